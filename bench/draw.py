@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.report.svg import draw
 from numaforge.report.tables import plan_tables, topology_tables
 from tests.fixtures import machines

@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_plan
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan
 from numaforge.snapshot import from_root
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology

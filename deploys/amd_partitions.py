@@ -2,8 +2,8 @@
 
 from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.kubelet import kubelet
-from numaforge.roles.maintenance import maintenance
-from numaforge.roles.topology import topology
+from numaforge.run.maintenance import maintenance
+from numaforge.run.topology import topology
 
 topology()
 with maintenance():

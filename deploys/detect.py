@@ -1,5 +1,5 @@
 """Change nothing; save each host's snapshot and plan: pyinfra INVENTORY deploys/detect.py --data out=DIR"""
 
-from numaforge.roles.topology import record
+from numaforge.run.topology import record
 
 record()

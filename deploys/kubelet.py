@@ -1,7 +1,7 @@
 """The kubelet's configuration, and the hugepages it offers: pyinfra INVENTORY deploys/kubelet.py"""
 
 from numaforge.roles.kubelet import kubelet
-from numaforge.roles.topology import topology
+from numaforge.run.topology import topology
 
 topology()
 kubelet()

@@ -1,9 +1,9 @@
 """How the GPUs are cut with MIG, and the kubelet that offers them: pyinfra INVENTORY deploys/mig.py"""
 
 from numaforge.roles.kubelet import kubelet
-from numaforge.roles.maintenance import maintenance
 from numaforge.roles.mig import mig
-from numaforge.roles.topology import topology
+from numaforge.run.maintenance import maintenance
+from numaforge.run.topology import topology
 
 topology()
 with maintenance():

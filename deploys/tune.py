@@ -3,12 +3,13 @@
 Pools that would change beside a running kubelet are refused: it has to restart with them.
 """
 
+from numaforge.roles.system import system
+from numaforge.roles.tuning import tuning
+
 from numaforge.roles.hugepages import hugepages
 from numaforge.roles.interrupts import interrupts
-from numaforge.roles.maintenance import maintenance
-from numaforge.roles.system import system
-from numaforge.roles.topology import topology
-from numaforge.roles.tuning import tuning
+from numaforge.run.maintenance import maintenance
+from numaforge.run.topology import topology
 
 topology()
 with maintenance():

@@ -7,10 +7,10 @@ from itertools import groupby
 from pathlib import Path
 
 from docs.generated import renewed
-from numaforge.convert.eks import BOTTLEROCKET_ROWS
-from numaforge.convert.forms import FORMS
-from numaforge.convert.kubelet_configuration import KUBELET_ROWS
-from numaforge.convert.rows import FieldRow
+from numaforge.planning.convert.eks import BOTTLEROCKET_ROWS
+from numaforge.planning.convert.forms import FORMS
+from numaforge.planning.convert.kubelet_configuration import KUBELET_ROWS
+from numaforge.planning.convert.rows import FieldRow
 
 PAGE = Path(__file__).with_name("convert.md")
 # Rows that other tables repeat further down in their files are listed once.

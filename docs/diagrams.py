@@ -22,14 +22,14 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from numaforge import shell
+from numaforge.image import bake as image
 from numaforge.maintenance import parts
 from numaforge.maintenance.transaction import Transaction
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
 from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
-from numaforge.roles import image
-from numaforge.roles.node import NodePlan
-from numaforge.roles.profile import NodeProfile
 from numaforge.rollout import phases
 from numaforge.rollout.fleet import Fleet, FleetSettings, Member
 from numaforge.rollout.outcome import Outcome

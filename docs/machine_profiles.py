@@ -10,9 +10,9 @@ import yaml
 
 from docs.generated import renewed
 from numaforge.planning.node import plan_node
-from numaforge.profile import leaves, load_profile
+from numaforge.planning.profiles import leaves, load_profile
 from numaforge.quantity import format_bytes
-from numaforge.roles.largest_pods.plan import LargestPod
+from numaforge.roles.kubelet.largest_pods import LargestPod
 from tests.fixtures.profile_machines import EXAMPLES
 from tests.machines.facts import KUBELET_VERSION
 

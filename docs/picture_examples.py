@@ -6,7 +6,7 @@ from pathlib import Path
 
 from docs.diagrams import diagrams
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.report.svg import draw
 from tests.fixtures import machines
 

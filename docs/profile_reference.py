@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from docs.generated import renewed
-from numaforge.json_schema import json_schema
+from numaforge.planning.json_schema import json_schema
 from numaforge.roles.kernel_cmdline.parameters import ACCEPTED
 
 PAGE = Path(__file__).with_name("profiles.md")

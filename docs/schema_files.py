@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from numaforge.commands.schema import NAMES
-from numaforge.json_schema import json_schema
+from numaforge.planning.json_schema import json_schema
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 

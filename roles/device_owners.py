@@ -14,7 +14,7 @@ from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL
 from numaforge.roles.device_plugin.labels import OPERATOR_LABEL
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 @dataclass(frozen=True)

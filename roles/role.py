@@ -1,7 +1,7 @@
 """The contract of a role: one concern of a node, and everything about it in one folder.
 
-    section.py    what a profile may say of it: pydantic models, a field of roles/profile.py
-    plan.py       how it is decided: its frozen plan, a field of roles/node.py, and the function that
+    section.py    what a profile may say of it: pydantic models, a field of planning/profile.py
+    plan.py       how it is decided: its frozen plan, a field of planning/plan.py, and the function that
                   planning/node.py calls; pure
     files.py      what it writes on the host; listed in planning/files.py
     promises.py   what verification holds the live node to, with probe.sh where it asks for more than files;
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numaforge.file_content import FileContent, PlannedFile
     from numaforge.maintenance.part import Found, Goal
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.template import Both, Template
     from numaforge.topology.model import NodeTopology
 
@@ -48,7 +48,7 @@ class Called:
     def __call__(self, **arguments: Any) -> None:
         """Carry it out on the host of the deploy; `arguments` are pyinfra's own."""
         # by name: it imports pyinfra, which is for deploys; no role imports it
-        import_module("numaforge.roles.maintenance").take_part(self, **arguments)
+        import_module("numaforge.run.maintenance").take_part(self, **arguments)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from numaforge.errors import PlanError
 from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.report.wording import counted
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology

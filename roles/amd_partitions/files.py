@@ -9,7 +9,7 @@ from numaforge.roles.amd_partitions.worker import source
 from numaforge.template import program_template, unit_template
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 AMD_UNIT_PATH = "/etc/systemd/system/numaforge-amd-partitions.service"
 AMD_WORKER_PATH = "/usr/local/lib/numaforge/amd_partitions.py"

@@ -28,8 +28,8 @@ from numaforge.topology.vendors import AMD
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.amd_partitions.section import AmdGpus
-    from numaforge.roles.profile import NodeProfile
 
 _MANAGERS = {
     "numaforge": "a maintenance sets the modes, and so does a unit after each boot",

@@ -10,8 +10,8 @@ from numaforge.verification.promise import Promise, Table, require
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.amd_partitions.instance import AmdGpu
-    from numaforge.roles.node import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 

@@ -10,7 +10,7 @@ from numaforge.watched import Compared
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 def compared(plan: NodePlan) -> Iterator[Compared]:

@@ -23,11 +23,11 @@ from numaforge.roles.cpus.default_amounts import (
 )
 
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.roles.cpus.offline import OfflinePlan
     from numaforge.roles.cpus.section import ReservedCpus
     from numaforge.roles.kubelet.existing import ExistingSettings, Setting
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.offline.plan import OfflinePlan
-    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import Core, NodeTopology, NumaNode
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.watched import Family, Stated
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:

@@ -12,7 +12,7 @@ from numaforge.template import Both, Template
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 CRIO_PATH = "/etc/crio/crio.conf.d/90-numaforge.conf"

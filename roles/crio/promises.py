@@ -13,7 +13,7 @@ from numaforge.verification.promise import Promise, Table, require
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 

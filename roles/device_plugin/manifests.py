@@ -19,7 +19,7 @@ from numaforge.roles.mig.operator import operator_entries, operator_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 OPERATOR_KEY = "config.yaml"  # where mig-manager reads it (gpu-operator, assets/state-mig-manager)

@@ -20,10 +20,10 @@ from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.device_plugin.config import DevicePluginConfig
     from numaforge.roles.mig.instance import MigPlan
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 

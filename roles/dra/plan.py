@@ -22,9 +22,9 @@ from numaforge.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_uni
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kubelet.delivery import KubeletPlan
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import CpuSet, NodeTopology, Package
 
 

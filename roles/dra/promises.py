@@ -9,7 +9,7 @@ from numaforge.quantity import parse_quantity
 from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.cluster import ApiServer
     from numaforge.verification.live import VerifiedNode
 

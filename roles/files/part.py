@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.maintenance.bundle import FileChange, changes, checksum, encoded
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.planning.files import WRITERS
-from numaforge.render import files_of, role_files
+from numaforge.planning.render import files_of, role_files
 from numaforge.shell import line
 
 if TYPE_CHECKING:

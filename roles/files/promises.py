@@ -9,7 +9,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.file_content import PlannedFile, boot_units
-from numaforge.render import render_file
+from numaforge.planning.render import render_file
 from numaforge.snapshot.redaction import redact
 from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numaforge.maintenance.bundle import FileState
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 _SHOWN_PLACES, _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 2, 160

@@ -18,8 +18,8 @@ from numaforge.findings.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version
 from numaforge.reasons import Decision, Notice, Reasoned
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 

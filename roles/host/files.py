@@ -14,7 +14,7 @@ from numaforge.topology.userland import SWAP_SERVICES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 PAM_LIMITS_PATH = "/etc/security/limits.d/90-numaforge.conf"

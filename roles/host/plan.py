@@ -18,9 +18,9 @@ from numaforge.topology.runtime import pod_units
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.interrupts.plan import InterruptsPlan
     from numaforge.roles.kernel_values.plan import TuningPlan
-    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numaforge.verification.promise import Promise, Table, require, require_equa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 

@@ -12,7 +12,7 @@ from numaforge.roles.hugepages.plan import pools_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import HugepagePool, NodeTopology
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.maintenance.part import Found, Goal
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"

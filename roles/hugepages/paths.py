@@ -8,8 +8,8 @@ from numaforge.quantity import parse_bytes
 from numaforge.roles.hugepages.plan import pool_places, pools_after, pools_of
 
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.hugepages.plan import WantedPages
-    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 

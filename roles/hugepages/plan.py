@@ -15,9 +15,9 @@ from numaforge.topology.model import HugepagePool, NodeTopology, NumaNode
 from numaforge.topology.page_size import page_size
 
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.hugepages.section import Hugepages
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 

@@ -9,7 +9,7 @@ from numaforge.roles.hugepages.plan import pools_of
 from numaforge.verification.promise import Promise, Table, value_is
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 def hugepages(plan: NodePlan) -> Table:

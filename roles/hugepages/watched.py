@@ -11,7 +11,7 @@ from numaforge.watched import Compared, Family, Measured, Stated
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 def compared(plan: NodePlan) -> Iterator[Compared]:

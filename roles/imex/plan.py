@@ -13,7 +13,7 @@ from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 
 if TYPE_CHECKING:
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
     from numaforge.topology.model import NodeTopology, NvidiaInstall
 
 SUBJECT = "imex.mode"

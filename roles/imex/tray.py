@@ -9,7 +9,7 @@ from numaforge.snapshot.redaction import checksum
 from numaforge.topology.trays import BY_HOST, NOT_BY_HOST, Tray, tray_of
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 

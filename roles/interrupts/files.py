@@ -13,7 +13,7 @@ from numaforge.template import Both, Template, lines, program, unit_template
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 INTERRUPTS_PATH = "/etc/numaforge/interrupts.conf"
 INTERRUPTS_SCRIPT_PATH = "/usr/local/lib/numaforge/interrupts.sh"

@@ -15,7 +15,7 @@ from numaforge.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numaforge.verification.promise import Promise, Table, require, require_equa
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import CpuSet
     from numaforge.verification.live import VerifiedNode
 

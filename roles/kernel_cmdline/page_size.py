@@ -12,7 +12,7 @@ from numaforge.topology.page_size import hugepage_sizes, page_size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 _FIELD = "kernel.page_size"

@@ -18,10 +18,10 @@ from numaforge.roles.kernel_values.keys import sysctl_knobs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.gpudirect.plan import AcsPlan
     from numaforge.roles.memory.plan import NumaNodePlan
-    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 

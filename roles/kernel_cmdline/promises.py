@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 

@@ -15,7 +15,7 @@ from numaforge.roles.kernel_values.sysctls import reaches
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 

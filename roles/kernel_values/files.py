@@ -11,7 +11,7 @@ from numaforge.template import Both, Template, lines, starts, written_values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 SYSCTL_PATH = "/etc/sysctl.d/90-numaforge.conf"

@@ -11,19 +11,19 @@ from numaforge.codec import ByCpu, ByName, CpuSet
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.cpus.offline import OfflinePlan
 from numaforge.roles.kernel_values.keys import said, sysctl_knobs
 from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob
 from numaforge.roles.kernel_values.paths import knob_fields, knob_values
 from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
 from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
-from numaforge.roles.offline.plan import OfflinePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import Cpufreq, NodeTopology
 
 

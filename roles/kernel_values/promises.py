@@ -19,7 +19,7 @@ from numaforge.verification.promise import (
 )
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 

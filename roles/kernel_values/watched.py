@@ -11,7 +11,7 @@ from numaforge.watched import Compared, Counted, Family, Held
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 _GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 _ENERGY = "/sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_preference"

@@ -22,8 +22,8 @@ from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.kubelet.minors.versions import KubeletVersion
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
 
 
 @dataclass(frozen=True)

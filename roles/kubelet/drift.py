@@ -14,7 +14,7 @@ from numaforge.kubelet.startup.installed import kubelet_report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 

@@ -13,15 +13,15 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check as check_startup
 from numaforge.kubelet_paths import DROP_IN_DIR
-from numaforge.roles.as_planned import machine_as_planned
-from numaforge.roles.gpu_memory.plan import moves_memory
+from numaforge.planning.as_planned import machine_as_planned
 from numaforge.roles.hugepages.paths import hugepage_totals
+from numaforge.roles.modules.gpu_memory import moves_memory
 from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.file_content import FileContent
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
-    from numaforge.roles.node import NodePlan
 
 # The findings that a state file cannot be restored under an otherwise valid configuration.
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}

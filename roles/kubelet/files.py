@@ -19,8 +19,8 @@ from numaforge.template import Both, Template, as_yaml, header, lines, plain, pr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
-    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 MEMORY_STATE_SCRIPT_PATH = "/usr/local/lib/numaforge/memory-state.sh"

@@ -8,7 +8,7 @@ from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.kubelet.findings import require_start
 from numaforge.maintenance.part import Found, Goal, Look, Part, Unit, lines
-from numaforge.render import files_of
+from numaforge.planning.render import files_of
 from numaforge.roles.hugepages.part import pools_found
 from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.kubelet import kubelet as role
@@ -18,8 +18,8 @@ from numaforge.shell import line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
-    from numaforge.roles.node import NodePlan
 
 NAME = "kubelet"
 _STATE_FILES = (CPU_STATE_FILE, MEMORY_STATE_FILE)

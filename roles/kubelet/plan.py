@@ -42,8 +42,8 @@ from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.cpus.plan import uneven_smt
 from numaforge.roles.kubelet import engine
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
+from numaforge.roles.kubelet.largest_pods import admits_all_devices
 from numaforge.roles.kubelet.section import read_taint
-from numaforge.roles.largest_pods.plan import admits_all_devices
 from numaforge.roles.memory.plan import holds_reservation
 from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
@@ -51,12 +51,12 @@ from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_versio
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numaforge.planning.installed import InstalledKubelet
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
-    from numaforge.roles.installed.plan import InstalledKubelet
     from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.memory.plan import MemoryPlan
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
 
 
 # The profile field of each policy and scope.

@@ -8,7 +8,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.verification.promise import HOSTNAME, Promise, Table, value_is, values_of
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 ONLINE = "/sys/devices/system/cpu/online"
 

@@ -24,13 +24,13 @@ from numaforge.roles.hugepages.plan import (
     untouched_pools,
 )
 from numaforge.roles.kubelet.existing import ExistingSettings, Setting
-from numaforge.roles.machine.numa_notices import disagreeing_totals
+from numaforge.roles.memory.numa_notices import disagreeing_totals
 
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.memory.section import Memory
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 

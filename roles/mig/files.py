@@ -10,8 +10,8 @@ from numaforge.snapshot.nvml_library import library_source
 from numaforge.template import program_template, unit_template
 
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.mig.instance import MigPlan
-    from numaforge.roles.node import NodePlan
 
 MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
 MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"

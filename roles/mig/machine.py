@@ -21,8 +21,8 @@ from numaforge.topology.vendors import listed_by_nvml
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.mig.mig_parted import MigConfigEntry
-    from numaforge.roles.profile import NodeProfile
 
 _ON, _OFF = "enabled", "disabled"
 _WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"

@@ -19,7 +19,7 @@ from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
 
 
 _MIXED = "mixed"

@@ -10,7 +10,7 @@ from numaforge.template import Both, Template, lines
 
 if TYPE_CHECKING:
     from numaforge.maintenance.part import Found, Goal
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 MODULES_LOAD_PATH = "/etc/modules-load.d/90-numaforge.conf"
 MODPROBE_PATH = "/etc/modprobe.d/90-numaforge.conf"
@@ -72,6 +72,6 @@ def on_node(
 
 def modprobe_text(plan: NodePlan) -> str:
     """Return modprobe's file of a plan, even where it is not among the plan's files."""
-    from numaforge.render import render_file
+    from numaforge.planning.render import render_file
 
     return render_file(plan, PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2"))

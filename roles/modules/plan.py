@@ -11,7 +11,7 @@ from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.topology.memory_mode import OPTION as MEMORY_MODE
 
 if TYPE_CHECKING:
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
 
 
 @dataclass(frozen=True)

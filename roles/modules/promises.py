@@ -10,7 +10,7 @@ from numaforge.roles.modules.part import switch
 from numaforge.verification.promise import Promise, Table, asks_names, require, values_of
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.maintenance.part import Found, Goal
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 
 def _gate_command(plan: NodePlan) -> str:

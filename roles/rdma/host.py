@@ -14,7 +14,7 @@ from numaforge.topology.runtime import pod_units
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
     from numaforge.topology.model import NodeTopology, RdmaDevice
 
 _MEMLOCK = "pods inherit it, and verbs pin what they register"

@@ -25,7 +25,7 @@ from numaforge.topology.vendors import only_amd
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
 
 _WHERE = "rdma.libraries"
 _MOST_DEVICES = 32  # MAX_IB_DEVS of NCCL, and of RCCL

@@ -13,8 +13,8 @@ from numaforge.roles.rdma.plugin_config import plugin_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.delivery import KubeletPlan
-    from numaforge.roles.node import NodePlan
     from numaforge.roles.rdma.planned import RdmaPlan
 
 POOLS_LABEL = "numaforge.io/rdma-pools"

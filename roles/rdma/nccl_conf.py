@@ -99,7 +99,7 @@ def _admins_part(text: str | None) -> str | None:
 
 
 def _previous(topology: NodeTopology) -> LibrariesPlan:
-    from numaforge.roles.document import loads  # the plan's type includes this module's
+    from numaforge.planning.document import loads  # the plan's type includes this module's
 
     text = topology.previous_plan or ""
     if '"nccl_conf": true' not in text and '"admin_conf": "' not in text:  # loading a plan takes milliseconds

@@ -12,9 +12,9 @@ from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.roles.rdma.planned import RdmaPlan
 
 if TYPE_CHECKING:
-    from numaforge.roles.nics.plan import NicSetting
-    from numaforge.roles.profile import NodeProfile
-    from numaforge.roles.rdma_pools.plan import RdmaPool
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.roles.rdma.nics.plan import NicSetting
+    from numaforge.roles.rdma.pools import RdmaPool
     from numaforge.topology.model import NodeTopology
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from numaforge.errors import PlanError
 from numaforge.given import NotJsonError, parse_json
-from numaforge.roles.rdma_pools.functions import SELECTORS
+from numaforge.roles.rdma.pool_functions import SELECTORS
 
 if TYPE_CHECKING:
     from numaforge.roles.rdma.planned import RdmaPool

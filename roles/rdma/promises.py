@@ -17,7 +17,7 @@ from numaforge.verification.thresholds import ALL_REDUCE_GPUS, LeastBandwidth
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
     from numaforge.verification.plugin import Active
 

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.file_content import boot_link, boot_units
-from numaforge.roles.allocatable import watched as allocatable
 from numaforge.roles.amd_partitions import watched as amd_partitions
 from numaforge.roles.cpus import watched as cpus
+from numaforge.roles.cpus.slices import watched as slices
 from numaforge.roles.device_owners import OWNERS
 from numaforge.roles.hugepages import watched as hugepages
 from numaforge.roles.kernel_cmdline import watched as kernel_cmdline
 from numaforge.roles.kernel_values import watched as kernel_values
-from numaforge.roles.slices import watched as slices
+from numaforge.roles.kubelet import watched as allocatable
 from numaforge.roles.watch import watched as gpus
 from numaforge.watched import Compared, Counted, Family, Measured, Stalled, Stated
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 COMPARED: tuple[Callable[[NodePlan], Iterable[Compared]], ...] = (
     kernel_cmdline.compared,

@@ -14,7 +14,7 @@ from numaforge.template import Both, Template, header, lines, program, unit_temp
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 WATCH_CONF_PATH = "/etc/numaforge/watch.conf"
 WATCH_SCRIPT_PATH = "/usr/local/lib/numaforge/watch.sh"
@@ -72,7 +72,7 @@ def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
     It leaves out files into which settings are merged, because they have foreign lines, and waiting files,
     which do not exist yet.
     """
-    from numaforge.render import render_file
+    from numaforge.planning.render import render_file
 
     if plan.watch is None:
         return []

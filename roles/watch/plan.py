@@ -11,7 +11,7 @@ from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.watch.section import DIRECTORY
 
 if TYPE_CHECKING:
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"

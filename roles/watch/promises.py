@@ -8,7 +8,7 @@ from numaforge.roles.watch.files import PERIOD_SECONDS
 from numaforge.verification.promise import Promise, Table, asks_names, require
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 _MISSED_RUNS = 5

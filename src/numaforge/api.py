@@ -25,17 +25,17 @@ from numaforge.kubelet.findings import Report, require_start
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
 from numaforge.kubelet_paths import DROP_IN_DIR
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
-from numaforge.render import files_of, render_plan
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.planned_node import planned_node
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile, ready_profiles
+from numaforge.planning.render import files_of, render_plan
 from numaforge.report.difference import Unlike, differences
 from numaforge.report.svg import draw
-from numaforge.roles.document import dumps, loads
-from numaforge.roles.document import to_document as plan_document
 from numaforge.roles.kubelet import kubelet
-from numaforge.roles.kubelet.planned_node import planned_node
-from numaforge.roles.node import NodePlan
-from numaforge.roles.profile import NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
 from numaforge.topology.document import from_document, to_document
 from numaforge.topology.model import NodeTopology

@@ -232,7 +232,7 @@ def prepare() -> None:
     """Do the work that all forked runs share: half the time of a run of one host."""
     for role in iter_modules(roles.__path__):
         import_module(f"{roles.__name__}.{role.name}")
-    import_module(f"{roles.__name__}.maintenance.rollout")
+    import_module("numaforge.run.maintenance.rollout")
     import_module("pyinfra_cli.main")
     for step in steps():
         step()

@@ -11,7 +11,7 @@ import yaml
 from numaforge.file_content import PlannedFile
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 Both = tuple[Any, Any]
 """The values in a text and in the plan, both as plain data."""

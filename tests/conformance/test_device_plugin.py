@@ -10,7 +10,7 @@ import pytest
 
 from numaforge.findings import Severity
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_plugin.advertised import advertised, as_listed
 from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
 from numaforge.roles.device_plugin.config import parse_device_plugin

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from numaforge.convert.forms import convert
 from numaforge.errors import PlanError
-from numaforge.profile import load_profile
+from numaforge.planning.convert.forms import convert
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.machine import MachineMigPlan, plan_machine, plan_profile
 from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.snapshot.model import Snapshot

@@ -12,7 +12,7 @@ from numaforge.errors import PlanError
 from numaforge.findings.engine import Verdict, check
 from numaforge.findings.gpus.rules import RULES
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.models import MigProfile, model_named, model_of
 from numaforge.topology.model import Gpu
 from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles import document as plans
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.document import to_document
 from tests.fixtures import machines
 

@@ -6,9 +6,9 @@ import json
 from functools import cache
 from random import Random
 
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
 from numaforge.snapshot import Snapshot
 from numaforge.snapshot.catalogue import PLAN
 from numaforge.topology.read import read_topology

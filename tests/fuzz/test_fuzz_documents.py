@@ -15,12 +15,12 @@ from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.maintenance.transaction import read_process, read_result, read_status
+from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.report.layout import topology_of
 from numaforge.report.svg import draw
 from numaforge.report.tables import topology_tables
-from numaforge.roles import document as plans
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal

@@ -24,8 +24,8 @@ from lab.node import Node
 from lab.waiting import wait_until
 from numaforge.cpulist import parse_cpulist
 from numaforge.file_content import PLAN_PATH
-from numaforge.roles.document import loads
-from numaforge.roles.node import NodePlan
+from numaforge.planning.document import loads
+from numaforge.planning.plan import NodePlan
 from numaforge.snapshot import parse_output, script
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology

@@ -21,8 +21,8 @@ from lab.paths import LAB
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.file_content import PLAN_PATH
 from numaforge.maintenance.transaction import Transaction
-from numaforge.roles.document import loads
-from numaforge.roles.nics import part as nics
+from numaforge.planning.document import loads
+from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.topology.model import CpuSet
 from numaforge.verification.visitors import Visitors, read_visitors, visitors_script

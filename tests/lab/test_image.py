@@ -25,9 +25,9 @@ from lab.paths import REPOSITORY
 from numaforge.cpulist import parse_cpulist
 from numaforge.first_boot.settings import SETTINGS
 from numaforge.first_boot.stamp import FAILED, STATE, TRIAL
+from numaforge.planning.document import loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import loads
+from numaforge.planning.profiles import load_profile
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED
 from numaforge.snapshot import parse_output, script
 from numaforge.topology.read import read_topology

@@ -16,7 +16,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
 from numaforge.file_content import PLAN_PATH
-from numaforge.roles.document import loads
+from numaforge.planning.document import loads
 from tests.lab.rollouts import HEALTHY
 
 CONFIG = "/var/lib/kubelet/config.yaml"

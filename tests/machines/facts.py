@@ -11,7 +11,7 @@ from numaforge.errors import PlanError
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
+from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.quantity import format_bytes
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.rails import best_devices, rails

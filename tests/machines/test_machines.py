@@ -14,9 +14,9 @@ from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.snapshot import Snapshot
 from numaforge.topology.document import from_document, to_document
 from numaforge.topology.read import read_topology

@@ -10,7 +10,7 @@ import yaml
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.report.layout import lay_out
 from numaforge.topology.ready import ready_machine
 from tests.fixtures.boxes import misplaced, of_kind, overflowing

@@ -6,7 +6,7 @@ from typing import Any
 
 from numaforge.errors import PlanError
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
-from numaforge.roles.rdma_pools.functions import PluginFunction, selected
+from numaforge.roles.rdma.pool_functions import PluginFunction, selected
 
 
 def answer(config: str, functions: list[dict[str, str]]) -> dict[str, Any]:

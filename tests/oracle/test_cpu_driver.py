@@ -16,7 +16,7 @@ from lab.questions import answered
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.dra.plan import CPU_DRIVER, placed_cpus
 from numaforge.schedulers.dra import NUMA_NODE
 from numaforge.schedulers.fleet import ServedNode

@@ -32,7 +32,7 @@ from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
+from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.snapshot import Snapshot
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology

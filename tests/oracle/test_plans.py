@@ -18,11 +18,11 @@ import yaml
 
 from numaforge.errors import PlanError
 from numaforge.kubelet.startup.check import check
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
-from numaforge.roles.node import NodePlan
-from numaforge.roles.profile import NodeProfile
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG

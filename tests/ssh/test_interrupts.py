@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from numaforge.maintenance.transaction import Transaction, settle_script, start_script
+from numaforge.roles.cpus.slices import part as system
 from numaforge.roles.interrupts import part as interrupts
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, IRQBALANCE_OFF_PATH
 from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_values import part as kernel_values
-from numaforge.roles.slices import part as system
 from tests.fixtures.shortened import shortened
 from tests.ssh.confined import CONFINED
 from tests.ssh.conftest import StartSandbox
@@ -318,8 +318,8 @@ _VERIFY = """
 from pyinfra import host, logger
 
 from numaforge.rollout.steps import run
-from numaforge.roles.maintenance.machine import PyinfraMachine
-from numaforge.roles.maintenance.verification import verification_of
+from numaforge.run.maintenance.machine import PyinfraMachine
+from numaforge.run.maintenance.verification import verification_of
 
 for failure in run(PyinfraMachine(host, target=None, verification=verification_of(host)).verify()):
     logger.info("found %s", failure)

@@ -16,11 +16,11 @@ from numaforge.errors import ExitCode
 from numaforge.hosts.capture import asked
 from numaforge.maintenance.part import Goal
 from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Measurement
+from numaforge.planning.measure import MeasurePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.maintenance.machine import PyinfraMachine
-from numaforge.roles.maintenance.target import Target
-from numaforge.roles.measure.plan import MeasurePlan
+from numaforge.planning.profiles import load_profile
+from numaforge.run.maintenance.machine import PyinfraMachine
+from numaforge.run.maintenance.target import Target
 from tests.fixtures.machines import two_cpu_vm
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine

@@ -17,8 +17,8 @@ from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.instance import MigGpu, MigInstance
+from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.mig.part import BOOT_LINK
-from numaforge.roles.mig_mode import part as mig_mode
 from numaforge.roles.reboot import part as reboot
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance
 from tests.fakes.nvml.gpus import gpu_text

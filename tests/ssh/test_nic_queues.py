@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.roles.nics import part as nics
-from numaforge.roles.nics.files import NICS_PATH, NICS_SCRIPT_PATH
+from numaforge.roles.rdma.nics import part as nics
+from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine

@@ -10,7 +10,7 @@ import pytest
 
 from numaforge.file_content import PLAN_PATH
 from numaforge.maintenance.transaction import Result, Transaction
-from numaforge.roles.document import loads
+from numaforge.planning.document import loads
 from numaforge.roles.host import part as packages
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
 from numaforge.roles.host.part import RECORD

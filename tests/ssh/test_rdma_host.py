@@ -14,14 +14,14 @@ from numaforge.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import Transaction, revert_script, settle_script, start_script
 from numaforge.roles.files import part as files
+from numaforge.roles.host.memlock import part as memlock
+from numaforge.roles.host.memlock.files import memlock_path
 from numaforge.roles.kubelet import part as kubelet
-from numaforge.roles.memlock import part as memlock
-from numaforge.roles.memlock.files import memlock_path
 from numaforge.roles.modules import part as modules
 from numaforge.roles.modules.files import MODPROBE_PATH, MODULES_LOAD_PATH
-from numaforge.roles.nics import part as nics
-from numaforge.roles.nics.files import NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH
-from numaforge.roles.nics.part import LINKS
+from numaforge.roles.rdma.nics import part as nics
+from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH
+from numaforge.roles.rdma.nics.part import LINKS
 from numaforge.roles.rdma.paths import RDMA_GATE_SCRIPT_PATH
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
@@ -610,7 +610,7 @@ def test_runtime_and_kubelet_restart_with_their_limit_and_without_it_again(
 def test_the_limit_of_a_running_kubelet_is_not_changed_beside_it(worker: Sandbox, tmp_path: Path) -> None:
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
-        "from numaforge.roles.rdma import rdma\nfrom numaforge.roles.topology import topology\n"
+        "from numaforge.roles.rdma import rdma\nfrom numaforge.run.topology import topology\n"
         "topology()\nrdma()\n"
     )
     done = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", str(deploy))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from numaforge.file_content import PLAN_PATH
+from numaforge.planning import document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles import document
+from numaforge.planning.profiles import load_profile
 from numaforge.verification import suite
 from numaforge.verification.reach import reached_host, write_hosts
 from tests.fixtures import machines
@@ -39,8 +39,8 @@ from numaforge.errors import HostError
 from numaforge.framing import asking
 from numaforge.hosts import reached
 from numaforge.rollout.steps import run
-from numaforge.roles.maintenance.machine import PyinfraMachine
-from numaforge.roles.maintenance.verification import verification_of
+from numaforge.run.maintenance.machine import PyinfraMachine
+from numaforge.run.maintenance.verification import verification_of
 from numaforge.verification import reach
 
 reach.SILENT_SECONDS = 1

@@ -85,7 +85,13 @@ def test_a_release_installs_what_the_tests_ran_with_and_knows_each_checksum() ->
 
 
 @pytest.mark.parametrize(
-    "place", ["packaging/bundle.py", "roles/image/program.py", "docs/Containerfile", "lab/setup-python.sh"]
+    "place",
+    [
+        "packaging/bundle.py",
+        "src/numaforge/image/bake/program.py",
+        "docs/Containerfile",
+        "lab/setup-python.sh",
+    ],
 )
 def test_what_installs_packages_compares_their_checksums(place: str) -> None:
     text = (REPOSITORY / place).read_text()

@@ -46,7 +46,7 @@ HELD: Mapping[str, str] = {
     "docs/rdma-libraries.md": "tests/unit/test_docs_answers.py",
     "docs/read-a-plan.md": "tests/unit/test_docs_plan.py",
     "docs/refused.md": "tests/unit/test_docs_refused.py",
-    "docs/schemas.md": "tests/unit/test_json_schema.py",
+    "docs/schemas.md": "tests/unit/planning/test_json_schema.py",
 }
 """The pages whose answers (`console` and `text`) a test of their own compares with the real ones."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab.paths import REPOSITORY
-from numaforge.json_schema import json_schema
+from numaforge.planning.json_schema import json_schema
 
 PAGES = {
     name: (REPOSITORY / "docs" / name).read_text(encoding="utf-8")

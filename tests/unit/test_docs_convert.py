@@ -9,8 +9,8 @@ import pytest
 
 from docs.convert_tables import PAGE, page
 from numaforge.cli import run
-from numaforge.convert.forms import FORM_NAMES
-from numaforge.convert.rows import Fate
+from numaforge.planning.convert.forms import FORM_NAMES
+from numaforge.planning.convert.rows import Fate
 
 TEXT = PAGE.read_text(encoding="utf-8")
 FILES = re.findall(r"^```yaml (\S+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)

@@ -7,7 +7,7 @@ import re
 import yaml
 
 from docs.rule_tables import HOST_PAGE as PAGE
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.host.managers import KUBELET_SYSCTLS
 from numaforge.roles.host.section import Host, Limits
 

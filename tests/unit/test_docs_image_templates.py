@@ -20,8 +20,8 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.cli import numaforge
-from numaforge.profile import load_profile
-from numaforge.roles.image.wish import KEY, read_image
+from numaforge.image.bake.wish import KEY, read_image
+from numaforge.planning.profiles import load_profile
 
 FOLDER = REPOSITORY / "docs/examples/image"
 TEMPLATES = sorted(path for path in FOLDER.rglob("*") if path.is_file())

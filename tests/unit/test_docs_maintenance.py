@@ -10,13 +10,15 @@ import yaml
 from lab.paths import REPOSITORY
 from numaforge.maintenance import transaction
 from numaforge.maintenance.parts import PARTS
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.amd_partitions.instance import AmdGpu
+from numaforge.roles.cpus.slices import part as system
 from numaforge.roles.crio import part as crio
 from numaforge.roles.files import part as files
 from numaforge.roles.gpudirect import part as pcie_acs
 from numaforge.roles.host import part as packages
+from numaforge.roles.host.memlock import part as memlock
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.plan import ImexPlan
@@ -26,15 +28,13 @@ from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.kernel_values.paths import online
 from numaforge.roles.kubelet import part as kubelet
-from numaforge.roles.memlock import part as memlock
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.instance import MigGpu
-from numaforge.roles.mig_mode import part as mig_mode
+from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.modules import part as modules
-from numaforge.roles.nics import part as nics
+from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
-from numaforge.roles.slices import part as system
 from numaforge.roles.watch import part as watch
 from numaforge.topology.model import Gpu
 

@@ -10,8 +10,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.kernel_values.knobs import KNOBS
-from numaforge.roles.node import NodePlan
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "read-a-plan.md").read_text(encoding="utf-8")

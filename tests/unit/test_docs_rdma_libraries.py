@@ -9,7 +9,7 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.rdma.environment import environment
 from tests.fixtures.rdma_machines import dgx
 

@@ -13,7 +13,7 @@ import yaml
 
 from numaforge.errors import NumaforgeError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import Cpufreq, NodeTopology
 from tests.fixtures.machines import (
     KUBEADM_CONFIG,

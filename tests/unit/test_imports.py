@@ -39,7 +39,7 @@ OF_FEW_HOSTS = {"tomllib", "xml.etree", "http.client"}
 
 
 def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts_need() -> None:
-    roles = "import numaforge.roles.topology, numaforge.roles.maintenance, numaforge.planning.node"
+    roles = "import numaforge.run.topology, numaforge.run.maintenance, numaforge.planning.node"
     modules = loaded(f"from gevent import monkey; monkey.patch_all(); import numaforge.site_run; {roles}")
     assert not modules & {"numaforge.measure", "numaforge.preflight.cluster", "numaforge.verification.suite"}
     assert not modules & (ROLLS_OUT | OF_FEW_HOSTS)
@@ -47,7 +47,13 @@ def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts
 
 PLANS = {
     f"numaforge.{name}"
-    for name in ("maintenance.parts", "planning.node", "render", "roles.node", "profile.load")
+    for name in (
+        "maintenance.parts",
+        "planning.node",
+        "planning.render",
+        "planning.plan",
+        "planning.profiles",
+    )
 }
 
 
@@ -83,9 +89,9 @@ def test_it_goes_on_a_step_at_a_time(hosts: int, turn: str, done: str) -> None:
 def test_a_section_makes_no_validator_of_its_own() -> None:
     """That of a profile has theirs: one more for each section doubles what a profile costs."""
     program = (
-        "from numaforge.roles.profile import NodeProfile; from numaforge.sections.section import Section; "
+        "from numaforge.planning.profile import NodeProfile; from numaforge.sections.section import Section; "
         "print(NodeProfile().name, [kind.__name__ for kind in Section.__subclasses__() "
-        "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.roles.profile'])"
+        "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.planning.profile'])"
     )
     assert said(program) == "unnamed []"
 

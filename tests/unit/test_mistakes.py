@@ -16,9 +16,9 @@ import yaml
 
 from numaforge.cli import run
 from numaforge.errors import ExitCode
+from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import to_document as plan_document
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.document import to_document
 from tests.fixtures import machines
 from tests.fixtures.processes import opens

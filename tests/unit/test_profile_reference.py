@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from docs.profile_reference import PAGE, page
-from numaforge.json_schema import json_schema
-from numaforge.profile import load_profile, machine_profiles, ready_profiles
+from numaforge.planning.json_schema import json_schema
+from numaforge.planning.profiles import load_profile, machine_profiles, ready_profiles
 from tests.fixtures.profile_examples import (
     examples,
 )

@@ -9,8 +9,8 @@ from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
+from numaforge.planning.document import saved_plan
 from numaforge.roles.amd_partitions import drift as amd_partitions
-from numaforge.roles.document import saved_plan
 from numaforge.roles.hugepages import drift as hugepages
 from numaforge.roles.kernel_cmdline import drift as kernel_cmdline
 from numaforge.roles.kernel_values import drift as kernel_values
@@ -21,7 +21,7 @@ from numaforge.topology.model import NodeTopology
 from numaforge.unfinished import TRANSACTIONS
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 _SAVED = "/etc/numaforge/plan.json"
 

@@ -17,8 +17,8 @@ from numaforge.report.terminal import remark
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.roles.kubelet.planned_node import PlannedNode
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.planned_node import PlannedNode
     from numaforge.topology.model import NodeTopology
 
 as_planned_options = offered(
@@ -69,9 +69,9 @@ def node_as_planned(
 
 def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> PlannedNode:
     """Return a machine as its plan makes it; `state` as for `node_as_planned`."""
-    from numaforge.render import files_of
+    from numaforge.planning.planned_node import planned_node
+    from numaforge.planning.render import files_of
     from numaforge.roles.kubelet import kubelet
-    from numaforge.roles.kubelet.planned_node import planned_node
 
     return planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
 
@@ -85,7 +85,7 @@ def plan_for(
     plan, or the plan of another host.
     """
     from numaforge.kubelet.minors.versions import LATEST_MINOR
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
     if plan is None:
         installed = machine.kubelet is not None and machine.kubelet.version is not None

@@ -98,13 +98,13 @@ def captured_hosts(
     `data` is additional host data for the run.
     """
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.roles.topology import CAPTURED
+    from numaforge.run.topology import CAPTURED
 
     script_data = {"out": str(folder.absolute()), **data}
     words = [
         word for name, value in script_data.items() for word in ("--data", f"{name}={json.dumps(value)}")
     ]
-    function = "numaforge.roles.topology.capture"
+    function = "numaforge.run.topology.capture"
     answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", words)
     return answers, {
         name: answers.events[name]["file"] for name in answers.settings if name not in answers.failed

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numaforge.explain.cluster import LiveCluster, LivePod
     from numaforge.explain.workload import Workload
     from numaforge.kubelet.admission.fit import Scenario
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 
@@ -197,7 +197,7 @@ def _machines(
     names: Iterator[str], profile: str | None, kubelet_version: str | None, cluster: LiveCluster | None
 ) -> tuple[list[GivenMachine], int]:
     """Return the machines that could be read, each with its plan, and the exit code of the others."""
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
     hosts: dict[str, NodeTopology] = {}
     plans: dict[str, NodePlan] = {}
@@ -262,8 +262,8 @@ def _as_it_is(
     from numaforge.commands.inputs import read_config
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.inventory import inventory_as_it_is
+    from numaforge.planning.document import saved_plan
     from numaforge.roles.device_plugin.plan import devices_of
-    from numaforge.roles.document import saved_plan
 
     report = read_config(None, None, (), kubelet_version, machine)
     plan = saved_plan(machine)

@@ -24,7 +24,7 @@ from numaforge.report.terminal import save, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 
@@ -114,12 +114,12 @@ def _of_inventory(
     inventory: str, limits: Sequence[str], handed: Handed
 ) -> list[tuple[NodePlan, NodeTopology]]:
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.roles.node import NodePlan
-    from numaforge.roles.topology import RECORDED
+    from numaforge.planning.plan import NodePlan
+    from numaforge.run.topology import RECORDED
 
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         out = ("--data", f"out={json.dumps(folder)}")
-        function = "numaforge.roles.topology.record"
+        function = "numaforge.run.topology.record"
         answers = ask_all(inventory, limits, function, RECORDED, "asking every host what it is", out)
         if answers.failed:
             lines = [f"{name}: {why.removeprefix(f'{name}: ')}" for name, why in answers.failed.items()]

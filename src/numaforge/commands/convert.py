@@ -42,9 +42,9 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
       numaforge convert performanceprofile performance.yaml --to profiles/performance.yaml
       oc get kubeletconfig gpu -o yaml | numaforge convert -
     """
-    from numaforge.convert.forms import AUTO, FORM_NAMES
-    from numaforge.convert.forms import convert as converted
-    from numaforge.convert.yaml_text import as_yaml
+    from numaforge.planning.convert.forms import AUTO, FORM_NAMES
+    from numaforge.planning.convert.forms import convert as converted
+    from numaforge.planning.convert.yaml_text import as_yaml
     from numaforge.sections.strict_yaml import MOST_MIB
 
     if len(words) > 2:

@@ -22,8 +22,8 @@ from numaforge.report.wording import counted
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
     from numaforge.report.difference import Unlike
-    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 
@@ -68,8 +68,8 @@ def _now_and_with_image(
     source: str, image: str, profile: str | None, kubelet_version: str | None
 ) -> list[dict[str, Any]]:
     """Return a machine's current plan, and the one that it would make for itself with an image."""
-    from numaforge.roles.document import to_document
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.document import to_document
+    from numaforge.planning.plan import NodePlan
 
     machine = plan_or_machine(source)
     planned = None if isinstance(machine, NodePlan) else plan_of(machine, profile, None)
@@ -80,7 +80,7 @@ def _now_and_with_image(
 
 def _comparable(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
     """Return the comparable documents of a source by kind: its machine, its plan."""
-    from numaforge.roles.document import to_document as plan_document
+    from numaforge.planning.document import to_document as plan_document
     from numaforge.topology.document import to_document as topology_document
 
     machine, plan = _source(source, profile, kubelet_version)
@@ -91,7 +91,7 @@ def _comparable(source: str, profile: str | None, kubelet_version: str | None) -
 def _source(
     source: str, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology | None, NodePlan | None]:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
     saved = plan_or_machine(source)
     if isinstance(saved, NodePlan):

@@ -59,7 +59,7 @@ def _looked(
 
     answers = None
     if inventory:
-        from numaforge.roles.topology import PREFLIGHT, examine
+        from numaforge.run.topology import PREFLIGHT, examine
 
         function = f"{examine.__module__}.{examine.__name__}"
         answers = ask_all(inventory, limits, function, PREFLIGHT, "asking every host whether it is ready")

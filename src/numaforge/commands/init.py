@@ -62,7 +62,12 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from numaforge.profile import load_profile, machine_profiles, named_profiles, ready_profiles
+    from numaforge.planning.profiles import (
+        load_profile,
+        machine_profiles,
+        named_profiles,
+        ready_profiles,
+    )
     from numaforge.resources import deploy_dir, template_dir
 
     if not _USER.fullmatch(user):

@@ -26,7 +26,7 @@ from numaforge.report.terminal import step
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
 
@@ -155,7 +155,7 @@ root_option = click.option(
 
 def _profiles(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the ready profiles that start with `incomplete`; without one, the shell completes files."""
-    from numaforge.profile import ready_profiles
+    from numaforge.planning.profiles import ready_profiles
 
     names = [name for name in ready_profiles() if name.startswith(incomplete)]
     return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
@@ -181,8 +181,8 @@ def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
     """Return the machine with its plan's offline CPUs and GPU memory mode, and the plan itself, if any."""
-    from numaforge.roles.gpu_memory.plan import in_mode
-    from numaforge.roles.offline.plan import taken_offline
+    from numaforge.roles.cpus.offline import taken_offline
+    from numaforge.roles.modules.gpu_memory import in_mode
     from numaforge.topology.model import NodeTopology
 
     if source is None:
@@ -203,7 +203,7 @@ def machine_and_plan(
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:
     """Return the machine of this name, or the plan in a file."""
-    from numaforge.roles.document import from_document
+    from numaforge.planning.document import from_document
     from numaforge.topology.saved import is_plan
 
     if not is_file(source):
@@ -325,7 +325,7 @@ def _machine_in(document: object, source: str) -> NodeTopology:
 
 def _plan_of(machine: NodeTopology) -> NodePlan | None:
     """Return the plan saved on a machine, if any."""
-    from numaforge.roles.document import loads
+    from numaforge.planning.document import loads
     from numaforge.snapshot import catalogue
 
     with _located(catalogue.PLAN):
@@ -343,7 +343,7 @@ def _located(where: str) -> Iterator[None]:
 def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
     """Return the plan that a profile, or an image's own, gives to a machine."""
     from numaforge.planning.node import plan_node
-    from numaforge.profile import load_profile
+    from numaforge.planning.profiles import load_profile
 
     with step(f"planning {machine.hostname or 'the machine'} with {profile}"):
         if is_image_root(profile):

@@ -21,11 +21,11 @@ from numaforge.commands.capture import captured_hosts, inventories_of
 from numaforge.commands.machine import each_named, machine_of
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.ordering import unlike
+from numaforge.planning.document import saved_plan
 from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
-from numaforge.roles.document import saved_plan
 from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
 from numaforge.topology.model import NodeTopology

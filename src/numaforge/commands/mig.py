@@ -159,7 +159,7 @@ def plan(
 
 
 def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
-    from numaforge.profile import load_profile
+    from numaforge.planning.profiles import load_profile
     from numaforge.roles.mig.machine import plan_profile
 
     loaded = load_profile(profile)

@@ -20,7 +20,7 @@ from numaforge.report.terminal import show, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 
@@ -52,7 +52,7 @@ def plan(
         return _plan_all(names, root, profile, kubelet_version, output)
     machine, decided = _decided(names[0] if names else None, root, profile, kubelet_version)
     if output == "json":
-        from numaforge.roles.document import to_document
+        from numaforge.planning.document import to_document
 
         show_json(to_document(decided))
     else:
@@ -67,7 +67,7 @@ def _decided(
 ) -> tuple[NodeTopology, NodePlan]:
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)
     if decided is None:
-        from numaforge.profile import named_profiles
+        from numaforge.planning.profiles import named_profiles
 
         raise click.UsageError(f"--profile says what the node is for; ready ones: {named_profiles()}")
     return machine, decided
@@ -82,7 +82,7 @@ def _plan_all(
         raise click.UsageError("give either MACHINE or --root, not both")
     plans = answers_of(names, lambda name: _decided(name, None, profile, kubelet_version)[1])
     if output == "json":
-        from numaforge.roles.document import to_document
+        from numaforge.planning.document import to_document
 
         show_json(
             {"schema": 1, "plans": [to_document(plan) for _, plan in plans.read], "failed": plans.failed}

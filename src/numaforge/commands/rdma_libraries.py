@@ -102,7 +102,7 @@ def _libraries(
 
 
 def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
-    from numaforge.roles.profile import NodeProfile
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.rdma.libraries import plan_libraries
     from numaforge.roles.rdma.section import Libraries, Rdma
     from numaforge.topology.vendors import only_amd

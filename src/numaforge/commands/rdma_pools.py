@@ -77,8 +77,8 @@ def check(
     Example:
       numaforge rdma check config.json --machine dgx-h100
     """
+    from numaforge.planning.as_planned import machine_as_planned
     from numaforge.report.findings import has_errors, plugin_document, plugin_lines
-    from numaforge.roles.as_planned import machine_as_planned
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 

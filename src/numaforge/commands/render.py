@@ -89,7 +89,7 @@ def _files(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[tuple[FileContent, ...], dict[str, str]]:
     """Return every file of a plan, and by path the templates of those that have one."""
-    from numaforge.render import plan_files, template_path
+    from numaforge.planning.render import plan_files, template_path
 
     machine, plan = machine_and_plan(source, root, profile, kubelet_version)
     if plan is None:
@@ -146,7 +146,7 @@ def _of_host(
     from numaforge.hosts.capture import asked
     from numaforge.hosts.facts import as_root, detect
     from numaforge.maintenance.bundle import parse_states, read_script
-    from numaforge.render import plan_files
+    from numaforge.planning.render import plan_files
     from numaforge.topology.read import read_topology
 
     def ask(connected: Any) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:

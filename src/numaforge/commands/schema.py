@@ -17,6 +17,6 @@ def schema(name: str) -> None:
     profile: what a profile may say. plan, topology: what `numaforge plan -o json` and `numaforge topology -o
     json` print.
     """
-    from numaforge.json_schema import json_schema
+    from numaforge.planning.json_schema import json_schema
 
     show_json(json_schema(name))

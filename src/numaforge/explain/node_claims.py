@@ -23,8 +23,8 @@ from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.config.flags import registered_name
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
-from numaforge.roles.node import NodePlan
 from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.schedulers.fleet import ServedNode

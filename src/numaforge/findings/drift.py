@@ -10,7 +10,7 @@ from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Rule
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 APPLY = "`numaforge apply` brings the host back to its plan; plan it again where the change was wanted"

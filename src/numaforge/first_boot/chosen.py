@@ -15,11 +15,11 @@ from typing import Any
 from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.first_boot.settings import MANIFEST, SETTINGS, BootSettings, Source, read_settings
 from numaforge.given import NotJsonError, mapping, parse_json, read_text
-from numaforge.profile import NodeProfile, load_profile
-from numaforge.profile.load import is_path
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import is_path, load_profile
 from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
-PARAMETER = "numaforge.profile"
+PARAMETER = "numaforge.planning.profiles"
 WRITTEN = "etc/numaforge/profile.yaml"
 """The file that cloud-init's `write_files`, Ignition or a cloud's agent writes."""
 PROFILES = "etc/numaforge/profiles"

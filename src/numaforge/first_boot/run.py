@@ -36,8 +36,8 @@ from numaforge.maintenance.part import Goal
 from numaforge.maintenance.transaction import Status, Transaction, settle_script, start_script
 from numaforge.planning.files import WRITERS
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import files_of
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import files_of
 from numaforge.roles import ROLES
 from numaforge.snapshot import from_local
 from numaforge.topology.model import NodeTopology

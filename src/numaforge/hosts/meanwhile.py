@@ -44,12 +44,12 @@ def steps() -> Iterator[Callable[[], object]]:
         yield partial(import_module, f"numaforge.{name}")
     for name in (
         "planning.node",
-        "profile",
-        "roles.topology.decide",
-        "roles.maintenance.target",
-        "roles.maintenance.operations",
+        "planning.profiles",
+        "run.decide",
+        "run.maintenance.target",
+        "run.maintenance.operations",
     ):
         yield partial(import_module, f"numaforge.{name}")
-    from numaforge.roles.document import PLAN
+    from numaforge.planning.document import PLAN
 
     yield PLAN.prepare

@@ -37,7 +37,7 @@ from numaforge.measure.asking import (
 from numaforge.measure.order import DATA, KEPT, MEASURED, MeasureOrder
 from numaforge.measure.record import Measurement
 from numaforge.measure.tasks import Effort, alignment_tasks, tasks
-from numaforge.roles.document import saved_plan
+from numaforge.planning.document import saved_plan
 from numaforge.rollout import events
 from numaforge.snapshot import parse_output, script
 from numaforge.topology.read import read_topology

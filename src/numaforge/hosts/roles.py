@@ -15,7 +15,7 @@ from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import fail_host, fault
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 _roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()

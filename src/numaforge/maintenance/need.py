@@ -11,7 +11,7 @@ from numaforge.maintenance import parts
 from numaforge.maintenance.part import Found, Goal, Part
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.transaction import Transaction
-from numaforge.roles.document import dumps
+from numaforge.planning.document import dumps
 
 RETRY = "--retry-failed (with plain pyinfra: --data numaforge_retry_failed=true)"
 

@@ -15,7 +15,7 @@ from numaforge.topology.model import NodeTopology
 from numaforge.unfinished import Unfinished
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.role import Role
 
 

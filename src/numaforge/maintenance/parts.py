@@ -15,24 +15,24 @@ from numaforge import roles as role
 from numaforge import shell
 from numaforge.maintenance.part import RolePart
 from numaforge.roles.amd_partitions import part as amd_partitions
+from numaforge.roles.cpus.slices import part as slices
 from numaforge.roles.crio import part as crio
 from numaforge.roles.files import part as files
 from numaforge.roles.gpudirect import part as gpudirect
 from numaforge.roles.host import part as host
+from numaforge.roles.host.memlock import part as memlock
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.imex import part as imex
 from numaforge.roles.interrupts import part as interrupts
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.kubelet import part as kubelet
-from numaforge.roles.memlock import part as memlock
 from numaforge.roles.mig import part as mig
-from numaforge.roles.mig_mode import part as mig_mode
+from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.modules import part as modules
-from numaforge.roles.nics import part as nics
+from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.reboot import part as reboot
 from numaforge.roles.role import ALWAYS
-from numaforge.roles.slices import part as slices
 from numaforge.roles.watch import part as watch
 
 PARTS = (

@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING
 
 from numaforge import roles
 from numaforge.roles.amd_partitions import files as amd_partitions
+from numaforge.roles.cpus.slices import files as slices
 from numaforge.roles.crio import files as crio
 from numaforge.roles.host import files as host
+from numaforge.roles.host.memlock import files as memlock
 from numaforge.roles.hugepages import files as hugepages
 from numaforge.roles.interrupts import files as interrupts
 from numaforge.roles.kernel_values import files as kernel_values
 from numaforge.roles.kubelet import files as kubelet
-from numaforge.roles.memlock import files as memlock
 from numaforge.roles.mig import files as mig
 from numaforge.roles.modules import files as modules
-from numaforge.roles.nics import files as nics
 from numaforge.roles.rdma import files as rdma
+from numaforge.roles.rdma.nics import files as nics
 from numaforge.roles.role import Role, Untemplated, Writer
-from numaforge.roles.slices import files as slices
 from numaforge.roles.watch import files as watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numaforge.file_content import PlannedFile
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
 
 WRITERS = (
     Writer(roles.host, host.TEMPLATES, host.files, host.paths),

@@ -7,43 +7,43 @@ from typing import TypeVar
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, PlannedFile
+from numaforge.planning.allocatable import plan_allocatable
+from numaforge.planning.capacity import plan_capacity
+from numaforge.planning.devices import plan_devices
+from numaforge.planning.document import saved_plan
 from numaforge.planning.files import planned_files
+from numaforge.planning.installed import read_installed
+from numaforge.planning.machine_notices import machine_notices
+from numaforge.planning.made_for import kind_notices
+from numaforge.planning.measure import plan_measure
+from numaforge.planning.node_labels import plan_labels
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.allocatable.plan import plan_allocatable
 from numaforge.roles.amd_partitions.plan import partitioned, plan_amd_partitions
-from numaforge.roles.capacity.plan import plan_capacity
+from numaforge.roles.cpus.offline import plan_offline, taken_offline
 from numaforge.roles.cpus.plan import plan_cpus
+from numaforge.roles.cpus.slices.plan import plan_slices
 from numaforge.roles.crio.plan import plan_pod_tuning
 from numaforge.roles.device_plugin.plan import plan_device_plugin
-from numaforge.roles.devices.plan import plan_devices
-from numaforge.roles.document import saved_plan
 from numaforge.roles.dra.plan import plan_dra
-from numaforge.roles.gpu_memory.plan import in_mode, plan_gpu_memory
 from numaforge.roles.gpudirect.plan import plan_access_control
 from numaforge.roles.host.plan import brings_cgroup_v2, plan_host
 from numaforge.roles.hugepages.plan import plan_hugepages
 from numaforge.roles.imex.plan import plan_imex
-from numaforge.roles.installed.plan import read_installed
 from numaforge.roles.interrupts.plan import plan_interrupts
 from numaforge.roles.kernel_cmdline.plan import plan_kernel
 from numaforge.roles.kernel_values.plan import plan_tuning
+from numaforge.roles.kubelet.largest_pods import plan_largest_pods
 from numaforge.roles.kubelet.plan import plan_kubelet
 from numaforge.roles.kubelet.startup import judge_startup
-from numaforge.roles.labels.plan import plan_labels
-from numaforge.roles.largest_pods.plan import plan_largest_pods
-from numaforge.roles.machine.plan import machine_notices
-from numaforge.roles.made_for.plan import kind_notices
-from numaforge.roles.measure.plan import plan_measure
 from numaforge.roles.memory.plan import plan_memory
 from numaforge.roles.mig.plan import as_cut, plan_mig
+from numaforge.roles.modules.gpu_memory import in_mode, plan_gpu_memory
 from numaforge.roles.modules.plan import plan_modules
-from numaforge.roles.nics.plan import plan_nic_queues
-from numaforge.roles.node import NodePlan
-from numaforge.roles.offline.plan import plan_offline, taken_offline
-from numaforge.roles.profile import NodeProfile
+from numaforge.roles.rdma.nics.plan import plan_nic_queues
 from numaforge.roles.rdma.plan import plan_rdma
-from numaforge.roles.rdma_pools.plan import plan_pools
-from numaforge.roles.slices.plan import plan_slices
+from numaforge.roles.rdma.pools import plan_pools
 from numaforge.roles.watch.plan import plan_watch
 from numaforge.topology.model import NodeTopology
 

@@ -37,8 +37,8 @@ from numaforge.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
 from numaforge.topology.model import Core, CpuSet, Gpu, L3Cache, NodeTopology, NumaNode
 
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.memory.plan import NumaNodePlan
-    from numaforge.roles.node import NodePlan
 
 _MARGIN = 24
 _GAP = 12

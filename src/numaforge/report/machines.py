@@ -20,7 +20,7 @@ from numaforge.report.terminal import screen
 from numaforge.report.wording import accelerator_label, counted, gpu_label, human_bytes, wrapped_cpulist
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.topology.model import NodeTopology
 
 _CPULIST, _CPULIST_WIDTH = "Reserved CPUs", 18  # beside the other columns of a plan on 80 columns

@@ -11,8 +11,8 @@ from numaforge.report.layout import Picture, lay_out
 from numaforge.resources import template_dir
 
 if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
     from numaforge.report.boxes import Box, Text
-    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 _ROUNDED = {"package": 8, "numa-node": 6, "l3": 4, "core": 3, "thread": 2, "swatch": 2}

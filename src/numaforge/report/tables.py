@@ -41,11 +41,11 @@ from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopolog
 
 if TYPE_CHECKING:
     from numaforge.file_content import PlannedFile
+    from numaforge.planning.capacity import PredictedAllocatable
+    from numaforge.planning.plan import NodePlan
     from numaforge.reasons import Decision, Notice
-    from numaforge.roles.capacity.plan import PredictedAllocatable
-    from numaforge.roles.largest_pods.plan import LargestPod
+    from numaforge.roles.kubelet.largest_pods import LargestPod
     from numaforge.roles.memory.plan import NumaNodePlan
-    from numaforge.roles.node import NodePlan
 
 _CPULIST_WIDTH = 16  # a plan's table has two of them side by side on 80 columns
 

@@ -16,11 +16,11 @@ from numaforge.kubelet.values.pages import pages_of
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.kubernetes_objects import WIDTH
 from numaforge.maintenance.bundle import checksum
+from numaforge.planning.as_planned import machine_as_planned
+from numaforge.planning.document import dumps
+from numaforge.planning.plan import NodePlan
 from numaforge.quantity import parse_quantity
-from numaforge.roles.as_planned import machine_as_planned
 from numaforge.roles.device_plugin.plan import devices_of
-from numaforge.roles.document import dumps
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}

@@ -21,9 +21,9 @@ from numaforge.kernel_files import parse_values
 from numaforge.kubelet.config.flags import registered_name
 from numaforge.maintenance import bundle
 from numaforge.maintenance.bundle import FileState
-from numaforge.render import render_file
-from numaforge.roles import document
-from numaforge.roles.node import NodePlan
+from numaforge.planning import document
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.render import render_file
 from numaforge.unfinished import LIBRARY, TRANSACTIONS, Unfinished, read_unfinished
 from numaforge.verification.promise import HOSTNAME
 from numaforge.verification.table import all_promises

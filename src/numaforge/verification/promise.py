@@ -11,7 +11,7 @@ import pytest
 from numaforge import shell
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
 HOSTNAME = "/proc/sys/kernel/hostname"

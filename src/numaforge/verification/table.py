@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING
 
 from numaforge import roles as role
 from numaforge.planning.files import WRITERS
-from numaforge.roles.allocatable import promises as allocatable
 from numaforge.roles.amd_partitions import promises as amd_partitions
+from numaforge.roles.cpus.slices import promises as slices
 from numaforge.roles.crio import promises as crio
 from numaforge.roles.dra import promises as dra
 from numaforge.roles.files import promises as files
-from numaforge.roles.gpu_memory import promises as gpu_memory
 from numaforge.roles.gpudirect import promises as gpudirect
 from numaforge.roles.host import promises as host
+from numaforge.roles.host.memlock import promises as memlock
 from numaforge.roles.hugepages import promises as hugepages
 from numaforge.roles.imex import promises as imex
 from numaforge.roles.interrupts import promises as interrupts
 from numaforge.roles.kernel_cmdline import promises as kernel_cmdline
 from numaforge.roles.kernel_values import promises as kernel_values
+from numaforge.roles.kubelet import allocatable_promises as allocatable
 from numaforge.roles.kubelet import promises as kubelet
 from numaforge.roles.machine import promises as machine
-from numaforge.roles.memlock import promises as memlock
 from numaforge.roles.mig import promises as mig
+from numaforge.roles.modules import gpu_memory_promises as gpu_memory
 from numaforge.roles.modules import promises as modules
-from numaforge.roles.nics import promises as nics
 from numaforge.roles.rdma import promises as rdma
+from numaforge.roles.rdma.nics import promises as nics
 from numaforge.roles.role import ALWAYS
-from numaforge.roles.slices import promises as slices
 from numaforge.roles.watch import promises as watch
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import NodePlan
+    from numaforge.planning.plan import NodePlan
     from numaforge.roles.role import Role
     from numaforge.verification.promise import Promise, Table
 

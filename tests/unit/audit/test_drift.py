@@ -9,11 +9,11 @@ import pytest
 
 from numaforge.audit.drift import RULES
 from numaforge.findings.engine import Verdict
+from numaforge.planning.as_planned import machine_as_planned
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_plan
-from numaforge.roles.as_planned import machine_as_planned
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan
 from numaforge.roles.kernel_values.paths import knob_values
 from numaforge.topology.model import GpuInstance, NodeTopology
 from numaforge.topology.ready import ready_machine

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from numaforge.commands.check import check
 from numaforge.errors import NumaforgeError
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.document import to_document
 from numaforge.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
 from numaforge.topology.ready import ready_machine

@@ -10,9 +10,9 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.errors import ExitCode
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.document import to_document
 from numaforge.topology.model import NodeTopology
 from tests.fixtures import machines

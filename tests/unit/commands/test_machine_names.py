@@ -15,9 +15,9 @@ from numaforge import cli
 from numaforge.cli import run
 from numaforge.commands import capture
 from numaforge.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
 from numaforge.snapshot import Snapshot
 from numaforge.topology.document import to_document
 from numaforge.topology.ready import NO_HOST, ready_machine, ready_machines

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from numaforge.cli import run
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.plan import as_cut, plan_mig
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100, lab_node

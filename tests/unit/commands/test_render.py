@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from numaforge.commands.render import render
 from numaforge.errors import HostError, NumaforgeError, PlanError
+from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.resources import template_dir
-from numaforge.roles.document import to_document as plan_document
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100
 

@@ -11,9 +11,9 @@ import pytest
 from numaforge.findings.engine import Judgement, Verdict
 from numaforge.findings.userland.packages import is_bounded
 from numaforge.findings.userland.table import RULES
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from tests.fixtures import judged as by
 from tests.fixtures import machines

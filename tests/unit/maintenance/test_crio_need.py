@@ -8,7 +8,7 @@ from numaforge.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange, FileState
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.crio import part as crio
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.files import part as files

@@ -16,7 +16,7 @@ from numaforge.kernel_files import parse_values
 from numaforge.maintenance.look import NodeQuery, _unit, question, read_found
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.programs import CHANGED_WITH
 from numaforge.roles import ROLES
 from tests.fixtures.machines import two_cpu_vm

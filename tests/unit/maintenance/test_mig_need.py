@@ -14,12 +14,12 @@ from numaforge.maintenance.look import question
 from numaforge.maintenance.need import need, pending
 from numaforge.maintenance.part import Found, Goal, Part, Unit
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import role_files
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import role_files
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH, mig_files
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
-from numaforge.roles.mig_mode import part as mig_mode
+from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.reboot import part as reboot
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance
 from tests.fixtures.machines import kubeadm_kubelet, lab_node

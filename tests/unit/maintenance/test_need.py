@@ -18,10 +18,10 @@ from numaforge.maintenance.need import need, pending
 from numaforge.maintenance.part import Found, Goal, Part, Unit
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.transaction import Transaction
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import role_files
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import role_files
 from numaforge.roles.gpudirect.plan import AcsPlan
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, pool_pages

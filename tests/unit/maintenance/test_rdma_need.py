@@ -12,15 +12,15 @@ from numaforge.errors import HostError
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node, with_files
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.files import part as files
+from numaforge.roles.host.memlock import part as memlock
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
-from numaforge.roles.memlock import part as memlock
 from numaforge.roles.modules import part as modules
 from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.roles.modules.plan import ModulesPlan
-from numaforge.roles.nics import part as nics
-from numaforge.roles.nics.part import LINKS
+from numaforge.roles.rdma.nics import part as nics
+from numaforge.roles.rdma.nics.part import LINKS
 from numaforge.roles.rdma.planned import NicSetting, RdmaHostPlan, RdmaPlan
 from numaforge.topology.model import NvidiaInstall
 from tests.fixtures.machines import kubeadm_kubelet, lab_node

@@ -16,7 +16,7 @@ import pytest
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.watch import part as watch
 from numaforge.roles.watch import promises
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_TIMER

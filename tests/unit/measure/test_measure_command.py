@@ -8,10 +8,10 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.errors import ExitCode, ProfileError
+from numaforge.planning.document import from_document, to_document
+from numaforge.planning.measure import MeasurePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import from_document, to_document
-from numaforge.roles.measure.plan import MeasurePlan
+from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import lab_node
 
 REFUSED = {

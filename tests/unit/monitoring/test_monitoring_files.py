@@ -21,8 +21,8 @@ from numaforge.errors import ExitCode
 from numaforge.findings.gpus import xids
 from numaforge.monitoring import COUNTERS, RULES, monitoring_files
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import plan_files
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import plan_files
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH
 from numaforge.topology.ready import ready_machine
 from tests.fixtures.crd_schemas import SCHEMAS, strict

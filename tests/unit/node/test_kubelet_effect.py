@@ -11,7 +11,7 @@ import pytest
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.findings import require_start
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.effect import Effect, effect
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node

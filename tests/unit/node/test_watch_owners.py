@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_owners import CONFIG_MANAGER, MIG_MANAGER
 from numaforge.roles.watch.configuration import configuration
 from numaforge.topology.ready import ready_machine

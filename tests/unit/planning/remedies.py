@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from numaforge.errors import PlanError
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.roles.hugepages.plan import pool_places
 from numaforge.topology.model import NodeTopology

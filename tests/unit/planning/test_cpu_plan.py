@@ -9,8 +9,8 @@ import pytest
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.node import NodePlan
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import Gpu, L3Cache, NodeTopology
 from tests.fixtures.machines import (
     big_512,

@@ -14,11 +14,11 @@ from numaforge.errors import PlanError, ProfileError
 from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.quantity import parse_bytes
-from numaforge.roles.document import dumps
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 

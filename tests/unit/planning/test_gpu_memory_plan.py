@@ -9,12 +9,12 @@ import pytest
 
 from numaforge.commands.machine import machine_of
 from numaforge.errors import PlanError
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
-from numaforge.roles.gpu_memory.plan import in_mode
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.effect import effect
-from numaforge.roles.node import NodePlan
+from numaforge.roles.modules.gpu_memory import in_mode
 from numaforge.topology.memory_mode import memory_of_gpus
 from numaforge.topology.model import GpuProcess, NodeTopology, NvidiaInstall
 from tests.fixtures.machines import dgx_h100

@@ -13,13 +13,13 @@ from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.look import question
 from numaforge.maintenance.need import need
 from numaforge.maintenance.part import Found, Goal
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_plan, role_files
-from numaforge.roles.document import dumps
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan, role_files
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH, limits_path, no_swap_path
 from numaforge.roles.host.plan import HostPlan, upgrade_patterns
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from numaforge.verification.table import entries
 from tests.fixtures.machines import kubeadm_kubelet, lab_node

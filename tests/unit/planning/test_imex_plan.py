@@ -11,13 +11,13 @@ import pytest
 from numaforge.commands.machine import machine_of
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.maintenance.part import Found, Goal
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.plan import ImexPlan
 from numaforge.roles.imex.tray import planned_tray
-from numaforge.roles.node import NodePlan
 from numaforge.snapshot import from_root
 from numaforge.snapshot.redaction import checksum
 from numaforge.topology.model import NodeTopology, NvidiaInstall

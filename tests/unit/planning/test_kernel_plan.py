@@ -9,12 +9,12 @@ import pytest
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError, ProfileError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
-from numaforge.roles.node import NodePlan
-from numaforge.roles.profile import NodeProfile
 from numaforge.topology.model import Core, NodeTopology
 from tests.fixtures.machines import lab_node, two_cpu_vm
 

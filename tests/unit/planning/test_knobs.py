@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_plan
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan
 from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob, Word
 from numaforge.roles.kernel_values.paths import kernel_values, knob_values
 from numaforge.roles.kernel_values.promises import kernel_values as promised

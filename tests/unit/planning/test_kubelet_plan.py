@@ -8,9 +8,9 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.plan import KubeletPlan
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import KubeletInstall, NodeTopology
 from tests.fixtures.machines import (
     KUBEADM_CONFIG,

@@ -12,8 +12,8 @@ from numaforge.errors import PlanError
 from numaforge.kubelet.admission.machine import MachineInfo, cpu_capacity
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.node import NodePlan
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology
 from tests.fixtures.machines import epyc_nps4, kubeadm_kubelet, machine

@@ -12,9 +12,9 @@ import pytest
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
-from numaforge.roles.largest_pods.plan import LargestPod
-from numaforge.roles.node import NodePlan
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile, ready_profiles
+from numaforge.roles.kubelet.largest_pods import LargestPod
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import (
     GIB,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import NvidiaDriver
 from tests.fixtures.gpu_machines import KINDS
 

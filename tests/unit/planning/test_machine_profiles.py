@@ -10,8 +10,8 @@ import pytest
 from docs.machine_profiles import PAGE, page
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, machine_profiles, ready_profiles
-from numaforge.roles.node import NodePlan
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile, machine_profiles, ready_profiles
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, epyc_nps4, hgx_b200, lab_node, laptop, mi300x
 from tests.fixtures.planned_kubelets import report

@@ -8,11 +8,11 @@ from functools import partial
 import pytest
 
 from numaforge.errors import PlanError
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.memory.plan import Room, eviction_bytes, split_reservation
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import grace_memory_only, kubeadm_kubelet, lab_node, machine
 

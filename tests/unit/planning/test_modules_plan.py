@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from numaforge.errors import NumaforgeError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_plan
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan
 from numaforge.roles.modules.plan import ModulesPlan, plan_modules
 from tests.fixtures.machines import lab_node
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
-from numaforge.roles.machine.numa_notices import gpu_memory_bytes, numa_notices
+from numaforge.planning.profiles import load_profile
+from numaforge.roles.memory.numa_notices import gpu_memory_bytes, numa_notices
 from numaforge.topology.model import NodeTopology, NumaNode
 from numaforge.topology.read import read_topology
 from tests.fixtures.machines import (

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError, ProfileError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
+from numaforge.roles.cpus.offline import as_before, without
 from numaforge.roles.kernel_values.paths import online, tuning_values
-from numaforge.roles.node import NodePlan
-from numaforge.roles.offline.plan import as_before, without
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology

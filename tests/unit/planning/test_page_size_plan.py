@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import HugepagePool, NodeTopology
 from numaforge.topology.page_size import page_size
 from numaforge.topology.read import read_topology

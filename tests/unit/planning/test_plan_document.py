@@ -10,9 +10,9 @@ import pytest
 
 from numaforge import __version__
 from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, from_document, loads, to_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps, from_document, loads, to_document
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.kernel_values.plan import TuningPlan
 from tests.fixtures.machines import dgx_h100
 

@@ -10,12 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.quantity import parse_bytes
-from numaforge.roles.document import dumps, loads
 from numaforge.roles.memory.plan import Room, split_reservation
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.ready import ready_machine
 from tests.unit.planning.strategies import MIB, machines, shuffled

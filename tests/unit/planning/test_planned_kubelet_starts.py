@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numaforge.errors import PlanError
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
+from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.quantity import parse_bytes
 from tests.fixtures.machines import (
     big_512,

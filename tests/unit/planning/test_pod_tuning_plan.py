@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_file
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_file
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import ANNOTATIONS, PodTuningPlan, pod_lines, runtime_class
-from numaforge.roles.document import dumps, loads
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 from numaforge.verification.live import probe
 from tests.fixtures.crio_hosts import host

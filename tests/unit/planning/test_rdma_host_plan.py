@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_plan
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan
 from numaforge.roles.rdma.host import plan_rdma_host
 from numaforge.roles.rdma.planned import RdmaGate, RdmaHostPlan
 from numaforge.topology.model import NodeTopology

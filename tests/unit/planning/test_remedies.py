@@ -11,7 +11,7 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
+from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology
 from tests.fixtures.machines import MACHINES

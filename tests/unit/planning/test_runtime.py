@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import HostProcess, KubeletInstall, NodeTopology, Userland
 from numaforge.topology.runtime import may_be_limited
 from tests.fixtures.machines import kubeadm_kubelet, lab_node

@@ -10,7 +10,7 @@ import pytest
 from numaforge.errors import PlanError
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, dgx_h100, kubeadm_kubelet, lab_node
 

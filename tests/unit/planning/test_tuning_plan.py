@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError, ProfileError
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
-from numaforge.roles.document import dumps
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.roles.kernel_values.dangers import danger
 from numaforge.roles.kernel_values.paths import sysctl
 from numaforge.roles.kernel_values.section import Tuning
 from numaforge.roles.kernel_values.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
 from numaforge.roles.kernel_values.sysctls import reaches
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort
 from tests.fixtures.machines import lab_node, transparent_hugepages, two_cpu_vm
 

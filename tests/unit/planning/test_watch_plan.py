@@ -13,9 +13,9 @@ from numaforge.errors import ProfileError
 from numaforge.file_content import PLAN_PATH
 from numaforge.maintenance.transaction import CURRENT
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import plan_files, render_plan
-from numaforge.roles.node import NodePlan
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import plan_files, render_plan
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH, files
 from numaforge.roles.watch.part import CONDITION
 from numaforge.roles.watch.section import DIRECTORY

@@ -12,7 +12,7 @@ from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.errors import ExitCode
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.report.boxes import Box
 from numaforge.report.layout import lay_out
 from numaforge.report.mig import geometry_section

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.report.svg import draw
 from tests.fixtures import machines
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.roles.labels import plan as labels_of_plan
+from numaforge.planning import node_labels as labels_of_plan
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.labels import (

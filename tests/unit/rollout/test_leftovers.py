@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
+from numaforge.planning.profiles import load_profile
 from numaforge.rollout.leftovers import left_in_cluster
 from numaforge.topology.model import KubeletInstall, NodeTopology
 from tests.fixtures.machines import dgx_h100

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.topology.model import NodeTopology, NvidiaInstall
 from numaforge.topology.ready import ready_machine

@@ -9,7 +9,7 @@ import pytest
 from lab.paths import REPOSITORY
 from numaforge.errors import TopologyError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profiles import load_profile
 from numaforge.resources import machine_dir
 from numaforge.topology.gpu_models import MODELS, model_of
 from numaforge.topology.model import Gpu

@@ -13,9 +13,9 @@ import pytest
 from numaforge.file_content import PlannedFile
 from numaforge.maintenance.bundle import FileState
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.files.promises import changed_lines
-from numaforge.roles.node import NodePlan
 from numaforge.topology.ready import ready_machine
 from numaforge.verification.live import Live
 from numaforge.verification.promise import Promise

@@ -15,16 +15,16 @@ import pytest
 from numaforge.errors import HostError
 from numaforge.file_content import PlannedFile
 from numaforge.kubelet.config.comparison import differences
+from numaforge.planning.capacity import PredictedAllocatable
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_file, render_plan
-from numaforge.roles.capacity.plan import PredictedAllocatable
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_file, render_plan
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.machine.promises import HOSTNAME, ONLINE
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import IdleState
 from numaforge.verification import suite, table
 from numaforge.verification.cluster import ApiServer

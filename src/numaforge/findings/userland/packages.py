@@ -10,7 +10,7 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
 from numaforge.ordering import first_of
-from numaforge.roles.document import loads
+from numaforge.planning.document import loads
 from numaforge.roles.host.managers import contests
 from numaforge.topology.model import InstalledPackage, NodeTopology
 

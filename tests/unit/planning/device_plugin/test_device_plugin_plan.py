@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError, ProfileError
+from numaforge.planning.allocatable import plan_allocatable
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.allocatable.plan import plan_allocatable
+from numaforge.planning.node_labels import plan_labels
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.device_plugin.manifests import device_plugin_config_map, device_plugin_text
 from numaforge.roles.device_plugin.plan import plan_device_plugin
-from numaforge.roles.labels.plan import plan_labels
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.plan import as_cut
-from numaforge.roles.node import NodePlan
-from numaforge.roles.profile import NodeProfile
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100
 

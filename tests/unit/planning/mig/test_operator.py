@@ -11,7 +11,8 @@ import yaml
 from numaforge.errors import PlanError
 from numaforge.kubernetes_objects import as_yaml
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_plugin.manifests import operator_config_map
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
@@ -20,7 +21,6 @@ from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.mig.models import profile_of
 from numaforge.roles.mig.operator import operator_entries, operator_name
 from numaforge.roles.mig.plan import as_cut
-from numaforge.roles.node import NodePlan
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 from tests.fixtures.machines import dgx_h100, lab_node
 

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps, loads
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.geometry import profiles_of
 from numaforge.roles.mig.instance import MigInstance, MigPlan
 from numaforge.roles.mig.machine import plan_profile
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named
 from numaforge.roles.mig.plan import as_cut, plan_mig
-from numaforge.roles.node import NodePlan
-from numaforge.roles.profile import NodeProfile
 from numaforge.topology.model import (
     ComputeInstance,
     DeviceHolder,

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError, ProfileError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps, loads
-from numaforge.roles.node import NodePlan
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.topology.model import NodeTopology, RdmaDevice

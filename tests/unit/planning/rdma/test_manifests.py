@@ -9,8 +9,8 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.roles.node import NodePlan
-from numaforge.roles.profile import NodeProfile
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
 from numaforge.roles.rdma.manifests import POOLS_LABEL, plugin_manifests, pools_name
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet
 

@@ -9,8 +9,8 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.render import render_plan
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches, of_machine
 from numaforge.roles.rdma.planned import HiddenSwitch
 from numaforge.topology.model import NodeTopology

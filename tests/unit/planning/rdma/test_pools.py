@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import NumaforgeError, PlanError
+from numaforge.planning.document import from_document, to_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile
 from numaforge.reasons import Reasoned
-from numaforge.roles.document import from_document, to_document
-from numaforge.roles.profile import NodeProfile
 from numaforge.roles.rdma.planned import RdmaPool
-from numaforge.roles.rdma_pools.functions import plugin_functions, selected
-from numaforge.roles.rdma_pools.plan import plan_pools
+from numaforge.roles.rdma.pool_functions import plugin_functions, selected
+from numaforge.roles.rdma.pools import plan_pools
 from numaforge.topology.model import Nic, NodeTopology, RdmaDevice, RdmaPort
 from tests.fixtures.machines import dgx_h100, hgx_a100, machine
 

@@ -1,0 +1,273 @@
+"""Which CPUs are taken offline, and the machine with and without them.
+
+Each CPU goes offline by its own switch, for SMT as well: undoing the kernel's SMT control or `nosmt` would
+bring every CPU online, even one that was offline before. No boot is needed: the kubelet is stopped while the
+CPUs change, and never starts with a state file for other CPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
+
+from numaforge.codec import CpuSet
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import PlanError
+from numaforge.kubelet.admission.machine import cores_seen, packages_counted
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numaforge.planning.profile import NodeProfile
+
+
+@dataclass(frozen=True)
+class OfflinePlan:
+    """The CPUs planned offline; `taken` are those that only this plan takes offline.
+
+    `cores` and `caches` are those with taken CPUs, as they were before: the kernel does not show them for an
+    offline CPU. `kubelet_cores` and `kubelet_packages` are all that the kernel's ids give, where those differ
+    from its sibling masks.
+    """
+
+    cpus: CpuSet = frozenset()
+    taken: CpuSet = frozenset()
+    cores: tuple[Core, ...] = ()
+    caches: tuple[L3Cache, ...] = ()
+    kubelet_cores: tuple[Core, ...] = ()
+    kubelet_packages: tuple[Package, ...] = ()
+
+
+_SMT, _OFFLINE = "cpus.smt", "cpus.offline"
+_BOOT_CPU = 0
+
+Group = TypeVar("Group", Core, L3Cache, Package, IdleState)
+
+
+def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[OfflinePlan]:
+    """Return which CPUs go offline, starting from the machine without numaforge.
+
+    Raises PlanError for CPUs that do not exist or that the kernel keeps online, for a NUMA node with devices
+    that would lose all its CPUs, and under cgroup version 1.
+    """
+    machine = as_before(machine)
+    smt, named = profile.cpus.smt == "off", parse_cpulist(profile.cpus.offline or "")
+    siblings = frozenset(cpu for core in machine.cores for cpu in core.cpus - {min(core.cpus)} if smt)
+    notices = [_no_smt(machine)] if smt and not siblings else []
+    cpus = siblings | named
+    taken = cpus & machine.online
+    if cpus:
+        _refuse_absent(machine, named)
+        _refuse_what_stays(machine, named, _OFFLINE)
+        _refuse_what_stays(machine, siblings, _SMT)
+        _refuse_starved(machine, taken)
+        _refuse_old_cgroups(machine, _SMT if siblings else _OFFLINE)
+    plan = OfflinePlan(
+        cpus,
+        taken,
+        _holding(machine.cores, taken),
+        _holding(machine.l3_caches, taken),
+        machine.kubelet_cores or () if taken else (),
+        machine.kubelet_packages or () if taken else (),
+    )
+    return Reasoned(plan, tuple(_decisions(profile, siblings, named)), tuple(notices))
+
+
+def as_before(machine: NodeTopology) -> NodeTopology:
+    """Return the machine with the CPUs that an earlier plan took offline back as they were."""
+    earlier = _earlier(machine)
+    back = earlier.taken & machine.offline
+    if not back:
+        return machine
+    online = machine.online | back
+    cores = _with(machine.cores, earlier.cores, online)
+    numa = {node.id: node.cpus for node in machine.numa_nodes}
+    packages = {package.id: package.cpus for package in machine.packages}
+    for core in cores:
+        packages[core.package] = packages.get(core.package, frozenset()) | core.cpus
+        if core.numa_node is not None:
+            numa[core.numa_node] = numa.get(core.numa_node, frozenset()) | core.cpus
+    alike = {cpu: _closest_online(machine, earlier, cpu) for cpu in sorted(back)}
+    return replace(
+        machine,
+        online=online,
+        offline=machine.offline - back,
+        cores=cores,
+        packages=_ordered(Package(number, cpus) for number, cpus in packages.items()),
+        numa_nodes=tuple(replace(node, cpus=numa[node.id]) for node in machine.numa_nodes),
+        kubelet_cores=_with(cores_seen(machine), earlier.kubelet_cores, online)
+        if earlier.kubelet_cores
+        else None,
+        kubelet_packages=_with(packages_counted(machine), earlier.kubelet_packages, online)
+        if earlier.kubelet_packages
+        else None,
+        l3_caches=_with(machine.l3_caches, earlier.caches, online),
+        cpufreq=machine.cpufreq and _scaled(machine.cpufreq, alike),
+        idle_states=machine.idle_states
+        and tuple(
+            replace(state, cpus=state.cpus | {cpu for cpu, other in alike.items() if other in state.cpus})
+            for state in machine.idle_states
+        ),
+    )
+
+
+def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
+    """Return the machine as it is once these CPUs are offline."""
+    taken = offline.cpus & machine.online
+    if not taken:
+        return machine
+    online = machine.online - taken
+    return replace(
+        machine,
+        online=online,
+        offline=machine.offline | taken,
+        isolated=machine.isolated - taken,
+        cores=_left(machine.cores, online),
+        packages=_left(machine.packages, online),
+        numa_nodes=tuple(replace(node, cpus=node.cpus & online) for node in machine.numa_nodes),
+        kubelet_cores=None if machine.kubelet_cores is None else _left(machine.kubelet_cores, online),
+        kubelet_packages=None
+        if machine.kubelet_packages is None
+        else _left(machine.kubelet_packages, online),
+        l3_caches=_left(machine.l3_caches, online),
+        cpufreq=machine.cpufreq
+        and replace(
+            machine.cpufreq,
+            governors=_of(machine.cpufreq.governors, online),
+            energy_preferences=_of(machine.cpufreq.energy_preferences, online),
+        ),
+        idle_states=machine.idle_states and _left(machine.idle_states, online),
+    )
+
+
+def taken_offline(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
+    """Return a machine, captured before or after its plan was carried out, with only these CPUs offline."""
+    return without(as_before(machine), offline)
+
+
+def _earlier(machine: NodeTopology) -> OfflinePlan:
+    """Return what an earlier plan took offline; nothing where that plan cannot be read."""
+    from numaforge.planning.document import saved_plan  # the plan's type includes this module's
+
+    try:
+        plan = saved_plan(machine) if machine.offline else None
+    except PlanError:
+        plan = None  # planning gives a notice
+    return plan.tuning.offline if plan else OfflinePlan()
+
+
+def _holding(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
+    return tuple(group for group in groups if group.cpus & cpus)
+
+
+def _left(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
+    return tuple(replace(group, cpus=group.cpus & cpus) for group in groups if group.cpus & cpus)
+
+
+def _with(now: Iterable[Group], before: Iterable[Group], online: CpuSet) -> tuple[Group, ...]:
+    """Return the groups, with the earlier ones in place of what is left of them."""
+    whole = _left(before, online)
+    covered: CpuSet = frozenset().union(*(group.cpus for group in whole))
+    return _ordered(chain(whole, (group for group in now if not group.cpus & covered)))
+
+
+def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda group: min(group.cpus)))
+
+
+def _closest_online(machine: NodeTopology, earlier: OfflinePlan, cpu: int) -> int:
+    """Return an online CPU of the same core, else of the same cache, else the first online CPU."""
+    groups = chain((core.cpus for core in earlier.cores), (cache.cpus for cache in earlier.caches))
+    return min(
+        next((left for cpus in groups if cpu in cpus and (left := cpus & machine.online)), machine.online)
+    )
+
+
+def _scaled(cpufreq: Cpufreq, alike: dict[int, int]) -> Cpufreq:
+    def more(said: Mapping[int, str]) -> dict[int, str]:
+        return dict(
+            sorted({**said, **{cpu: said[other] for cpu, other in alike.items() if other in said}}.items())
+        )
+
+    return replace(
+        cpufreq,
+        governors=more(cpufreq.governors),
+        energy_preferences=more(cpufreq.energy_preferences),
+    )
+
+
+def _of(said: Mapping[int, str], cpus: CpuSet) -> dict[int, str]:
+    return {cpu: value for cpu, value in said.items() if cpu in cpus}
+
+
+def _refuse_absent(machine: NodeTopology, named: CpuSet) -> None:
+    present = machine.online | machine.offline
+    if absent := named - present:
+        raise PlanError(
+            f"{format_cpulist(named)!r} names CPUs that this machine does not have: {format_cpulist(absent)}",
+            where=_OFFLINE,
+            remedy=f"choose among the CPUs {format_cpulist(present - {_BOOT_CPU})}",
+        )
+
+
+def _refuse_what_stays(machine: NodeTopology, cpus: CpuSet, field: str) -> None:
+    if _BOOT_CPU in cpus:
+        raise PlanError(
+            f"CPU {_BOOT_CPU} stays online: the kernel starts on it, and firmware may need it",
+            where=field,
+            remedy=f'leave it out: "{format_cpulist(cpus - {_BOOT_CPU})}"'
+            if cpus - {_BOOT_CPU}
+            else f"leave {field} out",
+        )
+    fixed = cpus & machine.online - machine.switchable if machine.switchable is not None else frozenset()
+    if fixed:
+        rest = cpus - fixed
+        raise PlanError(
+            f"this kernel keeps CPUs {format_cpulist(fixed)} online (they have no switch below "
+            "/sys/devices/system/cpu)",
+            where=field,
+            remedy=f'leave them out: "{format_cpulist(rest)}"'
+            if rest and field == _OFFLINE
+            else f"leave {field} out",
+        )
+
+
+def _refuse_starved(machine: NodeTopology, taken: CpuSet) -> None:
+    devices = {gpu.numa_node for gpu in machine.gpus} | {one.numa_node for one in machine.accelerators}
+    for node in machine.numa_nodes:
+        if node.cpus and node.cpus <= taken and node.id in devices:
+            raise PlanError(
+                f"all CPUs of NUMA node {node.id} ({format_cpulist(node.cpus)}) would be offline, but it has "
+                "GPUs or accelerators, whose pods need CPUs there",
+                where=_OFFLINE,
+                remedy="leave CPUs of that NUMA node online",
+            )
+
+
+def _refuse_old_cgroups(machine: NodeTopology, field: str) -> None:
+    if machine.cgroup_version == 1:
+        raise PlanError(
+            "this host has cgroup version 1, in which a CPU that was offline does not come back to the "
+            "cpusets of what runs",
+            where=field,
+            remedy=f"boot with cgroup version 2, or leave {field} out",
+        )
+
+
+def _no_smt(machine: NodeTopology) -> Notice:
+    return Notice(
+        "no-smt",
+        f"no core has more than one online thread (SMT is {machine.smt or 'not told of'}): nothing to take "
+        "offline",
+    )
+
+
+def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterator[Decision]:
+    if siblings:
+        reason = f"{profile.choice(_SMT)}: of each core one thread stays, CPUs {format_cpulist(siblings)} go"
+        yield Decision(_SMT, "off", reason)
+    if named:
+        yield Decision(_OFFLINE, format_cpulist(named), profile.choice(_OFFLINE))

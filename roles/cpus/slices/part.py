@@ -1,0 +1,80 @@
+"""The system's own daemons on the reserved CPUs: AllowedCPUs of systemd's slices, now and at every boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.roles.cpus.slices.section import SLICES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NAME = "system"
+RECORD = "/etc/numaforge/slices"
+
+
+def look(goal: Goal) -> Look:
+    """Return the question for the slices' CPUs, now and before the first plan."""
+    return Look(units=tuple(SLICES), properties=("AllowedCPUs",), call=("look_system", RECORD, *SLICES))
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+    """Return the part for slices whose CPUs change: planned ones, and those that only an earlier plan had."""
+    allowed, effective, recorded = _said(found)
+    planned = {name: format_cpulist(cpus) for name, cpus in goal.plan.system.slices.items()}
+    wanted = planned | {name: cpus for name, cpus in recorded.items() if name not in planned}
+    changes = {
+        name: (allowed.get(name, ""), cpus)
+        for name, cpus in sorted(wanted.items())
+        if name not in planned or allowed.get(name, "") != cpus or effective.get(name, cpus) != cpus
+    }
+    if not changes:
+        return None
+    record = {name: recorded.get(name, allowed.get(name, "")) for name in planned}
+    return part(changes, planned, record)
+
+
+def part(
+    changes: Mapping[str, tuple[str, str]], planned: Mapping[str, str], record: Mapping[str, str]
+) -> Part:
+    """Return the part that changes slices from old to new cpulists; an empty one is no restriction.
+
+    `record` has the cpulists of the planned slices before the first plan.
+    """
+    rows = [f"{name};{new};{old};{'yes' if name in planned else ''}" for name, (old, new) in changes.items()]
+    return Part(
+        NAME,
+        moves=tuple(
+            f"{name}: {old or 'all CPUs'} -> {new or 'all CPUs'}" for name, (old, new) in changes.items()
+        ),
+        data={
+            "planned": lines(*rows),
+            "record": lines(*(f"{name} {cpus}".rstrip() for name, cpus in record.items())),
+        },
+        settings={"SLICES_RECORD": RECORD},
+    )
+
+
+def _said(found: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the CPUs that systemd allows, the effective ones, and the recorded ones, by slice."""
+    allowed: dict[str, str] = {}
+    effective: dict[str, str] = {}
+    recorded: dict[str, str] = {}
+    for text in found.said.get(NAME, ()):
+        kind, _, rest = text.partition(" ")
+        name, _, value = rest.partition(" ")
+        match kind:
+            case "allowed":
+                allowed[name] = _of_systemd(value)
+            case "effective":
+                effective[name] = _of_systemd(value)
+            case "recorded":
+                recorded[name] = _of_systemd(value)
+    return allowed, effective, recorded
+
+
+def _of_systemd(text: str) -> str:
+    """Return systemd's "0-1 4-5" as a cpulist."""
+    return format_cpulist(parse_cpulist(",".join(text.split())))

@@ -1,0 +1,113 @@
+"""How many queues NICs have: as many as the CPUs that may serve them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numaforge.errors import PlanError
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.interrupts.plan import refuse_without_reserved
+from numaforge.topology.networks import DEFAULT_ROUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.codec import CpuSet
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.topology.model import Nic, NodeTopology
+
+
+CHANNELS = "channels"
+_FIELD = "nic_queues.combined"
+
+
+@dataclass(frozen=True)
+class NicSetting:
+    """A NIC setting that is lost at a boot.
+
+    `nic` is the PCI address for "max_read_request" (bytes), the interface for "trust" ("dscp", "pcp"), "pfc"
+    (the priorities: "3,4", or "none") and "channels" (the number of combined channels).
+    """
+
+    nic: str
+    name: str
+    value: str
+
+
+def plan_nic_queues(
+    machine: NodeTopology, profile: NodeProfile, reserved: CpuSet
+) -> Reasoned[tuple[NicSetting, ...]]:
+    """Return the settings for the number of NIC queues.
+
+    Raises PlanError for a NIC that the machine does not have, and for "reserved" without reserved CPUs.
+    """
+    wish = profile.nic_queues
+    if wish.combined is None:
+        return Reasoned(())
+    if wish.combined == "reserved" and not reserved:
+        raise refuse_without_reserved(_FIELD)
+    count = str(len(reserved) if wish.combined == "reserved" else wish.combined)
+    notices: list[Notice] = []
+    names = _named(machine, wish.nics) if wish.nics else _unasked(machine, notices)
+    if not names:
+        return Reasoned((), notices=tuple(notices))
+    settings = tuple(NicSetting(name, CHANNELS, count) for name in names)
+    reason = f"{profile.choice(_FIELD)}, on {', '.join(names)}: one queue for each CPU that serves them"
+    return Reasoned(settings, (Decision(_FIELD, count, reason),))
+
+
+def _named(topology: NodeTopology, wanted: Sequence[str]) -> tuple[str, ...]:
+    for name in wanted:
+        if not any(name in _names(nic) for nic in topology.nics):
+            known = ", ".join(" = ".join(_names(nic)) for nic in topology.nics if nic.interface) or "none"
+            raise PlanError(
+                f"the machine has no NIC {name}",
+                where="nic_queues.nics",
+                remedy=f"those that it has: {known}",
+            )
+    found = [nic for nic in topology.nics if {*_names(nic)} & {*wanted}]
+    if hidden := [nic.pci_address for nic in found if nic.interface is None]:
+        raise PlanError(
+            f"{', '.join(hidden)} has no interface on the host, so its queues are not the host's",
+            where="nic_queues.nics",
+            remedy="leave it out",
+        )
+    return tuple(dict.fromkeys(nic.interface for nic in found if nic.interface))
+
+
+def _names(nic: Nic) -> tuple[str, ...]:
+    return tuple(name for name in (nic.rdma_device, nic.interface, nic.pci_address) if name)
+
+
+def _unasked(topology: NodeTopology, notices: list[Notice]) -> tuple[str, ...]:
+    """Return the interfaces without the default route; none where the NIC of that route is unknown."""
+    interfaces = {nic.interface for nic in topology.nics}
+    routes = {network.interface for network in topology.networks if network.network == DEFAULT_ROUTE}
+    if not routes or routes - interfaces:
+        over = f"is over {', '.join(sorted(routes - interfaces))}" if routes else "is not known"
+        notices.append(
+            Notice(
+                "nic-queues-default-route",
+                f"the default route {over}, so it is not known which NICs carry it: their queues are left "
+                "alone; name the others in nic_queues.nics",
+            )
+        )
+        return ()
+    functions = {device.pci_address for device in topology.rdma_devices if device.physical_function}
+    chosen = tuple(
+        nic.interface
+        for nic in topology.nics
+        if nic.interface
+        and nic.interface not in routes
+        and nic.link_layer == "Ethernet"
+        and nic.pci_address not in functions
+    )
+    if not chosen:
+        notices.append(
+            Notice(
+                "no-nic-for-queues",
+                "no NIC has Ethernet beside that of the default route: no queues are changed",
+            )
+        )
+    return tuple(dict.fromkeys(chosen))

@@ -1,0 +1,39 @@
+"""The present NIC settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH
+from numaforge.verification.promise import Promise, Table, require_equal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.planning.plan import NodePlan
+    from numaforge.roles.rdma.nics.plan import NicSetting
+    from numaforge.verification.live import VerifiedNode
+
+
+def nics(plan: NodePlan) -> Table:
+    """Each NIC setting."""
+    return {f"{each.nic}-{each.name}": each for each in plan.rdma.host.nics}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield the probe call for the NICs."""
+    if plan.rdma.host.nics:
+        yield shell.call("tell_nics", [NICS_SCRIPT_PATH, NICS_PATH])
+
+
+def _nic_setting(node: VerifiedNode, name: str, expected: NicSetting) -> None:
+    now = node.live.of("nic").get(name)
+    if now == "-" and expected.name != "max_read_request":
+        pytest.skip("the host has no tool that tells it: mlnx_qos, for pfc also dcb")
+    require_equal(now, expected.value)
+
+
+PROMISES = (Promise("nic_setting", nics, _nic_setting, asks=_asks),)

@@ -1,0 +1,320 @@
+"""An image for nodes that plan themselves: what all of them share, and the units that decide the rest."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyinfra import host
+
+from numaforge import shell
+from numaforge.errors import HostError, NumaforgeError, PlanError
+from numaforge.first_boot.hardware import MACHINES, written
+from numaforge.first_boot.settings import MANIFEST, SETTINGS
+from numaforge.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
+from numaforge.framing import Answer, asking
+from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role
+from numaforge.image.bake import program
+from numaforge.image.bake.manifest import BOM, Installed, bill, manifest
+from numaforge.image.bake.wish import KEY, Image, read_image
+from numaforge.maintenance.bundle import checksum
+from numaforge.maintenance.look import GUARD
+from numaforge.planning.node import plan_node
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile
+from numaforge.topology.model import NodeTopology
+from numaforge.topology.ready import ready_machine, ready_machines
+from numaforge.topology.saved import saved_machine
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
+
+__all__ = ["image"]
+
+_HERE = Path(__file__).parent
+_BOOT = f"{program.HOME}/boot"
+_UNITS = ("numaforge-boot.service", REPORT_UNIT)
+_UNIT_FOLDER = "/etc/systemd/system"
+_HOLDS = "/etc/apt/apt.conf.d/52numaforge"
+_PROFILES = "/etc/numaforge/profiles"
+_ENABLED = ("enabled", "static", "alias", "indirect", "generated")
+_EMPTIED = ("/etc/machine-id", "/var/log", "/var/cache/apt/archives")
+_SECONDS = 3600  # allows for packages over a slow line
+
+
+@dataclass(frozen=True)
+class FoundImage:
+    """An image as it is.
+
+    `node` is the reason why this is a node and no image, or "". `pythons` are those that run: version,
+    machine, path. `files` has checksums by path, `units` the state from `systemctl is-enabled`, `packages`
+    the version of each wanted package and whether it is held. `left` are the paths that sysprep would remove
+    or empty.
+    """
+
+    node: str = ""
+    pythons: tuple[tuple[str, str, str], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    installed: tuple[Installed, ...] = ()
+    left: tuple[str, ...] = ()
+    release: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an image is made of: the wish, and the texts of its own profiles and machines by path."""
+
+    wish: Image
+    profiles: Mapping[str, str]
+    machines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units that start at boot."""
+        return (*_UNITS, *self.wish.enable)
+
+    def missing(self, found: FoundImage) -> tuple[str, ...]:
+        """Return the packages that are missing or not of the wanted version."""
+        return tuple(
+            name
+            for name, version in self.wish.packages.items()
+            if name not in found.packages or not fnmatchcase(found.packages[name][0], version)
+        )
+
+    def unheld(self, found: FoundImage) -> tuple[str, ...]:
+        """Return the packages that are not held, so that an upgrade could replace them."""
+        return tuple(name for name in self.wish.packages if found.packages.get(name, ("", ""))[1] != "held")
+
+    def disabled(self, found: FoundImage) -> tuple[str, ...]:
+        """Return the units that would not start at boot."""
+        return tuple(unit for unit in self.units if found.units.get(unit) not in _ENABLED)
+
+    def files(self, found: FoundImage) -> dict[str, str]:
+        """Return the files of the image by path, except its manifest, which has their checksums."""
+        python, machine, command = best_python(found)
+        files = {
+            PROGRAM: program.program(program.wanted(python, machine), command),
+            _BOOT: boot_script(),
+            **{f"{_UNIT_FOLDER}/{unit}": (_HERE / unit).read_text() for unit in _UNITS},
+            GUARD: (_HERE / "guard.conf").read_text(),
+            str(SETTINGS): json.dumps(self.wish.boot.model_dump(exclude_none=True), indent=2) + "\n",
+            **self.profiles,
+            **self.machines,
+        }
+        if self.wish.packages:
+            blacklist = "".join(
+                f'    "^{name.replace("+", "[+]")}$";\n' for name in sorted(self.wish.packages)
+            )
+            files[_HOLDS] = f"Unattended-Upgrade::Package-Blacklist {{\n{blacklist}}};\n"
+        return files
+
+    def records(self, found: FoundImage) -> dict[str, str]:
+        """Return the manifest and the bill of materials of an image that is complete otherwise."""
+        python, machine, _ = best_python(found)
+        sums = {path: checksum(text) for path, text in self.files(found).items()}
+        text = manifest(
+            found.release,
+            found.installed,
+            sums,
+            digest=program.wanted(python, machine),
+            driver=self.wish.driver,
+            held=self.wish.packages,
+        )
+        materials = bill(found.release, found.installed, program.libraries())
+        return {MANIFEST: text, **({BOM: materials} if materials else {})}
+
+    def lacks(self, found: FoundImage) -> Iterator[str]:
+        """Yield a sentence for each change that the image needs."""
+        for name in self.missing(found):
+            has = found.packages.get(name, ("", ""))[0]
+            yield f"{name} {self.wish.packages[name]} is installed{f' in the place of {has}' if has else ''}"
+        for name in self.unheld(found):
+            yield f"{name} is held"
+        if not found.pythons and self.missing(found):
+            yield f"numaforge is put into {program.HOME}, with its files and units"
+            return
+        wanted = {**self.files(found), **self.records(found)}
+        if self.missing(found):
+            wanted = self.files(found)
+        for path, text in wanted.items():
+            if found.files.get(path) != checksum(text):
+                yield f"{path} is written"
+        for unit in self.disabled(found):
+            yield f"{unit} is enabled, and not started"
+        for path in found.left:
+            yield f"{path} is emptied" if path in _EMPTIED else f"{path} is removed"
+
+
+@role("Image")
+def image() -> None:
+    """Make the image that the host data `numaforge_image` describe: a mapping, or the file of one.
+
+    Changes nothing outside the image and nothing that is already as wanted; starts nothing.
+    """
+    wish = read_image(host.data.get(KEY) or {})
+    own = {Path(file).stem: Path(file) for file in wish.profiles}
+    for file in own.values():
+        load_profile(file, own=own)
+    named = wish.boot.profile
+    profile = load_profile(named, where=f"{KEY}: boot.profile", own=own) if named else None
+    profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in own.items()}
+    machines = {Path(each).stem: _machine(each) for each in wish.machines}
+    for name, machine in machines.items():
+        if profile is not None:
+            _plan(machine, profile, name)
+    expected = {f"{MACHINES}/{name}.json": written(machine) for name, machine in machines.items()}
+    _bake(name="Bake the image", recipe=Recipe(wish, profiles, expected))
+
+
+def _machine(named: str) -> NodeTopology:
+    """Return a ready machine, or the one in a file."""
+    if named in ready_machines():
+        return ready_machine(named)
+    try:
+        return saved_machine(parse_json(read_text(named)))
+    except NotJsonError as error:
+        raise NumaforgeError(f"is no JSON: {error}", where=named) from error
+    except NumaforgeError as error:
+        raise error.at(named) from error
+
+
+def _plan(machine: NodeTopology, profile: NodeProfile, name: str) -> None:
+    """Plan a machine that the image is for, so that a plan that fails does so before a node boots."""
+    try:
+        plan_node(machine, profile)
+    except PlanError as error:
+        raise PlanError(
+            f"the profile {profile.name} cannot be planned for {name}: {error.message}",
+            where=error.where,
+            remedy=error.remedy,
+        ) from error
+
+
+@host_operation
+def _bake(recipe: Recipe) -> Commands:
+    """Change the image to match its recipe.
+
+    + recipe: what it is made of
+    """
+    found = read_found(reached(host, _look(recipe)))
+    if found.node:
+        raise HostError(f"{found.node}: this is a node, and no image", remedy="plan it: deploys/site.py")
+    lacks = [*recipe.lacks(found)]
+    if not lacks:
+        host.noop("the image is as it is to be")
+        return
+    announce(host, lacks)
+    yield host_command(_make, recipe)
+
+
+def _make(on: Host, recipe: Recipe) -> None:
+    """Make the image: packages first, because one may be the Python that the rest needs."""
+    ask = partial(reached, on, seconds=_SECONDS)
+    found = read_found(ask(_look(recipe)))
+    if missing := recipe.missing(found):
+        ask(_script("install_packages", *(_apts(name, recipe.wish.packages[name]) for name in missing)))
+    if unheld := recipe.unheld(found):
+        ask(_script("hold", *unheld))
+    found = read_found(ask(_look(recipe)))
+    if wrong := recipe.missing(found):
+        has = ", ".join(f"{name} {found.packages.get(name, ('nothing', ''))[0]}" for name in wrong)
+        raise HostError(f"apt has installed {has}", where=f"{KEY}: packages")
+    python, machine, command = best_python(found)
+    files = recipe.files(found)
+    if found.files.get(PROGRAM) != checksum(files[PROGRAM]):
+        packed = base64.encodebytes(program.packages(python, machine)).decode()
+        ask(_script("unpack", program.HOME, command, data=packed))
+        found = read_found(ask(_look(recipe)))
+    _put(ask, found, files)
+    found = read_found(ask(_look(recipe)))
+    if absent := [unit for unit in recipe.units if found.units.get(unit, "") in ("", "not-found")]:
+        raise HostError(
+            f"the image has no {', '.join(absent)}",
+            where=f"{KEY}: enable",
+            remedy="name the package that has it in packages, or leave it out of enable",
+        )
+    if disabled := recipe.disabled(found):
+        ask(_script("enable", *disabled))
+    _put(ask, found, recipe.records(found))
+    if recipe.wish.sysprep:
+        ask(_script("sysprep"))
+
+
+def _put(ask: partial[Answer], found: FoundImage, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        if found.files.get(path) != checksum(text):
+            mode = "0755" if path in (PROGRAM, _BOOT) else "0644"
+            ask(_script("put", path, mode, data=base64.encodebytes(text.encode()).decode()))
+
+
+def read_found(answer: Answer) -> FoundImage:
+    """Return the image that `tell_image` in image.sh printed."""
+    rows: dict[str, list[str]] = {}
+    for line in answer.lines:
+        kind, _, rest = line.partition(" ")
+        rows.setdefault(kind, []).append(rest)
+    pythons = [row.split(" ") for row in rows.get("python", ())]
+    packages = [row.split(" ") for row in rows.get("package", ())]
+    return FoundImage(
+        node="".join(rows.get("node", ())[:1]),
+        pythons=tuple((version, machine, path) for version, machine, path in pythons),
+        files={path: total for total, path in (row.split(" ", 1) for row in rows.get("file", ()))},
+        units={unit: state for state, unit in (row.split(" ", 1) for row in rows.get("unit", ()))},
+        packages={name: (version, held) for held, version, name in packages},
+        installed=tuple(Installed(*row.split(" ")) for row in rows.get("installed", ())),
+        left=tuple(rows.get("left", ())),
+        release="".join(rows.get("release", ())[:1]),
+    )
+
+
+def best_python(found: FoundImage) -> tuple[str, str, str]:
+    """Return the version, machine and path of the first Python that can run numaforge.
+
+    Raises HostError without one.
+    """
+    for python, machine, path in found.pythons:
+        if program.is_new_enough(python):
+            return python, machine, path
+    has = ", ".join(python for python, *_ in found.pythons) or "no Python"
+    raise HostError(
+        f"the image has {has}, and numaforge needs {program.OLDEST_PYTHON}",
+        where=f"{KEY}: packages",
+        remedy="name one: python3, or on Ubuntu 22.04 python3.11",
+    )
+
+
+def _apts(name: str, version: str) -> str:
+    return name if version == "*" else f"{name}={version}"
+
+
+def _look(recipe: Recipe) -> str:
+    units = [f"{_UNIT_FOLDER}/{unit}" for unit in _UNITS]
+    paths = [
+        PROGRAM,
+        _BOOT,
+        *units,
+        GUARD,
+        _HOLDS,
+        str(SETTINGS),
+        MANIFEST,
+        BOM,
+        *recipe.profiles,
+        *recipe.machines,
+    ]
+    lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
+    left = "sysprep" if recipe.wish.sysprep else ""
+    return _script("tell_image", *(" ".join(each) for each in lists), left)
+
+
+def _script(function: str, *arguments: str, data: str = "") -> str:
+    libraries = shell.library("image/bake/hygiene") + shell.library("image/bake/image")
+    return asking(libraries + shell.call(function, arguments, data))

@@ -1,0 +1,53 @@
+"""What the node will offer: its predicted Allocatable, with its devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from numaforge.kubelet.admission.amd_resources import AMD_RESOURCE
+from numaforge.kubelet.admission.inventory import counts_of, shared_tokens
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.planning.capacity import PredictedAllocatable
+from numaforge.reasons import Reasoned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
+    from numaforge.roles.rdma.planned import RdmaPlan
+
+
+def plan_allocatable(
+    base: PredictedAllocatable | None,
+    devices: Inventory,
+    advertised: Mapping[str, int] | None,
+    partitions: AmdPartitionsPlan,
+    rdma: RdmaPlan,
+) -> Reasoned[PredictedAllocatable | None]:
+    """Return the predicted Allocatable with the devices that are advertised."""
+    if base is None:
+        return Reasoned(None)
+    return Reasoned(replace(base, devices=_devices(base.devices, devices, advertised, partitions, rdma)))
+
+
+def _devices(
+    known: Mapping[str, int],
+    devices: Inventory,
+    advertised: Mapping[str, int] | None,
+    partitions: AmdPartitionsPlan,
+    rdma: RdmaPlan,
+) -> dict[str, int]:
+    """Return the devices by resource: those of the plan's device plugins, and those of other plugins."""
+    found = dict(known)
+    if advertised is not None:
+        found = {name: count for name, count in known.items() if not GPU_RESOURCE.fullmatch(name)}
+        found |= advertised
+    if partitions.gpus:
+        found = {name: count for name, count in found.items() if not AMD_RESOURCE.fullmatch(name)}
+        counts = counts_of(devices)
+        found |= {name: count for name, count in counts.items() if AMD_RESOURCE.fullmatch(name)}
+    if rdma.pools_deployed:
+        found |= counts_of(shared_tokens({pool.resource: pool.tokens for pool in rdma.pools}))
+    return found

@@ -1,0 +1,30 @@
+"""The machine as a plan makes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from numaforge.roles.amd_partitions.plan import partitioned
+from numaforge.roles.cpus.offline import taken_offline
+from numaforge.roles.hugepages.plan import pools_of, with_pools
+from numaforge.roles.mig.plan import as_cut
+from numaforge.roles.modules.gpu_memory import in_mode
+
+if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return a machine, found before or after its plan was carried out, as it is with that plan."""
+    machine = taken_offline(machine, plan.tuning.offline)
+    machine = in_mode(machine, plan.gpu_memory)
+    machine = with_pools(machine, pools_of(plan))
+    machine = as_cut(machine, plan.mig)
+    machine = partitioned(machine, plan.amd_partitions)
+    return replace(
+        machine,
+        swap_bytes=0 if plan.tuning.swap_off else machine.swap_bytes,
+        rdma_netns=plan.rdma.host.netns or machine.rdma_netns,
+    )

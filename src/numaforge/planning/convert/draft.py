@@ -1,0 +1,164 @@
+"""A profile while it is made from another tool's file, and the notes on its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from numaforge.errors import NumaforgeError
+from numaforge.mistakes import dotted, path_of, sentence
+from numaforge.planning.convert.rows import Fate, FieldRow, read, shown
+from numaforge.planning.profile import NodeProfile
+from numaforge.roles.kernel_values.dangers import danger
+
+_SAID = (Fate.DIFFERS, Fate.NOT_OURS, Fate.NOT_EXPRESSED)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A note for the admin on a field: `key` is what it became in the profile, or the key to use instead."""
+
+    field: str
+    fate: Fate
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A profile as a mapping, the field that each of its keys comes from, and the notes."""
+
+    source: str  # "an OpenShift PerformanceProfile"
+    profile: dict[str, Any]
+    origins: Mapping[str, str]
+    notes: tuple[Note, ...]
+
+
+@dataclass
+class Draft:
+    """Collects a profile; `done` reports all mistakes at once."""
+
+    profile: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    mistakes: list[tuple[str, str]] = field(default_factory=list)
+    _values: dict[str, Any] = field(default_factory=dict)
+
+    def take(
+        self, document: Mapping[str, Any], rows: tuple[FieldRow, ...], *, prefix: str = "", ini: bool = False
+    ) -> None:
+        """Read a document by its rows: place the fields that need no context, and note the rest.
+
+        `prefix` is the field of the file that holds the document.
+        """
+        reading = read(document, rows, ini=ini)
+        self.mistakes += [(f"{prefix}{field}", said) for field, said in reading.mistakes]
+        for path, row, value in reading.fields:
+            name = f"{prefix}{shown(path, ini=ini)}"
+            if row.fate is Fate.REFUSED and value not in row.silent:
+                self.mistakes.append((name, row.why))
+            if row.placed:
+                self.put(row.key, row.by(value) if row.by else value, name)
+            if row.fate in _SAID and value not in row.silent and not row.quiet:
+                self.note(name, row.fate, row.why, row.key)
+
+    def put(self, key: str, value: Any, origin: str) -> None:
+        """Set a key of the profile, merging mappings; None leaves it unset.
+
+        Two fields with different values for one key are a mistake.
+        """
+        if value is None:
+            return
+        if isinstance(value, Mapping) and isinstance(self._values.get(key), Mapping):
+            held = self._values[key]
+            for name, each in value.items():
+                if held.get(name, each) != each:
+                    self.mistakes.append((origin, f"says {name} {each!r}, and another field {held[name]!r}"))
+            held.update(value)
+        elif key in self._values and self._values[key] != value:
+            said = f"{value!r} here, and {self._values[key]!r} in {self.origins[key]}"
+            self.mistakes.append((origin, f"{key} would be {said}; say one of them"))
+        else:
+            self._values[key] = dict(value) if isinstance(value, Mapping) else value
+        self.origins.setdefault(key, origin)
+
+    def add(self, key: str, values: list[Any], origin: str) -> None:
+        """Add values to a list of the profile, skipping those that it has."""
+        if not values:
+            return
+        held = self._values.setdefault(key, [])
+        held += [value for value in values if value not in held]
+        others = self.origins.get(key)
+        self.origins[key] = origin if others in (None, origin) else f"{others}, {origin}"
+
+    def has(self, key: str) -> bool:
+        """Whether a key is set."""
+        return key in self._values
+
+    def listed(self, key: str) -> tuple[Any, ...]:
+        """Return the values of a list of the profile so far."""
+        return tuple(self._values.get(key, ()))
+
+    def note(self, name: str, fate: Fate, text: str, key: str = "") -> None:
+        """Add a note on a field."""
+        self.notes.append(Note(name, fate, key, text))
+
+    def refuse(self, name: str, text: str) -> None:
+        """Add a mistake."""
+        self.mistakes.append((name, text))
+
+    def done(self, source: str, place: str) -> Conversion:
+        """Return the conversion. Raises NumaforgeError with every mistake and its field in the file."""
+        self._leave_out_dangerous_sysctls()
+        order = list(NodeProfile.model_fields)
+        for key in sorted(self._values, key=lambda key: order.index(key.partition(".")[0])):
+            _set(self.profile, key.split("."), self._values[key])
+        mistakes = list(dict.fromkeys(self.mistakes)) or self._misfits()
+        if len(mistakes) == 1:
+            [(name, said)] = mistakes
+            raise NumaforgeError(said, where=f"{place}: {name}" if name else place)
+        if mistakes:
+            lines = "".join(f"\n  {name}: {said}" if name else f"\n  {said}" for name, said in mistakes)
+            raise NumaforgeError(f"{len(mistakes)} mistakes:{lines}", where=place)
+        return Conversion(source, self.profile, dict(self.origins), tuple(dict.fromkeys(self.notes)))
+
+    def _leave_out_dangerous_sysctls(self) -> None:
+        """Leave out sysctls that a profile sets only with a stated risk: stating it is up to the admin."""
+        key = "tuning.sysctls"
+        held = self._values.get(key)
+        if not isinstance(held, dict):
+            return
+        for name, value in [*held.items()]:
+            if found := danger(str(name), str(value)):
+                way = "" if found.never else "; to set it, add the risk to tuning.unsafe"
+                self.note(
+                    self.origins[key], Fate.NOT_EXPRESSED, f"{name} = {value} is left out: {found.why}{way}"
+                )
+                del held[name]
+        if not held:
+            del self._values[key]
+
+    def _misfits(self) -> list[tuple[str, str]]:
+        """Return the fields with values that a profile rejects, with the reasons."""
+        try:
+            NodeProfile.model_validate(self.profile)
+        except ValidationError as invalid:
+            return [(self._origin(dotted(path_of(each))), sentence(each)) for each in invalid.errors()]
+        return []
+
+    def _origin(self, place: str) -> str:
+        keys = [key for key in self.origins if f"{place}.".startswith((f"{key}.", f"{key}["))]
+        keys = keys or [key for key in self.origins if key.startswith(f"{place}.")]
+        if not keys:
+            return place
+        key = max(keys, key=len)
+        return f"{self.origins[key]}{place[len(key) :] if place.startswith(key) else ''}"
+
+
+def _set(profile: dict[str, Any], path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        profile = profile.setdefault(name, {})
+    profile[path[-1]] = value

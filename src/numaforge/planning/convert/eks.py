@@ -1,0 +1,238 @@
+"""Node configuration of EKS: nodeadm's NodeConfig, eksctl's node groups, Bottlerocket's settings.
+
+Source: awslabs/amazon-eks-ami nodeadm/api/v1alpha1, eksctl.io/usage/schema,
+bottlerocket-os/bottlerocket-settings-sdk settings-extensions/{kubernetes,kernel}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.given import digits, mapping
+from numaforge.mistakes import shown
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.kernel_parameters import add_parameters
+from numaforge.planning.convert.kubelet_configuration import (
+    HEAD_ROWS,
+    KEEPS,
+    KUBELET_ROWS,
+    METADATA_ROWS,
+    SPLIT,
+    place,
+    reservation_rows,
+    settings_of_flags,
+)
+from numaforge.planning.convert.rows import (
+    ANY_KEY,
+    Fate,
+    FieldRow,
+    Form,
+    becomes,
+    below,
+    enters,
+    not_ours,
+    read,
+    same,
+)
+
+_CLUSTER = "it is how the node joins its cluster, not what pods get"
+_FLAGS = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
+
+NODE_CONFIG_ROWS: tuple[FieldRow, ...] = (
+    *HEAD_ROWS,
+    *METADATA_ROWS,
+    *below("spec.kubelet.config", (*HEAD_ROWS, *KUBELET_ROWS)),
+    *not_ours("spec.kubelet.flags", _FLAGS, silent=([],)),
+    *not_ours("spec.kubelet.maxPodsExpression", KEEPS),
+    *not_ours("spec.cluster spec.containerd spec.instance spec.featureGates", _CLUSTER),
+)
+
+BOTTLEROCKET_ROWS: tuple[FieldRow, ...] = (
+    enters("settings.kubernetes.cpu-manager-policy", "kubelet.cpu_manager_policy", Form.TEXT),
+    enters("settings.kubernetes.cpu-manager-policy-options", "kubelet.cpu_manager_options", Form.TEXTS),
+    enters("settings.kubernetes.topology-manager-policy", "kubelet.topology_manager_policy", Form.TEXT),
+    enters("settings.kubernetes.topology-manager-scope", "kubelet.topology_manager_scope", Form.TEXT),
+    enters("settings.kubernetes.memory-manager-policy", "kubelet.memory_manager_policy", Form.TEXT),
+    FieldRow("settings.kubernetes.memory-manager-reserved-memory", Fate.DIFFERS, "memory.split", SPLIT),
+    enters("settings.kubernetes.reserved-cpus", "cpus.reserved.cpulist", Form.CPUS),
+    *reservation_rows("settings.kubernetes.kube-reserved", "memory.kube_reserved"),
+    *reservation_rows("settings.kubernetes.system-reserved", "memory.system_reserved"),
+    enters("settings.kubernetes.eviction-hard", "memory.eviction_hard", Form.TABLE),
+    *not_ours(
+        "cluster-name cluster-certificate api-server node-labels node-taints static-pods "
+        "static-pods-enabled authentication-mode bootstrap-token standalone-mode server-tls-bootstrap "
+        "cloud-provider credential-providers server-certificate server-key provider-id cluster-dns-ip "
+        "cluster-domain node-ip pod-infra-container-image hostname-override hostname-override-source "
+        "ids-per-pod",
+        _CLUSTER,
+        prefix="settings.kubernetes.",
+    ),
+    *not_ours(
+        "eviction-soft eviction-soft-grace-period eviction-max-pod-grace-period allowed-unsafe-sysctls "
+        "registry-qps registry-burst event-qps event-burst kube-api-qps kube-api-burst "
+        "container-log-max-size container-log-max-files container-log-max-workers "
+        "container-log-monitor-interval cpu-cfs-quota-enforced cpu-manager-reconcile-period pod-pids-limit "
+        "image-gc-high-threshold-percent image-gc-low-threshold-percent image-minimum-gc-age "
+        "image-maximum-gc-age log-level shutdown-grace-period shutdown-grace-period-for-critical-pods "
+        "memory-swap-behavior seccomp-default device-ownership-from-security-context "
+        "single-process-oom-kill max-pods max-parallel-image-pulls fail-cgroup-v1 fail-cgroupv1",
+        KEEPS,
+        prefix="settings.kubernetes.",
+    ),
+    becomes("settings.kernel.sysctl", "tuning.sysctls", Form.TABLE),
+    enters("settings.kernel.modules.*.allowed", "modules.blocked", Form.SWITCH),
+    enters("settings.kernel.modules.*.autoload", "modules.load", Form.SWITCH),
+    enters("settings.kernel.hugepages.static.*", "hugepages", Form.ANYTHING),
+    becomes(
+        "settings.kernel.hugepages.transparent.enabled", "tuning.transparent_hugepages.enabled", Form.TEXT
+    ),
+    becomes("settings.kernel.hugepages.transparent.defrag", "tuning.transparent_hugepages.defrag", Form.TEXT),
+    *not_ours("settings.kernel.lockdown", "the boot loader's and the firmware's own"),
+    enters("settings.boot.kernel-parameters", "kernel.cmdline", Form.ANYTHING),
+    *not_ours("settings.boot.init-parameters", "it decides what starts at boot"),
+    *same("settings.boot.reboot-to-reconcile", "maintenance.reboot decides"),
+    FieldRow(f"settings.{ANY_KEY}", Fate.NOT_OURS, why="Bottlerocket's own"),
+)
+
+_GROUPS = ("managedNodeGroups", "nodeGroups")
+_GROUP_ROWS: tuple[FieldRow, ...] = (
+    becomes("name", "name", Form.TEXT),
+    *below("kubeletExtraConfig", KUBELET_ROWS),
+    *below("bottlerocket", BOTTLEROCKET_ROWS),
+    *not_ours("overrideBootstrapCommand", "a script or a NodeConfig of its own: convert that one"),
+    *not_ours("preBootstrapCommands", "numaforge runs no scripts on hosts"),
+    *same(f"bottlerocket.{ANY_KEY}", "Bottlerocket's own"),
+    *same(ANY_KEY, "how AWS makes the instances"),
+)
+EKSCTL_ROWS: tuple[FieldRow, ...] = (
+    *(row for group in _GROUPS for row in below(f"{group}[]", _GROUP_ROWS)),
+    *same(ANY_KEY, "the cluster's own"),
+)
+
+
+def convert_node_config(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert nodeadm's NodeConfig."""
+    draft.take(document, NODE_CONFIG_ROWS)
+    kubelet = mapping(mapping(document.get("spec")).get("kubelet"))
+    said = settings_of_flags(draft, kubelet.get("flags"), "spec.kubelet.flags")
+    config = {**mapping(kubelet.get("config")), **said}
+    named = {"kubeReserved", "systemReserved"} & said.keys()
+    parts = {f"{field}.{part}" for field in named for part in ("cpu", "memory")}
+    by_flag = {*said, *parts}
+    place(
+        draft,
+        config,
+        lambda field: "spec.kubelet.flags" if field in by_flag else f"spec.kubelet.config.{field}",
+    )
+
+
+def convert_eksctl(draft: Draft, document: Mapping[str, Any], name: str | None) -> None:
+    """Convert one node group of eksctl's ClusterConfig."""
+    if mistakes := read(document, EKSCTL_ROWS).mistakes:
+        draft.mistakes += mistakes
+        return
+    groups = {
+        str(mapping(group).get("name")): (f"{kind}[{index}]", mapping(group))
+        for kind in _GROUPS
+        for index, group in enumerate(document.get(kind) or ())
+    }
+    if name is None and len(groups) != 1:
+        draft.refuse(
+            "managedNodeGroups",
+            f"{len(groups)} node groups: say --name, one of {', '.join(groups) or 'none'}",
+        )
+        return
+    chosen = name if name is not None else next(iter(groups))
+    if chosen not in groups:
+        draft.refuse("managedNodeGroups", f"no node group {chosen!r}; there is {', '.join(groups)}")
+        return
+    field, group = groups[chosen]
+    draft.take(group, _GROUP_ROWS, prefix=f"{field}.")
+    if draft.mistakes:
+        return
+    if "bottlerocket" in group:
+        _place_settings(
+            draft, mapping(mapping(group["bottlerocket"]).get("settings")), f"{field}.bottlerocket.settings"
+        )
+    else:
+        config = mapping(group.get("kubeletExtraConfig"))
+        place(draft, config, lambda known: f"{field}.kubeletExtraConfig.{known}")
+
+
+def convert_bottlerocket(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert Bottlerocket's user data."""
+    draft.take(document, BOTTLEROCKET_ROWS)
+    if not draft.mistakes:
+        _place_settings(draft, mapping(document.get("settings")), "settings")
+
+
+def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> None:
+    kubernetes, kernel = mapping(settings.get("kubernetes")), mapping(settings.get("kernel"))
+    names = {
+        "cpuManagerPolicy": "cpu-manager-policy",
+        "topologyManagerPolicy": "topology-manager-policy",
+        "topologyManagerScope": "topology-manager-scope",
+        "cpuManagerPolicyOptions": "cpu-manager-policy-options",
+        "memoryManagerPolicy": "memory-manager-policy",
+        "reservedMemory": "memory-manager-reserved-memory",
+        "reservedSystemCPUs": "reserved-cpus",
+        "kubeReserved": "kube-reserved",
+        "systemReserved": "system-reserved",
+        "evictionHard": "eviction-hard",
+    }
+    config: dict[str, Any] = {known: kubernetes[name] for known, name in names.items() if name in kubernetes}
+    if options := kubernetes.get("cpu-manager-policy-options"):
+        config["cpuManagerPolicyOptions"] = dict.fromkeys(options, "true")
+    if parts := kubernetes.get("memory-manager-reserved-memory"):
+        config["reservedMemory"] = [
+            {"numaNode": node, "limits": {"memory": mapping(part).get("memory", 0)}}
+            for node, part in mapping(parts).items()
+            if mapping(part).get("enabled", True)
+        ]
+
+    def field_of(known: str) -> str:
+        head, dot, rest = known.partition(".")
+        return f"{field}.kubernetes.{names.get(head, head)}{dot}{rest}"
+
+    place(draft, config, field_of)
+    modules = mapping(kernel.get("modules"))
+    draft.add(
+        "modules.load",
+        [name for name, one in modules.items() if one.get("autoload")],
+        f"{field}.kernel.modules",
+    )
+    blocked = [name for name, one in modules.items() if one.get("allowed") is False]
+    draft.add("modules.blocked", blocked, f"{field}.kernel.modules")
+    _place_hugepages(
+        draft, mapping(mapping(kernel.get("hugepages")).get("static")), f"{field}.kernel.hugepages.static"
+    )
+    parameters = mapping(mapping(settings.get("boot")).get("kernel-parameters"))
+    for name, values in parameters.items():
+        if not isinstance(values, list):
+            draft.note(
+                f"{field}.boot.kernel-parameters.{name}",
+                Fate.NOT_EXPRESSED,
+                f'{shown(values)} is no list; Bottlerocket has one of texts, ["1"]',
+                "kernel.cmdline",
+            )
+            continue
+        words = [f"{name}={value}" if value else name for value in (values or [""])]
+        add_parameters(draft, words, f"{field}.boot.kernel-parameters")
+
+
+def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None:
+    for size, entry in pages.items():
+        count = str(mapping(entry).get("count", ""))
+        number = digits(count)
+        if size == "essential":
+            continue
+        if number is not None:
+            draft.add("hugepages", [{"size": size, "count": number}], field)
+        else:
+            draft.note(
+                f"{field}.{size}",
+                Fate.NOT_EXPRESSED,
+                f"{count!r} is no number of pages: say a share",
+                "hugepages",
+            )

@@ -1,0 +1,214 @@
+"""The kinds of files that are converted, how each is recognised, and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.planning.convert import (
+    eks,
+    gke,
+    kubelet_configuration,
+    kubespray,
+    mig_parted,
+    performance_profile,
+    tuned,
+)
+from numaforge.planning.convert.documents import read_mapping, read_toml
+from numaforge.planning.convert.draft import Conversion, Draft
+from numaforge.planning.convert.rows import FieldRow
+
+AUTO = "auto"
+_OPENSHIFT = "performance.openshift.io"
+
+
+@dataclass(frozen=True)
+class FileForm:
+    """One form of a file: its name, how its content is recognised, and what becomes of its fields.
+
+    `by` converts: (draft, the file's content, the name chosen in it or None, the file). `beside` are rows,
+    with their heading, for what has no field in the file, or the same field in each section.
+    """
+
+    kind: str
+    called: str
+    versions: tuple[str, ...]  # of apiVersion; empty where the file has none
+    has: Callable[[Mapping[str, Any]], bool]
+    rows: tuple[FieldRow, ...]
+    by: Callable[[Draft, Mapping[str, Any], str | None, str], None]
+    beside: tuple[str, tuple[FieldRow, ...]] = ("", ())
+
+
+def _object(kind: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda document: document.get("kind") == kind
+
+
+def _keys(*names: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda document: bool(document.keys() & set(names)) and "kind" not in document
+
+
+def _one(
+    convert: Callable[[Draft, Any], None],
+) -> Callable[[Draft, Mapping[str, Any], str | None, str], None]:
+    def by(draft: Draft, document: Mapping[str, Any], name: str | None, place: str) -> None:
+        if name is not None:
+            raise NumaforgeError("says one thing: leave --name out", where=place)
+        convert(draft, document)
+
+    return by
+
+
+FORMS: tuple[FileForm, ...] = (
+    FileForm(
+        "performanceprofile",
+        "an OpenShift PerformanceProfile",
+        tuple(f"{_OPENSHIFT}/{version}" for version in ("v1alpha1", "v1", "v2")),
+        _object("PerformanceProfile"),
+        performance_profile.ROWS,
+        _one(performance_profile.convert),
+        ("added by the operator without a field that says so", performance_profile.OPERATOR_ROWS),
+    ),
+    FileForm(
+        "kubeletconfiguration",
+        "a KubeletConfiguration",
+        ("kubelet.config.k8s.io/v1beta1",),
+        _object("KubeletConfiguration"),
+        kubelet_configuration.ROWS,
+        _one(kubelet_configuration.convert),
+    ),
+    FileForm(
+        "kubeletconfiguration",
+        "an OpenShift KubeletConfig",
+        ("machineconfiguration.openshift.io/v1",),
+        _object("KubeletConfig"),
+        kubelet_configuration.OPENSHIFT_ROWS,
+        _one(kubelet_configuration.convert),
+    ),
+    FileForm(
+        "mig-parted",
+        "a configuration of mig-parted",
+        (),
+        _keys("mig-configs"),
+        mig_parted.ROWS,
+        mig_parted.convert,
+    ),
+    FileForm(
+        "tuned",
+        "a TuneD profile",
+        (),
+        tuned.is_profile,
+        tuned.TUNED_ROWS,
+        _one(tuned.convert),
+        ("in every section", tuned.UNIT_ROWS),
+    ),
+    FileForm(
+        "tuned",
+        "an OpenShift Tuned",
+        ("tuned.openshift.io/v1",),
+        _object("Tuned"),
+        tuned.TUNED_OBJECT_ROWS,
+        lambda draft, document, name, _: tuned.convert_object(draft, document, name),
+    ),
+    FileForm(
+        "kubespray",
+        "variables of kubespray",
+        (),
+        kubespray.is_variables,
+        kubespray.ROWS,
+        _one(kubespray.convert),
+        ("beside these", (kubespray.OTHERS_ROW,)),
+    ),
+    FileForm(
+        "gke",
+        "a node system configuration of GKE",
+        (),
+        _keys("kubeletConfig", "linuxConfig"),
+        gke.ROWS,
+        _one(gke.convert),
+    ),
+    FileForm(
+        "eks",
+        "a NodeConfig of EKS",
+        ("node.eks.aws/v1alpha1",),
+        _object("NodeConfig"),
+        eks.NODE_CONFIG_ROWS,
+        _one(eks.convert_node_config),
+    ),
+    FileForm(
+        "eks",
+        "a ClusterConfig of eksctl",
+        ("eksctl.io/v1alpha5",),
+        _object("ClusterConfig"),
+        eks.EKSCTL_ROWS,
+        lambda draft, document, name, _: eks.convert_eksctl(draft, document, name),
+    ),
+    FileForm(
+        "eks",
+        "settings of Bottlerocket",
+        (),
+        _keys("settings"),
+        eks.BOTTLEROCKET_ROWS,
+        _one(eks.convert_bottlerocket),
+    ),
+)
+FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
+
+
+def convert(text: str, place: str, kind: str = AUTO, name: str | None = None) -> Conversion:
+    """Convert a file to a profile. Raises NumaforgeError with every mistake.
+
+    `place` names the file in messages, `name` chooses where it has several profiles. With the kind `auto`,
+    the file's content decides.
+    """
+    document = _document(text, place, kind)
+    form = _form(document, place, kind)
+    if form.versions and document.get("apiVersion") not in form.versions:
+        raise NumaforgeError(
+            f"{document.get('apiVersion')!r} is not a version of {form.called} that is known",
+            where=f"{place}: apiVersion",
+            remedy=f"write {' or '.join(form.versions)}",
+        )
+    draft = Draft()
+    form.by(draft, document, name, place)
+    return draft.done(form.called, place)
+
+
+def _document(text: str, place: str, kind: str) -> Mapping[str, Any]:
+    """Return the mapping that the text holds: an INI file or TOML begins with a section, YAML does not."""
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith(("#", ";"))), "")
+    if first.startswith("[") and first.rstrip().endswith("]"):
+        is_toml = kind == "eks" or (kind == AUTO and first.startswith(("[settings", '["settings')))
+        return read_toml(text, place) if is_toml else tuned.read(text, place)
+    if kind == "eks" and first.startswith("settings."):
+        return read_toml(text, place)
+    return read_mapping(text, place)
+
+
+def _form(document: Mapping[str, Any], place: str, kind: str) -> FileForm:
+    found = [form for form in FORMS if form.has(document) and kind in (AUTO, form.kind)]
+    if len(found) == 1:
+        return found[0]
+    said = (
+        f"kind {document['kind']!r}"
+        if document.get("kind")
+        else f"keys {', '.join(map(str, [*document][:5]))}"
+    )
+    if found:
+        raise NumaforgeError(
+            f"could be {' or '.join(form.called for form in found)}",
+            where=place,
+            remedy="say the KIND before FILE",
+        )
+    if kind == AUTO:
+        raise NumaforgeError(
+            f"is of no kind that is known: it has the {said}",
+            where=place,
+            remedy=f"name a file of one of {', '.join(FORM_NAMES)}",
+        )
+    names = " or ".join(form.called for form in FORMS if form.kind == kind)
+    raise NumaforgeError(
+        f"is not {names}: it has the {said}", where=place, remedy="name the KIND that it is, or another file"
+    )

@@ -1,0 +1,152 @@
+"""A node system configuration of GKE (`gcloud container node-pools create --system-config-from-file`).
+
+Source: cloud.google.com/kubernetes-engine/docs/how-to/node-system-config and the REST reference of
+NodeKubeletConfig and LinuxNodeConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.given import digits, mapping
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.kubelet_configuration import KEEPS, place
+from numaforge.planning.convert.rows import (
+    Fate,
+    FieldRow,
+    Form,
+    becomes,
+    differs,
+    enters,
+    not_expressed,
+    not_ours,
+)
+
+_POLICIES = {
+    "BestEffort": "best-effort",
+    "SingleNumaNode": "single-numa-node",
+    "Restricted": "restricted",
+    "None": "none",
+}
+_ENABLED = "TRANSPARENT_HUGEPAGE_ENABLED_"
+_DEFRAG = {
+    "ALWAYS": "always",
+    "DEFER": "defer",
+    "WITH_DEFER": "defer",
+    "DEFER_WITH_MADVISE": "defer+madvise",
+    "WITH_MADVISE": "madvise",
+    "MADVISE": "madvise",
+    "NEVER": "never",
+}
+_SIZES = {"hugepage_size2m": "2Mi", "hugepage_size1g": "1Gi"}
+_GOOGLE = "GKE's own"
+_SPREAD = "spread over the NUMA nodes that have CPUs and memory, while the node runs"
+
+
+def _enabled(value: str) -> str | None:
+    word = value.removeprefix(_ENABLED).lower()
+    return None if word == "unspecified" else word
+
+
+def _defrag(value: str) -> str | None:
+    word = value.removeprefix("TRANSPARENT_HUGEPAGE_DEFRAG_")
+    return None if word == "UNSPECIFIED" else _DEFRAG.get(word, word)
+
+
+ROWS: tuple[FieldRow, ...] = (
+    enters("kubeletConfig.cpuManagerPolicy", "kubelet.cpu_manager_policy", Form.TEXT),
+    enters("kubeletConfig.topologyManager.policy", "kubelet.topology_manager_policy", Form.TEXT),
+    enters("kubeletConfig.topologyManager.scope", "kubelet.topology_manager_scope", Form.TEXT),
+    enters("kubeletConfig.memoryManager.policy", "kubelet.memory_manager_policy", Form.TEXT),
+    *not_ours(
+        "cpuCFSQuota cpuCfsQuota cpuCFSQuotaPeriod cpuCfsQuotaPeriod podPidsLimit allowedUnsafeSysctls "
+        "singleProcessOomKill singleProcessOOMKill",
+        KEEPS,
+        prefix="kubeletConfig.",
+    ),
+    *not_ours(
+        "evictionSoft evictionSoftGracePeriod evictionMinimumReclaim evictionMaxPodGracePeriodSeconds",
+        f"only hard thresholds count for Allocatable; {KEEPS}",
+        prefix="kubeletConfig.",
+    ),
+    *not_ours(
+        "containerLogMaxSize containerLogMaxFiles imageGcLowThresholdPercent imageGcHighThresholdPercent "
+        "imageMinimumGcAge imageMaximumGcAge maxParallelImagePulls insecureKubeletReadonlyPortEnabled "
+        "shutdownGracePeriodSeconds shutdownGracePeriodCriticalPodsSeconds crashLoopBackOff",
+        f"it is about how the kubelet works; {KEEPS}",
+        prefix="kubeletConfig.",
+    ),
+    becomes("linuxConfig.sysctl", "tuning.sysctls", Form.TABLE),
+    becomes("linuxConfig.sysctls", "tuning.sysctls", Form.TABLE),
+    differs(
+        "linuxConfig.cgroupMode",
+        "host.cgroup",
+        Form.TEXT,
+        "a host is refused that has not version 2; version 1 cannot be asked for",
+        by=lambda value: "v2" if value == "CGROUP_MODE_V2" else None,
+        silent=("CGROUP_MODE_UNSPECIFIED",),
+    ),
+    *(
+        enters(f"linuxConfig.{section}.{name}", "hugepages", Form.WORD, _SPREAD)
+        for section, names in (
+            ("hugepageConfig", ("hugepage_size2m", "hugepage_size1g")),
+            ("hugepages", ("hugepageSize2m", "hugepageSize1g")),
+        )
+        for name in names
+    ),
+    becomes(
+        "linuxConfig.transparentHugepageEnabled", "tuning.transparent_hugepages.enabled", Form.TEXT, _enabled
+    ),
+    becomes(
+        "linuxConfig.transparentHugepageDefrag", "tuning.transparent_hugepages.defrag", Form.TEXT, _defrag
+    ),
+    not_expressed(
+        "linuxConfig.swapConfig", "swap that GKE makes; a profile can only turn swap off", "tuning.swap"
+    ),
+    *not_ours(
+        "linuxConfig.nodeKernelModuleLoading linuxConfig.accurateTimeConfig linuxConfig.customNodeInit "
+        "linuxConfig.additionalEtcHosts linuxConfig.additionalEtcResolvConf "
+        "linuxConfig.additionalEtcSystemdResolvedConf linuxConfig.timeZone linuxConfig.kernelOverrides",
+        _GOOGLE,
+    ),
+)
+
+
+def convert(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert a node system configuration. It does not include what GKE reserves."""
+    draft.take(document, ROWS)
+    if draft.mistakes:
+        return
+    kubelet, linux = mapping(document.get("kubeletConfig")), mapping(document.get("linuxConfig"))
+    topology = mapping(kubelet.get("topologyManager"))
+    policy = topology.get("policy")
+    fields = {
+        "cpuManagerPolicy": (kubelet.get("cpuManagerPolicy"), "kubeletConfig.cpuManagerPolicy"),
+        "topologyManagerPolicy": (_POLICIES.get(str(policy), policy), "kubeletConfig.topologyManager.policy"),
+        "topologyManagerScope": (topology.get("scope"), "kubeletConfig.topologyManager.scope"),
+        "memoryManagerPolicy": (
+            mapping(kubelet.get("memoryManager")).get("policy"),
+            "kubeletConfig.memoryManager.policy",
+        ),
+    }
+    place(
+        draft,
+        {field: value for field, (value, _) in fields.items()},
+        lambda field: fields.get(field, ("", field))[1],
+    )
+    for section in ("hugepageConfig", "hugepages"):
+        for name, count in mapping(linux.get(section)).items():
+            size = _SIZES[name.replace("hugepageSize", "hugepage_size")]
+            pages = digits(str(count))
+            if pages is None:
+                draft.refuse(f"linuxConfig.{section}.{name}", f"{count!r} is not a number of pages")
+            else:
+                draft.add("hugepages", [{"size": size, "count": pages}], f"linuxConfig.{section}")
+    draft.note(
+        "(not in the file)",
+        Fate.DIFFERS,
+        "GKE reserves CPUs and memory by formulas of its own: say cpus.reserved, memory.kube_reserved and "
+        "memory.system_reserved, else the machine's shape decides",
+        "memory",
+    )

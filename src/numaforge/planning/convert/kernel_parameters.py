@@ -1,0 +1,84 @@
+"""Kernel parameters of another tool's file, as far as a profile accepts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from numaforge.mistakes import sentence
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.rows import Fate
+from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name
+from numaforge.roles.kernel_cmdline.section import Parameter
+
+_PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
+_PAGES = {"hugepages", "hugepagesz"}
+# Parameters that a key of the section kernel sets; planning refuses both.
+_BY_KEY = {
+    "intel_iommu": "kernel.iommu",
+    "amd_iommu": "kernel.iommu",
+    "iommu": "kernel.iommu",
+    "iommu.passthrough": "kernel.iommu",
+    "isolcpus": "kernel.isolated_cpus",
+    "nohz_full": "kernel.nohz_full",
+    "rcu_nocbs": "kernel.rcu_nocbs",
+    "skew_tick": "kernel.skew_tick",
+    "init_on_alloc": "kernel.init_on_alloc",
+    "numa_balancing": "kernel.numa_balancing",
+    "processor.max_cstate": "kernel.max_cstate",
+    "intel_idle.max_cstate": "kernel.max_cstate",
+}
+
+
+def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
+    """Add parameters to kernel.cmdline; those that it does not accept are left out with a note.
+
+    None is written to kernel.unsafe: accepting a risk is up to the admin.
+    """
+    words = with_one_pci([word for parameter in parameters for word in str(parameter).split()])
+    taken: list[str] = []
+    for word in words:
+        name = parameter_name(word)
+        if name in _PAGES:
+            draft.note(
+                field, Fate.NOT_EXPRESSED, f"{word} is left out: say it in the section hugepages", "hugepages"
+            )
+        elif (reason := _refusal(word)) is not None:
+            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {reason}", "kernel.cmdline")
+        elif (key := _BY_KEY.get(name)) and draft.has(key):
+            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {key} says it", key)
+        elif other := _said_before(draft, taken, word):
+            draft.note(
+                field, Fate.NOT_EXPRESSED, f"{word} is left out: {other} is said already", "kernel.cmdline"
+            )
+        else:
+            taken.append(word)
+    draft.add("kernel.cmdline", taken, field)
+
+
+def with_one_pci(words: list[str]) -> list[str]:
+    """Return the words with the options of all `pci=` in the first: the kernel reads each of them."""
+    options = ",".join(word.removeprefix("pci=") for word in words if word.startswith("pci="))
+    first = next((place for place, word in enumerate(words) if word.startswith("pci=")), None)
+    kept = [word for word in words if not word.startswith("pci=")]
+    return kept if first is None else [*kept[:first], f"pci={options}", *kept[first:]]
+
+
+def _refusal(word: str) -> str | None:
+    try:
+        _PARAMETER.validate_python(word)
+    except ValidationError as invalid:
+        return sentence(dict[str, Any](invalid.errors()[0]))
+    return None
+
+
+def _said_before(draft: Draft, taken: list[str], word: str) -> str | None:
+    """Return another value of the same parameter; a repeated word does not count, nor a second console."""
+    if parameter_name(word) in REPEATED:
+        return None
+    held = [*draft.listed("kernel.cmdline"), *taken]
+    return next(
+        (each for each in held if parameter_name(each) == parameter_name(word) and each != word), None
+    )

@@ -1,0 +1,311 @@
+"""A KubeletConfiguration, alone or in an OpenShift KubeletConfig.
+
+Source: k8s.io/kubelet config/v1beta1/types.go; openshift/api machineconfiguration/v1.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.given import mapping
+from numaforge.kubelet.config.flags import FlagError, parse_flags
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.rows import (
+    Fate,
+    FieldRow,
+    Form,
+    becomes,
+    below,
+    enters,
+    not_expressed,
+    not_ours,
+    same,
+)
+from numaforge.quantity import format_bytes, parse_quantity
+
+Name = Callable[[str], str]
+
+# Fields with the same meaning in a profile.
+_PLACED = {
+    "cpuManagerPolicy": "kubelet.cpu_manager_policy",
+    "cpuManagerPolicyOptions": "kubelet.cpu_manager_options",
+    "topologyManagerPolicy": "kubelet.topology_manager_policy",
+    "topologyManagerPolicyOptions": "kubelet.topology_manager_options",
+    "topologyManagerScope": "kubelet.topology_manager_scope",
+    "memoryManagerPolicy": "kubelet.memory_manager_policy",
+    "reservedSystemCPUs": "cpus.reserved.cpulist",
+}
+# Noted where missing: the kubelet's default is not a deliberate choice.
+_CHOSEN_BY_MACHINE = ("cpuManagerPolicy", "topologyManagerPolicy", "memoryManagerPolicy")
+
+KEEPS = "a profile leaves it alone: keep it in the kubelet's own file"
+SPLIT = (
+    "the sum is computed from the reservations and the threshold, and split over the NUMA nodes of each "
+    "machine"
+)
+_CPU = "the kubelet ignores it beside reservedSystemCPUs, and a profile reserves whole cores in cpus.reserved"
+DISK = "a profile reserves CPUs and memory alone: keep it in the kubelet's own file"
+_MEMORY_AVAILABLE = "memory.available"
+_DEFAULT_THRESHOLD = "100Mi"  # pkg/kubelet/eviction/defaults_linux.go
+
+
+def reservation_rows(name: str, key: str) -> tuple[FieldRow, ...]:
+    """Return the rows of kubeReserved or systemReserved."""
+    return (
+        enters(f"{name}.memory", key, Form.WORD),
+        FieldRow(f"{name}.cpu", Fate.NOT_EXPRESSED, "cpus.reserved", _CPU, Form.WORD, quiet=True),
+        *not_ours(f"{name}.ephemeral-storage {name}.pid", DISK),
+    )
+
+
+KUBELET_ROWS: tuple[FieldRow, ...] = (
+    enters("cpuManagerPolicy", _PLACED["cpuManagerPolicy"], Form.TEXT),
+    enters("cpuManagerPolicyOptions", _PLACED["cpuManagerPolicyOptions"], Form.TABLE),
+    enters("topologyManagerPolicy", _PLACED["topologyManagerPolicy"], Form.TEXT),
+    enters("topologyManagerPolicyOptions", _PLACED["topologyManagerPolicyOptions"], Form.TABLE),
+    enters("topologyManagerScope", _PLACED["topologyManagerScope"], Form.TEXT),
+    enters("memoryManagerPolicy", _PLACED["memoryManagerPolicy"], Form.TEXT),
+    enters("reservedSystemCPUs", _PLACED["reservedSystemCPUs"], Form.CPUS),
+    *reservation_rows("kubeReserved", "memory.kube_reserved"),
+    *reservation_rows("systemReserved", "memory.system_reserved"),
+    enters("evictionHard", "memory.eviction_hard", Form.TABLE),
+    enters("reservedMemory", "memory.split", Form.ANYTHING, SPLIT),
+    not_expressed(
+        "failSwapOn",
+        "false lets the kubelet start with swap: say tuning.swap: off for none, or keep it in the kubelet's "
+        "file",
+        "tuning.swap",
+        Form.SWITCH,
+        silent=(True,),
+    ),
+    *not_ours(
+        "mergeDefaultEvictionSettings", "hard thresholds that the profile does not name keep their defaults"
+    ),
+    *not_ours(
+        "memorySwap memoryThrottlingFactor memoryReservationPolicy kernelMemcgNotification qosReserved "
+        "enforceNodeAllocatable systemReservedCgroup kubeReservedCgroup systemCgroups kubeletCgroups "
+        "cgroupRoot cgroupsPerQOS cgroupDriver failCgroupV1 singleProcessOOMKill oomScoreAdj "
+        "localStorageCapacityIsolation protectKernelDefaults allowedUnsafeSysctls defaultPodSysctls "
+        "userNamespaces",
+        KEEPS,
+    ),
+    *not_ours(
+        "evictionSoft evictionSoftGracePeriod evictionMaxPodGracePeriod evictionMinimumReclaim "
+        "evictionPressureTransitionPeriod",
+        "only hard thresholds count for Allocatable: keep it in the kubelet's own file",
+    ),
+    *not_ours(
+        "cpuCFSQuota cpuCFSQuotaPeriod cpuManagerReconcilePeriod maxPods podsPerCore podPidsLimit "
+        "maxOpenFiles featureGates",
+        KEEPS,
+    ),
+    *not_ours(
+        "address port readOnlyPort healthzBindAddress healthzPort enableServer enableDebugFlagsHandler "
+        "enableDebuggingHandlers enableProfilingHandler enableSystemLogHandler enableSystemLogQuery "
+        "enableContentionProfiling enableControllerAttachDetach authentication authorization tlsCertFile "
+        "tlsCipherSuites tlsCurvePreferences tlsMinVersion tlsPrivateKeyFile rotateCertificates "
+        "serverTLSBootstrap clusterDNS clusterDomain resolvConf podCIDR hairpinMode iptablesDropBit "
+        "iptablesMasqueradeBit makeIPTablesUtilChains registerNode registerWithTaints providerID",
+        f"it is about the node in its cluster; {KEEPS}",
+    ),
+    *not_ours(
+        "containerRuntimeEndpoint imageServiceEndpoint imageGCHighThresholdPercent "
+        "imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge "
+        "imagePullCredentialsVerificationPolicy maxParallelImagePulls preloadedImagesVerificationAllowlist "
+        "registryBurst registryPullQPS serializeImagePulls containerLogMaxFiles containerLogMaxSize "
+        "containerLogMaxWorkers containerLogMonitorInterval podLogsDir seccompDefault volumePluginDir "
+        "volumeStatsAggPeriod",
+        f"it is about images, logs and volumes; {KEEPS}",
+    ),
+    *not_ours(
+        "configMapAndSecretChangeDetectionStrategy contentType crashLoopBackOff eventBurst eventRecordQPS "
+        "fileCheckFrequency httpCheckFrequency kubeAPIBurst kubeAPIQPS logging nodeLeaseDurationSeconds "
+        "nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency runOnce "
+        "runtimeRequestTimeout showHiddenMetricsForVersion shutdownGracePeriod "
+        "shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods staticPodPath staticPodURL "
+        "staticPodURLHeader streamingConnectionIdleTimeout syncFrequency tracing",
+        f"it is about how the kubelet works, not what pods get; {KEEPS}",
+    ),
+)
+
+HEAD_ROWS = same("apiVersion kind", "the kind of the file")
+METADATA_ROWS = (
+    becomes("metadata.name", "name", Form.TEXT),
+    *same("metadata.*", "the cluster's own record of the object"),
+    *same("status", "what the operator reports"),
+)
+
+ROWS: tuple[FieldRow, ...] = (
+    *HEAD_ROWS,
+    *KUBELET_ROWS,
+)
+
+OPENSHIFT_ROWS: tuple[FieldRow, ...] = (
+    *HEAD_ROWS,
+    *METADATA_ROWS,
+    *below("spec.kubeletConfig", (*HEAD_ROWS, *KUBELET_ROWS)),
+    *not_ours(
+        "spec.machineConfigPoolSelector", "an inventory says which hosts get a profile: a group, or host data"
+    ),
+    *not_ours(
+        "spec.autoSizingReserved",
+        "OpenShift's sizes are computed on the node: say memory.kube_reserved and memory.system_reserved",
+        silent=(False,),
+    ),
+    *not_ours("spec.logLevel spec.tlsSecurityProfile", f"it is about how the kubelet works; {KEEPS}"),
+)
+
+
+def convert(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert a KubeletConfiguration, or an OpenShift KubeletConfig that holds one."""
+    if document.get("kind") == "KubeletConfig":
+        draft.take(document, OPENSHIFT_ROWS)
+        config = mapping(mapping(document.get("spec")).get("kubeletConfig"))
+        place(draft, config, lambda field: f"spec.kubeletConfig.{field}")
+        return
+    draft.take(document, ROWS)
+    place(draft, document, lambda field: field)
+
+
+def settings_of_flags(draft: Draft, flags: Any, field: str) -> dict[str, Any]:
+    """Return what kubelet flags say of managers and reservations, by the configuration's fields.
+
+    Flags of newer and removed kubelets, and those that a template fills in, are left out.
+    """
+    words = shlex.split(flags) if isinstance(flags, str) else [str(flag) for flag in flags or ()]
+    settings: dict[str, Any] = {}
+    for word in words:
+        try:
+            said = {} if "{{" in word else parse_flags([word], KubeletVersion(LATEST_MINOR)).settings
+        except FlagError:
+            continue
+        for name, value in said.items():
+            both = isinstance(value, dict) and isinstance(settings.get(name), dict)
+            settings[name] = {**settings[name], **value} if both else value
+    known = (*_PLACED, "kubeReserved", "systemReserved", "evictionHard", "reservedMemory")
+    taken = {name: value for name, value in settings.items() if name in known}
+    if taken:
+        text = (
+            f"{', '.join(taken)} are taken from them: take these flags out, they win over a profile's files"
+        )
+        draft.note(field, Fate.DIFFERS, text)
+    return taken
+
+
+def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
+    """Put the CPU and memory settings of a kubelet's configuration into a profile.
+
+    `name` returns a field's name in the file at hand.
+    """
+    if draft.mistakes:
+        return  # the rest relies on well-formed fields
+    for field, key in _PLACED.items():
+        if config.get(field) not in (None, "", {}):
+            draft.put(key, config[field], name(field))
+    for field, key in (
+        ("kubeReserved", "memory.kube_reserved"),
+        ("systemReserved", "memory.system_reserved"),
+    ):
+        draft.put(key, mapping(config.get(field)).get("memory"), name(f"{field}.memory"))
+    _place_thresholds(draft, config, name)
+    _say_cpus(draft, config, name)
+    _check_split(draft, config, name)
+    missing = [field for field in _CHOSEN_BY_MACHINE if not config.get(field)]
+    if missing:
+        draft.note(
+            ", ".join(missing),
+            Fate.DIFFERS,
+            "not said: the kubelet's default is none, and a profile that says nothing lets the kubelet's "
+            "own file and then the machine's shape decide",
+        )
+
+
+def _place_thresholds(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
+    thresholds = dict(mapping(config.get("evictionHard")))
+    if thresholds.pop("allocatableMemory.available", None) is not None:
+        draft.note(
+            f"{name('evictionHard')}.allocatableMemory.available",
+            Fate.NOT_EXPRESSED,
+            "a profile has the node's own signals alone",
+        )
+    draft.put("memory.eviction_hard", thresholds or None, name("evictionHard"))
+    if thresholds and config.get("mergeDefaultEvictionSettings") is not True:
+        draft.note(
+            name("evictionHard"),
+            Fate.DIFFERS,
+            "signals that it does not name have no threshold in the kubelet, which drops its defaults; with "
+            "a profile they keep them. Say 0% for none",
+            "memory.eviction_hard",
+        )
+
+
+def _say_cpus(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
+    reserved = {
+        name(f"{field}.cpu"): mapping(config.get(field)).get("cpu")
+        for field in ("kubeReserved", "systemReserved")
+    }
+    amounts = {field: _amount(draft, field, value) for field, value in reserved.items() if value is not None}
+    if not amounts or draft.mistakes:
+        return
+    fields = " + ".join(amounts)
+    if config.get("reservedSystemCPUs"):
+        draft.note(fields, Fate.SAME, "the kubelet ignores it beside reservedSystemCPUs")
+        return
+    if (count := ceil(sum(amounts.values()))) < 1:
+        return
+    draft.note(
+        fields,
+        Fate.NOT_EXPRESSED,
+        f"the kubelet reserves {count} CPUs for it, threads of cores; a profile reserves whole cores: say "
+        f"cpus.reserved.cores: {-(-count // 2)} where a core has two threads, {count} where it has one, or "
+        "cores_per_numa_node",
+        "cpus.reserved",
+    )
+
+
+def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
+    """Refuse parts that do not add up, as the kubelet does (cm/memorymanager validateReservedMemory)."""
+    parts = config.get("reservedMemory")
+    if not parts:
+        return
+    field = name("reservedMemory")
+    limits = [mapping(mapping(part).get("limits")) for part in parts] if isinstance(parts, list) else []
+    if not all(limits) or not limits:
+        draft.refuse(field, "not a list of {numaNode: 0, limits: {memory: 1Gi}}")
+        return
+    if others := sorted({str(kind) for limit in limits for kind in limit if kind != "memory"}):
+        text = f"{', '.join(others)} is left out: numaforge reserves no pages of a pool"
+        draft.note(field, Fate.NOT_EXPRESSED, text, "hugepages")
+    memory = [ceil(_amount(draft, field, limit["memory"])) for limit in limits if "memory" in limit]
+    threshold = str(mapping(config.get("evictionHard")).get(_MEMORY_AVAILABLE, _DEFAULT_THRESHOLD))
+    amounts = {
+        name("kubeReserved.memory"): mapping(config.get("kubeReserved")).get("memory", 0),
+        name("systemReserved.memory"): mapping(config.get("systemReserved")).get("memory", 0),
+        "the hard threshold": threshold,
+    }
+    checked = config.get("memoryManagerPolicy") == "Static"  # without it the kubelet ignores them
+    if checked and memory and not threshold.endswith("%"):
+        total = sum(ceil(_amount(draft, place, value)) for place, value in amounts.items())
+        if not draft.mistakes and sum(memory) != total:
+            draft.refuse(
+                field,
+                f"adds up to {format_bytes(sum(memory))}, and {' + '.join(amounts)} to "
+                f"{format_bytes(total)}: the kubelet does not start with it; make them equal, or leave it "
+                "out",
+            )
+    if len(memory) > 1 and len(set(memory)) == 1:
+        draft.put("memory.split", "even", field)
+
+
+def _amount(draft: Draft, field: str, value: Any) -> Fraction:
+    try:
+        return parse_quantity(value)
+    except NumaforgeError as error:
+        draft.refuse(field, error.message)
+        return Fraction(0)

@@ -1,0 +1,191 @@
+"""Variables of kubespray that become the kubelet's configuration.
+
+Source: kubernetes-sigs/kubespray, roles/kubernetes/node (defaults, templates/kubelet-config.v1beta1.yaml.j2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from numaforge.given import mapping
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.kubelet_configuration import (
+    DISK,
+    KEEPS,
+    KUBELET_ROWS,
+    place,
+    settings_of_flags,
+)
+from numaforge.planning.convert.rows import (
+    Fate,
+    FieldRow,
+    Form,
+    below,
+    enters,
+    not_expressed,
+    not_ours,
+)
+
+# The variables, by the kubelet's field that they set.
+_FIELDS = {
+    "cpuManagerPolicy": "kubelet_cpu_manager_policy",
+    "cpuManagerPolicyOptions": "kubelet_cpu_manager_policy_options",
+    "topologyManagerPolicy": "kubelet_topology_manager_policy",
+    "topologyManagerScope": "kubelet_topology_manager_scope",
+    "evictionHard": "eviction_hard",
+}
+# kubespray's own defaults, where the switch is on and the amount is not set.
+_RESERVED = {
+    "kubeReserved": ("kube_reserved", "kube_cpu_reserved", "100m", "kube_memory_reserved", "256Mi"),
+    "systemReserved": ("system_reserved", "system_cpu_reserved", "500m", "system_memory_reserved", "512Mi"),
+}
+# Ansible's filter `bool`, with which kubespray reads its switches.
+_WORDS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_UNREAD = {
+    "{{": "a template: write its value in the profile",
+    "$ANSIBLE_VAULT": "encrypted: say the key of the profile in the inventory's own encrypted variables",
+}
+_EXTRA = ("kubelet_config_extra_args", "kubelet_node_config_extra_args")
+_FLAGS = ("kubelet_custom_flags", "kubelet_node_custom_flags")
+_CONTROL_PLANE = "for control plane nodes alone, and a GPU server is none"
+_AMOUNTS = "counts while the switch of its group is on"
+_CLUSTER = "the cluster's own; kubespray keeps setting them"
+
+ROWS: tuple[FieldRow, ...] = (
+    enters("kubelet_cpu_manager_policy", "kubelet.cpu_manager_policy", Form.TEXT),
+    enters("kubelet_cpu_manager_policy_options", "kubelet.cpu_manager_options", Form.TABLE),
+    enters("kubelet_topology_manager_policy", "kubelet.topology_manager_policy", Form.TEXT),
+    enters("kubelet_topology_manager_scope", "kubelet.topology_manager_scope", Form.TEXT),
+    enters("kube_reserved", "memory.kube_reserved", Form.SWITCH),
+    enters("kube_memory_reserved", "memory.kube_reserved", Form.WORD),
+    FieldRow("kube_cpu_reserved", Fate.NOT_EXPRESSED, "cpus.reserved", _AMOUNTS, Form.WORD, quiet=True),
+    enters("system_reserved", "memory.system_reserved", Form.SWITCH),
+    enters("system_memory_reserved", "memory.system_reserved", Form.WORD),
+    FieldRow("system_cpu_reserved", Fate.NOT_EXPRESSED, "cpus.reserved", _AMOUNTS, Form.WORD, quiet=True),
+    enters("eviction_hard", "memory.eviction_hard", Form.TABLE),
+    enters("additional_sysctl[].name", "tuning.sysctls", Form.TEXT),
+    enters("additional_sysctl[].value", "tuning.sysctls", Form.WORD),
+    *(row for extra in _EXTRA for row in below(extra, KUBELET_ROWS)),
+    *not_ours(
+        "kube_ephemeral_storage_reserved kube_pid_reserved system_ephemeral_storage_reserved "
+        "system_pid_reserved",
+        DISK,
+    ),
+    *not_ours(
+        "kube_master_cpu_reserved kube_master_memory_reserved kube_master_ephemeral_storage_reserved "
+        "kube_master_pid_reserved system_master_cpu_reserved system_master_memory_reserved "
+        "system_master_ephemeral_storage_reserved system_master_pid_reserved eviction_hard_control_plane",
+        _CONTROL_PLANE,
+    ),
+    not_expressed(
+        "kubelet_fail_swap_on",
+        "say tuning.swap: off for a node without swap",
+        "tuning.swap",
+        Form.SWITCH,
+        silent=(True,),
+    ),
+    *not_ours(
+        "kubelet_custom_flags kubelet_node_custom_flags",
+        "flags win over the kubelet's files, a profile's too: take out those for managers and reservations",
+        silent=([],),
+    ),
+    *not_ours(
+        "kubelet_max_pods kubelet_pod_pids_limit kubelet_swap_behavior kubelet_enforce_node_allocatable "
+        "kube_reserved_cgroups system_reserved_cgroups kube_reserved_cgroups_for_service_slice "
+        "system_reserved_cgroups_for_service_slice kubelet_cgroup_driver kubelet_runtime_cgroups "
+        "kubelet_kubelet_cgroups kubelet_runtime_cgroups_cgroupfs kubelet_kubelet_cgroups_cgroupfs "
+        "kubelet_config_extra_args_cgroupfs kubelet_protect_kernel_defaults kubelet_feature_gates "
+        "kubelet_address kubelet_bind_address kubelet_healthz_port kubelet_healthz_bind_address "
+        "kubelet_status_update_frequency kubelet_authentication_token_webhook "
+        "kubelet_authorization_mode_webhook kubelet_rotate_certificates kubelet_rotate_server_certificates "
+        "kubelet_csr_approver_enabled kubelet_csr_approver_values kubelet_streaming_connection_idle_timeout "
+        "kubelet_image_gc_high_threshold kubelet_image_gc_low_threshold kubelet_make_iptables_util_chains "
+        "kubelet_seccomp_default kubelet_systemd_hardening kubelet_secure_addresses "
+        "kubelet_event_record_qps kubelet_shutdown_grace_period kubelet_shutdown_grace_period_critical_pods "
+        "kubelet_logfiles_max_nr kubelet_logfiles_max_size kubelet_load_modules "
+        "kubelet_flexvolumes_plugins_dir kubelet_cluster_dns kubelet_deployment_type "
+        "kubelet_preferred_address_types kubelet_max_parallel_image_pulls kubelet_fail_cgroup_v1 "
+        "kubelet_binary_checksum kubelet_checksums kubelet_config_dir kubelet_csr_approver_chart_ref "
+        "kubelet_csr_approver_chart_version kubelet_csr_approver_namespace "
+        "kubelet_csr_approver_repository_name kubelet_csr_approver_repository_url kubelet_download_url "
+        "kubelet_systemd_wants_dependencies kubelet_tracing kubelet_tracing_endpoint "
+        "kubelet_tracing_sampling_rate_per_million",
+        KEEPS.replace("the kubelet's own file", "kubespray's variables"),
+    ),
+)
+OTHERS_ROW = FieldRow("any other variable", Fate.NOT_OURS, why=_CLUSTER)
+_LEFT_ALONE = {row.field for row in ROWS if row.fate is Fate.NOT_OURS}
+_OURS = ("kubelet_", "kube_reserved", "system_reserved", "eviction_")
+
+
+def is_variables(document: Mapping[str, Any]) -> bool:
+    """Whether a mapping holds variables of kubespray, about nodes or not; our files have a schema."""
+    known = {row.path()[0] for row in ROWS}
+    names = {str(name) for name in document}
+    return names.isdisjoint(("kind", "schema")) and any(
+        name in known or name.startswith(("kube_", "kubelet_")) for name in names
+    )
+
+
+def convert(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert group variables: strictly those of the kubelet's resources; all others are the cluster's."""
+    known = {row.path()[0] for row in ROWS}
+    others = [str(name) for name in document if name not in known]
+    for name in others:
+        ours = name.startswith(_OURS)
+        nearest = get_close_matches(name, known, n=1, cutoff=0.6 if ours else 0.95)
+        if ours or nearest:
+            draft.refuse(name, "unknown variable" + (f"; did you mean {nearest[0]}?" if nearest else ""))
+    held = {name: value for name, value in document.items() if name in known}
+    for name in [name for name, value in held.items() if isinstance(value, str)]:
+        unread = next((why for mark, why in _UNREAD.items() if mark in str(held[name])), None)
+        if unread and name not in _LEFT_ALONE:
+            draft.note(name, Fate.NOT_EXPRESSED, unread)
+        if unread:
+            del held[name]
+    for row in ROWS:
+        if row.form is Form.SWITCH and isinstance(word := held.get(row.field), str):
+            held[row.field] = _WORDS.get(word.strip().lower(), word)
+    draft.take(held, ROWS)
+    if draft.mistakes:
+        return
+    if others:
+        draft.note(
+            ", ".join(others) if len(others) < 4 else f"{len(others)} other variables",
+            Fate.NOT_OURS,
+            _CLUSTER,
+        )
+    entries = [mapping(each) for each in held.get("additional_sysctl") or ()]
+    sysctls = {str(each["name"]): each.get("value") for each in entries if "name" in each}
+    draft.put("tuning.sysctls", sysctls or None, "additional_sysctl")
+    _place_kubelet(draft, held)
+
+
+def _place_kubelet(draft: Draft, held: Mapping[str, Any]) -> None:
+    config: dict[str, Any] = {field: held[name] for field, name in _FIELDS.items() if name in held}
+    names = dict(_FIELDS)
+    for field, (switch, cpu, cpu_default, memory, memory_default) in _RESERVED.items():
+        if held.get(switch):
+            config[field] = {"cpu": held.get(cpu, cpu_default), "memory": held.get(memory, memory_default)}
+            names |= {f"{field}.cpu": cpu, f"{field}.memory": memory}
+        elif held.keys() & {cpu, memory}:
+            draft.note(
+                ", ".join(sorted(held.keys() & {cpu, memory})),
+                Fate.DIFFERS,
+                f"kubespray reserves nothing of it unless {switch} is true: left out",
+            )
+    # Later lines of the kubelet's file win, as kubespray writes them.
+    for extra in _EXTRA:
+        for field, value in mapping(held.get(extra)).items():
+            config[field] = value
+            names |= {known: f"{extra}.{known}" for known in (field, f"{field}.cpu", f"{field}.memory")}
+    for flags in _FLAGS:
+        said = settings_of_flags(draft, held.get(flags), flags)
+        config |= said
+        names |= {known: flags for field in said for known in (field, f"{field}.cpu", f"{field}.memory")}
+    place(draft, config, lambda field: names.get(field, field))

@@ -1,0 +1,48 @@
+"""A configuration of mig-parted: the profile's own section reads its form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.rows import Fate, FieldRow, Form, enters
+from numaforge.roles.mig.mig_parted import MigConfigFile
+from numaforge.sections.section import validated
+
+ROWS: tuple[FieldRow, ...] = (
+    enters("version", "mig.mig_parted.version", Form.TEXT),
+    enters("mig-configs.*[].device-filter", "mig.mig_parted", Form.ANYTHING),
+    enters("mig-configs.*[].devices", "mig.mig_parted", Form.ANYTHING),
+    enters("mig-configs.*[].mig-enabled", "mig.mig_parted", Form.SWITCH),
+    enters("mig-configs.*[].mig-devices", "mig.mig_parted", Form.ANYTHING),
+)
+
+
+def convert(draft: Draft, document: Mapping[str, Any], name: str | None, place: str) -> None:
+    """Convert a file of mig-parted; `name` is the config that the profile takes. Raises NumaforgeError."""
+    draft.take(document, ROWS)
+    if draft.mistakes:
+        return
+    configs = validated(MigConfigFile, document, place).mig_configs
+    if name is None and len(configs) > 1:
+        raise NumaforgeError(
+            "has several configs, and a node is cut by one",
+            where=place,
+            remedy=f"say --name, one of {', '.join(configs)}",
+        )
+    chosen = name if name is not None else next(iter(configs))
+    if chosen not in configs:
+        raise NumaforgeError(f"has no config {chosen!r}", where=place, remedy=f"it has {', '.join(configs)}")
+    draft.put("name", chosen, "mig-configs")
+    draft.put("mig.mig_parted", dict(document), "mig-configs")
+    draft.put("mig.config", chosen, f"mig-configs.{chosen}")
+    draft.note(
+        "mig-configs",
+        Fate.DIFFERS,
+        "every config stays in the profile, and mig.config names the one of this node; numaforge creates "
+        "instances with placements of its own and leaves alone what is as planned. mig.in_use: drain lets "
+        "it drain a node whose instances are in use",
+        "mig.config",
+    )

@@ -1,0 +1,482 @@
+"""An OpenShift PerformanceProfile of any version, with what its operator adds by itself.
+
+Source: openshift/cluster-node-tuning-operator, manifests/20-performance-profile.crd.yaml and its controller's
+components/{kubeletconfig,tuned,machineconfig} and assets/performanceprofile/tuned.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any, get_args
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import NumaforgeError
+from numaforge.given import mapping
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.kernel_parameters import add_parameters
+from numaforge.planning.convert.kubelet_configuration import (
+    HEAD_ROWS,
+    KUBELET_ROWS,
+    METADATA_ROWS,
+    place,
+)
+from numaforge.planning.convert.rows import (
+    Fate,
+    FieldRow,
+    Form,
+    becomes,
+    differs,
+    enters,
+    not_expressed,
+    not_ours,
+    same,
+)
+from numaforge.roles.crio.section import Ask
+
+_SNIPPET = "kubeletconfig.experimental"
+_SNIPPET_FIELD = f"metadata.annotations.{_SNIPPET}"
+_CPU_FIELDS = ("reserved", "isolated", "offlined", "shared", "ovsDpdk")
+_ALIGNED = ("restricted", "single-numa-node")
+_GROUPS = "an inventory says which hosts get a profile: a group, or host data"
+_HIGH_POWER = "spec.workloadHints.highPowerConsumption"
+_RUNTIME = "it is CRI-O's: configure the container runtime itself"
+_SIZE = re.compile(r"(?P<number>[1-9][0-9]*)(?P<unit>[kMG])")
+
+# Annotations that the operator reads; the others are the cluster's own.
+_ANNOTATIONS: Mapping[str, str] = {
+    "performance.openshift.io/pause-reconcile": "interrupt a roll-out: `numaforge rollout resume` goes on",
+    "performance.openshift.io/ignore-cgroups-version": "host.cgroup says whether version 2 is required",
+    "performance.openshift.io/enable-rps": "say interrupts.rps",
+    "performance.openshift.io/enable-physical-dev-rps": "say interrupts.rps",
+    "performance.openshift.io/exec-cpu-affinity": _RUNTIME,
+    "performance.openshift.io/cpu-load-balancing-ovs-dpdk": "numaforge does not set up Open vSwitch",
+    "performance.openshift.io/dra-resource-management": "say none for the CPU and topology managers of the "
+    "kubelet, None for the memory manager",
+}
+
+
+ROWS: tuple[FieldRow, ...] = (
+    *HEAD_ROWS,
+    *(row for row in METADATA_ROWS if row.field != "metadata.*"),
+    FieldRow(
+        "metadata.annotations",
+        Fate.DIFFERS,
+        why="those that the operator reads have rows below",
+        form=Form.TABLE,
+        quiet=True,
+    ),
+    *same("metadata.*", "the cluster's own record of the object"),
+    enters("spec.cpu.reserved", "cpus.reserved.cpulist", Form.CPUS),
+    enters(
+        "spec.cpu.isolated",
+        "kernel.nohz_full",
+        Form.CPUS,
+        "no tick and no RCU callbacks there (kernel.nohz_full, kernel.rcu_nocbs), and managed interrupts "
+        "keep off; pods get all CPUs but the reserved ones, whether they are named here or not",
+    ),
+    FieldRow(
+        "spec.cpu.balanceIsolated",
+        Fate.BECOMES,
+        "kernel.isolated_cpus",
+        "false takes them out of the scheduler's balancing, as kernel.isolated_cpus does",
+        Form.SWITCH,
+    ),
+    becomes("spec.cpu.offlined", "cpus.offline", Form.CPUS, lambda value: str(value) or None),
+    enters(
+        "spec.cpu.shared",
+        "cpus.reserved.cpulist",
+        Form.CPUS,
+        "only OpenShift's plugin gives them to pods; with workloadHints.mixedCpus they are reserved beside "
+        "the others",
+    ),
+    enters(
+        "spec.cpu.ovsDpdk",
+        "cpus.reserved.cpulist",
+        Form.CPUS,
+        "reserved beside the others: numaforge does not start Open vSwitch on them",
+    ),
+    enters("spec.hugepages.defaultHugepagesSize", "kernel.cmdline", Form.TEXT),
+    enters("spec.hugepages.pages[].size", "hugepages[].size", Form.TEXT),
+    enters("spec.hugepages.pages[].count", "hugepages[].count", Form.NUMBER),
+    enters("spec.hugepages.pages[].node", "hugepages[].numa_node", Form.NUMBER),
+    FieldRow(
+        "spec.kernelPageSize",
+        Fate.NOT_OURS,
+        why="another page size is another kernel: install its package",
+        form=Form.TEXT,
+        silent=("4k",),
+    ),
+    enters("spec.numa.topologyPolicy", "kubelet.topology_manager_policy", Form.TEXT),
+    FieldRow(
+        "spec.realTimeKernel.enabled",
+        Fate.NOT_OURS,
+        why="a real-time kernel is another kernel: install its package",
+        form=Form.SWITCH,
+        silent=(False,),
+    ),
+    enters("spec.additionalKernelArgs", "kernel.cmdline", Form.TEXTS),
+    differs(
+        "spec.globallyDisableIrqLoadBalancing",
+        "interrupts.irqbalance",
+        Form.SWITCH,
+        "irqbalance uses the reserved CPUs alone, instead of all but the isolated ones",
+        by=lambda value: "reserved" if value else None,
+        silent=(False,),
+    ),
+    becomes(
+        "spec.net.userLevelNetworking",
+        "nic_queues.combined",
+        Form.SWITCH,
+        lambda value: "reserved" if value else None,
+    ),
+    *(
+        not_expressed(
+            f"spec.net.devices[].{name}",
+            "chooses NICs for userLevelNetworking: name them in nic_queues.nics",
+            "",
+            Form.TEXT,
+        )
+        for name in ("interfaceName", "vendorID", "deviceID")
+    ),
+    not_expressed(
+        "spec.workloadHints.realTime",
+        "adds nosoftlockup, nmi_watchdog=0, mce=off, tsc=reliable and rcutree.kthread_prio=11 on OpenShift: "
+        "say in kernel.cmdline which of them you want; mce=off hides faults of memory, and needs unsafe",
+        "kernel.cmdline",
+        Form.SWITCH,
+        silent=(False,),
+    ),
+    FieldRow(
+        "spec.workloadHints.highPowerConsumption",
+        Fate.BECOMES,
+        "kernel.max_cstate",
+        "the driver offers no sleep state deeper than the first",
+        Form.SWITCH,
+    ),
+    FieldRow(
+        "spec.workloadHints.perPodPowerManagement",
+        Fate.DIFFERS,
+        "pod_tuning.allow",
+        "governor and sleep states of the node are left alone, for pods to ask for theirs; OpenShift adds "
+        "intel_pstate=passive or amd_pstate=passive: say it in kernel.cmdline",
+        Form.SWITCH,
+        silent=(False,),
+    ),
+    not_expressed(
+        "spec.workloadHints.mixedCpus",
+        "OpenShift's plugin lends shared CPUs to pods; here they are only reserved",
+        "cpus.reserved",
+        Form.SWITCH,
+        silent=(False,),
+    ),
+    not_expressed(
+        "spec.hardwareTuning.isolatedCpuFreq",
+        "frequencies stay as they are: write scaling_max_freq of these CPUs by hand",
+        "",
+        Form.NUMBER,
+    ),
+    not_expressed(
+        "spec.hardwareTuning.reservedCpuFreq",
+        "frequencies stay as they are: write scaling_max_freq of these CPUs by hand",
+        "",
+        Form.NUMBER,
+    ),
+    *not_ours("spec.nodeSelector spec.machineConfigLabel spec.machineConfigPoolSelector", _GROUPS),
+)
+
+# What the operator adds to every node without a field for it.
+OPERATOR = "the operator"
+OPERATOR_ROWS: tuple[FieldRow, ...] = (
+    FieldRow(
+        "reboots by the MachineConfigOperator",
+        Fate.NOT_EXPRESSED,
+        "maintenance.reboot",
+        "what needs a boot stays pending until the profile says maintenance.reboot: allowed",
+    ),
+    FieldRow("kubeReserved and systemReserved 500Mi each", Fate.BECOMES, "memory"),
+    FieldRow(
+        "CPU manager static; memory manager Static with restricted and single-numa-node",
+        Fate.BECOMES,
+        "kubelet",
+    ),
+    FieldRow(
+        "systemd.cpu_affinity",
+        Fate.DIFFERS,
+        "system.daemons",
+        "daemons are confined to the reserved CPUs by their slices, without a boot",
+    ),
+    FieldRow(
+        "TuneD: governor, energy_perf_bias, min_perf_pct",
+        Fate.DIFFERS,
+        "tuning.governor",
+        "the governor performance alone; energy_perf_bias and min_perf_pct stay as they are",
+    ),
+    FieldRow(
+        "TuneD: force_latency=cstate.id:1|3",
+        Fate.DIFFERS,
+        "tuning.cpu_idle",
+        "no sleep state that takes longer than 3 us to wake from",
+    ),
+    FieldRow("TuneD: transparent huge pages never", Fate.BECOMES, "tuning.transparent_hugepages"),
+    FieldRow("TuneD: sysctls", Fate.BECOMES, "tuning.sysctls"),
+    FieldRow("skew_tick=1", Fate.BECOMES, "kernel.skew_tick"),
+    FieldRow("TuneD: intel_iommu=on iommu=pt", Fate.BECOMES, "kernel.iommu"),
+    FieldRow(
+        "TuneD: stalld, fwupd-refresh.timer, priorities of kernel threads",
+        Fate.NOT_EXPRESSED,
+        "",
+        "numaforge starts no daemon and sets no priorities: do it with the host's own tools",
+    ),
+    FieldRow(
+        "CRI-O: runtime class performance-NAME",
+        Fate.DIFFERS,
+        "pod_tuning",
+        "pods may not ask for a governor beside tuning.governor, nor for no interrupts beside "
+        "interrupts.irqbalance; each excludes the other",
+    ),
+    FieldRow("CRI-O: workload pinning", Fate.NOT_OURS, "", _RUNTIME),
+)
+_SYSCTLS = {
+    "kernel.hung_task_timeout_secs": 600,
+    "kernel.nmi_watchdog": 0,
+    "kernel.sched_rt_runtime_us": -1,
+    "kernel.timer_migration": 1,
+    "net.ipv4.tcp_fastopen": 3,
+    "vm.dirty_background_ratio": 3,
+    "vm.dirty_ratio": 10,
+    "vm.stat_interval": 10,
+    "vm.swappiness": 10,
+}  # assets/performanceprofile/tuned/openshift-node-performance
+_REAL_TIME_SYSCTLS = (
+    "kernel.hung_task_timeout_secs",
+    "kernel.nmi_watchdog",
+    "kernel.sched_rt_runtime_us",
+    "vm.stat_interval",
+)
+
+
+def convert(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert a PerformanceProfile, and what its operator adds by itself."""
+    draft.take(document, ROWS)
+    if draft.mistakes:
+        return
+    spec = _without_nulls(document.get("spec") or {})
+    hints = spec.get("workloadHints", {})
+    cpus = _cpus(draft, spec.get("cpu", {}))
+    _refuse_contradictions(draft, spec, hints)
+    if draft.mistakes:
+        return
+    _place_cpus(draft, spec, cpus, bool(hints.get("mixedCpus")))
+    _place_hugepages(draft, spec.get("hugepages", {}))
+    _place_power(draft, hints)
+    _place_operator_defaults(draft, hints)
+    _place_pod_tuning(draft, document, spec)
+    add_parameters(draft, spec.get("additionalKernelArgs") or (), "spec.additionalKernelArgs")
+    _place_kubelet(draft, document, spec, cpus, hints)
+
+
+def _cpus(draft: Draft, section: Mapping[str, Any]) -> dict[str, frozenset[int]]:
+    """Return the sets of CPUs by field; refuse what the operator would not accept."""
+    found: dict[str, frozenset[int]] = {}
+    for name in _CPU_FIELDS:
+        try:
+            found[name] = parse_cpulist(str(section.get(name, "")))
+        except NumaforgeError as error:
+            draft.refuse(f"spec.cpu.{name}", error.message)
+            found[name] = frozenset()
+    for name in ("reserved", "isolated"):
+        if section.get(name, "") == "":
+            draft.refuse(f"spec.cpu.{name}", "must be given: the operator refuses a profile without it")
+    for one, other in combinations(_CPU_FIELDS, 2):
+        if both := found[one] & found[other]:
+            draft.refuse(
+                f"spec.cpu.{other}",
+                f"{format_cpulist(both)} in spec.cpu.{one} too: the operator refuses sets that overlap",
+            )
+    return found
+
+
+def _refuse_contradictions(draft: Draft, spec: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Refuse what the operator's webhook refuses (performanceprofile_validation.go)."""
+    if hints.get("highPowerConsumption") and hints.get("perPodPowerManagement"):
+        draft.refuse(
+            "spec.workloadHints", "highPowerConsumption and perPodPowerManagement exclude each other"
+        )
+    if spec.get("realTimeKernel", {}).get("enabled") and hints.get("realTime") is False:
+        draft.refuse("spec.workloadHints.realTime", "false, and realTimeKernel.enabled is true")
+    if hints.get("mixedCpus") and not spec.get("cpu", {}).get("shared"):
+        draft.refuse("spec.workloadHints.mixedCpus", "true, and spec.cpu.shared names no CPUs")
+
+
+def _place_cpus(
+    draft: Draft, spec: Mapping[str, Any], cpus: Mapping[str, frozenset[int]], mixed: bool
+) -> None:
+    isolated = format_cpulist(cpus["isolated"])
+    draft.put("kernel.nohz_full", isolated, "spec.cpu.isolated")
+    draft.put("kernel.rcu_nocbs", isolated, "spec.cpu.isolated")
+    if spec["cpu"].get("balanceIsolated", True):
+        add_parameters(draft, [f"isolcpus=managed_irq,{isolated}"], "spec.cpu.isolated")
+    else:
+        draft.put("kernel.isolated_cpus", isolated, "spec.cpu.balanceIsolated")
+    if spec["cpu"].get("shared") and not mixed:
+        draft.note(
+            "spec.cpu.shared", Fate.NOT_EXPRESSED, "without mixedCpus OpenShift reserves them for no one"
+        )
+
+
+def _place_hugepages(draft: Draft, section: Mapping[str, Any]) -> None:
+    pages = section.get("pages") or []
+    default = section.get("defaultHugepagesSize")
+    if pages and not default:
+        draft.refuse(
+            "spec.hugepages.defaultHugepagesSize", "must be given beside pages: the operator refuses it"
+        )
+    if default:
+        add_parameters(draft, [f"default_hugepagesz={default}"], "spec.hugepages.defaultHugepagesSize")
+    entries = list(_page_entries(draft, pages))
+    places = [(entry["size"], entry.get("numa_node")) for entry in entries]
+    for index, here in enumerate(places):
+        if here in places[:index]:
+            draft.refuse(f"spec.hugepages.pages[{index}]", "the size and the NUMA node of an entry before it")
+    draft.add("hugepages", entries, "spec.hugepages.pages")
+    if entries:
+        draft.note(
+            "spec.hugepages.pages",
+            Fate.DIFFERS,
+            "found while the node runs, before the kubelet starts: at: boot in an entry has the kernel "
+            "reserve them, which pages of 1Gi may need and maintenance.reboot has to allow",
+            "hugepages",
+        )
+
+
+def _page_entries(draft: Draft, pages: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for index, page in enumerate(pages):
+        size = _SIZE.fullmatch(page.get("size") or "")
+        if size is None:
+            draft.refuse(
+                f"spec.hugepages.pages[{index}].size", f"{page.get('size')!r} is not a size such as 1G"
+            )
+            continue
+        node = {"numa_node": page["node"]} if page.get("node") is not None else {}
+        unit = size["unit"].upper() + "i"
+        yield {"size": f"{size['number']}{unit}", "count": page.get("count") or 0, **node}
+
+
+def _place_power(draft: Draft, hints: Mapping[str, Any]) -> None:
+    if hints.get("highPowerConsumption"):
+        draft.put("kernel.max_cstate", 1, _HIGH_POWER)
+        if hints.get("realTime", True):
+            text = (
+                "with realTime OpenShift adds idle=poll, which keeps every CPU busy: say it in kernel.cmdline"
+            )
+            draft.note(_HIGH_POWER, Fate.NOT_EXPRESSED, text, "kernel.cmdline")
+    if not hints.get("perPodPowerManagement"):
+        draft.put("tuning.governor", "performance", OPERATOR)
+        draft.put("tuning.cpu_idle", {"max_latency_us": 3}, OPERATOR)
+
+
+def _place_pod_tuning(draft: Draft, document: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    """Allow what the operator's handler does (assets/performanceprofile/configs/99-runtimes.conf).
+
+    With globallyDisableIrqLoadBalancing, no interrupt is balanced onto pods' CPUs, whatever a pod asks for.
+    """
+    name = mapping(document.get("metadata")).get("name")
+    balanced = not spec.get("globallyDisableIrqLoadBalancing")
+    allowed = [each for each in get_args(Ask) if balanced or each != "interrupts"]
+    hints = spec.get("workloadHints", {})
+    if not hints.get("perPodPowerManagement"):
+        allowed.remove("governor")
+    origin = f"{OPERATOR}: runtime class"
+    draft.put("pod_tuning.allow", allowed, origin)
+    if name:
+        draft.put("pod_tuning.runtime_class", f"performance-{name}", origin)
+
+
+def _place_operator_defaults(draft: Draft, hints: Mapping[str, Any]) -> None:
+    real_time = hints.get("realTime", True)
+    left_out = () if real_time else _REAL_TIME_SYSCTLS
+    sysctls = {name: value for name, value in _SYSCTLS.items() if name not in left_out}
+    draft.put("tuning.sysctls", sysctls, OPERATOR)
+    draft.put("tuning.transparent_hugepages", "never", OPERATOR)
+    draft.put("kernel.skew_tick", True, OPERATOR)
+    draft.put("kernel.iommu", "passthrough", OPERATOR)
+    draft.put("system.daemons", "reserved", OPERATOR)
+    if "realTime" not in hints:
+        [row] = (row for row in ROWS if row.field == "spec.workloadHints.realTime")
+        draft.note(f"{row.field} (not said: true)", row.fate, row.why, row.key)
+    for row in OPERATOR_ROWS:
+        if row.why and not (hints.get("perPodPowerManagement") and (row.key or "").startswith("tuning")):
+            draft.note(f"{OPERATOR}: {row.field}", row.fate, row.why, row.key)
+
+
+def _place_kubelet(
+    draft: Draft,
+    document: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    cpus: Mapping[str, frozenset[int]],
+    hints: Mapping[str, Any],
+) -> None:
+    """Compose the operator's KubeletConfiguration over the snippet of the annotation, as it does."""
+    annotations = mapping(mapping(document.get("metadata")).get("annotations"))
+    for name, why in _ANNOTATIONS.items():
+        if name in annotations:
+            draft.note(f"metadata.annotations.{name}", Fate.NOT_EXPRESSED, why)
+    snippet = _snippet(draft, annotations)
+    if snippet is None:
+        return
+    policy = spec.get("numa", {}).get("topologyPolicy") or "best-effort"
+    shared = cpus["shared"] if hints.get("mixedCpus") else frozenset()
+    aligned = policy in _ALIGNED
+    config = {
+        "memoryManagerPolicy": "Static" if aligned else "None",
+        **snippet,
+        "cpuManagerPolicy": "static",
+        "topologyManagerPolicy": policy,
+        "reservedSystemCPUs": format_cpulist(cpus["reserved"] | cpus["ovsDpdk"] | shared),
+        "kubeReserved": {"memory": "500Mi", **(snippet.get("kubeReserved") or {})},
+        "systemReserved": {"memory": "500Mi", **(snippet.get("systemReserved") or {})},
+        "evictionHard": {"memory.available": "100Mi", **(snippet.get("evictionHard") or {})},
+        "mergeDefaultEvictionSettings": True,  # the operator fills in the other signals
+    }
+    if policy == "single-numa-node":
+        config["cpuManagerPolicyOptions"] = {
+            "full-pcpus-only": "true",
+            **(snippet.get("cpuManagerPolicyOptions") or {}),
+        }
+    origins = {"topologyManagerPolicy": "spec.numa.topologyPolicy", "reservedSystemCPUs": "spec.cpu.reserved"}
+
+    def origin(field: str) -> str:
+        head, _, rest = field.partition(".")
+        said = rest in (snippet.get(head) or {}) if rest else head in snippet
+        return origins.get(field) or f"{_SNIPPET_FIELD if said else OPERATOR}: {field}"
+
+    place(draft, config, origin)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(held) for key, held in value.items() if held is not None}
+    if isinstance(value, list):
+        return [_without_nulls(held) for held in value if held is not None]
+    return value
+
+
+def _snippet(draft: Draft, annotations: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the KubeletConfiguration of the annotation, or None where it has mistakes."""
+    text = annotations.get(_SNIPPET)
+    if text is None:
+        return {}
+    try:
+        snippet = json.loads(text)
+    except (ValueError, TypeError) as error:
+        draft.refuse(_SNIPPET_FIELD, f"not JSON: {error}")
+        return None
+    if not isinstance(snippet, dict):
+        draft.refuse(_SNIPPET_FIELD, "not a mapping")
+        return None
+    before = len(draft.mistakes)
+    draft.take(snippet, (*HEAD_ROWS, *KUBELET_ROWS), prefix=f"{_SNIPPET_FIELD}: ")
+    return None if len(draft.mistakes) > before else snippet

@@ -1,0 +1,501 @@
+"""A TuneD profile, alone or in an OpenShift Tuned object.
+
+Source: redhat-performance/tuned, tuned/plugins and tuned/profiles; openshift/cluster-node-tuning-operator,
+manifests/20-tuned.crd.yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.given import digits, mapping
+from numaforge.planning.convert.documents import read_ini
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.kernel_parameters import add_parameters, with_one_pci
+from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, METADATA_ROWS
+from numaforge.planning.convert.rows import (
+    ANY_KEY,
+    Fate,
+    FieldRow,
+    Form,
+    becomes,
+    differs,
+    enters,
+    not_expressed,
+    not_ours,
+    same,
+)
+from numaforge.roles.kernel_values.knobs import KNOB_AT
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
+_UNKNOWN = re.compile(r"\$\{")
+_ON = ("True", "true", "1")  # tuned/profiles/unit.py
+_GOVERNORS = ("performance", "powersave", "schedutil", "ondemand", "conservative", "userspace")
+_WORKQUEUES = ("/sys/devices/virtual/workqueue/cpumask", "/sys/bus/workqueue/devices/writeback/cpumask")
+_HASH_SIZE = "nf_conntrack_hashsize"  # a parameter of a module, in TuneD's section of NICs
+# The variable of the profiles cpu-partitioning and realtime, possibly set in another file.
+_ISOLATED = ("${isolated_cores}", "${isolated_cores_expanded}", "${isolated_cores_online_expanded}")
+_CPU_SETS = {"nohz_full": "kernel.nohz_full", "rcu_nocbs": "kernel.rcu_nocbs"}
+_ALLOCATABLE = "allocatable"
+
+_OTHERS = "say it to the host by other means: numaforge sets nothing of the kind"
+_SCRIPT = "numaforge runs no scripts on hosts: see what it does, and say that"
+_DEVICES = "numaforge leaves disks, power of devices and sound alone: keep TuneD or a udev rule for it"
+
+
+def _switch(value: str) -> bool:
+    return value.strip().lower() in ("1", "y", "yes", "t", "true")
+
+
+def _governor(value: str) -> str:
+    """Return the governor: TuneD takes the first of the list that the driver has."""
+    return next((each for each in re.split(r"[|,]", value) if each.strip() in _GOVERNORS), value).strip()
+
+
+def _preference(value: str) -> str:
+    return re.split(r"[|,]", value)[0].strip()
+
+
+def _latency(value: str) -> dict[str, Any]:
+    """`3`, `cstate.id:1|3`, `cstate.name:C1|10`, `cstate.id_no_zero:1|3`, as TuneD tries them in turn."""
+    words = [word.strip() for word in value.split("|")]
+    number = next((known for word in words if (known := digits(word)) is not None), None)
+    if number is not None:
+        return {"max_latency_us": number}
+    names = [word.partition(":")[2] for word in words if word.startswith("cstate.name")]
+    return {"deepest": names[0]} if names else {"max_latency_us": value}
+
+
+def _none(plugin: str, why: str) -> tuple[FieldRow, ...]:
+    return (FieldRow(f"[{plugin}]", Fate.NOT_EXPRESSED, why=why, form=Form.TABLE),)
+
+
+TUNED_ROWS: tuple[FieldRow, ...] = (
+    becomes("[main] summary", "description", Form.TEXT),
+    not_expressed(
+        "[main] include", "what the profiles that it includes set is not in this file: convert them as well"
+    ),
+    *(
+        FieldRow(f"[main] {name}", Fate.SAME, why="for TuneD's own use")
+        for name in ("description", "recommend", "type")
+    ),
+    FieldRow("[variables]", Fate.SAME, why="put in where they are used", form=Form.TABLE),
+    FieldRow("[sysctl]", Fate.BECOMES, "tuning.sysctls", form=Form.TABLE),
+    FieldRow(
+        "[sysfs]",
+        Fate.NOT_EXPRESSED,
+        "",
+        "only files with a key of their own are taken: those of the knobs of `tuning`, workqueues",
+        Form.TABLE,
+        quiet=True,
+    ),
+    becomes("[cpu] governor", "tuning.governor", Form.TEXT, _governor),
+    differs(
+        "[cpu] force_latency",
+        "tuning.cpu_idle",
+        Form.TEXT,
+        "states that take longer to wake from are switched off, where TuneD holds /dev/cpu_dma_latency open",
+        by=_latency,
+    ),
+    becomes("[cpu] energy_performance_preference", "tuning.energy_preference", Form.TEXT, _preference),
+    not_expressed(
+        "[cpu] energy_perf_bias",
+        "a register of older CPUs: say tuning.energy_preference",
+        "tuning.energy_preference",
+    ),
+    becomes("[cpu] no_turbo", "tuning.turbo", Form.TEXT, lambda value: not _switch(value)),
+    becomes("[cpu] boost", "tuning.turbo", Form.TEXT, _switch),
+    not_expressed(
+        "[cpu] min_perf_pct",
+        "frequencies have no limits of their own: the governor performance keeps them high",
+    ),
+    not_expressed("[cpu] max_perf_pct", "frequencies have no limits of their own"),
+    not_expressed(
+        "[cpu] pm_qos_resume_latency_us",
+        "for some CPUs alone: tuning.cpu_idle is for all",
+        "tuning.cpu_idle",
+    ),
+    *(
+        not_expressed(f"[cpu] {name}", "numaforge tunes once, not by load: keep TuneD for it")
+        for name in (
+            "load_threshold",
+            "latency_low",
+            "latency_high",
+            "sampling_down_factor",
+            "hwp_dynamic_boost",
+        )
+    ),
+    becomes("[vm] transparent_hugepages", "tuning.transparent_hugepages.enabled", Form.TEXT),
+    becomes("[vm] transparent_hugepage", "tuning.transparent_hugepages.enabled", Form.TEXT),
+    becomes("[vm] transparent_hugepage.defrag", "tuning.transparent_hugepages.defrag", Form.TEXT),
+    *(
+        enters(f"[vm] {name}", f"tuning.sysctls.vm.{name}", Form.TEXT)
+        for name in ("dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio")
+    ),
+    FieldRow(
+        f"[bootloader] {ANY_KEY}",
+        Fate.BECOMES,
+        "kernel.cmdline",
+        form=Form.TEXT,
+        why="options that begin with cmdline",
+    ),
+    *(
+        FieldRow(
+            f"[bootloader] {name}",
+            Fate.NOT_OURS,
+            why="the initial RAM disk and GRUB's files are the host's own",
+            silent=("",),
+        )
+        for name in (
+            "initrd_add_dir",
+            "initrd_add_img",
+            "initrd_dst_img",
+            "initrd_remove_dir",
+            "grub2_cfg_file",
+            "skip_grub_config",
+        )
+    ),
+    differs(
+        "[irqbalance] banned_cpus",
+        "interrupts.irqbalance",
+        Form.TEXT,
+        "irqbalance uses the reserved CPUs alone, instead of all but these",
+        by=lambda _: "reserved",
+    ),
+    differs(
+        "[scheduler] isolated_cores",
+        "system.daemons",
+        Form.TEXT,
+        "daemons are confined to the reserved CPUs by their slices (cgroup v2); TuneD moves each thread",
+        by=lambda _: "reserved",
+    ),
+    not_expressed(
+        "[scheduler] irq_process", "say interrupts.devices", "interrupts.devices", silent=("false", "0")
+    ),
+    differs(
+        "[scheduler] default_irq_smp_affinity",
+        "interrupts.default_affinity",
+        Form.TEXT,
+        "interrupts that are requested later start on the reserved CPUs",
+        by=lambda value: None if value == "ignore" else "reserved",
+        silent=("ignore",),
+    ),
+    not_expressed(
+        f"[scheduler] {ANY_KEY}", "numaforge sets neither priorities nor the scheduler's own values"
+    ),
+    differs(
+        "[systemd] cpu_affinity",
+        "system.daemons",
+        Form.TEXT,
+        "daemons are confined to the reserved CPUs by their slices, without a boot",
+        by=lambda _: "reserved",
+    ),
+    FieldRow(
+        "[modules]",
+        Fate.BECOMES,
+        "modules.options",
+        "and `+r`, with which TuneD loads a module again, has no meaning",
+        Form.TABLE,
+    ),
+    *_none("net", "NICs keep what they have, queues too: set them with ethtool"),
+    *_none("script", _SCRIPT),
+    *_none("service", "numaforge starts and stops no services of others: use systemctl"),
+    *_none("irq", "say interrupts.devices for all NICs and drives"),
+    *_none("kthread", "numaforge sets no priorities of kernel threads"),
+    *_none("rtentsk", _OTHERS),
+    *_none("uncore", _OTHERS),
+    *_none("intel_uncore", _OTHERS),
+    *_none("selinux", _OTHERS),
+    *_none("mounts", _OTHERS),
+    *_none("acpi", _OTHERS),
+    *_none("amd_x3d", _OTHERS),
+    *(
+        row
+        for plugin in ("disk", "scsi_host", "usb", "audio", "video", "wireless", "bluetooth", "eeepc_she")
+        for row in _none(plugin, _DEVICES)
+    ),
+)
+
+UNIT_ROWS: tuple[FieldRow, ...] = (
+    FieldRow("type", Fate.SAME, why="the plugin, where the section has another name"),
+    FieldRow("enabled", Fate.SAME, why="a section that is switched off is left out"),
+    FieldRow("replace, prepend, drop, priority", Fate.SAME, why="about the profiles that it includes"),
+    FieldRow(
+        "uname_regex, cpuinfo_regex",
+        Fate.NOT_EXPRESSED,
+        why="for some machines alone: make a profile of its own from the section, for hosts that match",
+    ),
+    FieldRow(
+        "devices, devices_udev_regex",
+        Fate.NOT_EXPRESSED,
+        why="for some CPUs alone, and what a profile sets is for all: the section is left out",
+    ),
+    FieldRow("script_pre, script_post", Fate.NOT_EXPRESSED, why=_SCRIPT),
+)
+_UNIT_FIELDS = {name: row for row in UNIT_ROWS for name in row.field.split(", ")}
+_FOR_SOME = ("uname_regex", "cpuinfo_regex", "devices", "devices_udev_regex")
+# Plugins from which nothing is converted, whatever their sections hold.
+_UNTOUCHED = {
+    row.path()[0]
+    for row in TUNED_ROWS
+    if len(row.path()) == 1 and row.fate is Fate.NOT_EXPRESSED and not row.quiet
+}
+
+TUNED_OBJECT_ROWS: tuple[FieldRow, ...] = (
+    *HEAD_ROWS,
+    *METADATA_ROWS,
+    enters("spec.profile[].name", "name", Form.TEXT),
+    FieldRow("spec.profile[].data", Fate.BECOMES, why="read as a TuneD profile", form=Form.TEXT),
+    *not_ours("spec.recommend", "an inventory says which hosts get a profile: a group, or host data"),
+    *same("spec.managementState", "for the operator"),
+)
+
+
+def convert_object(draft: Draft, document: Mapping[str, Any], name: str | None) -> None:
+    """Convert one profile of an OpenShift Tuned object."""
+    rows = tuple(row for row in TUNED_OBJECT_ROWS if row.field != "metadata.name")
+    draft.take(document, rows)
+    if draft.mistakes:
+        return
+    listed = [mapping(each) for each in mapping(document.get("spec")).get("profile") or ()]
+    profiles = {str(each.get("name")): each for each in listed}
+    field = "spec.profile"
+    if name is None and len(profiles) != 1:
+        draft.refuse(
+            field, f"has {len(profiles)} profiles: say --name, one of {', '.join(profiles) or 'none'}"
+        )
+    elif name is not None and name not in profiles:
+        draft.refuse(field, f"has no profile {name!r}; it has {', '.join(profiles)}")
+    else:
+        chosen = profiles[name] if name is not None else next(iter(profiles.values()))
+        draft.put("name", chosen.get("name"), f"{field}.name")
+        convert(draft, read_ini(chosen.get("data") or "", f"{field} {chosen.get('name')}"))
+
+
+def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
+    """Convert the content of an INI file: options by section."""
+    variables = dict(document.get("variables", {}))
+    if include := variables.pop("include", None):
+        draft.note(
+            "[variables] include",
+            Fate.NOT_EXPRESSED,
+            f"{include} is not read: what it sets is not in the profile",
+        )
+    sections: dict[str, dict[str, str]] = {"variables": variables} if variables else {}
+    for section, options in document.items():
+        if section == "variables":
+            continue
+        known = {name: _expanded(value, variables) for name, value in options.items()}
+        plugin = known.get("type", section)
+        if _is_for_all(draft, section, plugin, known):
+            _join(draft, section, sections.setdefault(plugin, {}), known, plugin)
+    readable = {
+        plugin: {name: value for name, value in options.items() if _readable(draft, plugin, name, value)}
+        for plugin, options in sections.items()
+    }
+    if size := readable.get("net", {}).pop(_HASH_SIZE, None):
+        module = readable.setdefault("modules", {})
+        module["nf_conntrack"] = " ".join(filter(None, [module.get("nf_conntrack"), f"hashsize={size}"]))
+    draft.take({plugin: options for plugin, options in readable.items() if options}, TUNED_ROWS, ini=True)
+    if draft.mistakes:
+        return
+    _note_governors(draft, readable.get("cpu", {}).get("governor", ""))
+    _place_sysctls(draft, readable.get("sysctl", {}))
+    _place_memory(draft, readable.get("vm", {}))
+    _place_sysfs(draft, readable.get("sysfs", {}))
+    _place_modules(draft, readable.get("modules", {}))
+    _place_cmdline(draft, readable.get("bootloader", {}))
+
+
+def _note_governors(draft: Draft, value: str) -> None:
+    """Note the governors that TuneD would take in turn."""
+    first, *others = [word.strip() for word in re.split(r"[|,]", value) if word.strip() in _GOVERNORS] or [""]
+    if others:
+        text = f"{first}, the first; where the driver lacks it, TuneD takes {', then '.join(others)}"
+        draft.note("[cpu] governor", Fate.DIFFERS, text, "tuning.governor")
+
+
+def _is_for_all(draft: Draft, section: str, plugin: str, options: dict[str, str]) -> bool:
+    """Remove the options that every section may have; return whether the section is on, for all machines."""
+    if plugin == "main":
+        return True
+    unit = {name: options.pop(name) for name in list(options) if name in _UNIT_FIELDS}
+    if unit.get("enabled", "1") not in _ON:
+        return False
+    said = [name for name in unit if _UNIT_FIELDS[name].why and _UNIT_FIELDS[name].fate is Fate.NOT_EXPRESSED]
+    said = [name for name in said if (name, unit[name]) != ("devices", "*") and plugin not in _UNTOUCHED]
+    for name in said:
+        row = _UNIT_FIELDS[name]
+        draft.note(f"[{section}] {name}", row.fate, row.why)
+    return not any(name in _FOR_SOME for name in said)
+
+
+def _join(draft: Draft, section: str, held: dict[str, str], options: Mapping[str, str], plugin: str) -> None:
+    """Merge the options of a section with those of others of the same plugin."""
+    for name in options.keys() & held.keys():
+        if plugin not in _UNTOUCHED and held[name] != options[name]:
+            draft.refuse(f"[{section}] {name}", f"another section of the plugin {plugin} says it too")
+    held.update(options)
+
+
+def _expanded(value: str, variables: Mapping[str, str]) -> str:
+    """Substitute the file's variables; others stay as written."""
+    text = value.strip().strip('"')
+    for _ in range(len(variables) + 1):
+        text = _VARIABLE.sub(lambda match: variables.get(match[1], match[0]).strip(), text)
+    return text
+
+
+def _readable(draft: Draft, plugin: str, name: str, value: str) -> bool:
+    """Whether no variable is left; CPUs that another file isolates stand for those that pods get."""
+    if not _UNKNOWN.search(value) or plugin in ("bootloader", "variables", "main", *_UNTOUCHED):
+        return True
+    if (plugin, name) in (
+        ("scheduler", "isolated_cores"),
+        ("irqbalance", "banned_cpus"),
+        ("systemd", "cpu_affinity"),
+    ):
+        return True  # the value itself is not converted
+    if name in _WORKQUEUES:
+        return True
+    draft.note(
+        f"[{plugin}] {name}",
+        Fate.NOT_EXPRESSED,
+        f"{value} is computed on the host or set in another file: write the value in the profile",
+    )
+    return False
+
+
+def _place_sysctls(draft: Draft, options: Mapping[str, str]) -> None:
+    values = {}
+    for name, value in options.items():
+        number = value.lstrip(">< ")
+        if number != value:
+            draft.note(
+                f"[sysctl] {name}",
+                Fate.DIFFERS,
+                f"{value} is set only where the host has {'less' if value[0] == '>' else 'more'}; here it "
+                f"is set",
+                f"tuning.sysctls.{name}",
+            )
+        values[name] = int(number) if re.fullmatch(r"-?(0|[1-9][0-9]{0,18})", number) else number
+    draft.put("tuning.sysctls", values or None, "[sysctl]")
+
+
+def _place_memory(draft: Draft, options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        if not name.startswith("dirty_"):
+            continue
+        key = name.replace("_bytes", "_ratio") if value.endswith("%") else name
+        number = digits(value.rstrip("%"))
+        if number is None:
+            draft.refuse(f"[vm] {name}", f"{value!r} is neither a number of bytes nor a percentage")
+        else:
+            draft.put("tuning.sysctls", {f"vm.{key}": number}, f"[vm] {name}")
+
+
+def _place_sysfs(draft: Draft, options: Mapping[str, str]) -> None:
+    for path, value in options.items():
+        field = f"[sysfs] {path}"
+        knob = KNOB_AT.get(path)
+        if knob and (word := knob.word_for(path, value)) is not None:
+            draft.put(f"tuning.{knob.key}", word, field)
+        elif path in _WORKQUEUES:
+            draft.put("interrupts.workqueues", "reserved", field)
+            draft.note(
+                field, Fate.DIFFERS, "unbound workqueues run on the reserved CPUs", "interrupts.workqueues"
+            )
+        else:
+            draft.note(
+                field, Fate.NOT_EXPRESSED, "no key of a profile writes this file: use a tmpfiles.d entry"
+            )
+
+
+def _place_modules(draft: Draft, options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        words = [word for word in value.removeprefix("+r").strip(" ,").split() if word]
+        if words:
+            draft.put("modules.options", {name: words}, "[modules]")
+        else:
+            draft.note(
+                f"[modules] {name}", Fate.NOT_EXPRESSED, "no options: say modules.load to have it loaded"
+            )
+
+
+def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
+    """Compose the command line as TuneD does: options sorted by name, `+` adds, `-` removes."""
+    words: dict[str, str] = {}
+    for name in sorted(options):
+        if not name.startswith("cmdline"):
+            if f"[bootloader] {name}" not in {row.field for row in TUNED_ROWS}:
+                draft.refuse(
+                    f"[bootloader] {name}", "unknown option; known here: cmdline and what begins with it"
+                )
+            continue
+        value = options[name].strip()
+        said = _words(value.removeprefix("+").removeprefix("-").strip().strip('"'))
+        if value.startswith("-"):
+            words = {word: field for word, field in words.items() if word not in said}
+        else:
+            words.update(dict.fromkeys(said, f"[bootloader] {name}"))
+    pci = next((field for word, field in words.items() if word.startswith("pci=")), "")
+    for word in with_one_pci(list(words)):
+        _place_parameter(draft, word, words.get(word, pci))
+
+
+def _words(text: str) -> list[str]:
+    """Return the parameters of a command line; a space inside `${...}` does not separate."""
+    words, depth = [""], 0
+    for char in text:
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if char.isspace() and depth <= 0:
+            words.append("")
+        else:
+            words[-1] += char
+    return [word for word in words if word]
+
+
+def _place_parameter(draft: Draft, word: str, field: str) -> None:
+    parameter, _, value = word.partition("=")
+    if not _UNKNOWN.search(word):
+        add_parameters(draft, [word], field)
+    elif parameter == "isolcpus" and value.split(",")[-1] in _ISOLATED and "domain" in value:
+        draft.put("kernel.isolated_cpus", _ALLOCATABLE, field)
+    elif parameter in _CPU_SETS and value in _ISOLATED:
+        draft.put(_CPU_SETS[parameter], _ALLOCATABLE, field)
+    else:
+        draft.note(
+            field,
+            Fate.NOT_EXPRESSED,
+            f"{word} is left out: its value is computed on the host or set in another file",
+            "kernel.cmdline",
+        )
+        return
+    if _UNKNOWN.search(word):
+        draft.note(
+            field,
+            Fate.DIFFERS,
+            f"{word}: another file sets the CPUs; here they are all but the reserved ones",
+            "kernel.nohz_full",
+        )
+
+
+def is_profile(sections: Mapping[str, Any]) -> bool:
+    """Whether sections of an INI file are those of a TuneD profile."""
+    known = {row.path()[0] for row in TUNED_ROWS}
+    texts = all(
+        isinstance(options, Mapping) and all(isinstance(value, str) for value in options.values())
+        for options in sections.values()
+    )
+    return texts and bool(sections.keys() & known)
+
+
+def read(text: str, place: str) -> dict[str, dict[str, str]]:
+    """Return the sections of a TuneD profile. Raises NumaforgeError."""
+    sections = read_ini(text, place)
+    if not sections:
+        raise NumaforgeError("is empty", where=place, remedy="name the tuned.conf to convert")
+    return sections

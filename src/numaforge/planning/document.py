@@ -1,0 +1,50 @@
+"""The plan as a JSON document, schema 1: the same bytes for the same plan, nothing lost on the way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numaforge import __version__
+from numaforge.codec import DocumentKind
+from numaforge.errors import PlanError
+from numaforge.planning.plan import NodePlan
+
+if TYPE_CHECKING:
+    from numaforge.topology.model import NodeTopology
+
+PLAN = DocumentKind(
+    name="plan",
+    number=1,
+    holds=NodePlan,
+    error=PlanError,
+    remedy="plan the host again with this version of numaforge",
+    written={"written_by": f"numaforge {__version__}"},
+)
+
+
+def to_document(plan: NodePlan) -> dict[str, Any]:
+    """Return the plan as JSON data: sets as cpulists, mappings by CPU with CPUs of one value grouped."""
+    return PLAN.encode(plan)
+
+
+def from_document(document: object) -> NodePlan:
+    """Return the plan that a document describes.
+
+    Raises PlanError for another schema and for a field that is missing, unknown or of the wrong kind.
+    """
+    return PLAN.decode(document)
+
+
+def dumps(plan: NodePlan) -> str:
+    """Return the plan as text, which ends in a newline."""
+    return PLAN.dumps(plan)
+
+
+def loads(text: str) -> NodePlan:
+    """Return the plan in a text; raises PlanError for text that is not a plan of this schema."""
+    return PLAN.loads(text)
+
+
+def saved_plan(machine: NodeTopology) -> NodePlan | None:
+    """Return the plan saved on the host; None without one. Raises PlanError."""
+    return loads(machine.previous_plan) if machine.previous_plan else None

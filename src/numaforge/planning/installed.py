@@ -1,0 +1,35 @@
+"""The kubelet that is there: its version, and what it is told already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.reasons import Reasoned
+from numaforge.roles.kubelet.existing import ExistingSettings, read_existing
+from numaforge.roles.kubelet.plan import kubelet_version
+
+if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class InstalledKubelet:
+    """The kubelet that is there: its version, and what it is told already."""
+
+    version: KubeletVersion | None
+    existing: ExistingSettings
+
+
+def read_installed(
+    machine: NodeTopology, profile: NodeProfile, asked: str | None, earlier: NodePlan | None
+) -> Reasoned[InstalledKubelet]:
+    """Return what the kubelet of this host is, and what its admin has set."""
+    version = kubelet_version(machine, profile, asked, earlier)
+    existing = read_existing(
+        machine.kubelet, earlier.kubelet if earlier else None, version.value or KubeletVersion(LATEST_MINOR)
+    )
+    return Reasoned(InstalledKubelet(version.value, existing), version.decisions, version.notices)

@@ -1,0 +1,102 @@
+"""The JSON Schemas of profiles, plans and topologies, made from the models that read them.
+
+A schema is named by a URN, not by an address: an editor finds it by the path that a file or its own settings
+give, a program by `numaforge schema`. Nothing has to be fetched from a network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DictSchema
+
+# What a schema says of a key besides what it accepts, and what holds values of the key, not schemas.
+_SAID = ("default", "description", "examples")
+_PLAIN = ("default", "examples", "enum", "required")
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema, draft 2020-12, of a "profile", a "plan" or a "topology"."""
+    body = {"profile": _profile, "plan": _plan, "topology": _topology}[name]()
+    return {"$schema": GenerateJsonSchema.schema_dialect, "$id": f"urn:numaforge:{name}:1", **body}
+
+
+def _profile() -> dict[str, Any]:
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.planning.profiles import machine_profiles, ready_profiles
+
+    body = _with_nulls(NodeProfile.model_json_schema(schema_generator=_Generator))
+    # Read while a profile is loaded, so neither is a field of the model.
+    head = {
+        "$schema": {
+            "type": "string",
+            "description": "Where an editor finds the schema; not read.",
+            "examples": ["../schemas/profile.json"],
+        },
+        "extends": {
+            "anyOf": [
+                {"enum": [*ready_profiles(), *machine_profiles(), None]},
+                {"type": "string", "pattern": r"/|\.(ya?ml|json)$"},
+            ],
+            "default": None,
+            "description": "The profile to start from: a ready one, or a file, relative to this one.",
+            "examples": ["training"],
+        },
+    }
+    return {**body, "properties": {**head, **body["properties"]}}
+
+
+def _with_nulls(schema: Any) -> Any:
+    """Let null stand for every key that may be left out, as it does in a profile."""
+    if isinstance(schema, list):
+        return [_with_nulls(held) for held in schema]
+    if not isinstance(schema, dict):
+        return schema
+    required = schema.get("required", ())
+    made = {name: held if name in _PLAIN else _with_nulls(held) for name, held in schema.items()}
+    if schema.get("type") != "object":
+        return made
+    if "properties" in schema:
+        made["properties"] = {
+            key: _with_nulls(held) if key in required else _or_null(_with_nulls(held))
+            for key, held in schema["properties"].items()
+        }
+    if isinstance(schema.get("additionalProperties"), dict):
+        made["additionalProperties"] = _or_null(made["additionalProperties"])
+    return made
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if {"type": "null"} in schema.get("anyOf", ()) or schema.get("type") == "null":
+        return schema
+    said = {name: held for name, held in schema.items() if name in _SAID}
+    accepted = {name: held for name, held in schema.items() if name not in _SAID}
+    return {"anyOf": [accepted, {"type": "null"}], **said}
+
+
+def _plan() -> dict[str, Any]:
+    from numaforge.planning.document import PLAN
+
+    return PLAN.json_schema(_Generator)
+
+
+def _topology() -> dict[str, Any]:
+    from numaforge.topology.document import TOPOLOGY
+
+    return TOPOLOGY.json_schema(_Generator)
+
+
+class _Generator(GenerateJsonSchema):
+    """pydantic's schemas without a title for each field, and with names of keys that have to fit."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+    def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
+        # pydantic says "keys like this have such values" and lets all others pass.
+        made = super().dict_schema(schema)
+        for pattern, values in made.pop("patternProperties", {}).items():
+            made["propertyNames"]["pattern"] = pattern
+            made["additionalProperties"] = values
+        return made

@@ -1,0 +1,64 @@
+"""Whether a machine is of the kind that its profile was made for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from numaforge.reasons import Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+def kind_notices(topology: NodeTopology, profile: NodeProfile) -> tuple[Notice, ...]:
+    """Return a notice for a machine of another kind; unknown properties count as matching."""
+    differences = [*_gpus(topology, profile), *_numa_nodes(topology, profile), *_caches(topology, profile)]
+    if not differences:
+        return ()
+    return (
+        Notice(
+            "another-machine",
+            f"{profile.name} was made for another kind of machine: {'; '.join(differences)}. Choose the "
+            "profile of this kind, or say made_for: null where the values are meant for both",
+        ),
+    )
+
+
+def _gpus(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
+    wanted = profile.made_for.gpus
+    if wanted is None:
+        return
+    found = {f"{gpu.vendor}:{gpu.device}" for gpu in topology.gpus}
+    strange = sorted(gpu for gpu in found if gpu not in wanted and gpu.partition(":")[0] not in wanted)
+    if strange or (wanted and not found):
+        yield f"GPUs {', '.join(strange) or 'none'} instead of {', '.join(wanted) or 'none'}"
+
+
+def _numa_nodes(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
+    wanted = profile.made_for.numa_nodes_per_package
+    nodes: dict[int, set[int | None]] = defaultdict(set)
+    for core in topology.cores:
+        nodes[core.package].add(core.numa_node)
+    if wanted is None or any(None in held for held in nodes.values()):
+        return
+    found = sorted({len(held) for held in nodes.values()} - {*wanted})
+    if found:
+        yield f"{_numbers(found)} NUMA nodes with CPUs in a package instead of {_numbers(wanted)}"
+
+
+def _caches(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
+    wanted = profile.made_for.l3_per_numa_node
+    nodes = [node for node in topology.numa_nodes if node.cpus]
+    if wanted is None or not nodes or not topology.l3_caches:
+        return
+    most = max(sum(bool(cache.cpus & node.cpus) for cache in topology.l3_caches) for node in nodes)
+    if (most > 1) != (wanted == "several"):
+        yield f"{'several L3 caches' if most > 1 else 'one L3 cache'} in a NUMA node instead of {wanted}"
+
+
+def _numbers(numbers: list[int] | tuple[int, ...]) -> str:
+    return " or ".join(map(str, numbers))

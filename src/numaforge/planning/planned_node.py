@@ -1,0 +1,53 @@
+"""The node after its plan: the machine, the kubelet's configuration, the devices that it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge.file_content import FileContent
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.findings import Report, require_start
+from numaforge.planning.as_planned import machine_as_planned
+from numaforge.planning.plan import NodePlan
+from numaforge.roles.device_plugin.plan import devices_of
+from numaforge.roles.kubelet.effect import effect
+from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class PlannedNode:
+    """A node after its plan is carried out.
+
+    `kubelet` is the startup report on its planned files. `state` maps the name of each state file to its
+    text, without those that the plan removes.
+    """
+
+    machine: NodeTopology
+    kubelet: Report
+    devices: Inventory
+    state: Mapping[str, str]
+    plan: NodePlan
+
+    def scenario(self, where: str | None) -> Scenario:
+        """Return the node to fill; raises KubeletConfigError, at `where`, if its kubelet would not start."""
+        require_start(self.kubelet, where)
+        kubelet = self.kubelet
+        return Scenario(self.machine, kubelet.effective, self.devices, self.state or None, kubelet.version)
+
+
+def planned_node(
+    machine: NodeTopology, plan: NodePlan, files: Sequence[FileContent], state: Mapping[str, str]
+) -> PlannedNode:
+    """Return the node after its plan; `machine` was captured before or after the plan was carried out.
+
+    `files` are those that the kubelet's role writes, `state` the kubelet's current state files, by name.
+    Raises KubeletConfigError where no kubelet is planned.
+    """
+    there = machine.kubelet
+    expected = effect(plan, machine, files, machine.kubelet_config, there.drop_ins if there else {}, state)
+    gone = {path.rpartition("/")[2] for path in expected.removals}
+    after = machine_as_planned(machine, plan)
+    left = {name: text for name, text in state.items() if name not in gone}
+    return PlannedNode(after, expected.after, devices_of(after, plan), left, plan)

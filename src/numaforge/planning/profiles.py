@@ -1,0 +1,289 @@
+"""Find a profile by name or path, merge it over what it extends, and check it: errors name their field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import NumaforgeError, ProfileError
+from numaforge.given import read_text
+from numaforge.mistakes import shown
+from numaforge.planning.profile import NodeProfile
+from numaforge.resources import profile_dir
+from numaforge.sections.section import validated
+from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
+
+# Mappings that take exactly one key: a merge of two would have two.
+_CHOICES = (("cpus", "reserved"),)
+
+# What a value takes with it of the profile below: with this engine the kubelet's managers have nothing to do.
+_REPLACES = {
+    ("kubelet", "resource_engine", "dra"): (
+        "cpu_manager_policy",
+        "cpu_manager_options",
+        "topology_manager_policy",
+        "topology_manager_scope",
+        "topology_manager_options",
+        "memory_manager_policy",
+    )
+}
+
+# `state` of a section that takes nothing from the profile below.
+_ABSENT = "absent"
+
+# Keys that reveal another kind of document, and its kind.
+_OTHERS = {"kind": "a {kind}", "decisions": "a plan", "packages": "a topology"}
+
+_BEGIN = "begin a profile with a key such as `extends: training` or `cpus:`"
+
+# Keys of a profile that are not settings: the profile it extends, and where an editor finds the schema.
+_READ_HERE = ("extends", "$schema")
+
+Own = Mapping[str, Path]
+"""An image's profiles, by name."""
+_NO_OWN: Own = {}
+
+
+def load_profile(
+    source: str | Path | Mapping[str, Any], *, where: str | None = None, own: Own = _NO_OWN
+) -> NodeProfile:
+    """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
+
+    `where` says where a name or a mapping was written, for errors. `own` are an image's profiles; a name
+    means one of them before a ready one. A profile that `extends` another one, by name or as a file beside
+    it, is merged over it: mappings key by key, everything else replaced; of a section that says `state:
+    absent` nothing is left. A section or key that is null is as good as left out, there and in what is
+    extended.
+    Raises ProfileError with every mistake.
+    """
+    if isinstance(source, str) and source and not is_path(source):
+        if not own:
+            return _ready(source, where)
+        source = own.get(source, source)
+    return _load(source, where, own)
+
+
+@cache
+def _ready(name: str, where: str | None) -> NodeProfile:
+    """Return a ready profile, read once: its file is part of the package."""
+    return _load(name, where, _NO_OWN)
+
+
+def _load(source: str | Path | Mapping[str, Any], where: str | None, own: Own) -> NodeProfile:
+    place, document = _read(source, where, own)
+    folder = Path(place).parent if isinstance(source, (str, Path)) else Path()
+    merged = _without_nulls(_extend(document, place, folder, (_key(source),), _own_of(source, own)))
+    merged.setdefault("name", _unnamed(source, document))
+    _read_mig_parted(merged, place, folder)
+    return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
+
+
+def ready_profiles() -> tuple[str, ...]:
+    """Return the names of the ready profiles that are for a purpose, sorted."""
+    return tuple(sorted(path.stem for path in profile_dir().glob("*.yaml")))
+
+
+def machine_profiles() -> tuple[str, ...]:
+    """Return the names of the ready profiles that are for a kind of machine, sorted."""
+    return tuple(sorted(path.stem for path in (profile_dir() / "machines").glob("*.yaml")))
+
+
+def named_profiles(own: Iterable[str] = ()) -> str:
+    """Return all names of profiles as messages list them: an image's `own`, for a purpose, for a machine."""
+    purposes = ", ".join([*own, *ready_profiles()])
+    return f"{purposes}; for a kind of machine {', '.join(machine_profiles())}"
+
+
+def _own_of(source: str | Path | Mapping[str, Any], own: Own) -> Own:
+    """Return the profiles of an image that a profile can extend by name: a ready one extends ready ones."""
+    return _NO_OWN if isinstance(source, str) and not is_path(source) else own
+
+
+def _read(source: str | Path | Mapping[str, Any], where: str | None, own: Own) -> tuple[str, dict[str, Any]]:
+    if isinstance(source, Mapping):
+        return where or "profile", dict(source)
+    if not isinstance(source, (str, Path)) or not str(source):
+        raise ProfileError(
+            f"{shown(source)} names no profile",
+            where=where,
+            remedy=f"name one of {', '.join(ready_profiles())}, a YAML file, or write a mapping",
+        )
+    if isinstance(source, Path) or is_path(source):
+        return str(source), _read_file(Path(source), where)
+    return _read_ready(source, where, own)
+
+
+def is_path(source: str) -> bool:
+    """Say whether a profile is named by its path instead of the name of a ready one."""
+    return "/" in source or source.endswith((".yaml", ".yml", ".json"))
+
+
+def _read_ready(name: str, where: str | None, own: Own) -> tuple[str, dict[str, Any]]:
+    machines = machine_profiles()
+    if name not in (*ready_profiles(), *machines):
+        nearest = get_close_matches(name, (*own, *ready_profiles(), *machines), n=1)
+        raise ProfileError(
+            f"there is no ready profile {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""),
+            where=where,
+            remedy=f"name one of {named_profiles(own)}; or the path of a YAML file",
+        )
+    folder = profile_dir() / "machines" if name in machines else profile_dir()
+    path = folder / f"{name}.yaml"
+    return f"profile {name}", _read_file(path, where)
+
+
+def _read_file(path: Path, where: str | None) -> dict[str, Any]:
+    try:
+        text = read_text(path, most_mib=MOST_MIB)
+    except NumaforgeError as error:
+        place = (
+            ""
+            if path.exists() or path.is_absolute() or not where
+            else f"; {path} is looked for in {Path.cwd()}"
+        )
+        raise ProfileError(
+            f"the profile {path} {error.message}",
+            where=where,
+            remedy=error.remedy or f"name a YAML file, or a ready profile: {named_profiles()}{place}",
+        ) from error
+    document = read_yaml(text, str(path), ProfileError, octal=False)
+    if document is None:
+        raise ProfileError(
+            "is empty, and says nothing of what the node is for",
+            where=str(path),
+            remedy="write what is wished, such as `extends: training`; `{}` takes every default",
+        )
+    if not isinstance(document, dict):
+        raise ProfileError(
+            f"a profile is a mapping, not a {type(document).__name__}",
+            where=str(path),
+            remedy=_BEGIN,
+        )
+    for key, other in _OTHERS.items():
+        if key in document:
+            what = other.format(kind=document[key])
+            raise ProfileError(f"is {what}, and no profile", where=str(path), remedy=_BEGIN)
+    return document
+
+
+def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
+    """Replace the path of a mig-parted file, which is relative to `folder`, with its content."""
+    section = profile.get("mig")
+    if not isinstance(section, Mapping) or not isinstance(path := section.get("mig_parted"), str):
+        return
+    where = f"{place}: mig.mig_parted"
+    try:
+        text = read_text(folder / path, most_mib=MOST_MIB)
+    except NumaforgeError as error:
+        raise ProfileError(
+            f"{folder / path} {error.message}",
+            where=where,
+            remedy="name a file in mig-parted's form, relative to the profile's file, or write what it says",
+        ) from error
+    document = read_yaml(text, f"{where}: {folder / path}", ProfileError)
+    profile["mig"] = {**section, "mig_parted": document}
+
+
+def _key(source: str | Path | Mapping[str, Any]) -> str:
+    """Return a key that is equal for all names of one profile."""
+    named = isinstance(source, Path) or (isinstance(source, str) and is_path(source))
+    return str(Path(str(source)).resolve()) if named else str(source)
+
+
+def _extend(
+    document: dict[str, Any], place: str, folder: Path, seen: tuple[str, ...], images: Own
+) -> dict[str, Any]:
+    """Return a profile merged over what it extends; a path there is relative to `folder`.
+
+    A name means one of the `images`, an image's own; in the profile of that name, the ready one.
+    """
+    own = {key: value for key, value in document.items() if key not in _READ_HERE}
+    parent = document.get("extends")
+    if parent is None:
+        return own
+    if not isinstance(parent, str):
+        raise ProfileError(
+            f"{parent!r} is not a profile's name",
+            where=f"{place}: extends",
+            remedy=f"name one of {named_profiles(images)}; or a file, relative to this one, "
+            "such as ./own.yaml",
+        )
+    source: Path | str = Path(folder, parent) if is_path(parent) else parent
+    if parent in images and _key(images[parent]) != seen[-1]:
+        source = images[parent]
+    if _key(source) in seen:
+        raise ProfileError(f"{parent} goes in a circle", where=f"{place}: extends")
+    parent_place, parent_document = _read(source, f"{place}: extends", images)
+    beside = source.parent if isinstance(source, Path) else Path()
+    inherited = _extend(parent_document, parent_place, beside, (*seen, _key(source)), _own_of(source, images))
+    _read_mig_parted(inherited, parent_place, beside)
+    for personal in ("name", "description"):
+        inherited.pop(personal, None)
+    _drop_replaced(inherited, own)
+    if isinstance(inherited.get("sources"), Mapping):
+        inherited["sources"] = _sources_of_inherited(inherited["sources"], own)
+    return _merge(inherited, own)
+
+
+def _drop_replaced(inherited: dict[str, Any], own: Mapping[str, Any]) -> None:
+    """Remove inherited values that a value of our own replaces, with their sources."""
+    for (section, key, value), replaced in _REPLACES.items():
+        above, below = own.get(section), inherited.get(section)
+        if isinstance(above, Mapping) and above.get(key) == value and isinstance(below, Mapping):
+            inherited[section] = {name: held for name, held in below.items() if name not in replaced}
+            if isinstance(sources := inherited.get("sources"), Mapping):
+                gone = tuple(f"{section}.{name}" for name in replaced)
+                inherited["sources"] = {
+                    path: source for path, source in sources.items() if not path.startswith(gone)
+                }
+
+
+def _sources_of_inherited(sources: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
+    """Remove the sources of replaced values: a source belongs to one value."""
+    choices = [".".join(choice) + "." for choice in _CHOICES]
+    paths = [f"{path.removesuffix('.state') if value == _ABSENT else path}." for path, value in leaves(own)]
+    replaced = {next((choice for choice in choices if path.startswith(choice)), path) for path in paths}
+    return {
+        path: source
+        for path, source in sources.items()
+        if not any(f"{path}.".startswith(each) or each.startswith(f"{path}.") for each in replaced)
+    }
+
+
+def leaves(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of a profile by its dotted path; a list is one value."""
+    for key, value in document.items():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, here)
+        else:
+            yield here, value
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        held, here = merged.get(key), (*path, key)
+        dropped = isinstance(value, Mapping) and value.get("state") == _ABSENT
+        if isinstance(held, Mapping) and isinstance(value, Mapping) and here not in _CHOICES and not dropped:
+            merged[key] = _merge(held, value, here)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(held) for key, held in value.items() if held is not None}
+    if isinstance(value, (list, tuple)):
+        return [_without_nulls(held) for held in value]
+    return value
+
+
+def _unnamed(source: str | Path | Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    if not isinstance(source, Mapping):
+        return Path(source).stem
+    return f"{document['extends']}, adjusted" if document.get("extends") else "unnamed"

@@ -1,0 +1,174 @@
+"""Every file of a plan as text: rendered from its template, then read back and compared with the plan.
+
+Each role has a table of its templates; this module names none of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+
+from numaforge.errors import PlanError
+from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
+from numaforge.planning.document import dumps
+from numaforge.planning.files import WRITERS, writer_of
+from numaforge.planning.plan import NodePlan
+from numaforge.resources import own_template_dir, template_dir
+from numaforge.roles.role import Role, Writer
+from numaforge.template import Template, as_yaml, header, xml_comment
+
+__all__ = ["files_of", "header", "plan_files", "render_file", "render_plan", "role_files", "template_path"]
+
+
+def render_plan(plan: NodePlan, config_text: str | None = None) -> dict[str, str]:
+    """Return the text of every file of a plan, by path; `config_text` as for `render_file`."""
+    return {file.path: render_file(plan, file, config_text) for file in plan.files}
+
+
+def role_files(plan: NodePlan, called: str, config_text: str | None = None) -> list[FileContent]:
+    """Return the files of what a deploy calls `called`; `config_text` as for `render_file`."""
+    return [_content(plan, file, config_text) for file in plan.files if file.role == called]
+
+
+def files_of(role: Role, plan: NodePlan, config_text: str | None = None) -> list[FileContent]:
+    """Return all files that one role writes, with mode and owner; `config_text` as for `render_file`."""
+    writer = writer_of(role)
+    return _files_of(writer, plan, config_text) if writer else []
+
+
+def _files_of(writer: Writer, plan: NodePlan, config_text: str | None) -> list[FileContent]:
+    own = {file.path for file in writer.files(plan)}
+    written = [_content(plan, file, config_text) for file in plan.files if file.path in own]
+    return [*written, *(writer.others(plan, config_text) if writer.others else ())]
+
+
+def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> FileContent:
+    return FileContent(file.path, render_file(plan, file, config_text), file.mode, file.owner, file.group)
+
+
+def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
+    """Return the text of one file, checked against the plan.
+
+    `config_text` is the kubelet's main config file as it is now, for kubelets that take no drop-ins: there
+    the settings are merged into it. Raises PlanError for a file that would contradict the plan,
+    KubeletConfigError for a main config file that cannot be read.
+    """
+    if planned_file.path == PLAN_PATH:
+        return dumps(plan)
+    return _text(plan, planned_file, config_text, own_template_dir())
+
+
+def template_path(file: PlannedFile) -> Path | None:
+    """Return the template that a file is rendered from; None for one that its role writes from the plan."""
+    if file.template is None:
+        return None
+    found = _environment(own_template_dir()).get_template(file.template).filename
+    return Path(found) if found else None
+
+
+def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
+    """Return every file of a plan on its node, including those that roles write beside the plan's.
+
+    `config_text` as for `render_file`. Raises PlanError for a file of the plan that no role writes.
+    """
+    of_roles = (file for writer in WRITERS for file in _files_of(writer, plan, config_text))
+    found = (*role_files(plan, "topology", config_text), *of_roles)
+    written = {file.path for file in found}
+    if strange := [file.path for file in plan.files if file.path not in written]:
+        raise PlanError(
+            f"{strange[0]!r} is a file that no role writes by this plan",
+            where="plan.files",
+            remedy="plan the host again; a plan is not written by hand",
+        )
+    return found
+
+
+def _owner(file: PlannedFile) -> Writer:
+    """Return the writer whose template, or whose file without one, this is."""
+    for writer in WRITERS:
+        if file.template in writer.templates if file.template else writer.untemplated:
+            return writer
+    raise PlanError(f"there is no template {file.template!r}", where=file.path)
+
+
+def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
+    writer = _owner(file)
+    if file.template is None and writer.untemplated:
+        text = writer.untemplated.text(plan, file, config_text)
+        _refuse_foreign_text(plan, file, text)
+        _refuse_difference(file, *writer.untemplated.read_back(plan, file, config_text, text))
+        return text
+    template = writer.templates[file.template or ""]
+    text = _from_template(plan, file, template, own)
+    _refuse_foreign_text(plan, file, text)
+    try:
+        read, meant = template.read_back(plan, file, text)
+    except Exception as error:
+        if own is None:
+            raise
+        raise _differs(file, f"cannot be read back: {error}") from error
+    _refuse_difference(file, read, meant)
+    return text
+
+
+def _refuse_difference(file: PlannedFile, read: object, meant: object) -> None:
+    if read != meant:
+        raise _differs(file, f"says {read} where the plan says {meant}")
+
+
+def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own: Path | None) -> str:
+    try:
+        found = _environment(own).get_template(file.template or "")
+        return found.render(plan=plan, header=header(plan), **template.values(plan, file))
+    except Exception as error:
+        if own is None and not isinstance(error, TemplateError):
+            raise
+        raise PlanError(f"cannot be rendered: {error}", where=file.template) from error
+
+
+@cache
+def _environment(own: Path | None) -> Environment:
+    if own is not None:
+        _refuse_unused(own)
+    environment = Environment(  # noqa: S701 (the output is configuration, not HTML; every value is checked)
+        loader=FileSystemLoader([*([own] if own else []), template_dir()]),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["yaml"] = as_yaml
+    return environment
+
+
+def _refuse_unused(own: Path) -> None:
+    """Refuse a folder of templates that is not there, or with a file in the place of none of ours."""
+    remedy = "NUMAFORGE_TEMPLATES names the folder whose templates go before ours"
+    if not own.is_dir():
+        raise PlanError("is not a folder", where=str(own), remedy=remedy)
+    known = {name for writer in WRITERS for name in writer.templates}
+    for path in sorted(own.rglob("*.j2")):
+        if path.relative_to(own).as_posix() not in known:
+            raise PlanError(
+                "is in the place of no template",
+                where=str(path),
+                remedy=f"the templates are {', '.join(sorted(known))}",
+            )
+
+
+def _refuse_foreign_text(plan: NodePlan, file: PlannedFile, text: str) -> None:
+    odd = sorted({character for character in {*text} if not (character.isprintable() or character in "\n\t")})
+    if odd:
+        raise _differs(file, f"holds the characters {odd}")
+    if text.split("\n", 1)[0] not in (f"# {header(plan)}", f"<!-- {xml_comment(plan)} -->"):
+        raise _differs(file, "does not begin with the line that says who wrote it")
+
+
+def _differs(file: PlannedFile, what: str) -> PlanError:
+    return PlanError(
+        f"the rendered file {what}",
+        where=file.path,
+        remedy=f"the value or the template {file.template} is at fault",
+    )

@@ -1,0 +1,93 @@
+"""Plan the host of a deploy from its answer, and remember what the run needs to know about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pyinfra import host
+
+from numaforge.errors import NumaforgeError, ProfileError
+from numaforge.hosts import datum, fault, remember, show_notices
+from numaforge.planning.node import plan_node
+from numaforge.planning.profiles import load_profile
+from numaforge.roles.imex.tray import planned_tray
+from numaforge.snapshot import parse_output
+from numaforge.topology.read import read_topology
+
+if TYPE_CHECKING:
+    from numaforge.framing import Answer
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.snapshot import Snapshot
+    from numaforge.topology.model import NodeTopology
+
+_GPU_MEMORY_CHANGED = "gpu-memory-changed"
+"""The notice that GPU memory has become the node's, or no longer is, since the host's earlier plan."""
+
+_load_named_profile = cache(load_profile)  # many hosts name the same one
+_NOTHING: dict[str, Any] = {"name": "nothing", "kubelet": {"state": "absent"}}
+
+
+def remember_plan(snapshot: Snapshot) -> None:
+    """Plan a host by the host data `numaforge_profile`."""
+    profile = _profile()
+    machine = read_topology(snapshot)
+    _remember(machine, plan_node(machine, profile))
+
+
+def remember_removal(snapshot: Snapshot) -> None:
+    """Plan a host without numaforge.
+
+    The plan leaves no file on the host, not even one without settings, except for a kubelet flag that others
+    need.
+    """
+    from numaforge.rollout.leftovers import left_in_cluster  # imports what reads a cluster
+
+    wish = datum(host, "numaforge_profile")
+    allowed = load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
+    machine = read_topology(snapshot)
+    plan = plan_node(machine, load_profile({**_NOTHING, "maintenance": allowed}))
+    unit = [file for file in plan.files if file.role == "kubelet"]
+    notices = (*plan.notices, *left_in_cluster(machine))
+    _remember(machine, replace(plan, files=tuple(unit), notices=notices))
+
+
+def foreseen(answer: Answer) -> dict[str, Any]:
+    """Return the `profile` by which a host can be planned, or why it is `refused`.
+
+    `changed` is the notice that GPU memory has moved since the host's earlier plan, `tray` the host in its
+    rack as planned, None where it is in none.
+    """
+    try:
+        machine = read_topology(parse_output(answer))
+        plan = plan_node(machine, _profile())
+        tray = planned_tray(machine, plan)
+    except NumaforgeError as error:
+        return {"refused": str(error)}
+    except Exception as error:  # one odd host must not end the run for all
+        return {"refused": str(fault(error))}
+    changed = [notice.message for notice in plan.notices if notice.id == _GPU_MEMORY_CHANGED]
+    return {
+        "profile": plan.profile,
+        "tray": tray and asdict(tray),
+        **({"changed": changed[0]} if changed else {}),
+    }
+
+
+def _profile() -> NodeProfile:
+    wish = datum(host, "numaforge_profile")
+    if wish is None:
+        raise ProfileError(
+            "is not set",
+            where="host data numaforge_profile",
+            remedy="name a ready profile or a YAML file in the inventory's group_data",
+        )
+    load = _load_named_profile if isinstance(wish, str) else load_profile
+    return load(wish, where="host data numaforge_profile")
+
+
+def _remember(machine: NodeTopology, plan: NodePlan) -> None:
+    remember(host, machine, plan)
+    show_notices(host, plan.notices)

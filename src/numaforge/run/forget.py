@@ -1,0 +1,68 @@
+"""Remove what remains of numaforge on a host where all its settings have been taken back."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from pyinfra import host
+
+from numaforge import shell
+from numaforge.file_content import PLAN_PATH
+from numaforge.framing import asking
+from numaforge.hosts import (
+    FORGET,
+    Commands,
+    host_operation,
+    planned,
+    reached,
+    role,
+    script_command,
+    show_beside,
+)
+from numaforge.kubelet_paths import DROP_IN_DIR
+from numaforge.maintenance.look import GUARD
+from numaforge.maintenance.transaction import TRANSACTIONS
+from numaforge.roles.modules.files import MODPROBE_PATH
+
+__all__ = ["forget"]
+
+_RUN = "/run/numaforge"
+"""State that units and parts keep until the next boot."""
+_EDITS = "/var/lib/numaforge-edits"
+"""What an admin wrote into files while changes of them were undone, by transaction: it stays on the host."""
+
+
+@role("Forget")
+def forget() -> None:
+    """Remove the saved plan, and the backups of earlier changes; what an admin edited meanwhile is kept."""
+    kubelet = planned(host).kubelet
+    _forget(name=FORGET, flag_stays=bool(kubelet and kubelet.exec_start))
+
+
+@host_operation
+def _forget(flag_stays: bool) -> Commands:
+    """Remove the saved plan and the backups, and say where an admin's edits are kept.
+
+    + flag_stays: whether the kubelet still reads the folder of drop-ins that was added for it
+    """
+    values = {
+        "ROOT": TRANSACTIONS,
+        "GUARD": GUARD,
+        "STATE": str(PurePosixPath(TRANSACTIONS).parent),
+        "RUN": _RUN,
+        "EDITS": _EDITS,
+        "PLAN": PLAN_PATH,
+        "CONFIG_DIR": DROP_IN_DIR,
+        "MODPROBE": MODPROBE_PATH,
+    }
+    library = shell.assignments(values) + shell.library("node/paths", "src/numaforge/run/forget/forget")
+    look = shell.call("tell_part", ["kept", "kept"]) + shell.call("tell_part", ["edits", "edits"])
+    answer = reached(host, asking(library + look))
+    edits = [path for path in answer.part("edits") if path]
+    if "yes" not in answer.part("kept"):
+        host.noop("nothing of numaforge is left")
+        return
+    kept = f"; what was edited during earlier changes is kept in {', '.join(edits)}" if edits else ""
+    removed = f"{PLAN_PATH} and {values['STATE']}, with the backups of earlier changes, are removed"
+    show_beside(host, f"{removed}{kept}")
+    yield script_command(library + shell.call("forget", ("yes" if flag_stays else "",)))

@@ -1,0 +1,182 @@
+"""An image: each mistake of the host data `numaforge_image`, and what an image is not yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.first_boot.settings import MANIFEST
+from numaforge.first_boot.stamp import PROGRAM
+from numaforge.image.bake import FoundImage, Recipe, best_python, checksum
+from numaforge.image.bake.manifest import BOM, Installed, bill
+from numaforge.image.bake.wish import Image, read_image
+
+MISTAKES: dict[str, tuple[object, str]] = {
+    "a package with a blank": (
+        {"packages": {"kube let": "1"}},
+        "'kube let' is not the name of a Debian package",
+    ),
+    "a package in capitals": ({"packages": {"Kubelet": "1"}}, "'Kubelet' is not the name"),
+    "a package that is an option": ({"packages": {"-o": "1"}}, "'-o' is not the name"),
+    "a version with a blank": ({"packages": {"kubelet": "1 2"}}, "packages.kubelet: '1 2' is not a version"),
+    "a version that a shell would run": ({"packages": {"kubelet": "$(id)"}}, "'$(id)' is not a version"),
+    "a version that YAML takes for a number": ({"packages": {"kubelet": 1.36}}, "1.36 is not a text"),
+    "a unit without its kind": ({"enable": ["kubelet"]}, "enable[0]: 'kubelet' is not a unit"),
+    "a unit with a path": ({"enable": ["../x.service"]}, "'../x.service' is not a unit"),
+    "a unit that is an option": ({"enable": ["--now.service"]}, "'--now.service' is not a unit"),
+    "a driver of another owner": ({"driver": "me"}, "driver: 'me' is not accepted; write 'image'"),
+    "a driver without an owner": (
+        {"packages": {"nvidia-driver": "*"}},
+        "driver is none, and packages has nvidia-driver: name one owner",
+    ),
+    "a driver with two owners": (
+        {"packages": {"cuda-drivers-570": "*"}, "driver": "gpu-operator"},
+        "driver is gpu-operator, and packages has cuda-drivers-570",
+    ),
+    "Ubuntu's modules of the driver without an owner": (
+        {"packages": {"linux-modules-nvidia-570-server-generic": "*"}},
+        "packages has linux-modules-nvidia-570-server-generic",
+    ),
+    "a key that there is not": ({"packges": {}}, "packges: unknown key; did you mean packages?"),
+    "a key of the boot that there is not": ({"boot": {"profil": "a"}}, "boot.profil: unknown key"),
+    "sysprep by halves": ({"sysprep": "maybe"}, "sysprep: 'maybe' is neither true nor false"),
+    "a list": (["a"], "host data numaforge_image: is no mapping"),
+    "a file that there is not": ("/nonexistent.yaml", "/nonexistent.yaml: cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("said", "why"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named(said: object, why: str) -> None:
+    with pytest.raises(NumaforgeError) as caught:
+        read_image(said)
+    assert why in str(caught.value)
+
+
+ACCEPTED: dict[str, Mapping[str, object]] = {
+    "nothing": {},
+    "a driver of the image": {"packages": {"nvidia-headless-570-server-open": "*"}, "driver": "image"},
+    "what is no driver, although it is NVIDIA's": {"packages": {"nvidia-container-toolkit": "*"}},
+    "a version with an epoch": {"packages": {"kubelet": "1:1.36.1~rc1-1+b*"}},
+    "a unit with a dash and an instance": {"enable": ["systemd-fsck@dev-vda.service"]},
+}
+
+
+@pytest.mark.parametrize("said", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_an_image_can_be_is_accepted(said: Mapping[str, object]) -> None:
+    assert isinstance(read_image(said), Image)
+
+
+def test_mistakes_in_a_file_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "image.yaml"
+    file.write_text("packges: {}\n")
+    with pytest.raises(NumaforgeError, match=f"{file}: packges"):
+        read_image(str(file))
+
+
+PYTHON = (("3.12", "x86_64", "/usr/bin/python3"),)
+INSTALLED = (Installed("bash", "5.2-1", "amd64"), Installed("containerd", "2.1-1", "amd64"))
+
+
+def recipe(**said: object) -> Recipe:
+    return Recipe(read_image({"enable": ["containerd.service"], **said}), {})
+
+
+def whole(made: Recipe) -> FoundImage:
+    """Return an image that is as it is to be."""
+    found = FoundImage(
+        pythons=PYTHON,
+        units=dict.fromkeys(made.units, "enabled"),
+        packages=dict.fromkeys(made.wish.packages, ("2.1-1", "held")),
+        installed=INSTALLED,
+        release="debian 13",
+    )
+    texts = {**made.files(found), **made.records(found)}
+    return replace(found, files={path: checksum(text) for path, text in texts.items()})
+
+
+def without(found: FoundImage, path: str) -> FoundImage:
+    return replace(found, files={name: total for name, total in found.files.items() if name != path})
+
+
+WISH = recipe(packages={"containerd": "2.1-*"}, sysprep=True)
+WHOLE = whole(WISH)
+LACKS: dict[str, tuple[FoundImage, tuple[str, ...]]] = {
+    "nothing": (WHOLE, ()),
+    "a file": (without(WHOLE, PROGRAM), (f"{PROGRAM} is written",)),
+    "a file that was edited": (
+        replace(WHOLE, files={**WHOLE.files, MANIFEST: "00"}),
+        (f"{MANIFEST} is written",),
+    ),
+    "a hold": (
+        replace(WHOLE, packages={"containerd": ("2.1-1", "free")}),
+        ("containerd is held",),
+    ),
+    "a version": (
+        replace(WHOLE, packages={"containerd": ("1.7-1", "held")}),
+        ("containerd 2.1-* is installed in the place of 1.7-1",),
+    ),
+    "a package": (
+        replace(WHOLE, packages={}),
+        ("containerd 2.1-* is installed", "containerd is held"),
+    ),
+    "a unit that is enabled": (
+        replace(WHOLE, units={**WHOLE.units, "containerd.service": "disabled"}),
+        ("containerd.service is enabled, and not started",),
+    ),
+    "sysprep": (
+        replace(WHOLE, left=("/etc/ssh/ssh_host_rsa_key", "/etc/machine-id")),
+        ("/etc/ssh/ssh_host_rsa_key is removed", "/etc/machine-id is emptied"),
+    ),
+    "a Python, which a package may bring": (
+        FoundImage(packages={"bash": ("5.2-1", "free")}),
+        (
+            "containerd 2.1-* is installed",
+            "containerd is held",
+            "numaforge is put into /opt/numaforge, with its files and units",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "sentences"), LACKS.values(), ids=LACKS)
+def test_each_thing_that_an_image_lacks_is_a_sentence(found: FoundImage, sentences: tuple[str, ...]) -> None:
+    assert (*WISH.lacks(found),) == sentences
+
+
+def test_a_package_in_any_version_is_still_missing_where_there_is_none() -> None:
+    made = recipe(packages={"containerd": "*"})
+    assert made.missing(FoundImage(pythons=PYTHON)) == ("containerd",)
+    assert made.missing(FoundImage(packages={"containerd": ("2.1-1", "held")})) == ()
+
+
+@pytest.mark.parametrize(
+    ("pythons", "why"),
+    [((), "the image has no Python"), ((("3.10", "x86_64", "/usr/bin/python3"),), "the image has 3.10")],
+    ids=["none", "one that is too old"],
+)
+def test_an_image_without_a_python_that_numaforge_runs_with_is_refused(
+    pythons: tuple[tuple[str, str, str], ...], why: str
+) -> None:
+    with pytest.raises(HostError, match=f"{why}, and numaforge needs 3.11"):
+        best_python(FoundImage(pythons=pythons))
+
+
+def test_the_first_python_that_is_new_enough_is_taken() -> None:
+    old, new = ("3.10", "x86_64", "/usr/bin/python3"), ("3.11", "x86_64", "/usr/bin/python3.11")
+    assert best_python(FoundImage(pythons=(old, new, *PYTHON))) == new
+
+
+def test_the_bill_of_materials_of_the_same_image_is_the_same() -> None:
+    made = [bill("debian 13", INSTALLED, {"click": "8.1"}) for _ in range(2)]
+    assert made[0] is not None
+    assert made[0] == made[1]
+    document = json.loads(made[0])
+    assert {"pkg:deb/debian/bash@5.2-1?arch=amd64&distro=debian-13", "pkg:pypi/click@8.1"} <= {
+        each.get("purl") for each in document["components"]
+    }
+    assert BOM in WHOLE.files

@@ -1,0 +1,429 @@
+"""What a profile may say, and how a mistake in one is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.errors import ProfileError
+from numaforge.planning.node import plan_node
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import leaves, load_profile, machine_profiles, ready_profiles
+from numaforge.sections.section import Section
+from numaforge.topology.ready import ready_machine
+from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
+
+GIB = 2**30
+DEFAULTS = [field.default for field in NodeProfile.model_fields.values()]
+
+
+def refusal(source, where: str | None = None) -> str:
+    with pytest.raises(ProfileError) as caught:
+        load_profile(source, where=where)
+    return str(caught.value)
+
+
+def test_an_empty_profile_asks_for_nothing():
+    profile = load_profile({})
+    assert profile.cpus.reserved is None
+    assert profile.kubelet.cpu_manager_policy is None
+    assert profile.tuning.swap is None
+
+
+@pytest.mark.parametrize("section", [type(default) for default in DEFAULTS if isinstance(default, Section)])
+def test_a_section_of_which_nothing_is_said_is_that_of_an_empty_mapping(section):
+    assert section.unset() == section.model_validate({})
+
+
+def test_a_profile_is_frozen():
+    profile = load_profile({})
+    with pytest.raises(ValueError, match="frozen"):
+        profile.name = "other"
+
+
+@pytest.mark.parametrize("name", ["best-effort-mixed", "cpu-only", "inference-mig", "training"])
+def test_a_ready_profile_loads_by_name(name):
+    assert name in ready_profiles()
+    assert load_profile(name).name == name
+
+
+def test_a_path_is_read_as_yaml(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("memory:\n  kube_reserved: 3Gi\n")
+    profile = load_profile(str(file))
+    assert profile.memory.kube_reserved == 3 * GIB
+    assert profile.name == "mine"
+
+
+def test_extends_merges_mappings_key_by_key():
+    profile = load_profile({"extends": "training", "memory": {"kube_reserved": "7Gi"}})
+    assert profile.memory.kube_reserved == 7 * GIB
+    assert profile.memory.system_reserved == load_profile("training").memory.system_reserved
+
+
+def test_extends_replaces_lists_whole():
+    base = {"hugepages": [{"size": "2Mi", "count": 1}]}
+    assert load_profile({**base, "extends": "training"}).hugepages[0].size == "2Mi"
+
+
+def test_extends_replaces_a_choice_whole():
+    profile = load_profile({"extends": "training", "cpus": {"reserved": {"cpulist": "0-1"}}})
+    assert profile.cpus.reserved is not None
+    assert profile.cpus.reserved.cpulist == "0-1"
+    assert profile.cpus.reserved.cores_per_numa_node is None
+
+
+def test_extends_does_not_lend_its_name():
+    assert load_profile({"extends": "training"}).name == "training, adjusted"
+
+
+def test_null_takes_an_inherited_value_back():
+    assert load_profile({"extends": "training", "tuning": {"governor": None}}).tuning.governor is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "path"),
+    [
+        pytest.param({"memory": None}, "memory", id="a-section"),
+        pytest.param({"memory": {"kube_reserved": None}}, "memory.kube_reserved", id="a-key"),
+        pytest.param({"memory": {"eviction_hard": None}}, "memory.eviction_hard", id="a-mapping"),
+        pytest.param({"cpus": {"reserved": None}}, "cpus.reserved", id="a-choice"),
+        pytest.param(
+            {"tuning": {"sysctls": {"vm.swappiness": None}}}, "tuning.sysctls.vm.swappiness", id="one-of-many"
+        ),
+        pytest.param({"tuning": None}, "tuning", id="as-state-absent-does"),
+    ],
+)
+def test_null_takes_back_what_extends_brought_in_with_its_sources(taken, path):
+    def sources(profile):
+        return [source for source in profile.sources if source.startswith(path)]
+
+    inherited, profile = load_profile("training"), load_profile({"extends": "training", **taken})
+    assert sources(inherited)
+    assert not sources(profile)
+    said = dict(leaves(profile.model_dump(exclude_defaults=True)))
+    assert not [setting for setting in said if setting.startswith(path)]
+
+
+def test_yaml_off_means_off(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("tuning:\n  swap: off\n")
+    assert load_profile(file).tuning.swap == "off"
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [("1Gi", "1Gi"), ("1024Mi", "1Gi"), ("2048Ki", "2Mi")],
+    ids=["as-is", "folded", "kibibytes"],
+)
+def test_hugepage_sizes_take_kubernetes_form(given, normal):
+    assert load_profile({"hugepages": [{"size": given, "count": 1}]}).hugepages[0].size == normal
+
+
+def test_transparent_hugepages_may_be_one_word():
+    switches = load_profile({"tuning": {"transparent_hugepages": "never"}}).tuning.transparent_hugepages
+    assert switches is not None
+    assert (switches.enabled, switches.defrag) == ("never", None)
+
+
+@pytest.mark.parametrize(("source", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
+    assert message in refusal(source)
+
+
+def test_a_file_of_mig_parted_is_read_from_beside_the_profile(tmp_path: Path):
+    (tmp_path / "mig").mkdir()
+    (tmp_path / "mig" / "config.yaml").write_text(
+        "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: false}]\n"
+    )
+    file = tmp_path / "mine.yaml"
+    file.write_text("mig:\n  mig_parted: mig/config.yaml\n")
+    parted = load_profile(file).mig.mig_parted
+    assert parted is not None
+    assert [*parted.mig_configs] == ["a"]
+
+
+def test_a_file_of_mig_parted_that_is_no_yaml_is_named(tmp_path: Path):
+    (tmp_path / "config.yaml").write_text("version: v1\nversion: v1\n")
+    file = tmp_path / "mine.yaml"
+    file.write_text("mig:\n  mig_parted: config.yaml\n")
+    message = refusal(file)
+    assert message.startswith(f"{file}: mig.mig_parted: {tmp_path}/config.yaml, line 2: ")
+    assert "the key 'version' is written twice" in message
+
+
+@pytest.mark.parametrize("parameter", NO_PARAMETERS.values(), ids=NO_PARAMETERS)
+def test_what_is_no_kernel_parameter_is_refused(parameter):
+    message = refusal({"kernel": {"cmdline": ["quiet", parameter]}})
+    assert message.startswith(
+        f"profile: kernel.cmdline[1]: {parameter!r} is not a kernel parameter; write one"
+    )
+
+
+@pytest.mark.parametrize(("parameter", "reason"), BOOT_PARAMETERS.items(), ids=BOOT_PARAMETERS)
+def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter, reason):
+    message = refusal({"kernel": {"cmdline": [parameter]}})
+    assert (
+        message == f"profile: kernel.cmdline[0]: {parameter!r} is not for a profile: {reason}; leave it out"
+    )
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_a_kernel_parameter_is_kept_as_written(parameter):
+    assert load_profile({"kernel": {"cmdline": [parameter]}}).kernel.cmdline == (parameter,)
+
+
+UNKNOWN = "is not among the parameters that are known to leave a node as reachable as it was"
+UNSAFE_PARAMETERS = {
+    "net.ifnames=0": UNKNOWN,
+    "ip=none": UNKNOWN,
+    "ipv6.disable=1": UNKNOWN,
+    "acpi=off": UNKNOWN,
+    "mem=512M": UNKNOWN,
+    "memmap=4G!12G": UNKNOWN,
+    "fips=1": UNKNOWN,
+    "mitigations=off": UNKNOWN,
+    "sysctl.net.ipv4.ip_forward=0": UNKNOWN,
+    "systemd.default_timeout_start_sec=1": UNKNOWN,
+    "module_blacklist=mlx5_core,nvme": "has a value that is not known to be harmless; known are drivers of "
+    "displays, such as nouveau",
+    "vfio-pci.ids=15b3:1021": "has a value that is not known to be harmless; known are ids of GPUs such as "
+    "10de:2330",
+    "pci=nomsi": "has a value that is not known to be harmless; known are realloc, ",
+    "pcie_aspm=force": "has a value that is not known to be harmless; known are off",
+    "iommu": "has no value; known are pt, nopt, ",
+}
+
+
+@pytest.mark.parametrize(("parameter", "why"), UNSAFE_PARAMETERS.items(), ids=UNSAFE_PARAMETERS)
+def test_a_parameter_that_is_not_on_the_list_is_refused_with_both_ways(parameter, why):
+    message = refusal({"kernel": {"cmdline": [parameter]}})
+    assert message.startswith(f"profile: kernel.cmdline[0]: {parameter!r} {why}")
+    assert message.endswith(
+        "leave it out, or write it in kernel.unsafe with what it may cost: "
+        f'"{parameter}": "the risk, in your words"'
+    )
+
+
+@pytest.mark.parametrize("parameter", UNSAFE_PARAMETERS)
+def test_a_parameter_with_its_risk_is_taken(parameter):
+    assert load_profile({"kernel": {"unsafe": {parameter: " no  way in "}}}).kernel.unsafe == {
+        parameter: "no way in"
+    }
+
+
+@pytest.mark.parametrize("risk", ["", "  ", True, 3])
+def test_a_risk_is_said_in_words(risk):
+    message = refusal({"kernel": {"unsafe": {"fips=1": risk}}})
+    assert message.startswith(f"profile: kernel.unsafe.fips=1: {risk!r} is no risk; write what may happen")
+
+
+@pytest.mark.parametrize("parameter", BOOT_PARAMETERS)
+def test_no_risk_makes_a_parameter_that_decides_what_boots_acceptable(parameter):
+    assert "is not for a profile" in refusal({"kernel": {"unsafe": {parameter: "it is known"}}})
+
+
+def test_pages_of_a_boot_are_said_in_their_section():
+    assert refusal({"kernel": {"cmdline": ["hugepages=999999"]}}) == (
+        "profile: kernel.cmdline[0]: 'hugepages=999999' is not said here; say it in the section hugepages "
+        "with at: boot, which counts the machine's memory"
+    )
+
+
+DANGEROUS = [
+    ("net.ipv4.ip_forward", 0),
+    ("net.ipv4.conf.all.forwarding", 0),
+    ("net.ipv6.conf.eth0.disable_ipv6", 1),
+    ("net.ipv6.conf.eth*.disable_ipv6", 1),
+    ("net.ipv4.conf.default.rp_filter", 1),
+    ("net.ipv4.conf.all.arp_ignore", 8),
+    ("net.ipv4.tcp_mem", "4 4 4"),
+    ("net.ipv4.tcp_rmem", "4096 87380"),
+    ("net.ipv4.ip_local_port_range", "32768 32769"),
+    ("net.core.rmem_default", 0),
+    ("net.core.rmem_default", "0x10"),
+    ("net.bridge.bridge-nf-call-iptables", 0),
+    ("user.max_pid_namespaces", 0),
+    ("kernel.panic_on_warn", 1),
+    ("kernel.core_pattern", "|/tmp/x"),
+    ("vm.min_free_kbytes", 1 << 30),
+]
+SAFE = [
+    ("net.ipv4.ip_forward", 1),
+    ("net.ipv6.conf.eth0.disable_ipv6", 0),
+    ("net.ipv4.conf.default.rp_filter", 2),
+    ("net.ipv4.conf.all.arp_ignore", 1),
+    ("net.ipv4.tcp_rmem", "4096 87380 268435456"),
+    ("user.max_user_namespaces", 0),
+    ("kernel.panic", 10),
+    ("vm.swappiness", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), DANGEROUS)
+def test_a_dangerous_sysctl_is_set_with_its_risk_alone(name, value):
+    message = refusal({"tuning": {"sysctls": {name: value}}})
+    assert message.startswith(f"profile: tuning: sysctls {name}: {value} is dangerous: ")
+    assert message.endswith(f'"{name}": "the risk, in your words"')
+    assert load_profile({"tuning": {"sysctls": {name: value}, "unsafe": {name: "known"}}})
+
+
+@pytest.mark.parametrize(("name", "value"), SAFE)
+def test_what_harms_nothing_needs_no_risk(name, value):
+    assert load_profile({"tuning": {"sysctls": {name: value}}}).tuning.sysctls == {name: str(value)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kernel.modules_disabled", 1),
+        ("kernel.kexec_load_disabled", 1),
+        ("vm.drop_caches", 3),
+        ("vm.nr_hugepages", 100),
+        ("vm.nr_hug*", 100),
+    ],
+)
+def test_what_nothing_takes_back_is_refused_with_its_risk_too(name, value):
+    wish = {"sysctls": {name: value}, "unsafe": {name: "known"}}
+    assert f"sysctls {name}: {value} is not for a profile: " in refusal({"tuning": wish})
+
+
+def test_a_node_is_not_rebooted_unless_the_profile_allows_it():
+    assert load_profile({}).maintenance.reboot == "never"
+    assert load_profile({"maintenance": {"reboot": "allowed"}}).maintenance.reboot == "allowed"
+
+
+def test_several_mistakes_are_all_listed():
+    message = refusal({"memory": {"kube_reserved": "8GB"}, "tunning": {}})
+    assert message.startswith("profile: 2 mistakes:")
+    assert "\n  memory.kube_reserved: '8GB'" in message
+    assert "\n  tunning: unknown key; did you mean tuning?" in message
+
+
+def test_the_place_comes_first():
+    assert refusal({"cpus": 3}, where="group_data/gpu.py").startswith("group_data/gpu.py: cpus: ")
+
+
+def sources_and_values(name: str) -> tuple[set[str], set[str]]:
+    profile = load_profile(name)
+    values = profile.model_dump(exclude_unset=True, exclude={"name", "description", "sources"})
+    return set(profile.sources), {path for path, _ in leaves(values)}
+
+
+@pytest.mark.parametrize("name", [*ready_profiles(), *machine_profiles()])
+def test_every_value_of_a_ready_profile_has_a_source(name):
+    sources, values = sources_and_values(name)
+    assert sources == values
+
+
+def test_a_source_goes_with_the_value_that_it_speaks_of():
+    profile = load_profile({"extends": "training", "tuning": {"sysctls": {"vm.swappiness": 1}}})
+    assert "tuning.sysctls.vm.swappiness" not in profile.sources
+    assert "tuning.sysctls.vm.zone_reclaim_mode" in profile.sources
+
+
+def test_a_choice_that_is_replaced_whole_loses_its_source():
+    profile = load_profile({"extends": "training", "cpus": {"reserved": {"cores": 4}}})
+    assert not [path for path in profile.sources if path.startswith("cpus.")]
+
+
+def test_a_value_and_its_new_source_are_given_together():
+    profile = load_profile(
+        {"extends": "training", "tuning": {"swap": "keep"}, "sources": {"tuning.swap": "ticket 4711"}}
+    )
+    assert profile.choice("tuning.swap") == "the profile's choice (ticket 4711)"
+
+
+def test_an_unknown_ready_profile_names_the_nearest():
+    message = refusal("trainig")
+    assert "there is no ready profile 'trainig'; did you mean 'training'?" in message
+    assert "inference-mig" in message
+    assert "for a kind of machine dgx-h100, epyc-nps1" in message
+
+
+def test_a_profile_of_a_kind_of_machine_is_named_like_any_other():
+    assert "did you mean 'dgx-h100'?" in refusal("dgx-h10")
+    assert load_profile({"extends": "dgx-h100"}).kubelet == load_profile("training").kubelet
+
+
+def test_extends_names_its_mistake():
+    assert refusal({"extends": "nothing-like-it"}).startswith("profile: extends: there is no ready profile")
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    assert f"the profile {tmp_path}/no.yaml cannot be read: No such file" in refusal(f"{tmp_path}/no.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpus: [", "not valid YAML"),
+        ("- cpus", "a profile is a mapping, not a list"),
+        ("memory: {}\nmemory: {}\n", "the key 'memory' is written twice"),
+    ],
+    ids=["broken", "a-list", "duplicate-key"],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, text, message):
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    assert message in refusal(file)
+
+
+# ---- profiles that extend a file ----
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with a profile of one's own, which extends a ready one and names a file of mig-parted."""
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/own.yaml").write_text("extends: training\nname: own\nmemory: {system_reserved: 8Gi}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("named", ["./base/own.yaml", "base/own.yaml"])
+def test_a_profile_extends_a_file_beside_it(own: Path, named: str) -> None:
+    (own / "node.yaml").write_text(f"extends: {named}\nmemory: {{kube_reserved: 2Gi}}\n")
+    found = load_profile(own / "node.yaml")
+    expected = load_profile(
+        {"extends": "training", "memory": {"system_reserved": "8Gi", "kube_reserved": "2Gi"}}
+    )
+    assert found.model_dump(exclude={"name"}) == expected.model_dump(exclude={"name"})
+    assert found.name == "node"
+
+
+def test_what_an_extended_file_names_is_relative_to_it(own: Path) -> None:
+    (own / "base/mig.yaml").write_text(
+        "version: v1\nmig-configs: {all: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}\n"
+    )
+    (own / "base/cut.yaml").write_text("mig: {mig_parted: mig.yaml, config: all}\n")
+    (own / "node.yaml").write_text("extends: base/cut.yaml\n")
+    assert (
+        load_profile(own / "node.yaml").mig.mig_parted == load_profile(own / "base/cut.yaml").mig.mig_parted
+    )
+
+
+def test_files_that_extend_one_another_are_refused(own: Path) -> None:
+    (own / "a.yaml").write_text("extends: base/b.yaml\n")
+    (own / "base/b.yaml").write_text("extends: ../a.yaml\n")
+    with pytest.raises(ProfileError, match=r"\.\./a\.yaml goes in a circle"):
+        load_profile(own / "a.yaml")
+
+
+def test_a_file_that_is_extended_and_is_not_there_is_named(own: Path) -> None:
+    (own / "a.yaml").write_text("extends: ./nope.yaml\n")
+    with pytest.raises(ProfileError, match=r"a\.yaml: extends: the profile .*nope\.yaml cannot be read"):
+        load_profile(own / "a.yaml")
+
+
+def test_a_profile_in_json_is_a_file(own: Path) -> None:
+    (own / "h.json").write_text('{"extends": "training"}')
+    assert load_profile(str(own / "h.json")).name == "h"
+
+
+def test_a_sysctl_that_is_misspelt_names_the_one_that_is_there() -> None:
+    planned = plan_node(
+        ready_machine("dgx-h100"), load_profile({"tuning": {"sysctls": {"vm.swapiness": "1"}}})
+    )
+    (notice,) = [one for one in planned.notices if one.id == "no-such-sysctl"]
+    assert notice.message == "this kernel has no vm.swapiness: left alone; did you mean vm.swappiness?"

@@ -1,0 +1,289 @@
+"""What the files of a plan say."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.file_content import PLAN_PATH
+from numaforge.planning.document import loads
+from numaforge.planning.files import WRITERS
+from numaforge.planning.node import with_files
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.render import render_plan
+from numaforge.resources import template_dir
+from numaforge.roles.cpus.plan import CpuPlan
+from numaforge.roles.kernel_values.plan import TuningPlan
+from numaforge.roles.kubelet.delivery import merge, without
+from numaforge.roles.kubelet.plan import KubeletPlan
+from numaforge.roles.memory.plan import MemoryPlan, NumaNodePlan
+from tests.fixtures.role_files import kubelet_files
+
+DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
+CONFIG = "/var/lib/kubelet/config.yaml"
+KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+SETTINGS: dict[str, Any] = {
+    "cpuManagerPolicy": "static",
+    "reservedSystemCPUs": "0,8",
+    "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%"},
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
+}
+
+
+def kubelet(**changes: Any) -> KubeletPlan:
+    plan = KubeletPlan(
+        version="1.36.3",
+        unit="kubelet.service",
+        delivery="drop-in",
+        settings=SETTINGS,
+        config_file=CONFIG,
+        config_dir="/etc/kubernetes/kubelet.conf.d",
+        drop_in=DROP_IN,
+        exec_start="/usr/bin/kubelet $KUBELET_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d",
+        root_dir="/var/lib/kubelet",
+    )
+    return replace(plan, **changes)
+
+
+def plan_with(
+    kubelet_plan: KubeletPlan | None = None,
+    tuning: TuningPlan | None = None,
+    hugepages: dict[str, int] | None = None,
+) -> NodePlan:
+    tuning = tuning or TuningPlan()
+    cpus = frozenset(range(16))
+    node = NumaNodePlan(0, cpus, frozenset({0, 8}), 2**34, 2**30, hugepages or {}, 2**33)
+    plan = NodePlan(
+        hostname="gpu-1",
+        profile="training",
+        cpus=CpuPlan(cpus, frozenset({0, 8}), cpus - {0, 8}),
+        memory=MemoryPlan(2**34, 0, 2**30, 100 * 2**20, numa_nodes=(node,)),
+        tuning=tuning,
+        kubelet=kubelet_plan,
+        files=(),
+        allocatable=None,
+        decisions=(),
+        notices=(),
+    )
+    return with_files(plan)
+
+
+TUNED = TuningPlan(
+    governors={1: "performance", 0: "performance"},
+    sysctls={"vm.swappiness": "1", "net.ipv4.tcp_rmem": "4096 131072 6291456"},
+    transparent_hugepages={"enabled": "madvise"},
+    swap_off=True,
+)
+MERGED = kubelet(delivery="merge", config_dir=None, drop_in=None, exec_start=None)
+
+
+def test_every_text_file_says_who_wrote_it_in_its_first_line() -> None:
+    texts = render_plan(plan_with(kubelet(), TUNED, {"2Mi": 512}))
+    heads = {text.splitlines()[0] for path, text in texts.items() if path != PLAN_PATH}
+    assert heads == {
+        "# Written by numaforge from the profile training. Do not edit: change that and run again."
+    }
+
+
+def test_every_planned_file_is_rendered_and_ends_in_one_newline() -> None:
+    plan = plan_with(kubelet(), TUNED, {"2Mi": 512})
+    texts = render_plan(plan)
+    assert list(texts) == [file.path for file in plan.files]
+    assert all(text.endswith("\n") and not text.endswith("\n\n") for text in texts.values())
+
+
+def test_the_saved_plan_is_the_plan() -> None:
+    plan = plan_with(kubelet(), TUNED, {"2Mi": 512})
+    assert loads(render_plan(plan)[PLAN_PATH]) == plan
+
+
+def test_a_drop_in_is_a_whole_kubelet_configuration() -> None:
+    assert yaml.safe_load(render_plan(plan_with(kubelet()))[DROP_IN]) == {**KIND, **SETTINGS}
+
+
+def test_the_unit_drop_in_resets_the_command_before_it_sets_it() -> None:
+    text = render_plan(plan_with(kubelet()))["/etc/systemd/system/kubelet.service.d/90-numaforge.conf"]
+    assert text.splitlines()[1:] == [
+        "[Service]",
+        "ExecStart=",
+        "ExecStart=/usr/bin/kubelet $KUBELET_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d",
+    ]
+
+
+def test_tmpfiles_writes_a_line_per_kernel_file() -> None:
+    text = render_plan(plan_with(tuning=TUNED))["/etc/tmpfiles.d/numaforge-tuning.conf"]
+    assert text.splitlines()[1:] == [
+        "w /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor - - - - performance",
+        "w /sys/devices/system/cpu/cpu1/cpufreq/scaling_governor - - - - performance",
+        "w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise",
+    ]
+
+
+def test_sysctls_are_sorted_by_name() -> None:
+    text = render_plan(plan_with(tuning=TUNED))["/etc/sysctl.d/90-numaforge.conf"]
+    assert text.splitlines()[1:] == ["net.ipv4.tcp_rmem = 4096 131072 6291456", "vm.swappiness = 1"]
+
+
+@pytest.mark.parametrize(
+    ("tuning", "commands"),
+    [
+        pytest.param(TuningPlan(swap_off=True), ["swapoff -a"], id="swap-alone"),
+        pytest.param(
+            TuningPlan(governors={0: "performance"}),
+            ["systemd-tmpfiles --create /etc/tmpfiles.d/numaforge-tuning.conf"],
+            id="governors-alone",
+        ),
+    ],
+)
+def test_the_unit_does_only_what_is_planned(tuning: TuningPlan, commands: list[str]) -> None:
+    text = render_plan(plan_with(tuning=tuning))["/etc/systemd/system/numaforge-tuning.service"]
+    assert [line.removeprefix("ExecStart=") for line in text.splitlines() if "ExecStart=" in line] == commands
+
+
+RAISED = TuningPlan(raised_sysctls={"vm.max_map_count": "262144"})
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+@pytest.mark.parametrize(
+    ("held", "after"),
+    [
+        pytest.param("65530", "262144", id="less-is-raised"),
+        pytest.param("262144", "262144", id="the-same-stays"),
+        pytest.param("1048576", "1048576", id="more-is-never-lowered"),
+        pytest.param("18446744073692774399", "18446744073692774399", id="what-no-shell-counts-to-stays"),
+    ],
+)
+def test_the_unit_raises_a_limit_and_never_lowers_it(
+    tmp_path: Path, shell: str, held: str, after: str
+) -> None:
+    text = render_plan(plan_with(tuning=RAISED))["/etc/systemd/system/numaforge-tuning.service"]
+    (command,) = [line.partition("=-")[2] for line in text.splitlines() if "ExecStart=" in line]
+    limit = tmp_path / "max_map_count"
+    limit.write_text(f"{held}\n")
+    # As systemd reads it: quotes as in a shell, "$$" is a dollar.
+    words = [word.replace("$$", "$") for word in shlex.split(command)]
+    assert words[:2] + words[3:] == ["/bin/sh", "-c", "/proc/sys/vm/max_map_count", "262144"]
+    subprocess.run([*shell.split(), "-c", words[2], str(limit), "262144"], check=False)
+    assert limit.read_text() == f"{after}\n"
+
+
+def test_a_limit_of_the_kernel_is_not_written_where_the_last_file_wins() -> None:
+    assert "/etc/sysctl.d/90-numaforge.conf" not in render_plan(plan_with(tuning=RAISED))
+
+
+def test_a_pool_is_filled_per_numa_node() -> None:
+    text = render_plan(plan_with(hugepages={"1Gi": 2, "2Mi": 512}))[
+        "/etc/tmpfiles.d/numaforge-hugepages.conf"
+    ]
+    assert text.splitlines()[1:] == [
+        "w /sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages - - - - 2",
+        "w /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 512",
+    ]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(
+            plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\nkernel.panic = 1"})), id="newline"
+        ),
+        pytest.param(plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\x1b[2J"})), id="escape"),
+        pytest.param(
+            plan_with(kubelet(exec_start="/bin/kubelet\nExecStartPre=/bin/evil")), id="second-command"
+        ),
+        pytest.param(
+            plan_with(tuning=TuningPlan(governors={0: "performance\nw /etc/passwd - - - - x"})), id="line"
+        ),
+        pytest.param(replace(plan_with(tuning=TUNED), profile="x\n[Unit]"), id="header-that-ends-early"),
+    ],
+)
+def test_a_file_that_would_say_something_else_is_refused(plan: NodePlan) -> None:
+    with pytest.raises(PlanError):
+        render_plan(plan)
+
+
+def test_an_old_kubelet_gets_its_settings_merged_into_the_main_file() -> None:
+    config = {**KIND, "clusterDomain": "cluster.local", "evictionHard": {"imagefs.available": "15%"}}
+    merged = yaml.safe_load(render_plan(plan_with(MERGED), yaml.safe_dump(config))[CONFIG])
+    assert merged["clusterDomain"] == "cluster.local"
+    assert merged["evictionHard"] == {"imagefs.available": "15%", **SETTINGS["evictionHard"]}
+
+
+def test_merging_twice_is_merging_once() -> None:
+    plan = plan_with(MERGED)
+    once = render_plan(plan, yaml.safe_dump({**KIND, "clusterDomain": "cluster.local"}))[CONFIG]
+    assert render_plan(plan, once)[CONFIG] == once
+
+
+def test_what_an_earlier_plan_merged_is_taken_out_again() -> None:
+    plan = plan_with(
+        replace(MERGED, settings={}, retired={"cpuManagerPolicy": "static", "evictionHard": {"a": "1"}})
+    )
+    config = {
+        **KIND,
+        "cpuManagerPolicy": "static",
+        "evictionHard": {"a": "1"},
+        "clusterDomain": "cluster.local",
+    }
+    left = yaml.safe_load(render_plan(plan, yaml.safe_dump(config))[CONFIG])
+    assert left == {**KIND, "clusterDomain": "cluster.local"}
+
+
+def test_the_main_file_is_left_alone_by_a_drop_in() -> None:
+    assert CONFIG not in [file.path for file in kubelet_files(plan_with(kubelet()), yaml.safe_dump(KIND))]
+
+
+def test_the_main_file_loses_what_a_drop_in_now_says() -> None:
+    plan = plan_with(kubelet(retired={"cpuManagerPolicy": "static"}))
+    files = kubelet_files(plan, yaml.safe_dump({**KIND, "cpuManagerPolicy": "static"}))
+    assert yaml.safe_load(next(file.text for file in files if file.path == CONFIG)) == KIND
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a\n- b\n"], ids=["not-yaml", "not-a-mapping"])
+def test_a_main_file_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(KubeletConfigError):
+        render_plan(plan_with(MERGED), text)
+
+
+@pytest.mark.parametrize(
+    ("base", "patch", "merged"),
+    [
+        pytest.param({"a": {"x": 1}}, {"a": {"y": 2}}, {"a": {"x": 1, "y": 2}}, id="mappings-merge"),
+        pytest.param({"a": [1, 2]}, {"a": [3]}, {"a": [3]}, id="lists-replace"),
+        pytest.param({"a": 1}, {"a": None}, {}, id="null-deletes"),
+        pytest.param({"a": 1}, {"a": {"x": 1}}, {"a": {"x": 1}}, id="a-mapping-replaces-a-value"),
+    ],
+)
+def test_merging_follows_rfc_7396(
+    base: dict[str, Any], patch: dict[str, Any], merged: dict[str, Any]
+) -> None:
+    assert merge(base, patch) == merged
+
+
+@pytest.mark.parametrize(
+    ("base", "retired", "left"),
+    [
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, {"b": 2}, id="still-ours-goes"),
+        pytest.param({"a": 3}, {"a": 1}, {"a": 3}, id="changed-by-the-admin-stays"),
+        pytest.param({"m": {"x": 1}}, {"m": {"x": 1}}, {}, id="an-emptied-mapping-goes"),
+        pytest.param({"m": {"x": 1, "y": 2}}, {"m": {"x": 1}}, {"m": {"y": 2}}, id="a-mapping-in-part"),
+        pytest.param({"m": {}}, {"m": {"x": 1}}, {"m": {}}, id="an-empty-mapping-of-the-admin-stays"),
+    ],
+)
+def test_only_what_is_still_ours_is_taken_out(
+    base: dict[str, Any], retired: dict[str, Any], left: dict[str, Any]
+) -> None:
+    assert without(base, retired) == left
+
+
+def test_every_template_is_read_back():
+    there = {str(path.relative_to(template_dir())) for path in template_dir().glob("*/*.j2")}
+    known = [name for writer in WRITERS for name in writer.templates]
+    assert sorted(known) == sorted(name for name in there if not name.startswith(("audit/", "init/")))
