@@ -3,12 +3,8 @@
 Pools that would change beside a running kubelet are refused: it has to restart with them.
 """
 
-from numaforge.roles.system import system
-from numaforge.roles.tuning import tuning
-
-from numaforge.roles.hugepages import hugepages
-from numaforge.roles.interrupts import interrupts
 from numaforge.run.maintenance import maintenance
+from numaforge.run.roles import hugepages, interrupts, system, tuning
 from numaforge.run.topology import topology
 
 topology()

@@ -1,22 +1,9 @@
 """Everything that numaforge can do to a node, a folder each."""
 
-from numaforge.roles.allocatable import allocatable
-from numaforge.roles.capacity import capacity
-from numaforge.roles.devices import devices
-from numaforge.roles.gpu_memory import gpu_memory
-from numaforge.roles.installed import installed
-from numaforge.roles.labels import labels
-from numaforge.roles.largest_pods import largest_pods
-from numaforge.roles.made_for import made_for
-from numaforge.roles.measure import measure
-from numaforge.roles.offline import offline
-from numaforge.roles.rdma_pools import rdma_pools
-
 from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.cpus import cpus
 from numaforge.roles.cpus.slices import slices
 from numaforge.roles.crio import crio
-from numaforge.roles.device_plugin import device_plugin
 from numaforge.roles.dra import dra
 from numaforge.roles.files import files
 from numaforge.roles.gpudirect import gpudirect
@@ -29,7 +16,6 @@ from numaforge.roles.kernel_cmdline import kernel_cmdline
 from numaforge.roles.kernel_values import kernel_values
 from numaforge.roles.kubelet import kubelet
 from numaforge.roles.machine import machine
-from numaforge.roles.memory import memory
 from numaforge.roles.mig import mig
 from numaforge.roles.mig.mode import mig_mode
 from numaforge.roles.modules import modules
@@ -42,20 +28,13 @@ __all__ = ["ROLES"]
 
 ROLES = (
     machine,
-    made_for,
-    installed,
-    offline,
-    gpu_memory,
     cpus,
-    memory,
-    devices,
     files,
     host,
     kernel_cmdline,
     modules,
     mig_mode,
     reboot,
-    measure,
     gpudirect,
     kernel_values,
     nics,
@@ -67,15 +46,9 @@ ROLES = (
     imex,
     crio,
     memlock,
-    device_plugin,
-    rdma_pools,
     rdma,
     kubelet,
     dra,
-    largest_pods,
-    capacity,
-    allocatable,
-    labels,
     watch,
 )
 """Every role, in the order of a maintenance: undone backwards, started and proved forwards."""

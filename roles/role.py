@@ -18,8 +18,7 @@ A role has those that it needs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,28 +35,13 @@ ALWAYS = ("topology",)
 
 
 @dataclass(frozen=True)
-class Called:
-    """What a deploy calls for by this name: the roles that are `called` so, in the maintenance that is open.
+class Role:
+    """One concern of a node: `package` is its folder.
 
-    `title` is what pyinfra shows.
+    It is carried out where a deploy calls it by its name `called`, or a role that it `goes_with`.
     """
 
     called: str
-    title: str
-
-    def __call__(self, **arguments: Any) -> None:
-        """Carry it out on the host of the deploy; `arguments` are pyinfra's own."""
-        # by name: it imports pyinfra, which is for deploys; no role imports it
-        import_module("numaforge.run.maintenance").take_part(self, **arguments)
-
-
-@dataclass(frozen=True)
-class Role(Called):
-    """One concern of a node: `package` is its folder.
-
-    It is carried out where a deploy calls it, or one of those that it `goes_with`.
-    """
-
     package: str
     goes_with: tuple[str, ...] = ()
 
@@ -66,14 +50,14 @@ class Role(Called):
         return not {self.called, *self.goes_with}.isdisjoint(called)
 
     @property
-    def name(self) -> str:
-        """The name of its folder."""
-        return self.package.rpartition(".")[2]
+    def folder(self) -> str:
+        """The path of its folder below roles/."""
+        return self.package.removeprefix("numaforge.roles.").replace(".", "/")
 
 
-def role(package: str, title: str, called: str | None = None, goes_with: tuple[str, ...] = ()) -> Role:
+def role(package: str, called: str | None = None, goes_with: tuple[str, ...] = ()) -> Role:
     """Return the role of a folder, by its package; `called` is its name in deploys, where it has another."""
-    return Role(called or package.rpartition(".")[2], title, package, goes_with)
+    return Role(called or package.rpartition(".")[2], package, goes_with)
 
 
 @dataclass(frozen=True)

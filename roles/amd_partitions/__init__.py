@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["amd_partitions"]
 
-amd_partitions = role(__name__, "AMD partitions")
+amd_partitions = role(__name__)

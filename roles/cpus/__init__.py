@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["cpus"]
 
-cpus = role(__name__, "CPUs")
+cpus = role(__name__)

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["crio"]
 
-crio = role(__name__, "Host", "host")
+crio = role(__name__, "host")

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["dra"]
 
-dra = role(__name__, "Dynamic resource allocation", goes_with=("kubelet",))
+dra = role(__name__, goes_with=("kubelet",))

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["files"]
 
-files = role(__name__, "Files", goes_with=("topology",))
+files = role(__name__, goes_with=("topology",))

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["gpudirect"]
 
-gpudirect = role(__name__, "Tuning", "tuning")
+gpudirect = role(__name__, "tuning")

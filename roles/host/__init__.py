@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["host"]
 
-host = role(__name__, "Host")
+host = role(__name__)

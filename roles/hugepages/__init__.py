@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["hugepages"]
 
-hugepages = role(__name__, "Hugepages", goes_with=("kubelet",))
+hugepages = role(__name__, goes_with=("kubelet",))

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["imex"]
 
-imex = role(__name__, "IMEX")
+imex = role(__name__)

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["interrupts"]
 
-interrupts = role(__name__, "Interrupts")
+interrupts = role(__name__)

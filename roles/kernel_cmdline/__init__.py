@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["kernel_cmdline"]
 
-kernel_cmdline = role(__name__, "Tuning", "tuning")
+kernel_cmdline = role(__name__, "tuning")

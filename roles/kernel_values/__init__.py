@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["kernel_values"]
 
-kernel_values = role(__name__, "Tuning", "tuning")
+kernel_values = role(__name__, "tuning")

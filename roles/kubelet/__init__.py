@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["kubelet"]
 
-kubelet = role(__name__, "Kubelet")
+kubelet = role(__name__)

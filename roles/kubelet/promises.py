@@ -8,7 +8,8 @@ import pytest
 
 from numaforge import shell
 from numaforge.file_content import PlannedFile
-from numaforge.kubelet.config.comparison import differences
+from numaforge.kubelet.config.comparison import differences, same_memory
+from numaforge.quantity import parse_quantity
 from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
@@ -68,6 +69,22 @@ def _running_kubelet(node: VerifiedNode, name: str, expected: Any, cluster: ApiS
     require(not different, "; ".join(map(str, different)))
 
 
+def allocatable(plan: NodePlan) -> Table:
+    """Each resource of the node's Allocatable, as Kubernetes writes quantities."""
+    return {} if plan.allocatable is None else dict(plan.allocatable.quantities)
+
+
+def _allocatable(node: VerifiedNode, name: str, expected: str, cluster: ApiServer) -> None:
+    quantities = cluster.allocatable(node.live.node_name)
+    require(name in quantities, f"the node offers none, planned {expected}")
+    found = quantities[name]
+    if name == "memory":
+        capacity, planned = cluster.capacity(node.live.node_name)[name], node.plan.memory.capacity_bytes
+        require(same_memory(expected, found, planned, capacity), f"{found} of {capacity}, planned {expected}")
+    else:
+        require(parse_quantity(found) == parse_quantity(expected), f"{found}, planned {expected}")
+
+
 PROMISES = (
     Promise(
         "the_kubelet_started_after_its_file_was_written",
@@ -80,4 +97,5 @@ PROMISES = (
     Promise("unit_state", unit, unit_state),
     Promise("unit_starts_at_boot", boot_unit, unit_starts_at_boot),
     Promise("running_kubelet", kubelet_settings, _running_kubelet),
+    Promise("allocatable", allocatable, _allocatable),
 )

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["machine"]
 
-machine = role(__name__, "Machine", goes_with=("topology",))
+machine = role(__name__, goes_with=("topology",))

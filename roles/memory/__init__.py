@@ -1,7 +1,1 @@
 """Reserved memory, split over the NUMA nodes."""
-
-from numaforge.roles.role import role
-
-__all__ = ["memory"]
-
-memory = role(__name__, "Memory")

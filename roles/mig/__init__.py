@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["mig"]
 
-mig = role(__name__, "MIG")
+mig = role(__name__)

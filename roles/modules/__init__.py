@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["modules"]
 
-modules = role(__name__, "Modules")
+modules = role(__name__)

@@ -1,4 +1,4 @@
-"""Kernel modules, as they are now."""
+"""Kernel modules as they are now, and who manages the memory of GPUs by an option of nvidia.ko."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from numaforge import shell
 from numaforge.roles.modules.part import switch
-from numaforge.verification.promise import Promise, Table, asks_names, require, values_of
+from numaforge.topology.memory_mode import DRIVER, NUMA
+from numaforge.verification.promise import Promise, Table, asks_names, require, require_equal, values_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 
@@ -45,7 +49,48 @@ def _module_option(node: VerifiedNode, name: str, expected: tuple[str, str]) -> 
     require(switch(now.strip()) == switch(value), f"{now.strip()}, planned {value} ({path})")
 
 
+def gpu_memory(plan: NodePlan) -> Table:
+    """The planned mode, unless it waits for a boot that is not allowed."""
+    mode = plan.gpu_memory.mode
+    return {} if mode is None or plan.gpu_memory.waits else {"mode": mode}
+
+
+def gpu_memory_nodes(plan: NodePlan) -> Table:
+    """Each NUMA node of a GPU, and whether the kernel has memory there."""
+    return {
+        f"node-{node}": mode == NUMA
+        for mode in gpu_memory(plan).values()
+        for node, held in plan.gpu_memory.memory.items()
+        if held
+    }
+
+
+def _asks_gpu_memory(plan: NodePlan) -> Iterator[str]:
+    """Yield the shell call that prints the mode and the memory of the NUMA nodes."""
+    if gpu_memory(plan):
+        yield shell.call("tell_gpu_memory", [node.removeprefix("node-") for node in gpu_memory_nodes(plan)])
+
+
+def _gpu_memory(node: VerifiedNode, name: str, expected: str) -> None:
+    said = node.live.of("gpu-memory").get(name)
+    if said is None:
+        pytest.skip("NVIDIA's driver is not loaded, or does not say: /proc/driver/nvidia/params")
+    if said == '""':
+        pytest.skip("no option says the mode: the driver has taken its branch's default")
+    require_equal(said, expected, "NVreg_CoherentGPUMemoryMode in /proc/driver/nvidia/params")
+
+
+def _gpu_memory_node(node: VerifiedNode, name: str, expected: bool) -> None:
+    kilobytes = node.live.of("gpu-memory").get(name)
+    planned = f"some, as {NUMA} manages it" if expected else f"none, as {DRIVER} manages it"
+    require(
+        (kilobytes not in (None, "0")) is expected, f"{kilobytes or 'no'} kB of memory, planned {planned}"
+    )
+
+
 PROMISES = (
     Promise("module", modules, _module, asks=asks_names("tell_modules", modules)),
     Promise("module_option", module_options, _module_option, values=values_of(module_options)),
+    Promise("gpu_memory", gpu_memory, _gpu_memory, asks=_asks_gpu_memory),
+    Promise("gpu_memory_node", gpu_memory_nodes, _gpu_memory_node),
 )

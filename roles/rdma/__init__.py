@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["rdma"]
 
-rdma = role(__name__, "RDMA")
+rdma = role(__name__)

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["reboot"]
 
-reboot = role(__name__, "Reboot", goes_with=("topology",))
+reboot = role(__name__, goes_with=("topology",))

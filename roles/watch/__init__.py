@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["watch"]
 
-watch = role(__name__, "Watch", goes_with=("topology",))
+watch = role(__name__, goes_with=("topology",))

@@ -30,7 +30,7 @@ from numaforge.roles.device_owners import OWNERS
 from numaforge.roles.hugepages import watched as hugepages
 from numaforge.roles.kernel_cmdline import watched as kernel_cmdline
 from numaforge.roles.kernel_values import watched as kernel_values
-from numaforge.roles.kubelet import watched as allocatable
+from numaforge.roles.kubelet import watched as kubelet
 from numaforge.roles.watch import watched as gpus
 from numaforge.watched import Compared, Counted, Family, Measured, Stalled, Stated
 
@@ -51,7 +51,7 @@ FAMILIES: tuple[Callable[[NodePlan], Iterable[Family]], ...] = (
     kernel_values.families,
     slices.families,
     hugepages.families,
-    allocatable.families,
+    kubelet.families,
     gpus.families,
 )
 """Its metrics."""

@@ -13,9 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 from pyinfra.api import Host, State
@@ -25,7 +23,6 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
-from numaforge import roles
 from numaforge.ansible import FROM_ANSIBLE
 from numaforge.errors import NumaforgeError
 from numaforge.hosts import (
@@ -230,10 +227,12 @@ def _connection(host: Host) -> dict[str, object]:
 
 def prepare() -> None:
     """Do the work that all forked runs share: half the time of a run of one host."""
-    for role in iter_modules(roles.__path__):
-        import_module(f"{roles.__name__}.{role.name}")
-    import_module("numaforge.run.maintenance.rollout")
-    import_module("pyinfra_cli.main")
+    import pyinfra_cli.main  # type: ignore[import-untyped]  # noqa: F401
+
+    import numaforge.run.maintenance.rollout
+    import numaforge.run.roles
+    import numaforge.run.topology  # noqa: F401
+
     for step in steps():
         step()
     script()
@@ -241,7 +240,7 @@ def prepare() -> None:
 
 def run() -> int:
     """Run pyinfra with the program's arguments, and return its exit code."""
-    from pyinfra_cli.main import main  # type: ignore[import-untyped]
+    from pyinfra_cli.main import main
 
     adapt()
     command_line(print_inventory=lambda _: _and_who_is_refused(introduce))

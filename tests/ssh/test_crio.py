@@ -165,7 +165,7 @@ def worker(start_sandbox: StartSandbox) -> Sandbox:
 def deploy(tmp_path: Path) -> str:
     file = tmp_path / "deploy.py"
     file.write_text(
-        "from numaforge.roles.host import host\nfrom numaforge.run.topology import topology\n"
+        "from numaforge.run.roles import host\nfrom numaforge.run.topology import topology\n"
         "topology()\nhost()\n"
     )
     return str(file)

@@ -160,8 +160,8 @@ def test_an_operation_of_ones_own_that_fails_and_one_that_does_not_are_told_apar
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from pyinfra import host\nfrom pyinfra.operations import server\n"
-        "from numaforge.run.topology import topology\nfrom numaforge.roles.tuning import tuning\n"
-        "from numaforge.roles.hugepages import hugepages\n"
+        "from numaforge.run.topology import topology\nfrom numaforge.run.roles import tuning\n"
+        "from numaforge.run.roles import hugepages\n"
         "topology()\ntuning()\nhugepages()\n"
         "server.shell(commands='false' if host.name == 'bad' else 'true')\n"
     )

@@ -296,7 +296,7 @@ def test_a_kubelet_that_has_come_to_run_since_is_noticed(node: Sandbox, tmp_path
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from pyinfra.operations import server\n"
-        "from numaforge.roles.hugepages import hugepages\nfrom numaforge.run.topology import topology\n"
+        "from numaforge.run.roles import hugepages\nfrom numaforge.run.topology import topology\n"
         "topology()\n"
         "server.shell(commands='systemctl start kubelet.service')\n"
         "hugepages()\n"

@@ -610,7 +610,7 @@ def test_runtime_and_kubelet_restart_with_their_limit_and_without_it_again(
 def test_the_limit_of_a_running_kubelet_is_not_changed_beside_it(worker: Sandbox, tmp_path: Path) -> None:
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
-        "from numaforge.roles.rdma import rdma\nfrom numaforge.run.topology import topology\n"
+        "from numaforge.run.roles import rdma\nfrom numaforge.run.topology import topology\n"
         "topology()\nrdma()\n"
     )
     done = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", str(deploy))

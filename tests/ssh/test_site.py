@@ -127,8 +127,8 @@ def test_a_change_in_between_is_seen_by_the_roles_that_follow(node: Sandbox, tmp
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from pyinfra.operations import server\n"
-        "from numaforge.roles.hugepages import hugepages\nfrom numaforge.run.topology import topology\n"
-        "from numaforge.roles.tuning import tuning\n"
+        "from numaforge.run.roles import hugepages\nfrom numaforge.run.topology import topology\n"
+        "from numaforge.run.roles import tuning\n"
         "topology()\n"
         f"server.shell(commands='echo 3 > {pool(0, 2048)}')\n"
         "tuning()\n"

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["slices"]
 
-slices = role(__name__, "System", "system")
+slices = role(__name__, "system")

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["memlock"]
 
-memlock = role(__name__, "RDMA", "rdma")
+memlock = role(__name__, "rdma")

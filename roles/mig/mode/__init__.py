@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["mig_mode"]
 
-mig_mode = role(__name__, "MIG", "mig")
+mig_mode = role(__name__, "mig")

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["nics"]
 
-nics = role(__name__, "RDMA", "rdma")
+nics = role(__name__, "rdma")

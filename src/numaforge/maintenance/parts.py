@@ -69,7 +69,7 @@ PARTS = (
     RolePart(role.watch, watch.NAME, watch.look, watch.need),
 )
 
-_FOLDERS = {part.name: part.role.name for part in PARTS}
+_FOLDERS = {part.name: part.role.folder for part in PARTS}
 _ROLES = Path(__file__).parent.parent / "roles"
 _FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 

@@ -1,17 +1,44 @@
-"""Whether a machine is of the kind that its profile was made for."""
+"""The kind of machine that a profile was made for and the notice for another kind."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from numaforge.reasons import Notice
+from numaforge.roles.rdma.pools_section import PciId
+from numaforge.sections.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numaforge.planning.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
+
+
+_Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+class MadeFor(Section):
+    """The machines that the values were chosen for; a plan for any other machine has a notice."""
+
+    gpus: tuple[PciId, ...] | None = Field(
+        default=None,
+        description="PCI vendor and device of its GPUs. An empty list: no GPUs.",
+        examples=[["10de:2330", "10de:2335"]],
+    )
+    numa_nodes_per_package: tuple[_Count, ...] | None = Field(
+        default=None,
+        description="NUMA nodes with CPUs per package (NPS1 to NPS4, sub-NUMA clusters).",
+        examples=[[2, 4]],
+    )
+    l3_per_numa_node: Literal["one", "several"] | None = Field(
+        default=None,
+        description="Whether the CPUs of a NUMA node have one L3 cache or several.",
+        examples=["several"],
+    )
 
 
 def kind_notices(topology: NodeTopology, profile: NodeProfile) -> tuple[Notice, ...]:

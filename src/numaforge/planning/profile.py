@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from numaforge.mistakes import shown
-from numaforge.planning.made_for_section import MadeFor
-from numaforge.planning.measure_section import Measure, MeasureWish
+from numaforge.planning.made_for import MadeFor
+from numaforge.planning.measure import Measure, MeasureWish
 from numaforge.roles.amd_partitions.section import AmdPartitions
 from numaforge.roles.cpus.section import Cpus
 from numaforge.roles.cpus.slices.section import System

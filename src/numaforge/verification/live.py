@@ -215,7 +215,7 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
     units = dict.fromkeys(unit for promise in promises for unit in promise.units(plan))
     properties = dict.fromkeys(each for promise in promises for each in promise.properties)
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
-    folders = {role.name for role, promise in all_promises() if any(promise.asks(plan))}
+    folders = {role.folder for role, promise in all_promises() if any(promise.asks(plan))}
     return asking(
         shell.library("kernel_files", "units", "verification/probe", LIBRARY, *_shell_of(folders))
         + (shell.call("tell_units", [",".join(properties), *units]) if units else "")

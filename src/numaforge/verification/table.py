@@ -21,11 +21,9 @@ from numaforge.roles.imex import promises as imex
 from numaforge.roles.interrupts import promises as interrupts
 from numaforge.roles.kernel_cmdline import promises as kernel_cmdline
 from numaforge.roles.kernel_values import promises as kernel_values
-from numaforge.roles.kubelet import allocatable_promises as allocatable
 from numaforge.roles.kubelet import promises as kubelet
 from numaforge.roles.machine import promises as machine
 from numaforge.roles.mig import promises as mig
-from numaforge.roles.modules import gpu_memory_promises as gpu_memory
 from numaforge.roles.modules import promises as modules
 from numaforge.roles.rdma import promises as rdma
 from numaforge.roles.rdma.nics import promises as nics
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
 PROMISES: tuple[tuple[Role, tuple[Promise, ...]], ...] = (
     (role.machine, machine.PROMISES),
-    (role.gpu_memory, gpu_memory.PROMISES),
     (role.files, files.PROMISES),
     (role.host, host.PROMISES),
     (role.kernel_cmdline, kernel_cmdline.PROMISES),
@@ -58,7 +55,6 @@ PROMISES: tuple[tuple[Role, tuple[Promise, ...]], ...] = (
     (role.rdma, rdma.PROMISES),
     (role.kubelet, kubelet.PROMISES),
     (role.dra, dra.PROMISES),
-    (role.allocatable, allocatable.PROMISES),
     (role.watch, watch.PROMISES),
 )
 

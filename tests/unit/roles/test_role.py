@@ -20,12 +20,12 @@ FOLDER = Path(__file__).parents[3] / "roles"
 
 def roles_with(module: str) -> list[str]:
     """Return the roles that have a module, in the order of a maintenance."""
-    return [role.name for role in ROLES if (FOLDER / role.name / module).is_file()]
+    return [role.folder for role in ROLES if (FOLDER / role.folder / module).is_file()]
 
 
 def folder_of(module: str) -> str:
     """Return the folder of a role's module, from its dotted name."""
-    return module.split(".")[2]
+    return "/".join(module.split(".")[2:-1])
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def folder_of(module: str) -> str:
     ],
 )
 def test_a_list_has_every_role_with_such_a_module(listed: Sequence[Role], module: str) -> None:
-    assert [role.name for role in listed] == roles_with(module)
+    assert [role.folder for role in listed] == roles_with(module)
 
 
 def test_each_row_is_of_the_folder_of_its_role() -> None:
     rows = [(writer.role, writer.files) for writer in WRITERS] + [(part.role, part.need) for part in PARTS]
-    assert [folder_of(function.__module__) for _, function in rows] == [role.name for role, _ in rows]
+    assert [folder_of(function.__module__) for _, function in rows] == [role.folder for role, _ in rows]
 
 
 def test_every_metric_and_comparison_is_listed() -> None:

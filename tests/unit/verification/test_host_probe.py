@@ -83,10 +83,10 @@ def test_systemd_is_asked_twice_for_all_units(path):
     assert Path(path, "asked").read_text().splitlines() == asked
 
 
-@pytest.mark.parametrize("role", [*dict.fromkeys(role for role, _ in all_promises())], ids=lambda r: r.name)
+@pytest.mark.parametrize("role", [*dict.fromkeys(role for role, _ in all_promises())], ids=lambda r: r.folder)
 def test_a_role_names_what_its_shell_reads_of_units(role):
     asked = {each for owner, promise in all_promises() if owner is role for each in promise.properties}
-    probe = f"roles/{role.name}/probe"
+    probe = f"roles/{role.folder}/probe"
     read = re.findall(r"unit_says \S+ (\w+)", shell.library(probe) if shell.exists(probe) else "")
     assert {*read} <= {"ActiveState", *asked}
 

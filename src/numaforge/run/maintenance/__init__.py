@@ -18,7 +18,6 @@ from numaforge.rollout.names import PLACE, RETRY_FAILED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.role import Called
 
 __all__ = ["maintenance", "take_part"]
 
@@ -48,7 +47,7 @@ def maintenance() -> Iterator[None]:
     _carry_out()
 
 
-def take_part(called: Called, **arguments: Any) -> None:
+def take_part(called: str, title: str, **arguments: Any) -> None:
     """Carry out the roles of this name: with the others of their maintenance, else by themselves.
 
     `arguments` are pyinfra's own, for the operations within.
@@ -58,15 +57,15 @@ def take_part(called: Called, **arguments: Any) -> None:
         from numaforge.maintenance.parts import PARTS  # while its hosts are contacted (meanwhile.py)
 
         for part in PARTS:
-            if part.role.called == called.called and part.nothing_to_do is not None:
+            if part.role.called == called and part.nothing_to_do is not None:
                 _tell_reason(part.nothing_to_do(planned(host)))
         if host.name not in _open:
             _carry_out()
 
     if host.name in _open and not arguments:
-        guarded(called_for, called.called)()  # not a pyinfra deploy: it contains no operation
+        guarded(called_for, called)()  # not a pyinfra deploy: it contains no operation
     else:
-        role(called.title, called.called)(called_for)(**arguments)
+        role(title, called)(called_for)(**arguments)
 
 
 def _tell_reason(reason: tuple[str, str] | None) -> None:
