@@ -29,9 +29,9 @@ def _tables() -> Iterator[str]:
     for form in FORMS:
         yield f"### {form.called[0].upper()}{form.called[1:]}"
         yield _table(form.rows)
-        heading, beside = form.beside
-        if beside:
-            yield _table(beside, heading)
+        heading, extra = form.extra
+        if extra:
+            yield _table(extra, heading)
 
 
 def _table(rows: Sequence[FieldRow], heading: str = "field") -> str:

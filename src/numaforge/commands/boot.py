@@ -85,7 +85,7 @@ def _report_to_node(say_line: Callable[[str], None], output: str) -> int:
     from numaforge.first_boot.stamp import TRIAL, BootRecord
 
     if not read_settings().report:
-        if BootRecord.kept(TRIAL):
+        if BootRecord.saved(TRIAL):
             report(say_line, only_confirms=True)
         echo("boot.yaml says that this node tells nothing")
         return ExitCode.YES

@@ -102,15 +102,17 @@ def judge(rule: MachineRule, machine: NodeTopology) -> Judgement:
         return Judgement(rule, Verdict.UNKNOWN, where.reason)
     if not where.applies:
         return Judgement(rule, Verdict.NOT_APPLICABLE, where.reason)
-    seen = list(rule.look(machine))
+    observations = list(rule.look(machine))
     findings = tuple(
-        Finding(rule.id, rule.severity, each.evidence, rule.remedy, each.where, rule.source)
-        for each in seen
-        if each.evidence is not None
+        Finding(rule.id, rule.severity, observation.evidence, rule.remedy, observation.where, rule.source)
+        for observation in observations
+        if observation.evidence is not None
     )
     if findings:
         return Judgement(rule, Verdict.FOUND, where.reason, findings)
-    unknown = dict.fromkeys(each.unknown for each in seen if each.unknown is not None)
+    unknown = dict.fromkeys(
+        observation.unknown for observation in observations if observation.unknown is not None
+    )
     if unknown:
         return Judgement(rule, Verdict.UNKNOWN, "; ".join(unknown))
     return Judgement(rule, Verdict.PASSED, where.reason)

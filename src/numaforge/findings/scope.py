@@ -36,8 +36,8 @@ def lost(machine: NodeTopology) -> list[Gpu]:
     """Return the GPUs that NVIDIA's driver has and NVML cannot reach; none where NVML does not start."""
     if machine.nvidia is None or machine.nvidia.error is not None:
         return []
-    known = (gpu for gpu in machine.gpus if gpu.driver == "nvidia" or gpu.index is not None)
-    return [gpu for gpu in known if _is_own(gpu) and gpu.unanswered is not None]
+    listed = (gpu for gpu in machine.gpus if gpu.driver == "nvidia" or gpu.index is not None)
+    return [gpu for gpu in listed if _is_own(gpu) and gpu.unanswered is not None]
 
 
 def answering(machine: NodeTopology) -> list[Gpu]:
@@ -103,7 +103,7 @@ def with_driven(machines: str, pick: Pick, *, none: str) -> Scope:
     return with_picked
 
 
-def each(
+def one_value(
     pick: Pick, value: Callable[[Gpu], Value | None], wrong: Callable[[Value], str | None], *, unknown: str
 ) -> Look:
     """Look at one value of each GPU that answers and is picked.
@@ -113,10 +113,10 @@ def each(
 
     def look(machine: NodeTopology) -> Iterator[Seen]:
         for gpu in filter(pick, answering(machine)):
-            found = value(gpu)
-            if found is None:
+            reading = value(gpu)
+            if reading is None:
                 yield Seen(unknown=unknown)
-            elif (evidence := wrong(found)) is not None:
+            elif (evidence := wrong(reading)) is not None:
                 yield Seen(evidence, gpu.pci_address)
 
     return look

@@ -72,14 +72,14 @@ def _below(root: Path, path: Path) -> Path:
 
 
 def _first(settings: BootSettings, root: Path, sources: tuple[Source, ...]) -> NamedProfile:
-    own = {file.stem: file for file in sorted((root / PROFILES).glob("*.yaml"))}
+    profiles = {file.stem: file for file in sorted((root / PROFILES).glob("*.yaml"))}
     for source in sources:
-        if named := _named_by(source, settings, root):
-            profile, by = named
-            return NamedProfile(load_profile(profile, where=by, own=own), by)
+        if choice := _named_by(source, settings, root):
+            profile, by = choice
+            return NamedProfile(load_profile(profile, where=by, images=profiles), by)
     if settings.profile:
         by = f"{SETTINGS}: profile"
-        return NamedProfile(load_profile(settings.profile, where=by, own=own), by)
+        return NamedProfile(load_profile(settings.profile, where=by, images=profiles), by)
     raise ProfileError(
         "no profile is named",
         where=str(SETTINGS),
@@ -110,8 +110,8 @@ def _of_kernel(root: Path) -> _Named | None:
         words = (root / "proc/cmdline").read_text(encoding="utf-8", errors="replace").split()
     except OSError:
         return None
-    named = [word.partition("=")[2] for word in words if word.startswith(f"{PARAMETER}=")]
-    return (named[-1], f"kernel parameter {PARAMETER}") if named else None
+    choices = [word.partition("=")[2] for word in words if word.startswith(f"{PARAMETER}=")]
+    return (choices[-1], f"kernel parameter {PARAMETER}") if choices else None
 
 
 def _of_file(root: Path) -> _Named | None:
@@ -119,8 +119,8 @@ def _of_file(root: Path) -> _Named | None:
     return (file, f"/{WRITTEN}") if file.exists() else None
 
 
-def _of_drive(named: str, wait_seconds: int, root: Path) -> _Named | None:
-    device = root / named.lstrip("/")
+def _of_drive(drive: str, wait_seconds: int, root: Path) -> _Named | None:
+    device = root / drive.lstrip("/")
     deadline = time.monotonic() + wait_seconds
     while not device.is_block_device():
         if device.exists():
@@ -133,7 +133,7 @@ def _of_drive(named: str, wait_seconds: int, root: Path) -> _Named | None:
             )
         time.sleep(_PAUSE_SECONDS)
     serial = serial_of(device, root)
-    by = f"{ON_DRIVE} on the drive {named}" + (f" with the serial number {serial}" if serial else "")
+    by = f"{ON_DRIVE} on the drive {drive}" + (f" with the serial number {serial}" if serial else "")
     with _mounted(device) as folder:
         profile = profile_on_drive(folder, by)
     return None if profile is None else (profile, by)
@@ -167,8 +167,8 @@ def profile_on_drive(folder: Path, by: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except NumaforgeError as error:
-        place = (error.where or by).replace(str(file), by)
-        raise ProfileError(error.message, where=place, remedy=error.remedy) from error
+        where = (error.where or by).replace(str(file), by)
+        raise ProfileError(error.message, where=where, remedy=error.remedy) from error
     if not isinstance(document, dict):
         raise ProfileError(
             "is not a mapping", where=by, remedy="write a profile, such as `extends: training`"
@@ -217,7 +217,7 @@ def _of_firmware(root: Path) -> _Named | None:
         except OSError as error:
             raise NumaforgeError(f"cannot be read: {error.strerror}", where=str(entry)) from error
         strings = raw[raw[1] if len(raw) > 1 else len(raw) :].decode("utf-8", "replace").split("\0")
-        named = [text.partition("=")[2] for text in strings if text.startswith(f"{PARAMETER}=")]
-        if named:
-            return named[0], f"OEM string {PARAMETER} of the firmware"
+        choices = [text.partition("=")[2] for text in strings if text.startswith(f"{PARAMETER}=")]
+        if choices:
+            return choices[0], f"OEM string {PARAMETER} of the firmware"
     return None

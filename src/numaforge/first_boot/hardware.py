@@ -21,12 +21,12 @@ Hardware = Mapping[str, str | int]
 
 def hardware_of(machine: NodeTopology) -> dict[str, str | int]:
     """Return the hardware by which machines are compared."""
-    found: dict[str, str | int] = {"CPUs": format_cpulist(machine.online | machine.offline)}
+    hardware: dict[str, str | int] = {"CPUs": format_cpulist(machine.online | machine.offline)}
     for node in machine.numa_nodes:
-        found[f"memory of NUMA node {node.id}"] = node.memory_bytes or 0
+        hardware[f"memory of NUMA node {node.id}"] = node.memory_bytes or 0
     devices: tuple[Gpu | Accelerator, ...] = (*machine.gpus, *machine.accelerators)
-    found.update({f"GPU {each.pci_address}": f"{each.vendor}:{each.device}" for each in devices})
-    return found
+    hardware.update({f"GPU {device.pci_address}": f"{device.vendor}:{device.device}" for device in devices})
+    return hardware
 
 
 def written(machine: NodeTopology) -> str:
@@ -39,11 +39,11 @@ def require_expected(machine: NodeTopology, folder: Path = Path(MACHINES)) -> st
 
     Raises HostError with the differences from the most similar machine.
     """
-    known = {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
-    if not known:
+    models = {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
+    if not models:
         return None
-    found = hardware_of(machine)
-    unlike = {name: _differences(expected, found) for name, expected in known.items()}
+    hardware = hardware_of(machine)
+    unlike = {name: _differences(expected, hardware) for name, expected in models.items()}
     nearest = min(unlike, key=lambda name: len(unlike[name]))
     if not unlike[nearest]:
         return nearest
@@ -60,30 +60,32 @@ def _read(file: Path) -> Hardware:
         document = parse_json(read_text(file))
     except NotJsonError as error:
         raise NumaforgeError(f"is no JSON: {error}", where=str(file)) from error
-    if not isinstance(document, dict) or not all(isinstance(each, str | int) for each in document.values()):
+    if not isinstance(document, dict) or not all(
+        isinstance(amount, str | int) for amount in document.values()
+    ):
         raise NumaforgeError("is no machine of an image", where=str(file))
     return document
 
 
-def _differences(expected: Hardware, found: Hardware) -> list[str]:
+def _differences(expected: Hardware, hardware: Hardware) -> list[str]:
     sentences = []
-    for name in dict.fromkeys([*expected, *found]):
-        there, wanted = found.get(name), expected.get(name)
-        if there == wanted or _is_near(there, wanted):
+    for name in dict.fromkeys([*expected, *hardware]):
+        actual, planned = hardware.get(name), expected.get(name)
+        if actual == planned or _is_near(actual, planned):
             continue
-        if there is None:
-            sentences.append(f"{name} ({_shown(wanted)}) is missing")
-        elif wanted is None:
-            sentences.append(f"{name} ({_shown(there)}) is too many")
+        if actual is None:
+            sentences.append(f"{name} ({_shown(planned)}) is missing")
+        elif planned is None:
+            sentences.append(f"{name} ({_shown(actual)}) is too many")
         else:
-            sentences.append(f"{name} is {_shown(there)}, and not {_shown(wanted)}")
+            sentences.append(f"{name} is {_shown(actual)}, and not {_shown(planned)}")
     return sentences
 
 
-def _is_near(one: str | int | None, other: str | int | None) -> bool:
-    if not isinstance(one, int) or not isinstance(other, int):
+def _is_near(one: str | int | None, second: str | int | None) -> bool:
+    if not isinstance(one, int) or not isinstance(second, int):
         return False
-    return abs(one - other) <= max(_NEAR_BYTES, other // _NEAR_PART)
+    return abs(one - second) <= max(_NEAR_BYTES, second // _NEAR_PART)
 
 
 def _shown(value: str | int | None) -> str:

@@ -22,6 +22,6 @@ def ask(script: str) -> Answer:
         raise HostError(f"the node does not answer itself: {error}") from error
     answer = Answer.of(done.stdout.decode("utf-8", "surrogateescape"))
     if answer.status != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise HostError(said or f"the script failed with {answer.status}")
+        stderr = done.stderr.decode("utf-8", "replace").strip()
+        raise HostError(stderr or f"the script failed with {answer.status}")
     return answer

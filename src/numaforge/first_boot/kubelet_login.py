@@ -86,9 +86,9 @@ class KubeletLogin:
         except NotJsonError:
             document = None
         if answer.status >= 300 or not isinstance(document, dict):
-            said = document.get("message", "") if isinstance(document, dict) else ""
+            message = document.get("message", "") if isinstance(document, dict) else ""
             error_class = NoSuchObjectError if answer.status == HTTPStatus.NOT_FOUND else HostUnreachableError
-            raise error_class(f"the API server refuses: {said} ({answer.status})", where=where)
+            raise error_class(f"the API server refuses: {message} ({answer.status})", where=where)
         return document
 
 
@@ -106,9 +106,9 @@ def kubelet_login(file: Path) -> KubeletLogin:
     """
     require_roots(file)
     document = _mapping(read_yaml(read_text(file, error=HostError), str(file)), file, "a kubeconfig")
-    context = _named(document, "contexts", "context", document.get("current-context"), file)
-    cluster = _named(document, "clusters", "cluster", context.get("cluster"), file)
-    user = _named(document, "users", "user", context.get("user"), file)
+    context = _entry_named(document, "contexts", "context", document.get("current-context"), file)
+    cluster = _entry_named(document, "clusters", "cluster", context.get("cluster"), file)
+    user = _entry_named(document, "users", "user", context.get("user"), file)
     if "exec" in user:
         user = {**user, **_credential(_mapping(user["exec"], file, "users.user.exec"), file)}
     url = urlsplit(str(cluster.get("server", "")))
@@ -120,8 +120,8 @@ def kubelet_login(file: Path) -> KubeletLogin:
     except (OSError, ValueError) as error:
         raise HostError(f"the kubelet's login cannot be used: {error}", where=str(file)) from error
     token = str(user.get("token") or "")
-    if not token and (named := user.get("tokenFile")):
-        token = read_text(file.parent / str(named), error=HostError).strip()
+    if not token and (token_file := user.get("tokenFile")):
+        token = read_text(file.parent / str(token_file), error=HostError).strip()
     return KubeletLogin(url.hostname, port, url.path.rstrip("/"), tls, token)
 
 
@@ -154,12 +154,12 @@ def _credential(program: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Ask the program of a kubeconfig for a credential, as client-go does (client.authentication.k8s.io)."""
     version = str(program.get("apiVersion", ""))
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    said = {each["name"]: str(each["value"]) for each in program.get("env") or ()}
+    variables = {variable["name"]: str(variable["value"]) for variable in program.get("env") or ()}
     command = [str(program.get("command", "")), *map(str, program.get("args") or ())]
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, **said, "KUBERNETES_EXEC_INFO": json.dumps(info)},
+            env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(info)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -176,22 +176,24 @@ def _credential(program: Mapping[str, Any], file: Path) -> dict[str, Any]:
         why = done.stderr.strip()[-300:] or f"it ended with {done.returncode}"
         raise HostUnreachableError(f"{command[0]} gives no credential: {why}", where=str(file))
     pair = {"client-certificate-data": "clientCertificateData", "client-key-data": "clientKeyData"}
-    given = {ours: str(status[theirs]) for ours, theirs in pair.items() if status.get(theirs)}
-    coded = {name: base64.b64encode(pem.encode()).decode() for name, pem in given.items()}
+    pems = {key: str(status[status_key]) for key, status_key in pair.items() if status.get(status_key)}
+    coded = {name: base64.b64encode(pem.encode()).decode() for name, pem in pems.items()}
     return {**coded, "token": status.get("token") or ""}
 
 
-def _named(document: Mapping[str, Any], many: str, one: str, name: object, file: Path) -> dict[str, Any]:
-    for each in document.get(many) or ():
-        if isinstance(each, dict) and each.get("name") == name:
-            return _mapping(each.get(one), file, f"{many}: {name}")
+def _entry_named(
+    document: Mapping[str, Any], many: str, one: str, name: object, file: Path
+) -> dict[str, Any]:
+    for entry in document.get(many) or ():
+        if isinstance(entry, dict) and entry.get("name") == name:
+            return _mapping(entry.get(one), file, f"{many}: {name}")
     raise HostError(f"{many} has no {name!r}, which is asked for", where=str(file))
 
 
-def _mapping(found: object, file: Path, what: str) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise HostError(f"{what} is no mapping", where=str(file))
-    return found
+def _mapping(section: object, file: Path, title: str) -> dict[str, Any]:
+    if not isinstance(section, dict):
+        raise HostError(f"{title} is no mapping", where=str(file))
+    return section
 
 
 def _path(node: str) -> str:

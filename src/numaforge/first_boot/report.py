@@ -32,7 +32,9 @@ _HELD = "the kubelet is not started: "
 Tell = Callable[[str], object]
 
 
-def report(tell: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = False) -> SelfPlanned | None:
+def report(
+    say_line: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = False
+) -> SelfPlanned | None:
     """Verify this node, report on its Node, and return the report; None where it has never joined a cluster.
 
     A plan on trial is confirmed first, once the kubelet reaches the API server; with `only_confirms` nothing
@@ -44,8 +46,8 @@ def report(tell: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = 
     kubeconfig = kubeconfig or kubeconfig_of(machine)
     notice = read_text(ISSUE).strip().removeprefix("numaforge: ") if ISSUE.exists() else ""
     notice = notice.replace("\\\\", "\\")  # as agetty shows it
-    held = notice.startswith(_HELD)
-    if held and not kubeconfig.exists():
+    is_held = notice.startswith(_HELD)
+    if is_held and not kubeconfig.exists():
         return None
     deadline = time.monotonic() + _JOIN_SECONDS
     while not kubeconfig.exists():  # kubeadm joins once cloud-init has finished
@@ -56,28 +58,28 @@ def report(tell: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = 
         time.sleep(_PAUSE_SECONDS)
     login, name = kubelet_login(kubeconfig), registered_name(flags, machine.hostname)
     boot_id = _BOOT_ID.read_text().strip()
-    if not held:
-        _until_joined(login, name, boot_id, tell, deadline)
-        keep_once_reached(login, name, deadline, tell)
+    if not is_held:
+        _until_joined(login, name, boot_id, say_line, deadline)
+        keep_once_reached(login, name, deadline, say_line)
     if only_confirms:
         return None
-    said = notice.removeprefix(_HELD) or _shortcomings(tell)
-    record = BootRecord.kept() or BootRecord(profile="", named_by="", plan="", at="", version="")
-    told = SelfPlanned(
+    shortcomings = notice.removeprefix(_HELD) or _shortcomings(say_line)
+    record = BootRecord.saved() or BootRecord(profile="", named_by="", plan="", at="", version="")
+    answer = SelfPlanned(
         profile=record.profile,
         named_by=record.named_by,
         plan=record.plan[:16],
         version=record.version,
         boot_id=boot_id,
-        verified=not said,
-        says=said[:MOST_SAID],
+        verified=not shortcomings,
+        says=shortcomings[:MOST_SAID],
         checked_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
     )
-    _say(login, name, told, held=held)
-    return told
+    _set_condition(login, name, answer, is_held=is_held)
+    return answer
 
 
-def _until_joined(login: KubeletLogin, name: str, boot_id: str, tell: Tell, deadline: float) -> None:
+def _until_joined(login: KubeletLogin, name: str, boot_id: str, say_line: Tell, deadline: float) -> None:
     """Wait until the Node exists, and its kubelet has reported this boot."""
     why = ""
     while True:
@@ -85,17 +87,17 @@ def _until_joined(login: KubeletLogin, name: str, boot_id: str, tell: Tell, dead
             status = login.node(name).get("status") or {}
             if (status.get("nodeInfo") or {}).get("bootID") == boot_id:
                 return
-            found = f"the Node {name} is of another boot: its kubelet has not reported this one"
+            problem = f"the Node {name} is of another boot: its kubelet has not reported this one"
         except HostUnreachableError as error:
-            found = str(error)
-        if found != why:
-            tell(why := found)
+            problem = str(error)
+        if problem != why:
+            say_line(why := problem)
         if time.monotonic() > deadline:
             raise HostUnreachableError(f"the kubelet has not joined: {why}")
         time.sleep(_PAUSE_SECONDS)
 
 
-def _shortcomings(tell: Tell) -> str:
+def _shortcomings(say_line: Tell) -> str:
     """Compare this node with its plan like `numaforge verify`; return what is not as planned, "" for nothing.
 
     Raises HostError where the suite could not run.
@@ -115,31 +117,33 @@ def _shortcomings(tell: Tell) -> str:
         if done.returncode not in (ExitCode.YES, ExitCode.NO) or not found_in.exists():
             last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
             raise HostError(f"the verification suite could not run: {''.join(last) or done.returncode}")
-        found = suite.results(found_in)
-    failed = suite.failures(found)
+        results = suite.results(found_in)
+    failed = suite.failures(results)
     for failure in failed:
-        tell(str(failure))
+        say_line(str(failure))
     if not failed:
         return ""
-    why = "; ".join(each.reason.removeprefix(_FAILED) for each in failed)
-    return f"{len(failed)} of {len(found)} promises are not kept: {why}"
+    why = "; ".join(failure.reason.removeprefix(_FAILED) for failure in failed)
+    return f"{len(failed)} of {len(results)} promises are not kept: {why}"
 
 
-def _say(login: KubeletLogin, name: str, told: SelfPlanned, *, held: bool) -> None:
-    now, status = told.checked_at, "True" if told.verified else "False"
-    before = _condition(login.node(name))
+def _set_condition(login: KubeletLogin, name: str, answer: SelfPlanned, *, is_held: bool) -> None:
+    checked_at, status = answer.checked_at, "True" if answer.verified else "False"
+    earlier = _condition(login.node(name))
     condition = {
         "type": CONDITION,
         "status": status,
-        "reason": "AsPlanned" if told.verified else "KubeletHeld" if held else "NotAsPlanned",
-        "message": told.says or f"as planned by profile {told.profile}",
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == status else now,
+        "reason": "AsPlanned" if answer.verified else "KubeletHeld" if is_held else "NotAsPlanned",
+        "message": answer.says or f"as planned by profile {answer.profile}",
+        "lastHeartbeatTime": checked_at,
+        "lastTransitionTime": earlier["lastTransitionTime"]
+        if earlier.get("status") == status
+        else checked_at,
     }
-    login.annotate(name, {ANNOTATION: json.dumps(asdict(told))})
+    login.annotate(name, {ANNOTATION: json.dumps(asdict(answer))})
     login.set_condition(name, condition)
 
 
 def _condition(node: Mapping[str, Any]) -> Mapping[str, Any]:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == CONDITION), {})
+    return next((condition for condition in conditions if condition.get("type") == CONDITION), {})

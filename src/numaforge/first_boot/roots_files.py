@@ -16,40 +16,40 @@ _MOST_LINKS = 40
 
 def require_roots(file: Path) -> None:
     """Raise HostError for a file that another user could write, or redirect by a folder or a link."""
-    place, ahead, links = Path("/"), [*file.absolute().parts[1:]], 0
-    sticky = _is_sticky(place, file)
+    folder, ahead, links = Path("/"), [*file.absolute().parts[1:]], 0
+    sticky = _is_sticky(folder, file)
     while ahead:
-        below = place / ahead.pop(0)
+        below = folder / ahead.pop(0)
         if below.name == "..":
-            place, sticky = place.parent, False
+            folder, sticky = folder.parent, False
             continue
-        found = _looked_at(below)
-        if stat.S_ISLNK(found.st_mode):
+        status = _looked_at(below)
+        if stat.S_ISLNK(status.st_mode):
             links += 1
-            if found.st_uid != 0 or sticky or links > _MOST_LINKS:
+            if status.st_uid != 0 or sticky or links > _MOST_LINKS:
                 raise _refused(file, f"{below} is a link that another user may have made")
             target = below.readlink()
             if target.is_absolute():
-                place, sticky = Path("/"), _is_sticky(Path("/"), file)
+                folder, sticky = Path("/"), _is_sticky(Path("/"), file)
             ahead = [part for part in target.parts if part != "/"] + ahead
             continue
-        if sticky and not stat.S_ISDIR(found.st_mode):
-            raise _refused(file, f"every user may write to {place}")
-        place, sticky = below, _is_sticky(below, file)
+        if sticky and not stat.S_ISDIR(status.st_mode):
+            raise _refused(file, f"every user may write to {folder}")
+        folder, sticky = below, _is_sticky(below, file)
     if sticky:
-        raise _refused(file, f"every user may write to {place}")
+        raise _refused(file, f"every user may write to {folder}")
 
 
 def _is_sticky(path: Path, file: Path) -> bool:
     """Whether it is a sticky folder of root's; raises HostError where another user may write to it."""
-    found = _looked_at(path)
-    if found.st_uid != 0:
-        raise _refused(file, f"{path} belongs to the user {found.st_uid}")
-    if not found.st_mode & 0o022:
+    status = _looked_at(path)
+    if status.st_uid != 0:
+        raise _refused(file, f"{path} belongs to the user {status.st_uid}")
+    if not status.st_mode & 0o022:
         return False
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return True
-    if found.st_mode & 0o002 or found.st_gid != 0 or "system.posix_acl_access" in os.listxattr(path):
+    if status.st_mode & 0o002 or status.st_gid != 0 or "system.posix_acl_access" in os.listxattr(path):
         raise _refused(file, f"others than root may write to {path}")
     return False
 

@@ -84,7 +84,7 @@ class Change:
         )
 
 
-def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
+def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
     """Bring this node to its plan, and return how; then the kubelet may start.
 
     A node with an earlier plan and a login tries a new one: it is undone unless the kubelet reaches the API
@@ -93,48 +93,48 @@ def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
     where the kubelet must not start: a profile that cannot be loaded or met, a changed machine that must be
     held, live pods that would be disturbed, a failed plan and no earlier one that fits the machine.
     """
-    attempt, trial = 1, BootRecord.kept(TRIAL)
+    attempt, trial = 1, BootRecord.saved(TRIAL)
     if trial is not None:
         status = follow(trial)
         if status.waits:
-            return _on_trial(trial, status, tell)
-        is_same = Inputs.kept(TRIAL) == inputs_now()
+            return _on_trial(trial, status, say_line)
+        is_same = Inputs.saved(TRIAL) == inputs_now()
         next_attempt = conclude(trial, status)
         attempt = next_attempt if is_same else 1
     why = "" if replan else failed_before()
-    if why and (earlier := _instead_of_failed(why, tell)):
+    if why and (earlier := _instead_of_failed(why, say_line)):
         return earlier
-    change = foresee(tell, replan=replan, unaligned=bool(why))
+    change = foresee(say_line, replan=replan, unaligned=bool(why))
     if change.transaction is None:
         return _stamped(change)
     _refuse_with_work(change.transaction)
     for sentence in change.does:
-        tell(sentence)
-    return _try(change, change.transaction, attempt, tell)
+        say_line(sentence)
+    return _try(change, change.transaction, attempt, say_line)
 
 
-def _try(change: Change, transaction: Transaction, attempt: int, tell: Tell) -> BootRecord:
+def _try(change: Change, transaction: Transaction, attempt: int, say_line: Tell) -> BootRecord:
     """Carry out a change, and return the record of the plan with which the kubelet may start then."""
     trial = change.record(attempt)
     stamp(trial, change.inputs, _sums(change.goal), TRIAL)
     ask(start_script(transaction))
     status = follow(trial)
     if status.waits:
-        return _on_trial(trial, status, tell, change.goal.machine)
+        return _on_trial(trial, status, say_line, change.goal.machine)
     if nothing_changed(status):
         conclude(trial, status)
         raise HostError(status.result.message if status.result else "the change did not begin")
-    return prepare(tell)  # concludes it
+    return prepare(say_line)  # concludes it
 
 
-def _instead_of_failed(why: str, tell: Tell) -> BootRecord | None:
+def _instead_of_failed(why: str, say_line: Tell) -> BootRecord | None:
     """Return the record of the earlier plan, which is in effect again, where it is of this very machine.
 
     None where the machine is to start unaligned instead. Raises HostError where its kubelet must not start.
     """
-    record, was, failed = BootRecord.kept(), Inputs.kept(), BootRecord.kept(FAILED)
+    record, was, failed = BootRecord.saved(), Inputs.saved(), BootRecord.saved(FAILED)
     if record is not None and was is not None and inputs_now().is_of_this_machine(was) and are_intact():
-        tell(why)
+        say_line(why)
         return record
     starts_unaligned = was is not None and read_settings().on_change == "start-unaligned"
     if starts_unaligned and failed is not None and failed.named_by != UNALIGNED_BY:
@@ -143,7 +143,7 @@ def _instead_of_failed(why: str, tell: Tell) -> BootRecord | None:
 
 
 def foresee(
-    tell: Tell, *, replan: bool = False, unaligned: bool = False, ends_what_was_left: bool = True
+    say_line: Tell, *, replan: bool = False, unaligned: bool = False, ends_what_was_left: bool = True
 ) -> Change:
     """Return what this node needs to be as planned; raises as `prepare` does.
 
@@ -151,20 +151,20 @@ def foresee(
     planned for a kubelet with the distribution's settings.
     """
     settings = read_settings()
-    was, now = Inputs.kept(), inputs_now()
-    again = was is not None and not now.is_of_another_machine(was)
+    was, inputs = Inputs.saved(), inputs_now()
+    same_machine = was is not None and not inputs.is_of_another_machine(was)
     chosen = chosen_profile(settings)
-    changed = (*now.differences(was), *_other_source(chosen)) if was and again else ()
+    changed = (*inputs.differences(was), *_other_source(chosen)) if was and same_machine else ()
     for sentence in changed:
-        tell(sentence)
+        say_line(sentence)
     if changed and settings.on_change == "hold" and not replan:
         raise HostError(
             "the machine is not what it was planned on: " + "; ".join(changed),
             remedy="bring it back, or have it planned anew: numaforge boot --replan",
         )
-    machine = _whole(settings, tell)
+    machine = _complete_machine(settings, say_line)
     if kind := require_expected(machine):
-        tell(f"the machine is as the image expects it: {kind}")
+        say_line(f"the machine is as the image expects it: {kind}")
     if unaligned:
         chosen = NamedProfile(load_profile(UNALIGNED), UNALIGNED_BY)
     try:
@@ -174,15 +174,15 @@ def foresee(
             raise
         chosen = NamedProfile(load_profile(UNALIGNED), UNALIGNED_BY)
         goal = _goal(chosen, machine, settings)
-    asked = question(goal)
-    state = look(ask, asked)
+    questions = question(goal)
+    state = look(ask, questions)
     if state.unfinished and ends_what_was_left:
-        tell(f"the transaction {state.unfinished.id} of an earlier boot has not ended: ending it")
+        say_line(f"the transaction {state.unfinished.id} of an earlier boot has not ended: ending it")
         ask(settle_script())
-        return foresee(tell, replan=replan, unaligned=unaligned, ends_what_was_left=False)
+        return foresee(say_line, replan=replan, unaligned=unaligned, ends_what_was_left=False)
     if state.unfinished:
         raise HostError(f"the transaction {state.unfinished.id} of an earlier boot does not end")
-    return Change(chosen, goal, now, changed, _by_itself(need(goal, state)))
+    return Change(chosen, goal, inputs, changed, _by_itself(need(goal, state)))
 
 
 def confirm() -> BootRecord:
@@ -190,7 +190,7 @@ def confirm() -> BootRecord:
 
     Raises HostError where none waits for that.
     """
-    trial = BootRecord.kept(TRIAL)
+    trial = BootRecord.saved(TRIAL)
     if trial is None or not (status := status_of(trial)).waits:
         raise HostError("no plan is on trial on this node", remedy="see what is: numaforge boot --dry")
     return keep(trial, status, BY_PERSON)
@@ -198,7 +198,7 @@ def confirm() -> BootRecord:
 
 def why_not_planned() -> str:
     """Return why the node is not planned now: a plan is on trial, or has failed; "" where it is."""
-    if (trial := BootRecord.kept(TRIAL)) is not None:
+    if (trial := BootRecord.saved(TRIAL)) is not None:
         return f"the plan of profile {trial.profile} is on trial since {trial.at}: {trial.did}"
     return failed_before()
 
@@ -210,15 +210,15 @@ def inputs_now() -> Inputs:
 
 def failed_before() -> str:
     """Return why the plan for the present inputs is not tried again, "" where it is."""
-    failed = BootRecord.kept(FAILED)
-    if failed is None or Inputs.kept(FAILED) != inputs_now():
+    failed = BootRecord.saved(FAILED)
+    if failed is None or Inputs.saved(FAILED) != inputs_now():
         return ""
     return read_text(FAILED / WHY).strip()
 
 
 def _stamped(change: Change) -> BootRecord:
     """Record that the node is as planned, and that is no news of who confirmed the plan."""
-    record, earlier = change.record(), BootRecord.kept()
+    record, earlier = change.record(), BootRecord.saved()
     if earlier is not None and earlier.plan == record.plan:
         record = replace(record, transaction=earlier.transaction, confirmed=earlier.confirmed)
     stamp(record, change.inputs, _sums(change.goal))
@@ -227,18 +227,18 @@ def _stamped(change: Change) -> BootRecord:
 
 
 def _on_trial(
-    trial: BootRecord, status: Status, tell: Tell, machine: NodeTopology | None = None
+    trial: BootRecord, status: Status, say_line: Tell, machine: NodeTopology | None = None
 ) -> BootRecord:
     """Return the record of a plan on trial, with which the kubelet may start.
 
     A first plan has no other one to go back to, and a node without a login has no cluster to reach: that
     every part has proved itself on the node is enough there.
     """
-    was = Inputs.kept()
+    was = Inputs.saved()
     is_first = was is None or inputs_now().is_of_another_machine(was)
     if is_first or not kubeconfig_of(machine or read_topology(from_local())).exists():
         return keep(trial, status, BY_NODE)
-    tell(
+    say_line(
         f"the plan of profile {trial.profile} is on trial: it is undone unless the kubelet reaches the API "
         f"server within {read_settings().confirm_seconds} s, or a person keeps it: numaforge boot --confirm"
     )
@@ -260,7 +260,7 @@ def _by_itself(transaction: Transaction | None) -> Transaction | None:
 
 def _other_source(chosen: NamedProfile) -> tuple[str, ...]:
     """Return the difference where another source names the profile than when the node last planned itself."""
-    record = BootRecord.kept()
+    record = BootRecord.saved()
     if record is None or record.named_by in (chosen.by, UNALIGNED_BY):
         return ()
     return (f"the profile was named by {record.named_by}, and is by {chosen.by}",)
@@ -277,7 +277,7 @@ def _goal(chosen: NamedProfile, machine: NodeTopology, settings: BootSettings) -
     )
 
 
-def _whole(settings: BootSettings, tell: Tell) -> NodeTopology:
+def _complete_machine(settings: BootSettings, say_line: Tell) -> NodeTopology:
     """Return the machine once it has the GPUs that each node of its image has."""
     deadline = time.monotonic() + settings.wait_seconds
     machine = read_topology(from_local())
@@ -287,7 +287,7 @@ def _whole(settings: BootSettings, tell: Tell) -> NodeTopology:
                 f"{len(machine.gpus)} of {settings.gpus} GPUs are there after {settings.wait_seconds} s",
                 remedy="look at lspci and dmesg; a node that has fewer needs an image that says so (gpus)",
             )
-        tell(f"{len(machine.gpus)} of {settings.gpus} GPUs are there")
+        say_line(f"{len(machine.gpus)} of {settings.gpus} GPUs are there")
         time.sleep(_PAUSE_SECONDS)
         machine = read_topology(from_local())
     return machine

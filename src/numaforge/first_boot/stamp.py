@@ -59,7 +59,7 @@ class BootRecord:
     confirmed: str = ""
 
     @classmethod
-    def kept(cls, folder: Path = STATE) -> BootRecord | None:
+    def saved(cls, folder: Path = STATE) -> BootRecord | None:
         """Return how this node last planned itself; None where it has not, or where that cannot be read."""
         try:
             document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ class Inputs:
     text: str
 
     @classmethod
-    def kept(cls, folder: Path = STATE) -> Inputs | None:
+    def saved(cls, folder: Path = STATE) -> Inputs | None:
         """Return the inputs of this node's last plan; None where it has not planned itself."""
         file = folder / "inputs"
         return cls(read_text(file)) if file.exists() else None
@@ -87,17 +87,21 @@ class Inputs:
 
     def differences(self, was: Inputs) -> tuple[str, ...]:
         """Return a sentence for each input that has changed."""
-        then, now = was.values, self.values
+        earlier, current = was.values, self.values
         return tuple(
-            _difference(name, then.get(name), now.get(name))
-            for name in dict.fromkeys([*then, *now])
-            if then.get(name) != now.get(name)
+            _difference(name, earlier.get(name), current.get(name))
+            for name in dict.fromkeys([*earlier, *current])
+            if earlier.get(name) != current.get(name)
         )
 
     def is_of_this_machine(self, was: Inputs) -> bool:
         """Whether nothing of the machine has changed, only what it is for, or numaforge."""
-        then, now = was.values, self.values
-        return all(then.get(name) == now.get(name) for name in {*then, *now} if not name.startswith(_INTENT))
+        earlier, current = was.values, self.values
+        return all(
+            earlier.get(name) == current.get(name)
+            for name in {*earlier, *current}
+            if not name.startswith(_INTENT)
+        )
 
     def is_of_another_machine(self, was: Inputs) -> bool:
         """Whether the disk was planned in another machine: it was cloned, or moved."""
@@ -207,9 +211,9 @@ def _store(folder: Path, texts: Mapping[str, str]) -> None:
         ) from error
 
 
-def _difference(name: str, was: str | None, now: str | None) -> str:
+def _difference(name: str, was: str | None, current: str | None) -> str:
     if was is None:
-        return f"{name} is new: {now}"
-    if now is None:
+        return f"{name} is new: {current}"
+    if current is None:
         return f"{name} is gone: {was}"
-    return f"{name} was {was}, and is {now}"
+    return f"{name} was {was}, and is {current}"

@@ -29,9 +29,9 @@ _PAUSE_SECONDS = 1.0
 Tell = Callable[[str], object]
 
 
-def status_of(trial: BootRecord, seen: Status | None = None) -> Status:
+def status_of(trial: BootRecord, last_seen: Status | None = None) -> Status:
     """Return how far the change of a plan on trial is."""
-    return clear_status(partial(ask, status_script(trial.transaction, seen)))
+    return clear_status(partial(ask, status_script(trial.transaction, last_seen)))
 
 
 def nothing_changed(status: Status) -> bool:
@@ -48,7 +48,7 @@ def follow(trial: BootRecord) -> Status:
     status: Status | None = None
     settled = False
     while True:
-        asked = time.monotonic()
+        began = time.monotonic()
         status = status_of(trial, status)
         if status.parked:
             raise parked_error(trial.transaction, status.parked)
@@ -59,7 +59,7 @@ def follow(trial: BootRecord) -> Status:
                 raise HostError(f"the transaction {trial.transaction} was broken off, and does not end")
             ask(settle_script())
             settled = True
-        time.sleep(max(0.0, _PAUSE_SECONDS - (time.monotonic() - asked)))
+        time.sleep(max(0.0, _PAUSE_SECONDS - (time.monotonic() - began)))
 
 
 def keep(trial: BootRecord, status: Status, confirmed: str) -> BootRecord:
@@ -109,18 +109,18 @@ def await_renewal(login: KubeletLogin, name: str, deadline: float) -> None:
     That shows that it reaches the API server with its own login now, whatever the clocks say. Raises
     HostUnreachableError at the deadline, a time of `time.monotonic()`.
     """
-    before = login.renewed_at(name)
-    while login.renewed_at(name) == before:
+    renewed_before = login.renewed_at(name)
+    while login.renewed_at(name) == renewed_before:
         if time.monotonic() > deadline:
             raise HostUnreachableError("the kubelet does not renew its Node's lease")
         time.sleep(_PAUSE_SECONDS)
 
 
-def keep_once_reached(login: KubeletLogin, name: str, deadline: float, tell: Tell) -> None:
+def keep_once_reached(login: KubeletLogin, name: str, deadline: float, say_line: Tell) -> None:
     """Keep the plan on trial, if there is one, once the kubelet reaches its API server with it."""
-    trial = BootRecord.kept(TRIAL)
+    trial = BootRecord.saved(TRIAL)
     if trial is None or not (status := status_of(trial)).waits:
         return  # the next start of the kubelet concludes it
     await_renewal(login, name, deadline)
     keep(trial, status, f"the API server {login.host}:{login.port}, reached with the kubelet's login")
-    tell(f"the plan of profile {trial.profile} stays: the kubelet reaches the API server with it")
+    say_line(f"the plan of profile {trial.profile} stays: the kubelet reaches the API server with it")

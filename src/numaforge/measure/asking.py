@@ -55,15 +55,15 @@ class Readiness:
 
 def readiness_script(pod_roots: Sequence[str] = ROOT_DIRS) -> str:
     """Return the script whose output `read_readiness` reads; it changes nothing."""
-    asked = [f"{tool.name}={tool.version[0]}" for tool in TOOLS.values() if tool.version]
-    told = 'echo "boot $(cat /proc/sys/kernel/random/boot_id 2> /dev/null)"; echo "time $(date -u +%FT%TZ)"'
+    versions = [f"{tool.name}={tool.version[0]}" for tool in TOOLS.values() if tool.version]
+    facts = 'echo "boot $(cat /proc/sys/kernel/random/boot_id 2> /dev/null)"; echo "time $(date -u +%FT%TZ)"'
     return asking(
         shell.library("node/pods", "measure/measure")
-        + shell.call("tell_part", [_TOOLS, "tell_tools", *asked])
+        + shell.call("tell_part", [_TOOLS, "tell_tools", *versions])
         + shell.call("tell_part", [_TRACERS, "tell_tracers"])
         + shell.call("tell_part", [_HOLDERS, "tell_gpu_holders"])
         + shell.call("tell_part", [_PODS, "tell_pods", *pod_roots])
-        + f"begin_part {_NODE}\n{told}\n"
+        + f"begin_part {_NODE}\n{facts}\n"
     )
 
 
@@ -71,14 +71,14 @@ def read_readiness(answer: Answer) -> Readiness:
     """Read the output of `readiness_script`; raises HostUnreachableError where it is cut off."""
     programs = dict(line.partition(" ")[::2] for line in answer.part(_TOOLS) if line)
     programs |= {f"{name} tracer": "" for line in answer.part(_TRACERS) for name in line.split()}
-    told = dict(line.partition(" ")[::2] for line in answer.part(_NODE) if line)
+    facts = dict(line.partition(" ")[::2] for line in answer.part(_NODE) if line)
     holders = [line.split(" ", 3)[1:] for line in answer.part(_HOLDERS) if line.startswith("holds ")]
     return Readiness(
-        programs={name: said for name, said in programs.items() if name in TOOLS},
+        programs={name: version for name, version in programs.items() if name in TOOLS},
         pods=read_pods(filter(None, answer.part(_PODS))),
         holders=tuple(f"process {pid} ({name}) has {path} open" for pid, name, path in holders),
-        boot_id=told.get("boot") or None,
-        time=told.get("time") or None,
+        boot_id=facts.get("boot") or None,
+        time=facts.get("time") or None,
     )
 
 
@@ -87,11 +87,11 @@ def pod_roots(machine: NodeTopology) -> tuple[str, ...]:
     return root_dirs(machine.kubelet, None)
 
 
-def run_script(wanted: Sequence[MeasureTask], effort: Effort) -> str:
+def run_script(tasks: Sequence[MeasureTask], effort: Effort) -> str:
     """Return the script that runs each command as often as asked, sequentially, in one round trip."""
     calls = [
-        shell.call("run_one", [f"{index}.{run}", str(each.seconds), _cpus(each), *_words(each)])
-        for index, each in enumerate(wanted)
+        shell.call("run_one", [f"{index}.{run}", str(task.seconds), _cpus(task), *_words(task)])
+        for index, task in enumerate(tasks)
         for run in range(effort.runs)
     ]
     return asking(
@@ -102,50 +102,50 @@ def run_script(wanted: Sequence[MeasureTask], effort: Effort) -> str:
     )
 
 
-def _cpus(wanted: MeasureTask) -> str:
-    return " ".join(map(str, sorted(wanted.load)))
+def _cpus(task: MeasureTask) -> str:
+    return " ".join(map(str, sorted(task.load)))
 
 
-def _words(wanted: MeasureTask) -> tuple[str, ...]:
-    if not wanted.function:
-        return wanted.words
+def _words(task: MeasureTask) -> tuple[str, ...]:
+    if not task.function:
+        return task.words
     functions = shell.library("verification/active", "measure/rdma")
-    return ("sh", "-c", f'{functions}"$@"\n', "sh", *wanted.words)
+    return ("sh", "-c", f'{functions}"$@"\n', "sh", *task.words)
 
 
-def longest_seconds(wanted: Iterable[MeasureTask], effort: Effort) -> int:
+def longest_seconds(tasks: Iterable[MeasureTask], effort: Effort) -> int:
     """Return the seconds within which the script ends, whatever its programs do."""
-    each = sum(one.seconds + 10 for one in wanted) * effort.runs
-    return min(each, MOST_SECONDS + 300) + 60
+    total = sum(one.seconds + 10 for one in tasks) * effort.runs
+    return min(total, MOST_SECONDS + 300) + 60
 
 
 def read_runs(
-    answer: Answer, wanted: Sequence[MeasureTask], effort: Effort
+    answer: Answer, tasks: Sequence[MeasureTask], effort: Effort
 ) -> tuple[list[Figure], list[NotMeasured]]:
     """Read what the programs printed; what is no figure is named with the reason, and costs one line."""
     figures: list[Figure] = []
     refused: list[NotMeasured] = []
-    for index, each in enumerate(wanted):
+    for index, task in enumerate(tasks):
         try:
-            runs = [_run(answer, f"{index}.{run}", each) for run in range(effort.runs)]
-            figures += _figures(each, runs)
+            runs = [_run(answer, f"{index}.{run}", task) for run in range(effort.runs)]
+            figures += _figures(task, runs)
         except UnreadableOutputError as error:
-            refused.append(NotMeasured(each.kind, each.place, f"{each.program}: {error.message}"))
+            refused.append(NotMeasured(task.kind, task.place, f"{task.program}: {error.message}"))
     return figures, refused
 
 
-def _run(answer: Answer, name: str, wanted: MeasureTask) -> Mapping[str, float]:
+def _run(answer: Answer, name: str, task: MeasureTask) -> Mapping[str, float]:
     how = "".join(answer.parts.get(f"how {name}", ())).strip() or "unknown"
-    said = "\n".join(answer.parts.get(f"run {name}", ())).replace("\r", "\n")
+    output = "\n".join(answer.parts.get(f"run {name}", ())).replace("\r", "\n")
     if how != "0":
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        why = _ENDED.get(how, f"it ended with {how}").format(seconds=wanted.seconds)
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        why = _ENDED.get(how, f"it ended with {how}").format(seconds=task.seconds)
         last = f": {lines[-1][:120]}" if lines and how not in ("flood", "late") else ""
         raise UnreadableOutputError(f"{why}{last}")
-    return wanted.read(f"{said}\n")
+    return task.read(f"{output}\n")
 
 
-def _figures(wanted: MeasureTask, runs: Sequence[Mapping[str, float]]) -> list[Figure]:
+def _figures(task: MeasureTask, runs: Sequence[Mapping[str, float]]) -> list[Figure]:
     """Return the figures of a command from its several runs.
 
     Raises UnreadableOutputError where the runs name different places, or have impossible values.
@@ -153,14 +153,14 @@ def _figures(wanted: MeasureTask, runs: Sequence[Mapping[str, float]]) -> list[F
     places = runs[0].keys()
     if any(run.keys() != places for run in runs):
         raise UnreadableOutputError("its runs tell of different places")
-    if wanted.places is not None and (strange := sorted(places - wanted.places.keys())):
+    if task.places is not None and (strange := sorted(places - task.places.keys())):
         raise UnreadableOutputError(f"it tells of {strange[0]}, which the machine does not have")
-    return [_figure(wanted, place, [run[place] for run in runs]) for place in places]
+    return [_figure(task, location, [run[location] for run in runs]) for location in places]
 
 
-def _figure(wanted: MeasureTask, place: str, values: Sequence[float]) -> Figure:
-    kind = KINDS[wanted.kind]
-    limit = (wanted.limits or {}).get(place)
+def _figure(task: MeasureTask, location: str, values: Sequence[float]) -> Figure:
+    kind = KINDS[task.kind]
+    limit = (task.limits or {}).get(location)
     least = 0.0 if kind.more_is_better else -1.0
     for value in values:
         if not least < value <= kind.most:
@@ -168,14 +168,14 @@ def _figure(wanted: MeasureTask, place: str, values: Sequence[float]) -> Figure:
         if limit is not None and value > limit * _BEYOND_LIMIT:
             raise UnreadableOutputError(f"{value:g} {kind.unit} is more than the link carries ({limit:g})")
     return Figure(
-        kind=wanted.kind,
-        place=(wanted.places or {}).get(place, wanted.place or place),
+        kind=task.kind,
+        place=(task.places or {}).get(location, task.place or location),
         unit=kind.unit,
         median=_rounded(statistics.median(values)),
         lowest=_rounded(min(values)),
         highest=_rounded(max(values)),
         runs=len(values),
-        program=wanted.program,
+        program=task.program,
         limit=None if limit is None else _rounded(limit),
     )
 
@@ -201,9 +201,12 @@ def measurement(
         boot_id=readiness.boot_id,
         plan=plan_fingerprint(machine),
         in_use=readiness.evidence,
-        programs={name: said for name, said in readiness.programs.items() if name in used},
+        programs={name: version for name, version in readiness.programs.items() if name in used},
         figures=tuple(figures),
-        not_measured=(*not_measured, *(NotMeasured(each.kind, "", each.why) for each in missing)),
+        not_measured=(
+            *not_measured,
+            *(NotMeasured(tools_missing.kind, "", tools_missing.why) for tools_missing in missing),
+        ),
     )
 
 
@@ -217,14 +220,14 @@ def split_of(machine: NodeTopology, reserved: str | None) -> CpuSplit:
 
     Raises NumaforgeError for a text that is not a cpulist.
     """
-    taken = frozenset(parse_cpulist(reserved)) if reserved else frozenset[int]()
+    reserved_cpus = frozenset(parse_cpulist(reserved)) if reserved else frozenset[int]()
     online = frozenset(machine.online)
-    return CpuSplit(pods=online - taken, reserved=online & taken)
+    return CpuSplit(pods=online - reserved_cpus, reserved=online & reserved_cpus)
 
 
-def keep_script(kept: Measurement) -> str:
+def keep_script(measurement: Measurement) -> str:
     """Return the script that stores a measurement on its node, atomically."""
-    lines = MEASUREMENT.dumps(kept)
+    lines = MEASUREMENT.dumps(measurement)
     return asking(
         shell.library("measure/measure") + shell.call("keep_measurement", [MEASURED_PATH], data=lines)
     )

@@ -36,13 +36,13 @@ def nvlink_limit(gpu: Gpu) -> float | None:
     With links to a switch, all links count; else those to the peer with the fewest. None where the
     architecture or the links are unknown: GPUs may then reach each other over PCIe.
     """
-    each = _NVLINK.get((gpu.architecture or "").lower())
-    if each is None or not gpu.nvlinks:
+    per_link = _NVLINK.get((gpu.architecture or "").lower())
+    if per_link is None or not gpu.nvlinks:
         return None
     if "switch" in gpu.nvlink_peers:
-        return each * gpu.nvlink_peers["switch"]
+        return per_link * gpu.nvlink_peers["switch"]
     direct = [count for peer, count in gpu.nvlink_peers.items() if ":" in peer]
-    return each * min(direct) if direct else None
+    return per_link * min(direct) if direct else None
 
 
 def port_limit(port: RdmaPort) -> float | None:
@@ -53,5 +53,5 @@ def port_limit(port: RdmaPort) -> float | None:
 
 def gpus_by_number(machine: NodeTopology) -> dict[str, Gpu]:
     """Return NVIDIA's GPUs by their CUDA number, in the order of PCI addresses."""
-    found = sorted((gpu for gpu in machine.gpus if gpu.vendor == "10de"), key=lambda gpu: gpu.pci_address)
-    return {str(number): gpu for number, gpu in enumerate(found)}
+    gpus = sorted((gpu for gpu in machine.gpus if gpu.vendor == "10de"), key=lambda gpu: gpu.pci_address)
+    return {str(number): gpu for number, gpu in enumerate(gpus)}

@@ -32,6 +32,6 @@ class MeasureOrder:
         return of_data(asdict(self))
 
 
-def of_data(said: Mapping[str, Any]) -> tuple[str, ...]:
+def of_data(order: Mapping[str, Any]) -> tuple[str, ...]:
     """Return arguments of pyinfra that say the host data of a measurement."""
-    return ("--data", f"{DATA}={json.dumps(said)}")
+    return ("--data", f"{DATA}={json.dumps(order)}")

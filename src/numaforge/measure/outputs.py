@@ -24,7 +24,7 @@ class UnreadableOutputError(NumaforgeError):
     """A program printed something other than its figures; the message quotes it."""
 
 
-def refusal(text: str, wanted: str) -> UnreadableOutputError:
+def refusal(text: str, expected: str) -> UnreadableOutputError:
     """Return the error for an output without `wanted`, with the line that explains it.
 
     The last line is often a source location or a note that is always printed; the error is above it.
@@ -32,24 +32,24 @@ def refusal(text: str, wanted: str) -> UnreadableOutputError:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line) and not _PLACE_IN_SOURCE.search(line)]
     if complaints:
-        said = f"it says {_short(complaints[-1])!r}"
+        clue = f"it says {_short(complaints[-1])!r}"
     else:
-        said = f"its last line is {_short(lines[-1])!r}" if lines else "it printed nothing"
-    return UnreadableOutputError(f"no {wanted} in what it printed; {said}")
+        clue = f"its last line is {_short(lines[-1])!r}" if lines else "it printed nothing"
+    return UnreadableOutputError(f"no {expected} in what it printed; {clue}")
 
 
 _PLACE_IN_SOURCE = re.compile(r"\.\w+:\d+$")
 _COMPLAINT = re.compile(r"\b(error|fail(ed|ure)?|invalid|unable|cannot|could not|waived)\b", re.IGNORECASE)
 
 
-def number(word: str, what: str) -> float:
+def number(word: str, noun: str) -> float:
     """Return a number as programs write it in the C locale; raises UnreadableOutputError for others."""
     if not _NUMBER.fullmatch(word):
-        raise UnreadableOutputError(f"{_short(word)!r} is no {what}")
+        raise UnreadableOutputError(f"{_short(word)!r} is no {noun}")
     return float(word)
 
 
-def whole(reader: Reader) -> Reader:
+def complete(reader: Reader) -> Reader:
     """Make a reader refuse a text whose last line is cut off: half a number is still a number."""
 
     @wraps(reader)
@@ -67,34 +67,34 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-@whole
+@complete
 def sysbench_memory(text: str) -> dict[str, float]:
     """Return MB/s (1,000,000 bytes) of `sysbench memory`, which says MiB/s."""
-    found = re.findall(r"^\S+ MiB transferred \((\S+) MiB/sec\)$", text, re.MULTILINE)
-    if len(found) != 1:
+    rates = re.findall(r"^\S+ MiB transferred \((\S+) MiB/sec\)$", text, re.MULTILINE)
+    if len(rates) != 1:
         raise refusal(text, "line of sysbench such as '5120.00 MiB transferred (1024.00 MiB/sec)'")
-    return {"": number(found[0], "rate of sysbench") * 2**20 / 1e6}
+    return {"": number(rates[0], "rate of sysbench") * 2**20 / 1e6}
 
 
-@whole
+@complete
 def stress_ng_memrate(text: str) -> dict[str, float]:
     """Return the MB/s that all instances of `stress-ng --memrate` read together, in words of 64 bits.
 
     stress-ng says the mean of its instances, and counts a MB as 2^20 bytes.
     """
-    found = re.findall(
+    matches = re.findall(
         r"^stress-ng: metrc: \[\d+\] memrate +(\S+) read64 MB per sec "
         r"\(\w+ mean of (\d+) instances?\)$",
         text,
         re.MULTILINE,
     )
-    if len(found) != 1:
+    if len(matches) != 1:
         raise refusal(text, "line of stress-ng's memrate for read64")
-    rate, instances = found[0]
+    rate, instances = matches[0]
     return {"": number(rate, "rate of memrate") * number(instances, "count of instances") * 2**20 / 1e6}
 
 
-@whole
+@complete
 def cyclictest(text: str) -> dict[str, float]:
     """Return the largest latency of `cyclictest -q` over its threads, in microseconds."""
     row = re.compile(r"^T: *\d+ \( *\d+\) P: *\d+ I:\d+ C: *(\d+) Min: *\S+ Act: *\S+ Avg: *\S+ Max: *(\S+)$")
@@ -106,22 +106,22 @@ def cyclictest(text: str) -> dict[str, float]:
     return {"": max(number(latency, "latency of cyclictest") for _, latency in rows)}
 
 
-@whole
+@complete
 def rtla_timerlat(text: str) -> dict[str, float]:
     """Return the largest latency of a thread that `rtla timerlat top -q` has seen, in microseconds."""
-    found = [cells[1].split() for cells in _rtla_rows(text, "Timer Latency", divided=True)]
-    if not found or any(len(cells) != 4 for cells in found):
+    rows = [cells[1].split() for cells in _rtla_rows(text, "Timer Latency", divided=True)]
+    if not rows or any(len(cells) != 4 for cells in rows):
         raise refusal(text, "row of rtla timerlat with cur, min, avg and max of the thread")
-    return {"": max(number(cells[3], "latency of rtla") for cells in found)}
+    return {"": max(number(cells[3], "latency of rtla") for cells in rows)}
 
 
-@whole
+@complete
 def rtla_osnoise(text: str) -> dict[str, float]:
     """Return the share of time that `rtla osnoise top -q` found taken, in percent, on the worst CPU."""
-    found = [cells[0].split() for cells in _rtla_rows(text, "Operating System Noise", divided=False)]
-    if not found or any(len(cells) != 10 for cells in found):
+    rows = [cells[0].split() for cells in _rtla_rows(text, "Operating System Noise", divided=False)]
+    if not rows or any(len(cells) != 10 for cells in rows):
         raise refusal(text, "row of rtla osnoise with the available CPU time")
-    available = [number(cells[2], "share of time") for cells in found]
+    available = [number(cells[2], "share of time") for cells in rows]
     if any(share > 100.0 for share in available):
         raise UnreadableOutputError(f"{max(available)} % of a CPU's time is more than all of it")
     return {"": 100.0 - min(available)}
@@ -141,21 +141,21 @@ def _rtla_rows(text: str, title: str, *, divided: bool) -> Iterator[list[str]]:
         yield cells if len(cells) > 1 or not divided else [*cells, ""]
 
 
-@whole
+@complete
 def mlc_latency(text: str) -> dict[str, float]:
     """Return the nanoseconds of `mlc --latency_matrix` by "FROM to TO" of NUMA nodes."""
     return _mlc_matrix(text, "Measuring idle latencies", "in ns")
 
 
-@whole
+@complete
 def mlc_bandwidth(text: str) -> dict[str, float]:
     """Return the MB/s of `mlc --bandwidth_matrix` by "FROM to TO" of NUMA nodes."""
     return _mlc_matrix(text, "Measuring Memory Bandwidths between nodes", "MB/sec")
 
 
 def _mlc_matrix(text: str, begin: str, unit: str) -> dict[str, float]:
-    _, found, rest = text.partition(begin)
-    if not found or unit not in rest:
+    _, unit_line, rest = text.partition(begin)
+    if not unit_line or unit not in rest:
         raise refusal(text, f"matrix of mlc in {unit}")
     lines = iter(rest.splitlines())
     columns = next((line.split()[2:] for line in lines if re.match(r"^Numa node\s+\d", line)), [])
@@ -167,14 +167,14 @@ def _across(start: str, end: str) -> str:
     return f"NUMA node {start}" if start == end else f"NUMA node {start} to {end}"
 
 
-@whole
+@complete
 def nvbandwidth_host(text: str) -> dict[str, float]:
     """Return the GB/s of a test of nvbandwidth between host and GPUs, by the GPU's number."""
     columns, rows = _nvbandwidth(text)
     return _matrix(text, columns, rows, "{1}")
 
 
-@whole
+@complete
 def nvbandwidth_pairs(text: str) -> dict[str, float]:
     """Return the GB/s of a test of nvbandwidth between GPUs: the least of each GPU's pairs, by its number."""
     columns, rows = _nvbandwidth(text)
@@ -188,7 +188,7 @@ def _nvbandwidth(text: str) -> tuple[list[str], Iterator[str]]:
     return next(lines, "").split(), lines
 
 
-@whole
+@complete
 def rocm_bandwidth_host(text: str) -> dict[str, float]:
     """Return the GB/s of rocm-bandwidth-test from a host's memory to each GPU, by the GPU's PCI address.
 
@@ -197,7 +197,7 @@ def rocm_bandwidth_host(text: str) -> dict[str, float]:
     return _rocm(text, to_gpu=True)
 
 
-@whole
+@complete
 def rocm_bandwidth_from(text: str) -> dict[str, float]:
     """Return the GB/s of rocm-bandwidth-test from each GPU to the host, by the GPU's PCI address."""
     return _rocm(text, to_gpu=False)
@@ -207,8 +207,8 @@ def _rocm(text: str, *, to_gpu: bool) -> dict[str, float]:
     devices = dict(
         re.findall(r"^ *Device: (\d+), .*, +([0-9a-f]{2}:[0-9a-f]{1,2}\.[0-7]) *$", text, re.MULTILINE)
     )
-    _, found, rest = text.partition("Unidirectional copy peak bandwidth GB/s")
-    if not found or not devices:
+    _, heading, rest = text.partition("Unidirectional copy peak bandwidth GB/s")
+    if not heading or not devices:
         raise refusal(text, "table of rocm-bandwidth-test in GB/s")
     lines = iter([line for line in rest.splitlines() if line.strip()])  # it has a blank line after each row
     columns = next((line.split()[1:] for line in lines if line.split()[:1] == ["D/D"]), [])
@@ -229,11 +229,11 @@ def _long_address(short: str) -> str:
     return f"0000:{bus}:{int(device, 16):02x}.{function}"
 
 
-def _matrix(text: str, columns: Sequence[str], lines: Iterator[str], place: str) -> dict[str, float]:
+def _matrix(text: str, columns: Sequence[str], lines: Iterator[str], pattern: str) -> dict[str, float]:
     """Return the cells of a matrix by place; a row that is cut off or too long is refused, N/A left out."""
     if not columns or len(columns) > _MOST_DEVICES or not all(word.isdecimal() for word in columns):
         raise refusal(text, "row with the numbers of the columns")
-    found: dict[str, float] = {}
+    cells: dict[str, float] = {}
     rows = 0
     for line in lines:
         words = line.split()
@@ -250,10 +250,10 @@ def _matrix(text: str, columns: Sequence[str], lines: Iterator[str], place: str)
         rows += 1
         for column, word in zip(columns, words[1:], strict=True):
             if word != "N/A":
-                found[place.format(words[0], column)] = number(word, "value of the matrix")
-    if not found:
+                cells[pattern.format(words[0], column)] = number(word, "value of the matrix")
+    if not cells:
         raise refusal(text, "row of the matrix")
-    return found
+    return cells
 
 
 def _least_of_each(pairs: Mapping[str, float]) -> dict[str, float]:
@@ -267,7 +267,7 @@ def _least_of_each(pairs: Mapping[str, float]) -> dict[str, float]:
     return least
 
 
-@whole
+@complete
 def perftest_write(text: str) -> dict[str, float]:
     """Return the average Gb/s of `ib_write_bw --report_gbits`.
 
@@ -281,7 +281,7 @@ def perftest_write(text: str) -> dict[str, float]:
     return {"": number(rows[0], "rate of ib_write_bw")}
 
 
-@whole
+@complete
 def nccl_all_reduce(text: str) -> dict[str, float]:
     """Return the average bus bandwidth in GB/s that all_reduce_perf ends with; wrong sums are refused."""
     sums = re.search(r"^# Out of bounds values : (\S+) (\S+)", text, re.MULTILINE)

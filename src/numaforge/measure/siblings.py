@@ -41,7 +41,8 @@ def with_siblings(machines: Mapping[str, Measurement]) -> dict[str, Measurement]
     makes = names_by_make(machines)
     return {
         name: replace(
-            measured, siblings=_medians([machines[each] for each in makes[measured.make] if each != name])
+            measured,
+            siblings=_medians([machines[sibling] for sibling in makes[measured.make] if sibling != name]),
         )
         for name, measured in machines.items()
     }
@@ -52,19 +53,19 @@ def names_by_make(machines: Mapping[str, Measurement]) -> dict[str, list[str]]:
     return grouped((measured.make, name) for name, measured in machines.items())
 
 
-def _medians(others: Iterable[Measurement]) -> dict[str, OfSiblings]:
-    values = grouped((figure.key, figure.median) for other in others for figure in other.figures)
+def _medians(siblings: Iterable[Measurement]) -> dict[str, OfSiblings]:
+    values = grouped((figure.key, figure.median) for sibling in siblings for figure in sibling.figures)
     return {
-        key: OfSiblings(float(f"{statistics.median(held):.5g}"), len(held))
-        for key, held in values.items()
-        if len(held) >= LEAST_SIBLINGS
+        key: OfSiblings(float(f"{statistics.median(values_of_key):.5g}"), len(values_of_key))
+        for key, values_of_key in values.items()
+        if len(values_of_key) >= LEAST_SIBLINGS
     }
 
 
 def slow_of(measured: Measurement, least_share: float = LEAST_SHARE) -> tuple[Slow, ...]:
     """Return the figures of a machine that are worse than its siblings', the worst first."""
-    found = [slow for slow in _compared(measured) if slow.share < _least(slow.figure, least_share)]
-    return tuple(sorted(found, key=lambda slow: slow.share))
+    slow_figures = [slow for slow in _compared(measured) if slow.share < _least(slow.figure, least_share)]
+    return tuple(sorted(slow_figures, key=lambda slow: slow.share))
 
 
 def _least(figure: Figure, least_share: float) -> float:
@@ -112,13 +113,13 @@ def why_held(measured: Measurement | None, least_share: float, command: str) -> 
 
 def _lacking(measured: Measurement, command: str) -> Iterator[str]:
     """Yield the figures that siblings have and this machine lacks."""
-    own = {figure.key for figure in measured.figures}
-    why = {each.kind: each.why for each in measured.not_measured}
+    measured_keys = {figure.key for figure in measured.figures}
+    why = {gap.kind: gap.why for gap in measured.not_measured}
     for key, of in measured.siblings.items():
-        kind, place, _ = key.split(" | ")
-        if key not in own and kind in KINDS and KINDS[kind].steady:
+        kind, location, _ = key.split(" | ")
+        if key not in measured_keys and kind in KINDS and KINDS[kind].steady:
             reason = f" ({why[kind]})" if kind in why else ""
             yield (
-                f"{KINDS[kind].title} of {place} was not measured{reason}, {of.machines} siblings have "
+                f"{KINDS[kind].title} of {location} was not measured{reason}, {of.machines} siblings have "
                 f"{of.median:g} {KINDS[kind].unit}: run `{command}`"
             )

@@ -107,23 +107,26 @@ def tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
 ) -> tuple[list[MeasureTask], list[Missing]]:
     """Return what is measured on a machine, and what is not because a program is missing."""
-    there = {*programs}
-    wanted: list[MeasureTask] = []
+    present = {*programs}
+    chosen: list[MeasureTask] = []
     missing: list[Missing] = []
     for choices in _choices(machine, split, effort):
         able = next(
-            (each for each in choices if all({*one.needs, one.program} <= there for one in each)), None
+            (choice for choice in choices if all({*one.needs, one.program} <= present for one in choice)),
+            None,
         )
         if able is not None:
-            wanted += able
+            chosen += able
         else:
-            names = [" and ".join(_lacking(each, there)) for each in choices if each]
+            names = [" and ".join(_lacking(choice, present)) for choice in choices if choice]
             missing.append(Missing(choices[0][0].kind, f"there is no {', no '.join(names)}"))
-    return wanted, missing
+    return chosen, missing
 
 
-def _lacking(several: Sequence[MeasureTask], there: set[str]) -> list[str]:
-    needs = dict.fromkeys(name for one in several for name in (one.program, *one.needs) if name not in there)
+def _lacking(several: Sequence[MeasureTask], present: set[str]) -> list[str]:
+    needs = dict.fromkeys(
+        name for one in several for name in (one.program, *one.needs) if name not in present
+    )
     return [f"{name} ({TOOLS[name].origin})" for name in needs]
 
 
@@ -160,8 +163,8 @@ def _gpu_choices(machine: NodeTopology) -> Iterator[list[list[MeasureTask]]]:
         yield [[replace(pairs, read=outputs.nvbandwidth_pairs)]]
         count = str(len(nvidia))
         words = ("all_reduce_perf", "-b", "8G", "-e", "8G", "-g", count)
-        place = f"{count} GPUs"
-        reduce = MeasureTask("all-reduce", place, words[0], words, outputs.nccl_all_reduce, _REDUCE_SECONDS)
+        gpus = f"{count} GPUs"
+        reduce = MeasureTask("all-reduce", gpus, words[0], words, outputs.nccl_all_reduce, _REDUCE_SECONDS)
         yield [[reduce]]
     amd = {gpu.pci_address: gpu for gpu in machine.gpus if gpu.vendor == "1002"}
     if amd:
@@ -182,19 +185,19 @@ def _node_pairs(machine: NodeTopology, split: CpuSplit) -> Iterator[tuple[NumaNo
         if not node.cpus & split.pods:
             continue
         yield node, node
-        others = sorted(
-            (other for other in with_memory if other.id != node.id),
-            key=lambda other: (node.distances.get(other.id, 0), other.id),
+        far_nodes = sorted(
+            (far for far in with_memory if far.id != node.id),
+            key=lambda far: (node.distances.get(far.id, 0), far.id),
         )
-        for other in {each.id: each for each in (*others[:1], *others[-1:])}.values():
-            yield node, other
+        for far_node in {far.id: far for far in (*far_nodes[:1], *far_nodes[-1:])}.values():
+            yield node, far_node
 
 
 def pod_cpus(machine: NodeTopology, split: CpuSplit, node: NumaNode) -> frozenset[int]:
     """Return one CPU of each core of a NUMA node that pods may have."""
     cores = (core.cpus & split.pods for core in machine.cores if core.numa_node == node.id)
-    found = frozenset(min(cpus) for cpus in cores if cpus)
-    return found or frozenset(node.cpus & split.pods)
+    first_cpus = frozenset(min(cpus) for cpus in cores if cpus)
+    return first_cpus or frozenset(node.cpus & split.pods)
 
 
 def block_mib(machine: NodeTopology, node: NumaNode, memory: NumaNode, threads: int) -> int:
@@ -203,9 +206,9 @@ def block_mib(machine: NodeTopology, node: NumaNode, memory: NumaNode, threads: 
     It is a power of two, as sysbench requires.
     """
     caches = sum(cache.size_bytes or 0 for cache in machine.l3_caches if cache.cpus & node.cpus)
-    wanted = max(_LEAST_BLOCK_MIB, -(-2 * caches // (_MIB * threads)))
+    mib_wanted = max(_LEAST_BLOCK_MIB, -(-2 * caches // (_MIB * threads)))
     room = (memory.memory_bytes or 0) // (_MIB * _SHARE_OF_MEMORY * threads)
-    most = max(1, min(2 * wanted - 1, room, _MOST_BLOCK_MIB))
+    most = max(1, min(2 * mib_wanted - 1, room, _MOST_BLOCK_MIB))
     return 1 << (most.bit_length() - 1)
 
 
@@ -265,9 +268,9 @@ def _stress_ng(
         str(max(effort.seconds, _MEMRATE_SECONDS)),
     )
     seconds = max(effort.seconds, _MEMRATE_SECONDS) + _GRACE_SECONDS
-    place = across(node, memory)
+    label = across(node, memory)
     return MeasureTask(
-        "memory-bandwidth", place, "stress-ng", words, outputs.stress_ng_memrate, seconds, ("numactl",)
+        "memory-bandwidth", label, "stress-ng", words, outputs.stress_ng_memrate, seconds, ("numactl",)
     )
 
 
@@ -314,8 +317,8 @@ def _of_pods(
 ) -> MeasureTask:
     needs = (*tracer, "taskset") if busy else tracer
     seconds = effort.seconds + _GRACE_SECONDS
-    place = _on_pods(split)
-    return MeasureTask(_loaded(kind, busy), place, words[0], words, read, seconds, needs, load=busy)
+    label = _on_pods(split)
+    return MeasureTask(_loaded(kind, busy), label, words[0], words, read, seconds, needs, load=busy)
 
 
 def _nvbandwidth(
@@ -344,19 +347,33 @@ def _ports(machine: NodeTopology) -> list[_Port]:
 
 def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
     device, number = sender
-    other, other_number = receiver
-    words = ("write_between", device.name, str(number), other.name, str(other_number), str(effort.seconds))
-    ports = {f"{each.name} {port.number}": port for each in (device, other) for port in each.ports}
-    both = [port_limit(ports[f"{device.name} {number}"]), port_limit(ports[f"{other.name} {other_number}"])]
-    known = [limit for limit in both if limit is not None]
+    receiving, other_number = receiver
+    words = (
+        "write_between",
+        device.name,
+        str(number),
+        receiving.name,
+        str(other_number),
+        str(effort.seconds),
+    )
+    ports = {
+        f"{rdma_device.name} {port.number}": port
+        for rdma_device in (device, receiving)
+        for port in rdma_device.ports
+    }
+    both = [
+        port_limit(ports[f"{device.name} {number}"]),
+        port_limit(ports[f"{receiving.name} {other_number}"]),
+    ]
+    known_limits = [limit for limit in both if limit is not None]
     return MeasureTask(
         "rdma-write",
-        f"{device.name} port {number} to {other.name} port {other_number}",
+        f"{device.name} port {number} to {receiving.name} port {other_number}",
         "ib_write_bw",
         words,
         outputs.perftest_write,
         effort.seconds + _MARGIN_SECONDS + 2 * _GRACE_SECONDS,
-        limits={"": min(known)} if len(known) == len(both) else None,
+        limits={"": min(known_limits)} if len(known_limits) == len(both) else None,
         function=True,
     )
 
@@ -368,20 +385,20 @@ def alignment_tasks(
 
     The first of each pair is aligned. The CPUs are those of one NUMA node that pods may have.
     """
-    there = {*programs}
+    present = {*programs}
     pairs = list(_node_pairs(machine, split))
     first = next((node for node, memory in pairs if node.id == memory.id), None)
     far = [memory for node, memory in pairs if first and node.id == first.id and memory.id != first.id]
     if first is None or not far:
         return [], [Missing("memory-bandwidth", "the machine has no second NUMA node with CPUs and memory")]
-    found: list[MeasureTask] = []
-    if {"numactl", "sysbench"} <= there:
+    tasks: list[MeasureTask] = []
+    if {"numactl", "sysbench"} <= present:
         for order in ("seq", "rnd"):
-            found += [_sysbench(machine, split, first, memory, order, effort) for memory in (first, far[-1])]
-    elif {"numactl", "stress-ng"} <= there:
-        found += [_stress_ng(machine, split, first, memory, effort) for memory in (first, far[-1])]
-    if found:
-        return found, []
-    tools = [TOOLS[name] for name in ("numactl", "sysbench", "stress-ng") if name not in there]
+            tasks += [_sysbench(machine, split, first, memory, order, effort) for memory in (first, far[-1])]
+    elif {"numactl", "stress-ng"} <= present:
+        tasks += [_stress_ng(machine, split, first, memory, effort) for memory in (first, far[-1])]
+    if tasks:
+        return tasks, []
+    tools = [TOOLS[name] for name in ("numactl", "sysbench", "stress-ng") if name not in present]
     names = ", no ".join(f"{tool.name} ({tool.origin})" for tool in tools)
     return [], [Missing("memory-bandwidth", f"there is no {names}")]

@@ -48,7 +48,7 @@ _NO_OWN: Own = {}
 
 
 def load_profile(
-    source: str | Path | Mapping[str, Any], *, where: str | None = None, own: Own = _NO_OWN
+    source: str | Path | Mapping[str, Any], *, where: str | None = None, images: Own = _NO_OWN
 ) -> NodeProfile:
     """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
 
@@ -60,10 +60,10 @@ def load_profile(
     Raises ProfileError with every mistake.
     """
     if isinstance(source, str) and source and not is_path(source):
-        if not own:
+        if not images:
             return _ready(source, where)
-        source = own.get(source, source)
-    return _load(source, where, own)
+        source = images.get(source, source)
+    return _load(source, where, images)
 
 
 @cache
@@ -72,13 +72,13 @@ def _ready(name: str, where: str | None) -> NodeProfile:
     return _load(name, where, _NO_OWN)
 
 
-def _load(source: str | Path | Mapping[str, Any], where: str | None, own: Own) -> NodeProfile:
-    place, document = _read(source, where, own)
-    folder = Path(place).parent if isinstance(source, (str, Path)) else Path()
-    merged = _without_nulls(_extend(document, place, folder, (_key(source),), _own_of(source, own)))
+def _load(source: str | Path | Mapping[str, Any], where: str | None, images: Own) -> NodeProfile:
+    where_read, document = _read(source, where, images)
+    folder = Path(where_read).parent if isinstance(source, (str, Path)) else Path()
+    merged = _without_nulls(_extend(document, where_read, folder, (_key(source),), _own_of(source, images)))
     merged.setdefault("name", _unnamed(source, document))
-    _read_mig_parted(merged, place, folder)
-    return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
+    _read_mig_parted(merged, where_read, folder)
+    return validated(NodeProfile, merged, where_read, also_known=_READ_HERE, error=ProfileError)
 
 
 def ready_profiles() -> tuple[str, ...]:
@@ -91,18 +91,20 @@ def machine_profiles() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (profile_dir() / "machines").glob("*.yaml")))
 
 
-def named_profiles(own: Iterable[str] = ()) -> str:
+def named_profiles(images: Iterable[str] = ()) -> str:
     """Return all names of profiles as messages list them: an image's `own`, for a purpose, for a machine."""
-    purposes = ", ".join([*own, *ready_profiles()])
+    purposes = ", ".join([*images, *ready_profiles()])
     return f"{purposes}; for a kind of machine {', '.join(machine_profiles())}"
 
 
-def _own_of(source: str | Path | Mapping[str, Any], own: Own) -> Own:
+def _own_of(source: str | Path | Mapping[str, Any], images: Own) -> Own:
     """Return the profiles of an image that a profile can extend by name: a ready one extends ready ones."""
-    return _NO_OWN if isinstance(source, str) and not is_path(source) else own
+    return _NO_OWN if isinstance(source, str) and not is_path(source) else images
 
 
-def _read(source: str | Path | Mapping[str, Any], where: str | None, own: Own) -> tuple[str, dict[str, Any]]:
+def _read(
+    source: str | Path | Mapping[str, Any], where: str | None, images: Own
+) -> tuple[str, dict[str, Any]]:
     if isinstance(source, Mapping):
         return where or "profile", dict(source)
     if not isinstance(source, (str, Path)) or not str(source):
@@ -113,7 +115,7 @@ def _read(source: str | Path | Mapping[str, Any], where: str | None, own: Own) -
         )
     if isinstance(source, Path) or is_path(source):
         return str(source), _read_file(Path(source), where)
-    return _read_ready(source, where, own)
+    return _read_ready(source, where, images)
 
 
 def is_path(source: str) -> bool:
@@ -121,14 +123,14 @@ def is_path(source: str) -> bool:
     return "/" in source or source.endswith((".yaml", ".yml", ".json"))
 
 
-def _read_ready(name: str, where: str | None, own: Own) -> tuple[str, dict[str, Any]]:
+def _read_ready(name: str, where: str | None, images: Own) -> tuple[str, dict[str, Any]]:
     machines = machine_profiles()
     if name not in (*ready_profiles(), *machines):
-        nearest = get_close_matches(name, (*own, *ready_profiles(), *machines), n=1)
+        nearest = get_close_matches(name, (*images, *ready_profiles(), *machines), n=1)
         raise ProfileError(
             f"there is no ready profile {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""),
             where=where,
-            remedy=f"name one of {named_profiles(own)}; or the path of a YAML file",
+            remedy=f"name one of {named_profiles(images)}; or the path of a YAML file",
         )
     folder = profile_dir() / "machines" if name in machines else profile_dir()
     path = folder / f"{name}.yaml"
@@ -139,7 +141,7 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     try:
         text = read_text(path, most_mib=MOST_MIB)
     except NumaforgeError as error:
-        place = (
+        path_hint = (
             ""
             if path.exists() or path.is_absolute() or not where
             else f"; {path} is looked for in {Path.cwd()}"
@@ -147,7 +149,7 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
         raise ProfileError(
             f"the profile {path} {error.message}",
             where=where,
-            remedy=error.remedy or f"name a YAML file, or a ready profile: {named_profiles()}{place}",
+            remedy=error.remedy or f"name a YAML file, or a ready profile: {named_profiles()}{path_hint}",
         ) from error
     document = read_yaml(text, str(path), ProfileError, octal=False)
     if document is None:
@@ -162,19 +164,19 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
             where=str(path),
             remedy=_BEGIN,
         )
-    for key, other in _OTHERS.items():
+    for key, form in _OTHERS.items():
         if key in document:
-            what = other.format(kind=document[key])
-            raise ProfileError(f"is {what}, and no profile", where=str(path), remedy=_BEGIN)
+            kind = form.format(kind=document[key])
+            raise ProfileError(f"is {kind}, and no profile", where=str(path), remedy=_BEGIN)
     return document
 
 
-def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
+def _read_mig_parted(profile: dict[str, Any], file: str, folder: Path) -> None:
     """Replace the path of a mig-parted file, which is relative to `folder`, with its content."""
     section = profile.get("mig")
     if not isinstance(section, Mapping) or not isinstance(path := section.get("mig_parted"), str):
         return
-    where = f"{place}: mig.mig_parted"
+    where = f"{file}: mig.mig_parted"
     try:
         text = read_text(folder / path, most_mib=MOST_MIB)
     except NumaforgeError as error:
@@ -189,87 +191,98 @@ def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
 
 def _key(source: str | Path | Mapping[str, Any]) -> str:
     """Return a key that is equal for all names of one profile."""
-    named = isinstance(source, Path) or (isinstance(source, str) and is_path(source))
-    return str(Path(str(source)).resolve()) if named else str(source)
+    is_file = isinstance(source, Path) or (isinstance(source, str) and is_path(source))
+    return str(Path(str(source)).resolve()) if is_file else str(source)
 
 
 def _extend(
-    document: dict[str, Any], place: str, folder: Path, seen: tuple[str, ...], images: Own
+    document: dict[str, Any], file: str, folder: Path, visited: tuple[str, ...], images: Own
 ) -> dict[str, Any]:
     """Return a profile merged over what it extends; a path there is relative to `folder`.
 
     A name means one of the `images`, an image's own; in the profile of that name, the ready one.
     """
-    own = {key: value for key, value in document.items() if key not in _READ_HERE}
+    values = {key: value for key, value in document.items() if key not in _READ_HERE}
     parent = document.get("extends")
     if parent is None:
-        return own
+        return values
     if not isinstance(parent, str):
         raise ProfileError(
             f"{parent!r} is not a profile's name",
-            where=f"{place}: extends",
+            where=f"{file}: extends",
             remedy=f"name one of {named_profiles(images)}; or a file, relative to this one, "
             "such as ./own.yaml",
         )
     source: Path | str = Path(folder, parent) if is_path(parent) else parent
-    if parent in images and _key(images[parent]) != seen[-1]:
+    if parent in images and _key(images[parent]) != visited[-1]:
         source = images[parent]
-    if _key(source) in seen:
-        raise ProfileError(f"{parent} goes in a circle", where=f"{place}: extends")
-    parent_place, parent_document = _read(source, f"{place}: extends", images)
-    beside = source.parent if isinstance(source, Path) else Path()
-    inherited = _extend(parent_document, parent_place, beside, (*seen, _key(source)), _own_of(source, images))
-    _read_mig_parted(inherited, parent_place, beside)
+    if _key(source) in visited:
+        raise ProfileError(f"{parent} goes in a circle", where=f"{file}: extends")
+    parent_place, parent_document = _read(source, f"{file}: extends", images)
+    folder_of_parent = source.parent if isinstance(source, Path) else Path()
+    inherited = _extend(
+        parent_document, parent_place, folder_of_parent, (*visited, _key(source)), _own_of(source, images)
+    )
+    _read_mig_parted(inherited, parent_place, folder_of_parent)
     for personal in ("name", "description"):
         inherited.pop(personal, None)
-    _drop_replaced(inherited, own)
+    _drop_replaced(inherited, values)
     if isinstance(inherited.get("sources"), Mapping):
-        inherited["sources"] = _sources_of_inherited(inherited["sources"], own)
-    return _merge(inherited, own)
+        inherited["sources"] = _sources_of_inherited(inherited["sources"], values)
+    return _merge(inherited, values)
 
 
-def _drop_replaced(inherited: dict[str, Any], own: Mapping[str, Any]) -> None:
+def _drop_replaced(inherited: dict[str, Any], values: Mapping[str, Any]) -> None:
     """Remove inherited values that a value of our own replaces, with their sources."""
     for (section, key, value), replaced in _REPLACES.items():
-        above, below = own.get(section), inherited.get(section)
+        above, below = values.get(section), inherited.get(section)
         if isinstance(above, Mapping) and above.get(key) == value and isinstance(below, Mapping):
-            inherited[section] = {name: held for name, held in below.items() if name not in replaced}
+            inherited[section] = {
+                name: inherited_value for name, inherited_value in below.items() if name not in replaced
+            }
             if isinstance(sources := inherited.get("sources"), Mapping):
-                gone = tuple(f"{section}.{name}" for name in replaced)
+                prefixes = tuple(f"{section}.{name}" for name in replaced)
                 inherited["sources"] = {
-                    path: source for path, source in sources.items() if not path.startswith(gone)
+                    path: source for path, source in sources.items() if not path.startswith(prefixes)
                 }
 
 
-def _sources_of_inherited(sources: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
+def _sources_of_inherited(sources: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
     """Remove the sources of replaced values: a source belongs to one value."""
     choices = [".".join(choice) + "." for choice in _CHOICES]
-    paths = [f"{path.removesuffix('.state') if value == _ABSENT else path}." for path, value in leaves(own)]
+    paths = [
+        f"{path.removesuffix('.state') if value == _ABSENT else path}." for path, value in leaves(values)
+    ]
     replaced = {next((choice for choice in choices if path.startswith(choice)), path) for path in paths}
     return {
         path: source
         for path, source in sources.items()
-        if not any(f"{path}.".startswith(each) or each.startswith(f"{path}.") for each in replaced)
+        if not any(f"{path}.".startswith(prefix) or prefix.startswith(f"{path}.") for prefix in replaced)
     }
 
 
 def leaves(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every value of a profile by its dotted path; a list is one value."""
     for key, value in document.items():
-        here = f"{path}.{key}" if path else str(key)
+        path_of_key = f"{path}.{key}" if path else str(key)
         if isinstance(value, Mapping) and value:
-            yield from leaves(value, here)
+            yield from leaves(value, path_of_key)
         else:
-            yield here, value
+            yield path_of_key, value
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
-        held, here = merged.get(key), (*path, key)
+        inherited, key_path = merged.get(key), (*path, key)
         dropped = isinstance(value, Mapping) and value.get("state") == _ABSENT
-        if isinstance(held, Mapping) and isinstance(value, Mapping) and here not in _CHOICES and not dropped:
-            merged[key] = _merge(held, value, here)
+        if (
+            isinstance(inherited, Mapping)
+            and isinstance(value, Mapping)
+            and key_path not in _CHOICES
+            and not dropped
+        ):
+            merged[key] = _merge(inherited, value, key_path)
         else:
             merged[key] = value
     return merged
@@ -277,9 +290,9 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, 
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without_nulls(held) for key, held in value.items() if held is not None}
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, (list, tuple)):
-        return [_without_nulls(held) for held in value]
+        return [_without_nulls(item) for item in value]
     return value
 
 

@@ -104,11 +104,11 @@ def test_a_plan_that_is_accepted_is_in_effect_and_what_failed_before_is_forgotte
     reject("why", tmp_path)
     record = accept(note_confirmed(on_trial(tmp_path), "a person", tmp_path), tmp_path)
     assert (record.profile, record.confirmed) == ("tried", "a person")
-    assert BootRecord.kept(tmp_path) == record
+    assert BootRecord.saved(tmp_path) == record
     assert (tmp_path / "files").read_text() == "11ff  /etc/b\n"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["files", "inputs", "record.json"]
     accept(record, tmp_path)  # by another process, a moment later
-    assert BootRecord.kept(tmp_path) == record
+    assert BootRecord.saved(tmp_path) == record
 
 
 def test_a_plan_that_is_rejected_leaves_the_earlier_one_in_effect(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_a_plan_that_is_rejected_leaves_the_earlier_one_in_effect(tmp_path: Path
     for why in ("the first", "the second"):
         trial = on_trial(tmp_path)
         reject(why, tmp_path)
-    assert BootRecord.kept(tmp_path) == RECORD
-    assert Inputs.kept(tmp_path) == WAS
+    assert BootRecord.saved(tmp_path) == RECORD
+    assert Inputs.saved(tmp_path) == WAS
     failed = tmp_path / FAILED.name
-    assert BootRecord.kept(failed) == trial
+    assert BootRecord.saved(failed) == trial
     assert (failed / WHY).read_text() == "the second\n"
     assert not (tmp_path / TRIAL.name).exists()
 
@@ -132,9 +132,9 @@ def test_why_a_plan_failed_reaches_the_login_prompt_in_printable_characters(tmp_
 
 def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     folder = tmp_path / "boot"
-    assert Inputs.kept(folder) is None
+    assert Inputs.saved(folder) is None
     stamp(RECORD, WAS, {"/etc/a": "00ff"}, folder)
-    assert Inputs.kept(folder) == WAS
+    assert Inputs.saved(folder) == WAS
     assert (folder / "files").read_text() == "00ff  /etc/a\n"
     assert json.loads((folder / "record.json").read_text())["named_by"] == "a test"
     assert sorted(file.name for file in folder.iterdir()) == ["files", "inputs", "record.json"]
@@ -145,7 +145,7 @@ def test_the_inputs_come_last_so_that_a_break_is_planned_again(tmp_path: Path) -
     with pytest.raises(NumaforgeError, match="cannot be kept"):
         stamp(RECORD, WAS, {}, tmp_path)
     assert (tmp_path / "record.json").exists()
-    assert Inputs.kept(tmp_path) is None
+    assert Inputs.saved(tmp_path) is None
 
 
 def test_a_path_of_two_lines_is_refused(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def value_at(document: Any, path: str) -> Any:
 
 
 def all_rows() -> list[FieldRow]:
-    return [row for form in FORMS for row in (*form.rows, *form.beside[1])]
+    return [row for form in FORMS for row in (*form.rows, *form.extra[1])]
 
 
 # What comes out

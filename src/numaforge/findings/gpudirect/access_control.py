@@ -91,11 +91,11 @@ def own_mask(function: PciFunction) -> str:
 
 def wrong_bits(mask: str, control: int) -> list[str]:
     """Return in words each bit of a control register that differs from the mask."""
-    wanted = dict(enumerate(reversed(mask)))
+    bits = dict(enumerate(reversed(mask)))
     return [
         f"{_NAMES[bit]} is {'on' if control >> bit & 1 else 'off'}"
         for bit in range(_BITS)
-        if wanted[bit] != "x" and int(wanted[bit]) != control >> bit & 1
+        if bits[bit] != "x" and int(bits[bit]) != control >> bit & 1
     ]
 
 
@@ -104,21 +104,23 @@ def misconfigured(machine: NodeTopology, required: Required) -> dict[str, str]:
 
     Below ordinary switches only what redirects traffic counts.
     """
-    found = {}
+    wrong_functions = {}
     for function in machine.pci_functions:
-        mask, held = required.masks.get(function.pci_address), function.access_control
-        if mask is None or held is None or held.control is None:
+        mask, access = required.masks.get(function.pci_address), function.access_control
+        if mask is None or access is None or access.control is None:
             continue
-        wrong = wrong_bits(mask, held.control)
-        harmless = required.layout is Layout.SWITCHES and mask == _OPEN and not held.control & REDIRECTS
+        wrong = wrong_bits(mask, access.control)
+        harmless = required.layout is Layout.SWITCHES and mask == _OPEN and not access.control & REDIRECTS
         if wrong and not harmless:
-            found[function.pci_address] = f"{held.control:07b} where {mask} is needed: {', '.join(wrong)}"
-    return found
+            wrong_functions[function.pci_address] = (
+                f"{access.control:07b} where {mask} is needed: {', '.join(wrong)}"
+            )
+    return wrong_functions
 
 
-def bridges_between(machine: NodeTopology, one: str, other: str) -> tuple[str, ...]:
+def bridges_between(machine: NodeTopology, one: str, peer: str) -> tuple[str, ...]:
     """Return the bridges between two functions, without those that they share."""
-    paths = [machine.pci_paths.get(address, ()) for address in (one, other)]
+    paths = [machine.pci_paths.get(address, ()) for address in (one, peer)]
     shared = {part for part in paths[0] if part in paths[1]}
     return tuple(part for path in paths for part in path[:-1] if part not in shared)
 
@@ -182,14 +184,14 @@ class _PciTree:
         bridges = self.above(gpu, 4)
         return bridges[3] if len(bridges) == 4 and all(map(_is_connectx_switch, bridges)) else None
 
-    def others(self, masks: Mapping[str, str], mask: str | None = None) -> dict[str, str]:
+    def masks_of_others(self, masks: Mapping[str, str], mask: str | None = None) -> dict[str, str]:
         """Return the masks of NVIDIA's other switches and root ports: the kernel's own, or the one given."""
-        found = {}
+        others_masks = {}
         for function in self.functions.values():
-            ours = _is_switch_of_ours(function) or _is_root_port_of_ours(function)
-            if ours and function.pci_address not in masks and self.controls(function):
-                found[function.pci_address] = mask or own_mask(function)
-        return found
+            is_ours = _is_switch_of_ours(function) or _is_root_port_of_ours(function)
+            if is_ours and function.pci_address not in masks and self.controls(function):
+                others_masks[function.pci_address] = mask or own_mask(function)
+        return others_masks
 
     def controls(self, function: PciFunction) -> bool:
         """Return whether a function has access control."""
@@ -206,25 +208,25 @@ def _direct_nic(tree: _PciTree, virtual: bool | None) -> Required:
     direct: dict[str, str] = {}
     for function in filter(is_direct_nic, tree.functions.values()):
         bridges = tree.above(function, 3)
-        known = len(bridges) == 3 and all(map(_is_connectx_switch, bridges[:2])) and _is_grace(bridges[2])
-        gpus = [gpu for gpu in tree.gpus if known and bridges[2] in tree.above(gpu, 5)]
+        is_direct = len(bridges) == 3 and all(map(_is_connectx_switch, bridges[:2])) and _is_grace(bridges[2])
+        gpus = [gpu for gpu in tree.gpus if is_direct and bridges[2] in tree.above(gpu, 5)]
         if len(gpus) != 1 or tree.connectx_switch(gpus[0]) != bridges[1]:
             raise _UnrecognisedError(f"{function.pci_address} of ConnectX-8 Direct has no GPU beside it")
         mates = [
-            each
-            for each in tree.functions.values()
-            if each.card == function.card and each.device in _CONNECTX_NICS
+            sibling
+            for sibling in tree.functions.values()
+            if sibling.card == function.card and sibling.device in _CONNECTX_NICS
         ]
         if function.card is None or not mates:
             raise _UnrecognisedError(f"the VPD of {function.pci_address} names no NIC")
         direct[function.pci_address] = gpus[0].pci_address
         of_the_way = {function, *bridges, *tree.above(gpus[0], 5), gpus[0]}
-        if others := [each for each in tree.below(bridges[2]) if each not in of_the_way]:
-            raise _UnrecognisedError(f"{others[0].pci_address} is beside a GPU of ConnectX-8 Direct")
+        if unrecognised := [function for function in tree.below(bridges[2]) if function not in of_the_way]:
+            raise _UnrecognisedError(f"{unrecognised[0].pci_address} is beside a GPU of ConnectX-8 Direct")
         masks[bridges[0].pci_address] = _TOWARD_DIRECT_NIC
         masks[tree.above(gpus[0], 3)[2].pci_address] = _TOWARD_DIRECT_GPU
         masks[bridges[2].pci_address] = _ABOVE_DIRECT
-    return Required(Layout.DIRECT_NIC, masks | tree.others(masks), direct=direct)
+    return Required(Layout.DIRECT_NIC, masks | tree.masks_of_others(masks), direct=direct)
 
 
 def _connectx_switch(tree: _PciTree, virtual: bool | None) -> Required:
@@ -240,7 +242,7 @@ def _connectx_switch(tree: _PciTree, virtual: bool | None) -> Required:
         gpu_ports = [
             port
             for port in tree.children[switch.pci_address]
-            if any(each in tree.gpus for each in tree.below(port))
+            if any(function in tree.gpus for function in tree.below(port))
         ]
         root_port = tree.functions.get(switch.path[1])
         if len(nic_ports) != 1 or len(gpu_ports) != 1 or nic_ports == gpu_ports or root_port is None:
@@ -258,19 +260,19 @@ def _connectx_switch(tree: _PciTree, virtual: bool | None) -> Required:
     if not for_guests:
         masks = dict.fromkeys(masks, _OPEN)
     return Required(
-        Layout.CONNECTX_SWITCH, masks | tree.others(masks, None if for_guests else _OPEN), for_guests
+        Layout.CONNECTX_SWITCH, masks | tree.masks_of_others(masks, None if for_guests else _OPEN), for_guests
     )
 
 
 def _switches(tree: _PciTree, virtual: bool | None) -> Required:
     pairs = list(below_one_switch(tree.machine))
     connectx = [
-        each
+        function
         for address in {nic for _, nic in pairs}
-        if (each := tree.functions.get(address)) and each.vendor == MELLANOX
+        if (function := tree.functions.get(address)) and function.vendor == MELLANOX
     ]
     # Other makers' NICs may always have the capability, with or without guests.
-    translating = {each.address_translation for each in connectx} or {False}
+    translating = {function.address_translation for function in connectx} or {False}
     for_guests = _for_guests(translating) if virtual is None else virtual
     masks: dict[str, str] = {}
     for gpu, nic in pairs:
@@ -289,7 +291,7 @@ def _switches(tree: _PciTree, virtual: bool | None) -> Required:
 _REQUIRED: Mapping[Layout, Callable[[_PciTree, bool | None], Required]] = {
     Layout.DIRECT_NIC: _direct_nic,
     Layout.CONNECTX_SWITCH: _connectx_switch,
-    Layout.ROOT_PORTS: lambda tree, _: Required(Layout.ROOT_PORTS, tree.others({})),
+    Layout.ROOT_PORTS: lambda tree, _: Required(Layout.ROOT_PORTS, tree.masks_of_others({})),
     Layout.SWITCHES: _switches,
     Layout.APART: lambda *_: Required(Layout.APART),
 }

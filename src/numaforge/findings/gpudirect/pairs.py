@@ -76,7 +76,7 @@ def gpu_nic_pairs(machine: NodeTopology) -> tuple[Pair, ...]:
                     direct,
                 )
             )
-    order = {pair.gpu: place for place, pair in reversed([*enumerate(pairs)])}
+    order = {pair.gpu: position for position, pair in reversed([*enumerate(pairs)])}
     return tuple(sorted(pairs, key=lambda pair: (order[pair.gpu], not pair.rail)))
 
 
@@ -99,7 +99,9 @@ def _works(
     if redirecting:
         return Works.NO, f"access control of {', '.join(redirecting)}"
     if unknown and not machine.peer_memory.virtual_machine:
-        read = {each.pci_address for each in machine.pci_functions if each.access_control is not None}
+        read = {
+            function.pci_address for function in machine.pci_functions if function.access_control is not None
+        }
         missing = next((bridge for bridge in between if bridge not in read), None)
         return Works.UNKNOWN, NOT_READ.format(missing) if missing else unknown
     return (Works.UNKNOWN, way.unknown) if way.unknown else (Works.YES, None)

@@ -29,10 +29,10 @@ _ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 def _best(machine: NodeTopology, gpu: Gpu) -> str | None:
     """Return the distance to the nearest NIC; None where one that could be nearer is not known."""
-    told = [distance_to_device(gpu, nic, machine) for nic in nics(machine)]
-    known = [distance for distance in told if distance is not None]
-    best = min(known, key=_ORDER.index, default=None)
-    return best if best in _NEAR or len(known) == len(told) else None
+    distances = [distance_to_device(gpu, nic, machine) for nic in nics(machine)]
+    known_distances = [distance for distance in distances if distance is not None]
+    best = min(known_distances, key=_ORDER.index, default=None)
+    return best if best in _NEAR or len(known_distances) == len(distances) else None
 
 
 def _label(machine: NodeTopology, gpu: Gpu) -> str:
@@ -56,9 +56,9 @@ def _wrong_socket(machine: NodeTopology) -> Iterator[Seen]:
         if best[gpu.pci_address] is None:
             yield Seen(unknown="the firmware does not tell how far GPUs and NICs are apart")
         elif best[gpu.pci_address] == "SYS":
-            near = sum(1 for each in best.values() if each not in ("SYS", None))
-            beside = f", {near} of {len(best)} GPUs have one on their own" if near else ""
-            yield Seen(f"its nearest NIC is on another socket{beside}", _label(machine, gpu))
+            near = sum(1 for distance in best.values() if distance not in ("SYS", None))
+            counted_near = f", {near} of {len(best)} GPUs have one on their own" if near else ""
+            yield Seen(f"its nearest NIC is on another socket{counted_near}", _label(machine, gpu))
 
 
 def _without_numa_node(machine: NodeTopology) -> Iterator[Seen]:
@@ -104,9 +104,9 @@ def _of_no_nic(machine: NodeTopology) -> Iterator[Seen]:
 
 def _not_taken(machine: NodeTopology) -> Iterator[Seen]:
     if _DATA_DIRECT_OFF.search(machine.nccl_conf or ""):
-        named = ", ".join(nic.name for nic in machine.rdma_devices if nic.data_direct)
+        devices = ", ".join(nic.name for nic in machine.rdma_devices if nic.data_direct)
         yield Seen(
-            f"it has NCCL_IB_DATA_DIRECT=0, and {named or 'a NIC here'} has such a function", _NCCL_CONF
+            f"it has NCCL_IB_DATA_DIRECT=0, and {devices or 'a NIC here'} has such a function", _NCCL_CONF
         )
 
 
@@ -118,12 +118,12 @@ def _access_control(machine: NodeTopology) -> Iterator[Seen]:
 def _apart_in_groups(machine: NodeTopology) -> Iterator[Seen]:
     functions = {function.pci_address: function for function in machine.pci_functions}
     for address, gpu in required_control(machine).direct.items():
-        one, other = functions[address].iommu_group, functions[gpu].iommu_group
+        one, gpu_group = functions[address].iommu_group, functions[gpu].iommu_group
         off = machine.peer_memory.topology_check_off
-        if (one is None or one != other) and off is None:
+        if (one is None or one != gpu_group) and off is None:
             yield Seen(unknown="NVIDIA's option GrdmaPciTopoCheckOverride was not captured")
-        elif (one is None or one != other) and not off:
-            yield Seen(f"its IOMMU group is {one}, that of the GPU {gpu} is {other}", address)
+        elif (one is None or one != gpu_group) and not off:
+            yield Seen(f"its IOMMU group is {one}, that of the GPU {gpu} is {gpu_group}", address)
 
 
 def _translating_nics(machine: NodeTopology) -> Iterator[Seen]:
@@ -138,7 +138,7 @@ def _translating_nics(machine: NodeTopology) -> Iterator[Seen]:
 
 def _shared_groups(machine: NodeTopology) -> Iterator[Seen]:
     concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
-    functions = [each for each in machine.pci_functions if each.pci_address in concerned]
+    functions = [function for function in machine.pci_functions if function.pci_address in concerned]
     groups = grouped((function.iommu_group, function.pci_address) for function in functions)
     for group, addresses in groups.items():
         if group is None:
@@ -149,10 +149,10 @@ def _shared_groups(machine: NodeTopology) -> Iterator[Seen]:
 
 def _translated(machine: NodeTopology) -> Iterator[Seen]:
     concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
-    found = [each for each in machine.pci_functions if each.pci_address in concerned]
-    if not found:
+    functions = [function for function in machine.pci_functions if function.pci_address in concerned]
+    if not functions:
         yield Seen(unknown="IOMMU groups were not captured")
-    for function in found:
+    for function in functions:
         # Without a group no IOMMU is on.
         if function.iommu_group is None or function.iommu_domain == "identity":
             continue

@@ -48,8 +48,8 @@ def way_of_memory(machine: NodeTopology) -> Way:
 
 def kernel_version(machine: NodeTopology) -> tuple[int, int] | None:
     """Return the first two numbers of the kernel's release."""
-    found = re.match(r"(\d+)\.(\d+)", machine.kernel or "")
-    return (int(found[1]), int(found[2])) if found else None
+    version = re.match(r"(\d+)\.(\d+)", machine.kernel or "")
+    return (int(version[1]), int(version[2])) if version else None
 
 
 def beside_grace(machine: NodeTopology) -> bool:
@@ -80,8 +80,8 @@ def in_a_guest(machine: NodeTopology) -> Applicability | None:
 
 
 def _is_guest(machine: NodeTopology) -> bool:
-    told = [gpu for gpu in own_gpus(machine) if gpu.virtualization is not None]
-    return machine.peer_memory.virtual_machine or bool(told and not any(map(on_bare_metal, told)))
+    reporting = [gpu for gpu in own_gpus(machine) if gpu.virtualization is not None]
+    return machine.peer_memory.virtual_machine or bool(reporting and not any(map(on_bare_metal, reporting)))
 
 
 @applies(f"{on_metal.machines} that the host itself uses", within=on_metal)

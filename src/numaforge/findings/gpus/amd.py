@@ -15,13 +15,13 @@ from numaforge.topology.vendors import AMD
 _NONE = "no AMD GPU"
 
 
-def _own(machine: NodeTopology) -> list[Gpu]:
+def _own_gpus(machine: NodeTopology) -> list[Gpu]:
     """Return AMD's GPUs that this host uses itself."""
     return [gpu for gpu in machine.gpus if gpu.vendor == AMD and gpu.driver != "vfio-pci"]
 
 
 def _cuttable(machine: NodeTopology) -> list[tuple[Gpu, GpuPartition]]:
-    return [(gpu, gpu.partition) for gpu in _own(machine) if gpu.partition is not None]
+    return [(gpu, gpu.partition) for gpu in _own_gpus(machine) if gpu.partition is not None]
 
 
 def _cut(machine: NodeTopology) -> list[tuple[Gpu, GpuPartition]]:
@@ -38,7 +38,7 @@ def _counted(number: int, none: str) -> Applicability:
 
 @applies("with an AMD GPU that is not given to a guest")
 def _with_gpu(machine: NodeTopology) -> Applicability:
-    return _counted(len(_own(machine)), _NONE)
+    return _counted(len(_own_gpus(machine)), _NONE)
 
 
 @applies("with an AMD GPU that can be partitioned", within=_with_gpu)
@@ -61,8 +61,8 @@ def _mixed(machine: NodeTopology) -> Iterator[Seen]:
     hives = grouped((gpu.xgmi_hive or "", gpu) for gpu, _ in _cuttable(machine))
     for gpus in hives.values():
         kinds = Counter(kind for gpu in gpus if (kind := kind_of(gpu)))
-        (most, _), *others = kinds.most_common() or [("", 0)]
-        for gpu in gpus if others else ():
+        (most, _), *rarer = kinds.most_common() or [("", 0)]
+        for gpu in gpus if rarer else ():
             if (kind := kind_of(gpu)) not in (None, most):
                 yield Seen(f"it is in {kind}, others of its hive in {most}", gpu.pci_address)
 
@@ -86,13 +86,13 @@ def _unlisted(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _placeless(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in _own(machine):
+    for gpu in _own_gpus(machine):
         if gpu.numa_node is None:
             yield Seen("the kernel knows no NUMA node for it (-1)", gpu.pci_address)
 
 
 def _errors(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in _own(machine):
+    for gpu in _own_gpus(machine):
         if not gpu.ras:
             yield Seen(unknown="the driver's counters of errors (RAS) were not read")
         for block in gpu.ras:

@@ -94,7 +94,7 @@ def _module_on_disk(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"the module that runs is {install.loaded}, the next one to load is {install.on_disk}")
 
 
-_persistence = scope.each(
+_persistence = scope.one_value(
     scope.not_vgpu,
     lambda gpu: gpu.persistence,
     lambda on: None if on else "persistence is off",
@@ -108,11 +108,11 @@ def _missing(machine: NodeTopology) -> Iterator[Seen]:
     # Cards next to a board, as for graphics, are of another model; so may be a replaced GPU on the board.
     on_board = sum(device in NVLINKS for device in devices)
     count = max([on_board, *map(devices.count, devices)])
-    whole = (1, 2, 4) if on_rack else (8, 16)
-    if count > whole[-1]:
+    sizes = (1, 2, 4) if on_rack else (8, 16)
+    if count > sizes[-1]:
         yield Seen(unknown=f"{count} GPUs of one model are more than boards that are known have")
-    elif count not in whole:
-        expected = next(size for size in whole if size > count)
+    elif count not in sizes:
+        expected = next(size for size in sizes if size > count)
         yield Seen(f"{count} GPUs where a whole board has {expected}")
 
 

@@ -55,8 +55,8 @@ def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
 @applies("with GPUs of a rack (GB200, GB300, Vera Rubin)", within=scope.with_own_gpu)
 def _in_a_rack(machine: NodeTopology) -> Applicability:
     """Return whether NVLink joins this host with others of a rack."""
-    found = any(gpu.device in RACK for gpu in scope.own_gpus(machine))
-    return Applicability(found, "GPUs of a rack" if found else "no GPU of a rack")
+    has_rack_gpu = any(gpu.device in RACK for gpu in scope.own_gpus(machine))
+    return Applicability(has_rack_gpu, "GPUs of a rack" if has_rack_gpu else "no GPU of a rack")
 
 
 @applies(f"{_in_a_rack.machines} and the host's own IMEX service enabled", within=_in_a_rack)
@@ -95,12 +95,14 @@ def _not_loaded(modules: Collection[str]) -> str | None:
 def _fits(machine: NodeTopology, prefix: str) -> Iterator[Seen]:
     """Yield the packages of this name whose version differs from the driver's."""
     install = scope.nvidia_install(machine)
-    found = {name: version for name, version in (install.packages or {}).items() if name.startswith(prefix)}
+    versions = {
+        name: version for name, version in (install.packages or {}).items() if name.startswith(prefix)
+    }
     if install.packages is None or install.loaded is None:
         yield Seen(unknown="the versions of packages were not asked for")
-    elif not found:
+    elif not versions:
         yield Seen(unknown="it is not installed as a package of this host")
-    for name, version in found.items():
+    for name, version in versions.items():
         if version != install.loaded is not None:
             yield Seen(f"{name} is {version}, the driver is {install.loaded}")
 
@@ -123,18 +125,18 @@ _with_fabric = scope.with_answer(
 
 def _registered(gpu: Gpu) -> FabricState | None:
     """Return the registration; a completed one means nothing without its status."""
-    found = gpu.fabric_state
-    return None if found is None or (found.state == "completed" and found.status is None) else found
+    state = gpu.fabric_state
+    return None if state is None or (state.state == "completed" and state.status is None) else state
 
 
-def _unsound(found: FabricState) -> str | None:
-    if found.state != "completed":
-        return f"its registration is {found.state}"
-    status = found.status or ""
+def _unsound(fabric: FabricState) -> str | None:
+    if fabric.state != "completed":
+        return f"its registration is {fabric.state}"
+    status = fabric.status or ""
     return None if status.lower() == "success" else f"its registration completed with: {status}"
 
 
-_registrations = scope.each(
+_registrations = scope.one_value(
     _in_fabric, _registered, _unsound, unknown="the driver does not tell how the registration went"
 )
 
@@ -144,15 +146,19 @@ def _registration(machine: NodeTopology) -> Iterator[Seen]:
     modules = scope.nvidia_install(machine).kernel_modules
     needs = modules is not None and _needs_subnet_manager(machine).applies
     cause = _not_loaded(modules or ()) if needs else None
-    for seen in _registrations(machine):
-        yield replace(seen, evidence=f"{seen.evidence}: {cause}") if seen.evidence and cause else seen
+    for observation in _registrations(machine):
+        yield (
+            replace(observation, evidence=f"{observation.evidence}: {cause}")
+            if observation.evidence and cause
+            else observation
+        )
 
 
 def _told_faults(gpu: Gpu) -> tuple[str, ...] | None:
     return None if gpu.fabric_state is None else gpu.fabric_state.faults
 
 
-_fabric_faults = scope.each(
+_fabric_faults = scope.one_value(
     _in_fabric,
     _told_faults,
     lambda faults: ", ".join(faults) or None,
@@ -192,7 +198,9 @@ def _down(links: tuple[int, int]) -> str | None:
     return f"{up} of {expected} NVLinks are up" if up < expected else None
 
 
-_links_down = scope.each(_on_nvlink_board, _links, _down, unknown="the number of active NVLinks was not told")
+_links_down = scope.one_value(
+    _on_nvlink_board, _links, _down, unknown="the number of active NVLinks was not told"
+)
 
 
 @applies(f"{_in_a_rack.machines} and the DRA driver for ComputeDomains", within=_in_a_rack)

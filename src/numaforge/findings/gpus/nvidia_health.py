@@ -18,7 +18,7 @@ def _real_with_hbm(gpu: Gpu) -> bool:
     return has_hbm(gpu) and scope.not_vgpu(gpu)
 
 
-_ecc_off = scope.each(
+_ecc_off = scope.one_value(
     _real_with_hbm,
     lambda gpu: gpu.ecc and gpu.ecc.enabled,
     lambda enabled: None if enabled else "ECC is off",
@@ -37,16 +37,16 @@ def _ecc_modes(gpu: Gpu) -> tuple[bool, bool] | None:
 
 
 def _ecc_changes(modes: tuple[bool, bool]) -> str | None:
-    now, then = ("on" if mode else "off" for mode in modes)
-    return None if now == then else f"ECC is {now}, and {then} after a reset"
+    current, then = ("on" if mode else "off" for mode in modes)
+    return None if current == then else f"ECC is {current}, and {then} after a reset"
 
 
-_ecc_pending = scope.each(
+_ecc_pending = scope.one_value(
     _has_ecc, _ecc_modes, _ecc_changes, unknown="the ECC mode after a reset was not told"
 )
 
 
-def _now(gpu: Gpu) -> int | None:
+def _pages_now(gpu: Gpu) -> int | None:
     return gpu.ecc.uncorrected_volatile if gpu.ecc else None
 
 
@@ -72,14 +72,14 @@ _with_ecc_on = scope.with_answer(
     "with a GPU whose ECC is on and that is no vGPU", _counts_errors, none="no GPU has ECC on"
 )
 
-_errors_now = scope.each(
+_errors_now = scope.one_value(
     _counts_errors,
-    _now,
+    _pages_now,
     _uncorrected("of its memory since the driver was loaded"),
     unknown="uncorrected errors were not told",
 )
 
-_errors_before = scope.each(
+_errors_before = scope.one_value(
     _counts_errors,
     _ever,
     _uncorrected("of its memory in earlier times"),
@@ -95,21 +95,21 @@ _with_remapping = scope.with_answer(
     "with a GPU that remaps rows: Ampere and later", _remaps, none="no GPU remaps rows"
 )
 
-_remap_pending = scope.each(
+_remap_pending = scope.one_value(
     _remaps,
     lambda gpu: gpu.remapped_rows and gpu.remapped_rows.pending,
     lambda pending: "a row of its memory waits to be remapped" if pending else None,
     unknown="pending remaps were not told",
 )
 
-_remap_failed = scope.each(
+_remap_failed = scope.one_value(
     _remaps,
     lambda gpu: gpu.remapped_rows and gpu.remapped_rows.failed,
     lambda failed: "a row of its memory could not be remapped" if failed else None,
     unknown="failed remaps were not told",
 )
 
-_recovery = scope.each(
+_recovery = scope.one_value(
     scope.not_vgpu,
     lambda gpu: gpu.recovery_action,
     lambda action: None if action == "none" else f"the driver asks for: {action}",
@@ -126,11 +126,11 @@ def _mig_modes(gpu: Gpu) -> tuple[str, str] | None:
 
 
 def _mig_changes(modes: tuple[str, str]) -> str | None:
-    now, then = modes
-    return None if now == then else f"MIG mode is {now}, and {then} after a reset"
+    current, then = modes
+    return None if current == then else f"MIG mode is {current}, and {then} after a reset"
 
 
-_mig_pending = scope.each(
+_mig_pending = scope.one_value(
     _mig_capable, _mig_modes, _mig_changes, unknown="the MIG mode after a reset was not told"
 )
 

@@ -32,13 +32,13 @@ _coherent = scope.with_driven(
 )
 
 
-def _in_mode(mode: str, machines: str, other: str) -> Scope:
+def _in_mode(mode: str, machines: str, otherwise: str) -> Scope:
     @applies(machines, within=_coherent)
     def in_mode(machine: NodeTopology) -> Applicability:
-        found = gpu_memory_mode(machine)
-        if found is None or found.mode is None:
-            return Applicability(None, found.reason if found else "no such GPU")
-        return Applicability(found.mode == mode, found.reason if found.mode == mode else other)
+        in_use = gpu_memory_mode(machine)
+        if in_use is None or in_use.mode is None:
+            return Applicability(None, in_use.reason if in_use else "no such GPU")
+        return Applicability(in_use.mode == mode, in_use.reason if in_use.mode == mode else otherwise)
 
     return in_mode
 
@@ -57,26 +57,27 @@ _by_driver = _in_mode(
 
 def _total(machine: NodeTopology) -> str:
     """Return the memory of all GPUs, by NUMA node or as each reports it; "" where unknown."""
-    held = sum(memory_of_gpus(machine).values()) or sum(
+    total = sum(memory_of_gpus(machine).values()) or sum(
         gpu.memory_bytes or 0 for gpu in machine.gpus if is_coherent(gpu)
     )
-    return format_bytes(held >> 20 << 20) if held else ""
+    return format_bytes(total >> 20 << 20) if total else ""
 
 
 def _left_to_the_branch(machine: NodeTopology) -> Iterator[Seen]:
-    said, branch = scope.nvidia_install(machine).gpu_memory_mode, driver_branch(machine)
-    if said is None or branch is None:
+    setting, branch = scope.nvidia_install(machine).gpu_memory_mode, driver_branch(machine)
+    if setting is None or branch is None:
         yield Seen(unknown=f"{OPTION} was not captured")
-    elif not said:
+    elif not setting:
         total = _total(machine)
-        now, then = (NUMA, DRIVER) if branch < FIRST_DRIVER_BY_DEFAULT else (DRIVER, NUMA)
+        current, then = (NUMA, DRIVER) if branch < FIRST_DRIVER_BY_DEFAULT else (DRIVER, NUMA)
         bound = (
             f"from {FIRST_DRIVER_BY_DEFAULT} on" if then == DRIVER else f"before {FIRST_DRIVER_BY_DEFAULT}"
         )
         moved = f", which moves {total} of the node's memory" if total else ""
         static = ", and the kubelet's memory manager is Static" if _is_static(machine) else ""
         yield Seen(
-            f"{OPTION} is not set: branch {branch} takes {now}, branches {bound} take {then}{moved}{static}"
+            f"{OPTION} is not set: branch {branch} takes {current}, "
+            f"branches {bound} take {then}{moved}{static}"
         )
 
 
@@ -86,17 +87,17 @@ def _is_static(machine: NodeTopology) -> bool:
 
 
 def _counted(machine: NodeTopology) -> Iterator[Seen]:
-    held = memory_of_gpus(machine)
-    if not held:
+    bytes_of_nodes = memory_of_gpus(machine)
+    if not bytes_of_nodes:
         return
-    nodes, total = format_cpulist(held), format_bytes(sum(held.values()))
+    nodes, total = format_cpulist(bytes_of_nodes), format_bytes(sum(bytes_of_nodes.values()))
     pools: Counter[str] = Counter()
     for node in machine.numa_nodes:
-        if node.id in held:
+        if node.id in bytes_of_nodes:
             pools.update({size: pool.total for size, pool in node.hugepages.items() if pool.total})
     pages = ", ".join(f"{count} x {size}" for size, count in pools.items())
-    taken = f", and pools of {pages} are taken of it" if pages else ""
-    yield Seen(f"NUMA nodes {nodes} have {total} of GPUs' memory{taken}")
+    pools_note = f", and pools of {pages} are taken of it" if pages else ""
+    yield Seen(f"NUMA nodes {nodes} have {total} of GPUs' memory{pools_note}")
 
 
 def _mig(machine: NodeTopology) -> Iterator[Seen]:
@@ -106,12 +107,14 @@ def _mig(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _next_mode(machine: NodeTopology) -> Iterator[Seen]:
-    install, found = scope.nvidia_install(machine), gpu_memory_mode(machine)
-    asked = install.gpu_memory_mode_next
-    if asked is None:
+    install, in_use = scope.nvidia_install(machine), gpu_memory_mode(machine)
+    asks_for = install.gpu_memory_mode_next
+    if asks_for is None:
         yield Seen(unknown="the files of modprobe.d were not captured")
-    elif asked and found is not None and found.mode is not None and asked != found.mode:
-        yield Seen(f"the module that runs has {found.mode} ({found.reason}), modprobe.d asks for {asked}")
+    elif asks_for and in_use is not None and in_use.mode is not None and asks_for != in_use.mode:
+        yield Seen(
+            f"the module that runs has {in_use.mode} ({in_use.reason}), modprobe.d asks for {asks_for}"
+        )
 
 
 def _persistenced(machine: NodeTopology) -> Iterator[Seen]:

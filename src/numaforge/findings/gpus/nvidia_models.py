@@ -28,8 +28,8 @@ def _odd_ones(machine: NodeTopology) -> Iterator[Seen]:
         return
     for device, gpus in models.items():
         if len(gpus) < most:
-            others = {other: each for other, each in models.items() if other != device}
-            evidence = f"{_name(gpus)} beside {_listed(others)}"
+            other_gpus = {model: gpus_of_model for model, gpus_of_model in models.items() if model != device}
+            evidence = f"{_name(gpus)} beside {_listed(other_gpus)}"
             yield from (Seen(evidence, gpu.pci_address) for gpu in gpus)
 
 

@@ -23,12 +23,12 @@ def _with_own_pcie(gpu: Gpu) -> bool:
 
 @applies("on bare metal with an NVIDIA or AMD GPU, no Grace")
 def _pcie(machine: NodeTopology) -> Applicability:
-    wanted = list(filter(_by_pcie, machine.gpus))
-    if not wanted:
+    pcie_gpus = list(filter(_by_pcie, machine.gpus))
+    if not pcie_gpus:
         return Applicability(False, "no GPU that works over PCIe")
-    if any(map(_with_own_pcie, wanted)):
+    if any(map(_with_own_pcie, pcie_gpus)):
         return Applicability(True, "GPUs on PCIe of their own")
-    if all(gpu.virtualization is None for gpu in wanted):
+    if all(gpu.virtualization is None for gpu in pcie_gpus):
         return Applicability(None, "no GPU told whether this is a guest")
     return Applicability(False, "the PCIe of a guest is the hypervisor's")
 

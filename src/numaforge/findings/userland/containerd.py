@@ -17,18 +17,18 @@ _FIRST_MINOR_ASKING_THE_RUNTIME = (
 )
 
 
-def _major(found: Containerd) -> int | None:
-    return int(found.version.partition(".")[0]) if found.version else None
+def _major(containerd: Containerd) -> int | None:
+    return int(containerd.version.partition(".")[0]) if containerd.version else None
 
 
 def _not_imported(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.runtime(machine)
-    if found.imports is None:
+    containerd = scope.runtime(machine)
+    if containerd.imports is None:
         yield Seen(unknown="containerd did not say what it imports")
         return
-    for fragment in found.fragments:
-        if not any(fnmatchcase(fragment, each) for each in found.imports):
-            yield Seen(f"no entry of `imports` names it: {', '.join(found.imports) or 'none'}", fragment)
+    for fragment in containerd.fragments:
+        if not any(fnmatchcase(fragment, pattern) for pattern in containerd.imports):
+            yield Seen(f"no entry of `imports` names it: {', '.join(containerd.imports) or 'none'}", fragment)
 
 
 @applies("with containerd and files in /etc/containerd/conf.d", within=scope.with_containerd)
@@ -40,34 +40,38 @@ def _with_fragments(machine: NodeTopology) -> Applicability | None:
 def _versions_differ(machine: NodeTopology) -> Iterator[Seen]:
     versions = scope.runtime(machine).versions
     if len({*versions.values()}) > 1:
-        told = ", ".join(f"{path} is of version {version}" for path, version in sorted(versions.items()))
-        yield Seen(told)
+        versions_text = ", ".join(
+            f"{path} is of version {version}" for path, version in sorted(versions.items())
+        )
+        yield Seen(versions_text)
 
 
 def _version_unfit(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.runtime(machine)
-    newest = _NEWEST_VERSION.get(_major(found) or 0)
+    containerd = scope.runtime(machine)
+    newest = _NEWEST_VERSION.get(_major(containerd) or 0)
     if newest is None:
         yield Seen(unknown="containerd's own version is not known")
         return
-    for path, version in sorted(found.versions.items()):
+    for path, version in sorted(containerd.versions.items()):
         if version is not None and version > newest:
-            yield Seen(f"version {version}, and containerd {found.version} reads up to {newest}", path)
+            yield Seen(f"version {version}, and containerd {containerd.version} reads up to {newest}", path)
 
 
 def _version_old(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.runtime(machine)
-    newest = _NEWEST_VERSION.get(_major(found) or 0)
-    for path, version in sorted(found.versions.items()):
+    containerd = scope.runtime(machine)
+    newest = _NEWEST_VERSION.get(_major(containerd) or 0)
+    for path, version in sorted(containerd.versions.items()):
         if newest is not None and version is not None and version < newest:
-            yield Seen(f"version {version}, which containerd {found.version} converts at every start", path)
+            yield Seen(
+                f"version {version}, which containerd {containerd.version} converts at every start", path
+            )
 
 
 @applies("with containerd, unless the kubelet (1.34) asks it (containerd 2)", within=scope.with_containerd)
 def _cgroup_driver(machine: NodeTopology) -> Applicability:
     settings, minor = scope.kubelet_settings(machine), scope.kubelet_minor(machine)
-    asked = minor is not None and minor.minor >= _FIRST_MINOR_ASKING_THE_RUNTIME
-    if asked and (_major(scope.runtime(machine)) or 0) >= 2:
+    asks_runtime = minor is not None and minor.minor >= _FIRST_MINOR_ASKING_THE_RUNTIME
+    if asks_runtime and (_major(scope.runtime(machine)) or 0) >= 2:
         return Applicability(False, "the kubelet takes containerd's cgroup driver")
     if settings is None:
         return Applicability(None, "the kubelet's cgroupDriver is not known")
@@ -80,24 +84,26 @@ def _other_driver(machine: NodeTopology) -> Iterator[Seen]:
     runtimes = scope.runtime(machine).runtimes
     if runtimes is None:
         yield Seen(unknown="containerd names no runtime handler")
-    for name, says in (runtimes or {}).items():
-        if says is None:
+    for name, uses_systemd in (runtimes or {}).items():
+        if uses_systemd is None:
             yield Seen(unknown=f"the runtime handler {name} does not say SystemdCgroup")
-        elif says is not systemd:
-            said = f"SystemdCgroup is {str(says).lower()}, the kubelet's cgroupDriver "
-            yield Seen(f"{said}{settings.get('cgroupDriver')}", f"runtime handler {name}")
+        elif uses_systemd is not systemd:
+            mismatch = f"SystemdCgroup is {str(uses_systemd).lower()}, the kubelet's cgroupDriver "
+            yield Seen(f"{mismatch}{settings.get('cgroupDriver')}", f"runtime handler {name}")
 
 
 def _cdi_off(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.runtime(machine)
-    if found.cdi is None:
+    containerd = scope.runtime(machine)
+    if containerd.cdi is None:
         yield Seen(unknown="this containerd says nothing of CDI")
-    elif not found.cdi:
+    elif not containerd.cdi:
         yield Seen("enable_cdi is false")
-    elif found.cdi_folders is not None and not {"/etc/cdi", "/var/run/cdi", "/run/cdi"} & {
-        *found.cdi_folders
+    elif containerd.cdi_folders is not None and not {"/etc/cdi", "/var/run/cdi", "/run/cdi"} & {
+        *containerd.cdi_folders
     }:
-        yield Seen(f"cdi_spec_dirs is {list(found.cdi_folders)}, where no driver puts its specifications")
+        yield Seen(
+            f"cdi_spec_dirs is {list(containerd.cdi_folders)}, where no driver puts its specifications"
+        )
 
 
 def _nri_off(machine: NodeTopology) -> Iterator[Seen]:
@@ -109,26 +115,30 @@ def _nri_off(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _no_way_to_gpus(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.runtime(machine)
-    if found.runtimes is None:
+    containerd = scope.runtime(machine)
+    if containerd.runtimes is None:
         yield Seen(unknown="containerd names no runtime handler")
-    elif "nvidia" not in found.runtimes and found.cdi is not True:
+    elif "nvidia" not in containerd.runtimes and containerd.cdi is not True:
         yield Seen("there is no runtime handler nvidia, and CDI is not on")
 
 
 def _not_by_default(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.runtime(machine)
-    if "nvidia" in (found.runtimes or {}) and found.cdi is not True and found.default_runtime != "nvidia":
-        yield Seen(f"default_runtime_name is {found.default_runtime}")
+    containerd = scope.runtime(machine)
+    if (
+        "nvidia" in (containerd.runtimes or {})
+        and containerd.cdi is not True
+        and containerd.default_runtime != "nvidia"
+    ):
+        yield Seen(f"default_runtime_name is {containerd.default_runtime}")
 
 
 def _no_default(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.runtime(machine)
-    if found.runtimes is None or not found.default_runtime:
+    containerd = scope.runtime(machine)
+    if containerd.runtimes is None or not containerd.default_runtime:
         yield Seen(unknown="containerd names no runtime handler")
-    elif found.default_runtime not in found.runtimes:
-        told = f"default_runtime_name is {found.default_runtime}, and there is {', '.join(found.runtimes)}"
-        yield Seen(told)
+    elif containerd.default_runtime not in containerd.runtimes:
+        handlers = ", ".join(containerd.runtimes)
+        yield Seen(f"default_runtime_name is {containerd.default_runtime}, and there is {handlers}")
 
 
 def _loose_sandbox(machine: NodeTopology) -> Iterator[Seen]:

@@ -37,10 +37,10 @@ def _upgraded_alone(machine: NodeTopology) -> Applicability:
 
 
 def _would_upgrade(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.userland(machine)
-    patterns = [pattern for pattern in found.upgrades_skip if is_bounded(pattern)]
-    loose = [p for p in found.packages or () if not p.held and not _skipped(p.name, patterns)]
-    unknown = [pattern for pattern in found.upgrades_skip if pattern not in patterns]
+    userland = scope.userland(machine)
+    patterns = [pattern for pattern in userland.upgrades_skip if is_bounded(pattern)]
+    loose = [p for p in userland.packages or () if not p.held and not _skipped(p.name, patterns)]
+    unknown = [pattern for pattern in userland.upgrades_skip if pattern not in patterns]
     if loose and unknown:
         yield Seen(unknown=f"which packages {unknown[0][:_SHOWN]!r} leaves alone is not worked out")
     else:
@@ -54,10 +54,10 @@ def _not_held(machine: NodeTopology) -> Iterator[Seen]:
     yield from _by_kind([p for p in packages if p.held is False], "not held at their version")
 
 
-def _by_kind(packages: list[InstalledPackage], what: str) -> Iterator[Seen]:
+def _by_kind(packages: list[InstalledPackage], problem: str) -> Iterator[Seen]:
     for kind in dict.fromkeys(package.kind for package in packages):
         names = [package.name for package in packages if package.kind == kind]
-        yield Seen(f"{first_of(names)}: {what}", kind)
+        yield Seen(f"{first_of(names)}: {problem}", kind)
 
 
 def is_bounded(pattern: str) -> bool:
@@ -98,8 +98,8 @@ def _plan_on_host(machine: NodeTopology) -> Applicability:
 
 def _contested(machine: NodeTopology) -> Iterator[Seen]:
     plan = loads(machine.previous_plan or "")
-    for each in contests(machine, plan.tuning, plan.interrupts):
-        yield Seen(f"{each.manager} {each.does}", each.where)
+    for contest in contests(machine, plan.tuning, plan.interrupts):
+        yield Seen(f"{contest.manager} {contest.does}", contest.where)
 
 
 RULES: tuple[MachineRule, ...] = (

@@ -20,13 +20,13 @@ def _with_devices(machine: NodeTopology) -> Applicability | None:
     return None if machine.rdma_devices else Applicability(False, "no RDMA device")
 
 
-def _with(machines: str, found: str, none: str, field: str) -> Scope:
+def _with(machines: str, present: str, none: str, field: str) -> Scope:
     @applies(machines, within=_with_devices)
     def with_it(machine: NodeTopology) -> Applicability:
-        there = getattr(scope.userland(machine), field)
-        if there is None:
+        installed = getattr(scope.userland(machine), field)
+        if installed is None:
             return Applicability(None, "an older snapshot did not look for it")
-        return Applicability(there, found if there else none)
+        return Applicability(installed, present if installed else none)
 
     return with_it
 

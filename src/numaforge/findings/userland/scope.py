@@ -40,12 +40,12 @@ def with_containerd(machine: NodeTopology) -> Applicability:
     """Apply where the kubelet's runtime is containerd, and its configuration was captured."""
     names = {process.name for process in userland(machine).processes or () if not process.in_pod}
     if "containerd" not in names:
-        other = "the runtime is CRI-O" if "crio" in names else "no containerd runs"
-        return Applicability(False, other)
-    found = runtime(machine)
-    if found.config_version is None:
+        reason = "the runtime is CRI-O" if "crio" in names else "no containerd runs"
+        return Applicability(False, reason)
+    containerd = runtime(machine)
+    if containerd.config_version is None:
         return Applicability(None, "containerd did not say what it runs with (`containerd config dump`)")
-    return Applicability(True, f"containerd {found.version or 'of an unknown version'}")
+    return Applicability(True, f"containerd {containerd.version or 'of an unknown version'}")
 
 
 @applies("with containerd and an NVIDIA GPU")

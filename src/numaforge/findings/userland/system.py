@@ -44,12 +44,12 @@ def _swap_on(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _swap_comes_back(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.userland(machine)
-    if found.swap_units is None:
+    userland = scope.userland(machine)
+    if userland.swap_units is None:
         yield Seen(unknown="the units of swap were not looked for")
-    if found.swaps or found.swap_kept_off:
+    if userland.swaps or userland.swap_kept_off:
         return
-    for unit in found.swap_units or ():
+    for unit in userland.swap_units or ():
         yield Seen("swap is off now, and this turns it on at the next boot", unit)
 
 
@@ -57,11 +57,11 @@ _TIME_DAEMONS = ("chronyd", "systemd-timesyn", "ntpd")
 
 
 def _no_time_daemon(machine: NodeTopology) -> Iterator[Seen]:
-    found = scope.userland(machine)
-    if found.processes is None:
+    userland = scope.userland(machine)
+    if userland.processes is None:
         yield Seen(unknown="the processes were not captured")
-    elif not any(process.name in _TIME_DAEMONS for process in found.processes):
-        if found.clock_synchronised:
+    elif not any(process.name in _TIME_DAEMONS for process in userland.processes):
+        if userland.clock_synchronised:
             return  # by something unknown here, such as a hypervisor's agent
         yield Seen("neither chronyd nor systemd-timesyncd nor ntpd runs")
 
@@ -124,8 +124,10 @@ _ASKED_SIZE = re.compile(r"(?:^| )((?:default_)?hugepagesz=([0-9]{1,9})([KMG]))(
 def _asks_for_hugepages(machine: NodeTopology) -> Applicability:
     if machine.kernel_cmdline is None:
         return Applicability(None, "/proc/cmdline was not captured")
-    found = _ASKED_SIZE.search(machine.kernel_cmdline)
-    return Applicability(found is not None, found[1] if found else "no hugepagesz= on the command line")
+    pattern_match = _ASKED_SIZE.search(machine.kernel_cmdline)
+    return Applicability(
+        pattern_match is not None, pattern_match[1] if pattern_match else "no hugepagesz= on the command line"
+    )
 
 
 def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
@@ -134,10 +136,10 @@ def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
     if not sizes:
         yield Seen(unknown="the pools of huge pages were not captured")
         return
-    there = ", ".join(sizes)
+    available = ", ".join(sizes)
     for argument, number, unit in _ASKED_SIZE.findall(machine.kernel_cmdline or ""):
         if parse_bytes(f"{number}{unit.upper()}i") not in map(parse_bytes, sizes):
-            yield Seen(f"{argument}: this kernel has {there}", "/proc/cmdline")
+            yield Seen(f"{argument}: this kernel has {available}", "/proc/cmdline")
 
 
 @applies("with a kubelet, and CPUs that the kernel isolates", within=scope.with_kubelet)

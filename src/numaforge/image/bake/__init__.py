@@ -163,9 +163,9 @@ def image() -> None:
     wish = read_image(host.data.get(KEY) or {})
     own = {Path(file).stem: Path(file) for file in wish.profiles}
     for file in own.values():
-        load_profile(file, own=own)
+        load_profile(file, images=own)
     named = wish.boot.profile
-    profile = load_profile(named, where=f"{KEY}: boot.profile", own=own) if named else None
+    profile = load_profile(named, where=f"{KEY}: boot.profile", images=own) if named else None
     profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in own.items()}
     machines = {Path(each).stem: _machine(each) for each in wish.machines}
     for name, machine in machines.items():

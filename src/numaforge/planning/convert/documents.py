@@ -15,31 +15,31 @@ from numaforge.sections.strict_yaml import read_yaml
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
 
 
-def read_mapping(text: str, place: str) -> dict[str, Any]:
+def read_mapping(text: str, file: str) -> dict[str, Any]:
     """Return the one mapping of a YAML file, or of Ansible. Raises NumaforgeError for anything else."""
-    document = read_yaml(_ANSIBLE_TAG.sub("", text), place)
+    document = read_yaml(_ANSIBLE_TAG.sub("", text), file)
     if document is None:
-        raise NumaforgeError("is empty", where=place, remedy="name the file to convert")
+        raise NumaforgeError("is empty", where=file, remedy="name the file to convert")
     if not isinstance(document, dict):
-        raise NumaforgeError(f"{shown(document)} is not a mapping", where=place)
+        raise NumaforgeError(f"{shown(document)} is not a mapping", where=file)
     return document
 
 
-def read_toml(text: str, place: str) -> dict[str, Any]:
+def read_toml(text: str, file: str) -> dict[str, Any]:
     """Return the content of a TOML file. Raises NumaforgeError."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise NumaforgeError(f"not valid TOML: {error}", where=place) from error
+        raise NumaforgeError(f"not valid TOML: {error}", where=file) from error
     except ValueError as error:  # from int() and datetime, which tomllib passes on
         raise NumaforgeError(
-            "not valid TOML: a number has too many digits, or a date is none", where=place
+            "not valid TOML: a number has too many digits, or a date is none", where=file
         ) from error
     except RecursionError as error:
-        raise NumaforgeError("not valid TOML: nested too deeply", where=place) from error
+        raise NumaforgeError("not valid TOML: nested too deeply", where=file) from error
 
 
-def read_ini(text: str, place: str) -> dict[str, dict[str, str]]:
+def read_ini(text: str, file: str) -> dict[str, dict[str, str]]:
     """Return the options of an INI file by section, in their original case.
 
     Raises NumaforgeError for a duplicate section or option, and for text outside of sections.
@@ -51,5 +51,5 @@ def read_ini(text: str, place: str) -> dict[str, dict[str, str]]:
     try:
         parser.read_string(text)
     except configparser.Error as error:
-        raise NumaforgeError(f"not an INI file: {' '.join(str(error).split())}", where=place) from error
+        raise NumaforgeError(f"not an INI file: {' '.join(str(error).split())}", where=file) from error
     return {section: dict(parser[section]) for section in parser.sections()}

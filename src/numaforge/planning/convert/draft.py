@@ -55,7 +55,7 @@ class Draft:
         `prefix` is the field of the file that holds the document.
         """
         reading = read(document, rows, ini=ini)
-        self.mistakes += [(f"{prefix}{field}", said) for field, said in reading.mistakes]
+        self.mistakes += [(f"{prefix}{field}", message) for field, message in reading.mistakes]
         for path, row, value in reading.fields:
             name = f"{prefix}{shown(path, ini=ini)}"
             if row.fate is Fate.REFUSED and value not in row.silent:
@@ -73,14 +73,16 @@ class Draft:
         if value is None:
             return
         if isinstance(value, Mapping) and isinstance(self._values.get(key), Mapping):
-            held = self._values[key]
-            for name, each in value.items():
-                if held.get(name, each) != each:
-                    self.mistakes.append((origin, f"says {name} {each!r}, and another field {held[name]!r}"))
-            held.update(value)
+            options = self._values[key]
+            for name, setting in value.items():
+                if options.get(name, setting) != setting:
+                    self.mistakes.append(
+                        (origin, f"says {name} {setting!r}, and another field {options[name]!r}")
+                    )
+            options.update(value)
         elif key in self._values and self._values[key] != value:
-            said = f"{value!r} here, and {self._values[key]!r} in {self.origins[key]}"
-            self.mistakes.append((origin, f"{key} would be {said}; say one of them"))
+            conflict = f"{value!r} here, and {self._values[key]!r} in {self.origins[key]}"
+            self.mistakes.append((origin, f"{key} would be {conflict}; say one of them"))
         else:
             self._values[key] = dict(value) if isinstance(value, Mapping) else value
         self.origins.setdefault(key, origin)
@@ -89,10 +91,10 @@ class Draft:
         """Add values to a list of the profile, skipping those that it has."""
         if not values:
             return
-        held = self._values.setdefault(key, [])
-        held += [value for value in values if value not in held]
-        others = self.origins.get(key)
-        self.origins[key] = origin if others in (None, origin) else f"{others}, {origin}"
+        entries = self._values.setdefault(key, [])
+        entries += [value for value in values if value not in entries]
+        origins = self.origins.get(key)
+        self.origins[key] = origin if origins in (None, origin) else f"{origins}, {origin}"
 
     def has(self, key: str) -> bool:
         """Whether a key is set."""
@@ -110,7 +112,7 @@ class Draft:
         """Add a mistake."""
         self.mistakes.append((name, text))
 
-    def done(self, source: str, place: str) -> Conversion:
+    def done(self, source: str, file: str) -> Conversion:
         """Return the conversion. Raises NumaforgeError with every mistake and its field in the file."""
         self._leave_out_dangerous_sysctls()
         order = list(NodeProfile.model_fields)
@@ -118,27 +120,31 @@ class Draft:
             _set(self.profile, key.split("."), self._values[key])
         mistakes = list(dict.fromkeys(self.mistakes)) or self._misfits()
         if len(mistakes) == 1:
-            [(name, said)] = mistakes
-            raise NumaforgeError(said, where=f"{place}: {name}" if name else place)
+            [(name, message)] = mistakes
+            raise NumaforgeError(message, where=f"{file}: {name}" if name else file)
         if mistakes:
-            lines = "".join(f"\n  {name}: {said}" if name else f"\n  {said}" for name, said in mistakes)
-            raise NumaforgeError(f"{len(mistakes)} mistakes:{lines}", where=place)
+            lines = "".join(
+                f"\n  {name}: {message}" if name else f"\n  {message}" for name, message in mistakes
+            )
+            raise NumaforgeError(f"{len(mistakes)} mistakes:{lines}", where=file)
         return Conversion(source, self.profile, dict(self.origins), tuple(dict.fromkeys(self.notes)))
 
     def _leave_out_dangerous_sysctls(self) -> None:
         """Leave out sysctls that a profile sets only with a stated risk: stating it is up to the admin."""
         key = "tuning.sysctls"
-        held = self._values.get(key)
-        if not isinstance(held, dict):
+        values = self._values.get(key)
+        if not isinstance(values, dict):
             return
-        for name, value in [*held.items()]:
-            if found := danger(str(name), str(value)):
-                way = "" if found.never else "; to set it, add the risk to tuning.unsafe"
+        for name, value in [*values.items()]:
+            if known_danger := danger(str(name), str(value)):
+                way = "" if known_danger.never else "; to set it, add the risk to tuning.unsafe"
                 self.note(
-                    self.origins[key], Fate.NOT_EXPRESSED, f"{name} = {value} is left out: {found.why}{way}"
+                    self.origins[key],
+                    Fate.NOT_EXPRESSED,
+                    f"{name} = {value} is left out: {known_danger.why}{way}",
                 )
-                del held[name]
-        if not held:
+                del values[name]
+        if not values:
             del self._values[key]
 
     def _misfits(self) -> list[tuple[str, str]]:
@@ -146,16 +152,16 @@ class Draft:
         try:
             NodeProfile.model_validate(self.profile)
         except ValidationError as invalid:
-            return [(self._origin(dotted(path_of(each))), sentence(each)) for each in invalid.errors()]
+            return [(self._origin(dotted(path_of(error))), sentence(error)) for error in invalid.errors()]
         return []
 
-    def _origin(self, place: str) -> str:
-        keys = [key for key in self.origins if f"{place}.".startswith((f"{key}.", f"{key}["))]
-        keys = keys or [key for key in self.origins if key.startswith(f"{place}.")]
+    def _origin(self, field: str) -> str:
+        keys = [key for key in self.origins if f"{field}.".startswith((f"{key}.", f"{key}["))]
+        keys = keys or [key for key in self.origins if key.startswith(f"{field}.")]
         if not keys:
-            return place
+            return field
         key = max(keys, key=len)
-        return f"{self.origins[key]}{place[len(key) :] if place.startswith(key) else ''}"
+        return f"{self.origins[key]}{field[len(key) :] if field.startswith(key) else ''}"
 
 
 def _set(profile: dict[str, Any], path: list[str], value: Any) -> None:

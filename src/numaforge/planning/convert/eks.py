@@ -115,11 +115,11 @@ def convert_node_config(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert nodeadm's NodeConfig."""
     draft.take(document, NODE_CONFIG_ROWS)
     kubelet = mapping(mapping(document.get("spec")).get("kubelet"))
-    said = settings_of_flags(draft, kubelet.get("flags"), "spec.kubelet.flags")
-    config = {**mapping(kubelet.get("config")), **said}
-    named = {"kubeReserved", "systemReserved"} & said.keys()
-    parts = {f"{field}.{part}" for field in named for part in ("cpu", "memory")}
-    by_flag = {*said, *parts}
+    of_flags = settings_of_flags(draft, kubelet.get("flags"), "spec.kubelet.flags")
+    config = {**mapping(kubelet.get("config")), **of_flags}
+    reserved = {"kubeReserved", "systemReserved"} & of_flags.keys()
+    parts = {f"{field}.{part}" for field in reserved for part in ("cpu", "memory")}
+    by_flag = {*of_flags, *parts}
     place(
         draft,
         config,
@@ -181,7 +181,7 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
         "systemReserved": "system-reserved",
         "evictionHard": "eviction-hard",
     }
-    config: dict[str, Any] = {known: kubernetes[name] for known, name in names.items() if name in kubernetes}
+    config: dict[str, Any] = {field: kubernetes[name] for field, name in names.items() if name in kubernetes}
     if options := kubernetes.get("cpu-manager-policy-options"):
         config["cpuManagerPolicyOptions"] = dict.fromkeys(options, "true")
     if parts := kubernetes.get("memory-manager-reserved-memory"):
@@ -191,8 +191,8 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
             if mapping(part).get("enabled", True)
         ]
 
-    def field_of(known: str) -> str:
-        head, dot, rest = known.partition(".")
+    def field_of(setting: str) -> str:
+        head, dot, rest = setting.partition(".")
         return f"{field}.kubernetes.{names.get(head, head)}{dot}{rest}"
 
     place(draft, config, field_of)

@@ -28,7 +28,7 @@ _OPENSHIFT = "performance.openshift.io"
 class FileForm:
     """One form of a file: its name, how its content is recognised, and what becomes of its fields.
 
-    `by` converts: (draft, the file's content, the name chosen in it or None, the file). `beside` are rows,
+    `by` converts: (draft, the file's content, the name chosen in it or None, the file). `extra` are rows,
     with their heading, for what has no field in the file, or the same field in each section.
     """
 
@@ -38,7 +38,7 @@ class FileForm:
     has: Callable[[Mapping[str, Any]], bool]
     rows: tuple[FieldRow, ...]
     by: Callable[[Draft, Mapping[str, Any], str | None, str], None]
-    beside: tuple[str, tuple[FieldRow, ...]] = ("", ())
+    extra: tuple[str, tuple[FieldRow, ...]] = ("", ())
 
 
 def _object(kind: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -52,9 +52,9 @@ def _keys(*names: str) -> Callable[[Mapping[str, Any]], bool]:
 def _one(
     convert: Callable[[Draft, Any], None],
 ) -> Callable[[Draft, Mapping[str, Any], str | None, str], None]:
-    def by(draft: Draft, document: Mapping[str, Any], name: str | None, place: str) -> None:
+    def by(draft: Draft, document: Mapping[str, Any], name: str | None, file: str) -> None:
         if name is not None:
-            raise NumaforgeError("says one thing: leave --name out", where=place)
+            raise NumaforgeError("says one thing: leave --name out", where=file)
         convert(draft, document)
 
     return by
@@ -156,59 +156,59 @@ FORMS: tuple[FileForm, ...] = (
 FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
-def convert(text: str, place: str, kind: str = AUTO, name: str | None = None) -> Conversion:
+def convert(text: str, file: str, kind: str = AUTO, name: str | None = None) -> Conversion:
     """Convert a file to a profile. Raises NumaforgeError with every mistake.
 
     `place` names the file in messages, `name` chooses where it has several profiles. With the kind `auto`,
     the file's content decides.
     """
-    document = _document(text, place, kind)
-    form = _form(document, place, kind)
+    document = _document(text, file, kind)
+    form = _form(document, file, kind)
     if form.versions and document.get("apiVersion") not in form.versions:
         raise NumaforgeError(
             f"{document.get('apiVersion')!r} is not a version of {form.called} that is known",
-            where=f"{place}: apiVersion",
+            where=f"{file}: apiVersion",
             remedy=f"write {' or '.join(form.versions)}",
         )
     draft = Draft()
-    form.by(draft, document, name, place)
-    return draft.done(form.called, place)
+    form.by(draft, document, name, file)
+    return draft.done(form.called, file)
 
 
-def _document(text: str, place: str, kind: str) -> Mapping[str, Any]:
+def _document(text: str, file: str, kind: str) -> Mapping[str, Any]:
     """Return the mapping that the text holds: an INI file or TOML begins with a section, YAML does not."""
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(("#", ";"))), "")
     if first.startswith("[") and first.rstrip().endswith("]"):
         is_toml = kind == "eks" or (kind == AUTO and first.startswith(("[settings", '["settings')))
-        return read_toml(text, place) if is_toml else tuned.read(text, place)
+        return read_toml(text, file) if is_toml else tuned.read(text, file)
     if kind == "eks" and first.startswith("settings."):
-        return read_toml(text, place)
-    return read_mapping(text, place)
+        return read_toml(text, file)
+    return read_mapping(text, file)
 
 
-def _form(document: Mapping[str, Any], place: str, kind: str) -> FileForm:
-    found = [form for form in FORMS if form.has(document) and kind in (AUTO, form.kind)]
-    if len(found) == 1:
-        return found[0]
-    said = (
+def _form(document: Mapping[str, Any], file: str, kind: str) -> FileForm:
+    forms = [form for form in FORMS if form.has(document) and kind in (AUTO, form.kind)]
+    if len(forms) == 1:
+        return forms[0]
+    fields = (
         f"kind {document['kind']!r}"
         if document.get("kind")
         else f"keys {', '.join(map(str, [*document][:5]))}"
     )
-    if found:
+    if forms:
         raise NumaforgeError(
-            f"could be {' or '.join(form.called for form in found)}",
-            where=place,
+            f"could be {' or '.join(form.called for form in forms)}",
+            where=file,
             remedy="say the KIND before FILE",
         )
     if kind == AUTO:
         raise NumaforgeError(
-            f"is of no kind that is known: it has the {said}",
-            where=place,
+            f"is of no kind that is known: it has the {fields}",
+            where=file,
             remedy=f"name a file of one of {', '.join(FORM_NAMES)}",
         )
     names = " or ".join(form.called for form in FORMS if form.kind == kind)
     raise NumaforgeError(
-        f"is not {names}: it has the {said}", where=place, remedy="name the KIND that it is, or another file"
+        f"is not {names}: it has the {fields}", where=file, remedy="name the KIND that it is, or another file"
     )

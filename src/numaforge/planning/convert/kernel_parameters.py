@@ -38,7 +38,7 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
     None is written to kernel.unsafe: accepting a risk is up to the admin.
     """
     words = with_one_pci([word for parameter in parameters for word in str(parameter).split()])
-    taken: list[str] = []
+    accepted: list[str] = []
     for word in words:
         name = parameter_name(word)
         if name in _PAGES:
@@ -49,21 +49,21 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
             draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {reason}", "kernel.cmdline")
         elif (key := _BY_KEY.get(name)) and draft.has(key):
             draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {key} says it", key)
-        elif other := _said_before(draft, taken, word):
+        elif earlier := _earlier_value(draft, accepted, word):
             draft.note(
-                field, Fate.NOT_EXPRESSED, f"{word} is left out: {other} is said already", "kernel.cmdline"
+                field, Fate.NOT_EXPRESSED, f"{word} is left out: {earlier} is said already", "kernel.cmdline"
             )
         else:
-            taken.append(word)
-    draft.add("kernel.cmdline", taken, field)
+            accepted.append(word)
+    draft.add("kernel.cmdline", accepted, field)
 
 
 def with_one_pci(words: list[str]) -> list[str]:
     """Return the words with the options of all `pci=` in the first: the kernel reads each of them."""
     options = ",".join(word.removeprefix("pci=") for word in words if word.startswith("pci="))
-    first = next((place for place, word in enumerate(words) if word.startswith("pci=")), None)
-    kept = [word for word in words if not word.startswith("pci=")]
-    return kept if first is None else [*kept[:first], f"pci={options}", *kept[first:]]
+    first = next((index for index, word in enumerate(words) if word.startswith("pci=")), None)
+    words_kept = [word for word in words if not word.startswith("pci=")]
+    return words_kept if first is None else [*words_kept[:first], f"pci={options}", *words_kept[first:]]
 
 
 def _refusal(word: str) -> str | None:
@@ -74,11 +74,11 @@ def _refusal(word: str) -> str | None:
     return None
 
 
-def _said_before(draft: Draft, taken: list[str], word: str) -> str | None:
+def _earlier_value(draft: Draft, accepted: list[str], word: str) -> str | None:
     """Return another value of the same parameter; a repeated word does not count, nor a second console."""
     if parameter_name(word) in REPEATED:
         return None
-    held = [*draft.listed("kernel.cmdline"), *taken]
+    values = [*draft.listed("kernel.cmdline"), *accepted]
     return next(
-        (each for each in held if parameter_name(each) == parameter_name(word) and each != word), None
+        (value for value in values if parameter_name(value) == parameter_name(word) and value != word), None
     )

@@ -182,20 +182,22 @@ def settings_of_flags(draft: Draft, flags: Any, field: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for word in words:
         try:
-            said = {} if "{{" in word else parse_flags([word], KubeletVersion(LATEST_MINOR)).settings
+            settings_of_flag = (
+                {} if "{{" in word else parse_flags([word], KubeletVersion(LATEST_MINOR)).settings
+            )
         except FlagError:
             continue
-        for name, value in said.items():
+        for name, value in settings_of_flag.items():
             both = isinstance(value, dict) and isinstance(settings.get(name), dict)
             settings[name] = {**settings[name], **value} if both else value
-    known = (*_PLACED, "kubeReserved", "systemReserved", "evictionHard", "reservedMemory")
-    taken = {name: value for name, value in settings.items() if name in known}
-    if taken:
+    placed_fields = (*_PLACED, "kubeReserved", "systemReserved", "evictionHard", "reservedMemory")
+    placed = {name: value for name, value in settings.items() if name in placed_fields}
+    if placed:
         text = (
-            f"{', '.join(taken)} are taken from them: take these flags out, they win over a profile's files"
+            f"{', '.join(placed)} are taken from them: take these flags out, they win over a profile's files"
         )
         draft.note(field, Fate.DIFFERS, text)
-    return taken
+    return placed
 
 
 def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
@@ -279,8 +281,8 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     if not all(limits) or not limits:
         draft.refuse(field, "not a list of {numaNode: 0, limits: {memory: 1Gi}}")
         return
-    if others := sorted({str(kind) for limit in limits for kind in limit if kind != "memory"}):
-        text = f"{', '.join(others)} is left out: numaforge reserves no pages of a pool"
+    if kinds_left_out := sorted({str(kind) for limit in limits for kind in limit if kind != "memory"}):
+        text = f"{', '.join(kinds_left_out)} is left out: numaforge reserves no pages of a pool"
         draft.note(field, Fate.NOT_EXPRESSED, text, "hugepages")
     memory = [ceil(_amount(draft, field, limit["memory"])) for limit in limits if "memory" in limit]
     threshold = str(mapping(config.get("evictionHard")).get(_MEMORY_AVAILABLE, _DEFAULT_THRESHOLD))
@@ -291,7 +293,7 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     }
     checked = config.get("memoryManagerPolicy") == "Static"  # without it the kubelet ignores them
     if checked and memory and not threshold.endswith("%"):
-        total = sum(ceil(_amount(draft, place, value)) for place, value in amounts.items())
+        total = sum(ceil(_amount(draft, path, value)) for path, value in amounts.items())
         if not draft.mistakes and sum(memory) != total:
             draft.refuse(
                 field,

@@ -125,67 +125,77 @@ _OURS = ("kubelet_", "kube_reserved", "system_reserved", "eviction_")
 
 def is_variables(document: Mapping[str, Any]) -> bool:
     """Whether a mapping holds variables of kubespray, about nodes or not; our files have a schema."""
-    known = {row.path()[0] for row in ROWS}
+    variables = {row.path()[0] for row in ROWS}
     names = {str(name) for name in document}
     return names.isdisjoint(("kind", "schema")) and any(
-        name in known or name.startswith(("kube_", "kubelet_")) for name in names
+        name in variables or name.startswith(("kube_", "kubelet_")) for name in names
     )
 
 
 def convert(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert group variables: strictly those of the kubelet's resources; all others are the cluster's."""
-    known = {row.path()[0] for row in ROWS}
-    others = [str(name) for name in document if name not in known]
-    for name in others:
-        ours = name.startswith(_OURS)
-        nearest = get_close_matches(name, known, n=1, cutoff=0.6 if ours else 0.95)
-        if ours or nearest:
+    variables = {row.path()[0] for row in ROWS}
+    unknown = [str(name) for name in document if name not in variables]
+    for name in unknown:
+        is_kubelet_variable = name.startswith(_OURS)
+        nearest = get_close_matches(name, variables, n=1, cutoff=0.6 if is_kubelet_variable else 0.95)
+        if is_kubelet_variable or nearest:
             draft.refuse(name, "unknown variable" + (f"; did you mean {nearest[0]}?" if nearest else ""))
-    held = {name: value for name, value in document.items() if name in known}
-    for name in [name for name, value in held.items() if isinstance(value, str)]:
-        unread = next((why for mark, why in _UNREAD.items() if mark in str(held[name])), None)
+    values = {name: value for name, value in document.items() if name in variables}
+    for name in [name for name, value in values.items() if isinstance(value, str)]:
+        unread = next((why for mark, why in _UNREAD.items() if mark in str(values[name])), None)
         if unread and name not in _LEFT_ALONE:
             draft.note(name, Fate.NOT_EXPRESSED, unread)
         if unread:
-            del held[name]
+            del values[name]
     for row in ROWS:
-        if row.form is Form.SWITCH and isinstance(word := held.get(row.field), str):
-            held[row.field] = _WORDS.get(word.strip().lower(), word)
-    draft.take(held, ROWS)
+        if row.form is Form.SWITCH and isinstance(word := values.get(row.field), str):
+            values[row.field] = _WORDS.get(word.strip().lower(), word)
+    draft.take(values, ROWS)
     if draft.mistakes:
         return
-    if others:
+    if unknown:
         draft.note(
-            ", ".join(others) if len(others) < 4 else f"{len(others)} other variables",
+            ", ".join(unknown) if len(unknown) < 4 else f"{len(unknown)} other variables",
             Fate.NOT_OURS,
             _CLUSTER,
         )
-    entries = [mapping(each) for each in held.get("additional_sysctl") or ()]
+    entries = [mapping(entry) for entry in values.get("additional_sysctl") or ()]
     sysctls = {str(each["name"]): each.get("value") for each in entries if "name" in each}
     draft.put("tuning.sysctls", sysctls or None, "additional_sysctl")
-    _place_kubelet(draft, held)
+    _place_kubelet(draft, values)
 
 
-def _place_kubelet(draft: Draft, held: Mapping[str, Any]) -> None:
-    config: dict[str, Any] = {field: held[name] for field, name in _FIELDS.items() if name in held}
+def _place_kubelet(draft: Draft, values: Mapping[str, Any]) -> None:
+    config: dict[str, Any] = {field: values[name] for field, name in _FIELDS.items() if name in values}
     names = dict(_FIELDS)
     for field, (switch, cpu, cpu_default, memory, memory_default) in _RESERVED.items():
-        if held.get(switch):
-            config[field] = {"cpu": held.get(cpu, cpu_default), "memory": held.get(memory, memory_default)}
+        if values.get(switch):
+            config[field] = {
+                "cpu": values.get(cpu, cpu_default),
+                "memory": values.get(memory, memory_default),
+            }
             names |= {f"{field}.cpu": cpu, f"{field}.memory": memory}
-        elif held.keys() & {cpu, memory}:
+        elif values.keys() & {cpu, memory}:
             draft.note(
-                ", ".join(sorted(held.keys() & {cpu, memory})),
+                ", ".join(sorted(values.keys() & {cpu, memory})),
                 Fate.DIFFERS,
                 f"kubespray reserves nothing of it unless {switch} is true: left out",
             )
     # Later lines of the kubelet's file win, as kubespray writes them.
     for extra in _EXTRA:
-        for field, value in mapping(held.get(extra)).items():
+        for field, value in mapping(values.get(extra)).items():
             config[field] = value
-            names |= {known: f"{extra}.{known}" for known in (field, f"{field}.cpu", f"{field}.memory")}
+            names |= {
+                field_path: f"{extra}.{field_path}"
+                for field_path in (field, f"{field}.cpu", f"{field}.memory")
+            }
     for flags in _FLAGS:
-        said = settings_of_flags(draft, held.get(flags), flags)
-        config |= said
-        names |= {known: flags for field in said for known in (field, f"{field}.cpu", f"{field}.memory")}
+        settings_of_flag = settings_of_flags(draft, values.get(flags), flags)
+        config |= settings_of_flag
+        names |= {
+            field_path: flags
+            for field in settings_of_flag
+            for field_path in (field, f"{field}.cpu", f"{field}.memory")
+        }
     place(draft, config, lambda field: names.get(field, field))

@@ -20,21 +20,21 @@ ROWS: tuple[FieldRow, ...] = (
 )
 
 
-def convert(draft: Draft, document: Mapping[str, Any], name: str | None, place: str) -> None:
+def convert(draft: Draft, document: Mapping[str, Any], name: str | None, file: str) -> None:
     """Convert a file of mig-parted; `name` is the config that the profile takes. Raises NumaforgeError."""
     draft.take(document, ROWS)
     if draft.mistakes:
         return
-    configs = validated(MigConfigFile, document, place).mig_configs
+    configs = validated(MigConfigFile, document, file).mig_configs
     if name is None and len(configs) > 1:
         raise NumaforgeError(
             "has several configs, and a node is cut by one",
-            where=place,
+            where=file,
             remedy=f"say --name, one of {', '.join(configs)}",
         )
     chosen = name if name is not None else next(iter(configs))
     if chosen not in configs:
-        raise NumaforgeError(f"has no config {chosen!r}", where=place, remedy=f"it has {', '.join(configs)}")
+        raise NumaforgeError(f"has no config {chosen!r}", where=file, remedy=f"it has {', '.join(configs)}")
     draft.put("name", chosen, "mig-configs")
     draft.put("mig.mig_parted", dict(document), "mig-configs")
     draft.put("mig.config", chosen, f"mig-configs.{chosen}")

@@ -280,23 +280,23 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
 
 def _cpus(draft: Draft, section: Mapping[str, Any]) -> dict[str, frozenset[int]]:
     """Return the sets of CPUs by field; refuse what the operator would not accept."""
-    found: dict[str, frozenset[int]] = {}
+    cpus_of: dict[str, frozenset[int]] = {}
     for name in _CPU_FIELDS:
         try:
-            found[name] = parse_cpulist(str(section.get(name, "")))
+            cpus_of[name] = parse_cpulist(str(section.get(name, "")))
         except NumaforgeError as error:
             draft.refuse(f"spec.cpu.{name}", error.message)
-            found[name] = frozenset()
+            cpus_of[name] = frozenset()
     for name in ("reserved", "isolated"):
         if section.get(name, "") == "":
             draft.refuse(f"spec.cpu.{name}", "must be given: the operator refuses a profile without it")
-    for one, other in combinations(_CPU_FIELDS, 2):
-        if both := found[one] & found[other]:
+    for one, other_field in combinations(_CPU_FIELDS, 2):
+        if both := cpus_of[one] & cpus_of[other_field]:
             draft.refuse(
-                f"spec.cpu.{other}",
+                f"spec.cpu.{other_field}",
                 f"{format_cpulist(both)} in spec.cpu.{one} too: the operator refuses sets that overlap",
             )
-    return found
+    return cpus_of
 
 
 def _refuse_contradictions(draft: Draft, spec: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
@@ -338,8 +338,8 @@ def _place_hugepages(draft: Draft, section: Mapping[str, Any]) -> None:
         add_parameters(draft, [f"default_hugepagesz={default}"], "spec.hugepages.defaultHugepagesSize")
     entries = list(_page_entries(draft, pages))
     places = [(entry["size"], entry.get("numa_node")) for entry in entries]
-    for index, here in enumerate(places):
-        if here in places[:index]:
+    for index, numa_place in enumerate(places):
+        if numa_place in places[:index]:
             draft.refuse(f"spec.hugepages.pages[{index}]", "the size and the NUMA node of an entry before it")
     draft.add("hugepages", entries, "spec.hugepages.pages")
     if entries:
@@ -385,7 +385,7 @@ def _place_pod_tuning(draft: Draft, document: Mapping[str, Any], spec: Mapping[s
     """
     name = mapping(document.get("metadata")).get("name")
     balanced = not spec.get("globallyDisableIrqLoadBalancing")
-    allowed = [each for each in get_args(Ask) if balanced or each != "interrupts"]
+    allowed = [choice for choice in get_args(Ask) if balanced or choice != "interrupts"]
     hints = spec.get("workloadHints", {})
     if not hints.get("perPodPowerManagement"):
         allowed.remove("governor")
@@ -450,17 +450,17 @@ def _place_kubelet(
 
     def origin(field: str) -> str:
         head, _, rest = field.partition(".")
-        said = rest in (snippet.get(head) or {}) if rest else head in snippet
-        return origins.get(field) or f"{_SNIPPET_FIELD if said else OPERATOR}: {field}"
+        in_snippet = rest in (snippet.get(head) or {}) if rest else head in snippet
+        return origins.get(field) or f"{_SNIPPET_FIELD if in_snippet else OPERATOR}: {field}"
 
     place(draft, config, origin)
 
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without_nulls(held) for key, held in value.items() if held is not None}
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(held) for held in value if held is not None]
+        return [_without_nulls(item) for item in value if item is not None]
     return value
 
 
@@ -477,6 +477,6 @@ def _snippet(draft: Draft, annotations: Mapping[str, Any]) -> Mapping[str, Any] 
     if not isinstance(snippet, dict):
         draft.refuse(_SNIPPET_FIELD, "not a mapping")
         return None
-    before = len(draft.mistakes)
+    mistakes_before = len(draft.mistakes)
     draft.take(snippet, (*HEAD_ROWS, *KUBELET_ROWS), prefix=f"{_SNIPPET_FIELD}: ")
-    return None if len(draft.mistakes) > before else snippet
+    return None if len(draft.mistakes) > mistakes_before else snippet

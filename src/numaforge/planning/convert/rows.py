@@ -98,7 +98,7 @@ def differs(
 
 def same(fields: str, why: str) -> tuple[FieldRow, ...]:
     """Return the rows of fields that need no note."""
-    return tuple(FieldRow(each, Fate.SAME, why=why) for each in fields.split())
+    return tuple(FieldRow(field, Fate.SAME, why=why) for field in fields.split())
 
 
 def not_ours(
@@ -106,7 +106,7 @@ def not_ours(
 ) -> tuple[FieldRow, ...]:
     """Return the rows of fields outside the scope of profiles, all of them below `prefix`."""
     return tuple(
-        FieldRow(f"{prefix}{each}", Fate.NOT_OURS, why=why, silent=silent) for each in fields.split()
+        FieldRow(f"{prefix}{field}", Fate.NOT_OURS, why=why, silent=silent) for field in fields.split()
     )
 
 
@@ -135,7 +135,7 @@ def read(document: Mapping[str, Any], rows: Iterable[FieldRow], *, ini: bool = F
     fields: list[tuple[Path, FieldRow, Any]] = []
     mistakes: list[tuple[Path, str]] = []
     _walk(document, tree, (), fields, mistakes)
-    return FieldReading(tuple(fields), tuple((shown(path, ini=ini), said) for path, said in mistakes))
+    return FieldReading(tuple(fields), tuple((shown(path, ini=ini), message) for path, message in mistakes))
 
 
 @dataclass
@@ -168,21 +168,21 @@ def _walk(
         if not isinstance(value, list):
             mistakes.append((path, f"{_short(value)} is not a list"))
             return
-        for index, held in enumerate(value):
-            _walk(held, branch.twigs[EACH], (*path, index), fields, mistakes)
+        for index, entry in enumerate(value):
+            _walk(entry, branch.twigs[EACH], (*path, index), fields, mistakes)
     elif not isinstance(value, Mapping):
         mistakes.append((path, f"{_short(value)} is not a mapping"))
     else:
-        for key, held in value.items():
-            here = (*path, str(key))
+        for key, entry in value.items():
+            entry_path = (*path, str(key))
             twig = branch.twigs.get(str(key)) or branch.twigs.get(ANY_KEY)
             if twig is None:
-                mistakes.append((here, f"unknown field; {_known(str(key), branch)}"))
+                mistakes.append((entry_path, f"unknown field; {_known_fields(str(key), branch)}"))
             else:
-                _walk(held, twig, here, fields, mistakes)
+                _walk(entry, twig, entry_path, fields, mistakes)
 
 
-def _known(key: str, branch: _Branch) -> str:
+def _known_fields(key: str, branch: _Branch) -> str:
     nearest = get_close_matches(key, branch.twigs, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(sorted(branch.twigs))}"
 
@@ -201,10 +201,10 @@ def _fits(value: Any, form: Form) -> bool:
         case Form.WORD:
             return word
         case Form.TEXTS:
-            return isinstance(value, list) and all(isinstance(each, str) for each in value)
+            return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
         case Form.TABLE:
             return isinstance(value, Mapping) and all(
-                isinstance(key, str) and isinstance(held, (str, int, bool)) for key, held in value.items()
+                isinstance(key, str) and isinstance(entry, (str, int, bool)) for key, entry in value.items()
             )
         case _:
             return True

@@ -52,7 +52,9 @@ def _switch(value: str) -> bool:
 
 def _governor(value: str) -> str:
     """Return the governor: TuneD takes the first of the list that the driver has."""
-    return next((each for each in re.split(r"[|,]", value) if each.strip() in _GOVERNORS), value).strip()
+    return next(
+        (choice for choice in re.split(r"[|,]", value) if choice.strip() in _GOVERNORS), value
+    ).strip()
 
 
 def _preference(value: str) -> str:
@@ -62,7 +64,7 @@ def _preference(value: str) -> str:
 def _latency(value: str) -> dict[str, Any]:
     """`3`, `cstate.id:1|3`, `cstate.name:C1|10`, `cstate.id_no_zero:1|3`, as TuneD tries them in turn."""
     words = [word.strip() for word in value.split("|")]
-    number = next((known for word in words if (known := digits(word)) is not None), None)
+    number = next((count for word in words if (count := digits(word)) is not None), None)
     if number is not None:
         return {"max_latency_us": number}
     names = [word.partition(":")[2] for word in words if word.startswith("cstate.name")]
@@ -260,8 +262,8 @@ def convert_object(draft: Draft, document: Mapping[str, Any], name: str | None) 
     draft.take(document, rows)
     if draft.mistakes:
         return
-    listed = [mapping(each) for each in mapping(document.get("spec")).get("profile") or ()]
-    profiles = {str(each.get("name")): each for each in listed}
+    listed = [mapping(entry) for entry in mapping(document.get("spec")).get("profile") or ()]
+    profiles = {str(entry.get("name")): entry for entry in listed}
     field = "spec.profile"
     if name is None and len(profiles) != 1:
         draft.refuse(
@@ -288,10 +290,10 @@ def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
     for section, options in document.items():
         if section == "variables":
             continue
-        known = {name: _expanded(value, variables) for name, value in options.items()}
-        plugin = known.get("type", section)
-        if _is_for_all(draft, section, plugin, known):
-            _join(draft, section, sections.setdefault(plugin, {}), known, plugin)
+        expanded = {name: _expanded(value, variables) for name, value in options.items()}
+        plugin = expanded.get("type", section)
+        if _is_for_all(draft, section, plugin, expanded):
+            _join(draft, section, sections.setdefault(plugin, {}), expanded, plugin)
     readable = {
         plugin: {name: value for name, value in options.items() if _readable(draft, plugin, name, value)}
         for plugin, options in sections.items()
@@ -312,9 +314,11 @@ def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
 
 def _note_governors(draft: Draft, value: str) -> None:
     """Note the governors that TuneD would take in turn."""
-    first, *others = [word.strip() for word in re.split(r"[|,]", value) if word.strip() in _GOVERNORS] or [""]
-    if others:
-        text = f"{first}, the first; where the driver lacks it, TuneD takes {', then '.join(others)}"
+    first, *alternatives = [
+        word.strip() for word in re.split(r"[|,]", value) if word.strip() in _GOVERNORS
+    ] or [""]
+    if alternatives:
+        text = f"{first}, the first; where the driver lacks it, TuneD takes {', then '.join(alternatives)}"
         draft.note("[cpu] governor", Fate.DIFFERS, text, "tuning.governor")
 
 
@@ -325,20 +329,26 @@ def _is_for_all(draft: Draft, section: str, plugin: str, options: dict[str, str]
     unit = {name: options.pop(name) for name in list(options) if name in _UNIT_FIELDS}
     if unit.get("enabled", "1") not in _ON:
         return False
-    said = [name for name in unit if _UNIT_FIELDS[name].why and _UNIT_FIELDS[name].fate is Fate.NOT_EXPRESSED]
-    said = [name for name in said if (name, unit[name]) != ("devices", "*") and plugin not in _UNTOUCHED]
-    for name in said:
+    refused = [
+        name for name in unit if _UNIT_FIELDS[name].why and _UNIT_FIELDS[name].fate is Fate.NOT_EXPRESSED
+    ]
+    refused = [
+        name for name in refused if (name, unit[name]) != ("devices", "*") and plugin not in _UNTOUCHED
+    ]
+    for name in refused:
         row = _UNIT_FIELDS[name]
         draft.note(f"[{section}] {name}", row.fate, row.why)
-    return not any(name in _FOR_SOME for name in said)
+    return not any(name in _FOR_SOME for name in refused)
 
 
-def _join(draft: Draft, section: str, held: dict[str, str], options: Mapping[str, str], plugin: str) -> None:
+def _join(
+    draft: Draft, section: str, merged: dict[str, str], options: Mapping[str, str], plugin: str
+) -> None:
     """Merge the options of a section with those of others of the same plugin."""
-    for name in options.keys() & held.keys():
-        if plugin not in _UNTOUCHED and held[name] != options[name]:
+    for name in options.keys() & merged.keys():
+        if plugin not in _UNTOUCHED and merged[name] != options[name]:
             draft.refuse(f"[{section}] {name}", f"another section of the plugin {plugin} says it too")
-    held.update(options)
+    merged.update(options)
 
 
 def _expanded(value: str, variables: Mapping[str, str]) -> str:
@@ -436,11 +446,11 @@ def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
                 )
             continue
         value = options[name].strip()
-        said = _words(value.removeprefix("+").removeprefix("-").strip().strip('"'))
+        removed = _words(value.removeprefix("+").removeprefix("-").strip().strip('"'))
         if value.startswith("-"):
-            words = {word: field for word, field in words.items() if word not in said}
+            words = {word: field for word, field in words.items() if word not in removed}
         else:
-            words.update(dict.fromkeys(said, f"[bootloader] {name}"))
+            words.update(dict.fromkeys(removed, f"[bootloader] {name}"))
     pci = next((field for word, field in words.items() if word.startswith("pci=")), "")
     for word in with_one_pci(list(words)):
         _place_parameter(draft, word, words.get(word, pci))
@@ -485,17 +495,17 @@ def _place_parameter(draft: Draft, word: str, field: str) -> None:
 
 def is_profile(sections: Mapping[str, Any]) -> bool:
     """Whether sections of an INI file are those of a TuneD profile."""
-    known = {row.path()[0] for row in TUNED_ROWS}
+    sections_of_tuned = {row.path()[0] for row in TUNED_ROWS}
     texts = all(
         isinstance(options, Mapping) and all(isinstance(value, str) for value in options.values())
         for options in sections.values()
     )
-    return texts and bool(sections.keys() & known)
+    return texts and bool(sections.keys() & sections_of_tuned)
 
 
-def read(text: str, place: str) -> dict[str, dict[str, str]]:
+def read(text: str, file: str) -> dict[str, dict[str, str]]:
     """Return the sections of a TuneD profile. Raises NumaforgeError."""
-    sections = read_ini(text, place)
+    sections = read_ini(text, file)
     if not sections:
-        raise NumaforgeError("is empty", where=place, remedy="name the tuned.conf to convert")
+        raise NumaforgeError("is empty", where=file, remedy="name the tuned.conf to convert")
     return sections

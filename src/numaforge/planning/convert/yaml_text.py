@@ -20,9 +20,9 @@ _HEADINGS = {
 }
 
 
-def as_yaml(conversion: Conversion, place: str) -> str:
+def as_yaml(conversion: Conversion, file: str) -> str:
     """Return the file's text; `place` is the file that was converted."""
-    head = [f"# Converted by numaforge from {conversion.source}: {_one_line(place)}", *_notes(conversion)]
+    head = [f"# Converted by numaforge from {conversion.source}: {_one_line(file)}", *_notes(conversion)]
     body = list(_mapping(conversion.profile, conversion.origins))
     return "\n".join([*head, "", *body, ""])
 
@@ -50,17 +50,17 @@ def _mapping(
     profile: Mapping[str, Any], origins: Mapping[str, str], path: str = "", depth: int = 0
 ) -> Iterator[str]:
     for name, value in profile.items():
-        here = f"{path}.{name}" if path else str(name)
-        origin = origins.get(here)
+        field = f"{path}.{name}" if path else str(name)
+        origin = origins.get(field)
         comment = f"  # {_one_line(origin)}" if origin else ""
         indent = "  " * depth
         key = _inline(name)
         if isinstance(value, Mapping) and value:
             yield f"{indent}{key}:{comment}"
-            yield from _mapping(value, origins, here, depth + 1)
+            yield from _mapping(value, origins, field, depth + 1)
         elif isinstance(value, list):
             yield f"{indent}{key}:{comment}"
-            yield from (f"{indent}  - {_inline(each)}" for each in value)
+            yield from (f"{indent}  - {_inline(entry)}" for entry in value)
         else:
             yield f"{indent}{key}: {_inline(value)}{comment}"
 
