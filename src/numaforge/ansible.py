@@ -63,21 +63,21 @@ def lost_logins(data: Mapping[str, Any]) -> dict[str, str]:
 
     Ansible's beside pyinfra's own, in an inventory for both, is none.
     """
-    found = {}
+    logins = {}
     for name in data:
         if not name.startswith(_PREFIX) or data[name] in (None, ""):
             continue
         login = _LOGIN.get(name)
         if login and data.get(login) is None:
-            found[name] = f"write {login}"
+            logins[name] = f"write {login}"
         elif name in _OPTIONS:
-            found[name] = (
+            logins[name] = (
                 "write its options into ~/.ssh/config, for this host: -J HOST is ProxyJump HOST, "
                 "-o NAME=VALUE is NAME VALUE"
             )
         elif name == _CONNECTION and data[name] not in _BY_SSH:
-            found[name] = "name the host with its connector, as @local or @docker/NAME"
-    return {name: f"is Ansible's, and not read; {remedy}" for name, remedy in found.items()}
+            logins[name] = "name the host with its connector, as @local or @docker/NAME"
+    return {name: f"is Ansible's, and not read; {remedy}" for name, remedy in logins.items()}
 
 
 def unread(data: Mapping[str, Any]) -> Iterator[str]:

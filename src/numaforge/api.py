@@ -87,19 +87,19 @@ def _taking(**kinds: type | tuple[type, ...]) -> Callable[[_Function], _Function
         signature = inspect.signature(function)
 
         @wraps(function)
-        def checked(*arguments: Any, **named: Any) -> Any:
-            given = signature.bind(*arguments, **named).arguments
+        def checked(*arguments: Any, **keywords: Any) -> Any:
+            bound = signature.bind(*arguments, **keywords).arguments
             for name, kind in kinds.items():
-                if name in given and not isinstance(given[name], kind):
+                if name in bound and not isinstance(bound[name], kind):
                     allowed = " or ".join(
                         "None" if one is type(None) else one.__name__
                         for one in (kind if isinstance(kind, tuple) else (kind,))
                     )
                     raise ArgumentError(
-                        f"{name} is {type(given[name]).__name__} where {allowed} is taken",
+                        f"{name} is {type(bound[name]).__name__} where {allowed} is taken",
                         where=f"{function.__name__}()",
                     )
-            return function(*arguments, **named)
+            return function(*arguments, **keywords)
 
         return cast(_Function, checked)
 
@@ -138,8 +138,8 @@ def admit(
     """
     node = _scenario(machine, plan, config_text).node()
     answers = []
-    for number, given in enumerate(pods):
-        pod = _pod(given)
+    for number, pod_or_manifest in enumerate(pods):
+        pod = _pod(pod_or_manifest)
         pod = pod.renamed(f"{UNNAMED}-{number}") if pod.name == UNNAMED else pod
         if pod.name in node.pods:
             raise ArgumentError(f"pod {pod.name!r} is admitted already", where="admit()")
@@ -173,29 +173,29 @@ def _document(one: NodeTopology | NodePlan) -> dict[str, Any]:
     return plan_document(one) if isinstance(one, NodePlan) else to_document(one)
 
 
-def _pod(given: Pod | Mapping[str, Any]) -> Pod:
-    return given if isinstance(given, Pod) else Pod.from_manifest(given)
+def _pod(pod_or_manifest: Pod | Mapping[str, Any]) -> Pod:
+    return pod_or_manifest if isinstance(pod_or_manifest, Pod) else Pod.from_manifest(pod_or_manifest)
 
 
 def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | None) -> Scenario:
-    there = machine.kubelet
+    install = machine.kubelet
     text = machine.kubelet_config if config_text is None else config_text
     if plan is not None:
-        if there is not None and config_text is not None:
-            machine = replace(machine, kubelet=replace(there, config_text=config_text, drop_ins={}))
+        if install is not None and config_text is not None:
+            machine = replace(machine, kubelet=replace(install, config_text=config_text, drop_ins={}))
         planned = planned_node(machine, plan, files_of(kubelet, plan, text), {})
         return with_claims(planned.scenario(machine.hostname), plan, NOTHING_KNOWN)
     if text is None:
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="give one: config_text, or a plan"
         )
-    own = there if config_text is None else None
+    kept_install = install if config_text is None else None
     report = check(
         text,
         topology=machine,
-        version=there.version if there and there.version else f"1.{LATEST_MINOR}",
-        drop_ins=below(own.config_dir or DROP_IN_DIR, own.drop_ins) if own else {},
-        flags=own.flags if own else (),
+        version=install.version if install and install.version else f"1.{LATEST_MINOR}",
+        drop_ins=below(kept_install.config_dir or DROP_IN_DIR, kept_install.drop_ins) if kept_install else {},
+        flags=kept_install.flags if kept_install else (),
     )
     require_start(report, machine.hostname)
     scenario = Scenario(machine, report.effective, inventory_as_it_is(machine), version=report.version)

@@ -33,12 +33,12 @@ class Allowance:
     """How much more of an answer is read; `where` names the host or the server, once known."""
 
     where: str | None = None
-    left: int = MOST_MIB * 2**20
+    bytes_left: int = MOST_MIB * 2**20
 
     def spend(self, chunk: bytes) -> bytes:
         """Return a part of the answer; raises TooMuchOutputError where it exceeds the allowance."""
-        self.left -= len(chunk) + BYTES_PER_LINE * chunk.count(b"\n")
-        if self.left < 0:
+        self.bytes_left -= len(chunk) + BYTES_PER_LINE * chunk.count(b"\n")
+        if self.bytes_left < 0:
             raise TooMuchOutputError(
                 f"sends more than {MOST_MIB} MiB, the most of one answer that is read; it was not used",
                 where=self.where,
@@ -90,23 +90,23 @@ def run(
         ) as process,
         selectors.DefaultSelector() as selector,
     ):
-        said: dict[object, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+        outputs: dict[object, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 selector.register(stream, selectors.EVENT_READ)
         try:
             while selector.get_map():
                 _wait_until(deadline, command, timeout)
-                for key, _ in selector.select(_left(deadline)):
+                for key, _ in selector.select(_seconds_left(deadline)):
                     if chunk := os.read(key.fd, _CHUNK):
-                        said[key.fileobj] += allowance.spend(chunk)
+                        outputs[key.fileobj] += allowance.spend(chunk)
                     else:
                         selector.unregister(key.fileobj)
-            process.wait(_left(deadline))
+            process.wait(_seconds_left(deadline))
         except BaseException:
             process.kill()
             raise
-    out, err = (bytes(said[stream]) for stream in (process.stdout, process.stderr))
+    out, err = (bytes(outputs[stream]) for stream in (process.stdout, process.stderr))
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
@@ -118,7 +118,7 @@ def run_script(script: str, *arguments: str, timeout: float) -> subprocess.Compl
         return run(["sh", "-s", *arguments], stdin=stdin, timeout=timeout)
 
 
-def _left(deadline: float | None) -> float | None:
+def _seconds_left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0)
 
 

@@ -108,14 +108,14 @@ def _of_fault(fault: Exception) -> int:
     )
 
 
-def _invoke(given: list[str]) -> object:
+def _invoke(arguments: list[str]) -> object:
     """Run the command, or complete one for a shell."""
-    if (asked := os.environ.get(COMPLETE)) is not None:
-        return complete(numaforge, asked)
-    _refuse_empty(given)
-    _refuse_input_twice(given)
+    if (instruction := os.environ.get(COMPLETE)) is not None:
+        return complete(numaforge, instruction)
+    _refuse_empty(arguments)
+    _refuse_input_twice(arguments)
     # Group.main() would handle a broken pipe and an interrupt itself.
-    with numaforge.make_context("numaforge", given) as context:
+    with numaforge.make_context("numaforge", arguments) as context:
         return numaforge.invoke(context)
 
 
@@ -136,14 +136,20 @@ def _located(error: click.ClickException) -> click.ClickException:
     For an option before the command, the hint is that options follow it.
     """
     if isinstance(error, click.NoSuchOption) and error.ctx and isinstance(error.ctx.command, click.Group):
-        said = f"No such option {error.option_name!r}; options follow the command: {error.ctx.command_path}"
-        meant = error.possibilities
-        return error if meant else click.UsageError(f"{said} COMMAND {error.option_name}", ctx=error.ctx)
+        complaint = (
+            f"No such option {error.option_name!r}; options follow the command: {error.ctx.command_path}"
+        )
+        possibilities = error.possibilities
+        return (
+            error
+            if possibilities
+            else click.UsageError(f"{complaint} COMMAND {error.option_name}", ctx=error.ctx)
+        )
     if "unexpected extra argument" not in error.message or not isinstance(error, click.UsageError):
         return error
-    offered = {name for each in error.ctx.command.params for name in each.opts} if error.ctx else {}
-    named = [f"{option} names {what}" for option, what in _NAMED_BY.items() if option in offered]
-    return click.UsageError("; ".join([error.message, *named]), ctx=error.ctx)
+    offered = {name for parameter in error.ctx.command.params for name in parameter.opts} if error.ctx else {}
+    hints = [f"{option} names {noun}" for option, noun in _NAMED_BY.items() if option in offered]
+    return click.UsageError("; ".join([error.message, *hints]), ctx=error.ctx)
 
 
 def _show(error: click.ClickException) -> None:
@@ -165,21 +171,23 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refuse_empty(given: Sequence[str]) -> None:
+def _refuse_empty(arguments: Sequence[str]) -> None:
     """Refuse an empty argument: an unset shell variable must not mean this machine."""
-    for before, argument in pairwise(["numaforge", *given]):
+    for preceding, argument in pairwise(["numaforge", *arguments]):
         if not argument or _EMPTY_OPTION.fullmatch(argument):
             raise click.UsageError(
-                f"what follows {before!r} is empty; is a variable of your shell not set?"
+                f"what follows {preceding!r} is empty; is a variable of your shell not set?"
                 if not argument
                 else f"{argument!r} is given nothing; is a variable of your shell not set?"
             )
 
 
-def _refuse_input_twice(given: Sequence[str]) -> None:
+def _refuse_input_twice(arguments: Sequence[str]) -> None:
     """Refuse to take standard input for two files: the second would be empty."""
-    ours = given[: given.index("--")] if "--" in given else given
-    read = [after for before, after in pairwise(["numaforge", *ours]) if before not in _WRITTEN]
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    read = [
+        argument for preceding, argument in pairwise(["numaforge", *options]) if preceding not in _WRITTEN
+    ]
     if read.count("-") > 1:
         raise click.UsageError("- is standard input, which is read once: name a file for the other")
 
@@ -194,8 +202,8 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"a file is not UTF-8 text: {error.reason} at byte {error.start}"
     reason = error.strerror or str(error)
-    place = error.filename or (error.errno == errno.ENOSPC and "standard output")
-    return f"{place}: {reason}" if place else reason
+    where = error.filename or (error.errno == errno.ENOSPC and "standard output")
+    return f"{where}: {reason}" if where else reason
 
 
 @click.group(

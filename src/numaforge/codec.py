@@ -62,11 +62,11 @@ class DocumentKind(Generic[Held]):
 
         if not isinstance(document, dict):
             raise self._refusal(f"a {self.name} is a JSON object")
-        found = document.get("schema")
-        if type(found) is int and found > self.number:
-            raise newer(self.error, self.name, found, self.number)
-        if type(found) is not int or found != self.number:
-            raise self._refusal(f"the {self.name} has schema {found!r}, not {self.number}")
+        number = document.get("schema")
+        if type(number) is int and number > self.number:
+            raise newer(self.error, self.name, number, self.number)
+        if type(number) is not int or number != self.number:
+            raise self._refusal(f"the {self.name} has schema {number!r}, not {self.number}")
         body = {name: value for name, value in document.items() if name not in self._head}
         try:
             return self._adapter.validate_json(json.dumps(body), strict=True)
@@ -110,15 +110,15 @@ class DocumentKind(Generic[Held]):
 
         return TypeAdapter(self.holds)
 
-    def _refusal(self, message: str, place: str = "") -> NumaforgeError:
-        where = f"{self.name}.{place}" if place else self.name
+    def _refusal(self, message: str, path: str = "") -> NumaforgeError:
+        where = f"{self.name}.{path}" if path else self.name
         return self.error(message, where=where, remedy=self.remedy)
 
 
-def newer(error: type[NumaforgeError], name: str, found: int, known: int) -> NumaforgeError:
+def newer(error: type[NumaforgeError], name: str, number: int, newest: int) -> NumaforgeError:
     """Return the refusal of a document that a newer release has written."""
     return error(
-        f"a newer numaforge wrote this {name}: it has schema {found}, and {known} is read here",
+        f"a newer numaforge wrote this {name}: it has schema {number}, and {newest} is read here",
         where=name,
         remedy="upgrade numaforge, as it was installed: pip install --upgrade numaforge",
     )

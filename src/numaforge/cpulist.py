@@ -47,7 +47,7 @@ def format_cpulist(ids: Iterable[int]) -> str:
 
 def format_cpumask(ids: Iterable[int]) -> str:
     """Return a set of CPUs as the kernel's bitmap: groups of 32 bits in hex, the highest first."""
-    bits = f"{sum(1 << each for each in set(ids)):x}"
+    bits = f"{sum(1 << cpu for cpu in set(ids)):x}"
     width = -(-len(bits) // 8) * 8
     padded = bits.zfill(width)
     groups = [padded[start : start + 8] for start in range(0, width, 8)]

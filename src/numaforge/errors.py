@@ -37,14 +37,14 @@ class NumaforgeError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        place = f"{' '.join(self.where.split())}: " if self.where else ""  # a name begins no line
+        prefix = f"{' '.join(self.where.split())}: " if self.where else ""  # a name begins no line
         way_out = f"\n  {self.remedy}" if self.remedy else ""
-        return f"{place}{self.message}{way_out}"
+        return f"{prefix}{self.message}{way_out}"
 
-    def at(self, place: str) -> NumaforgeError:
+    def at(self, where: str) -> NumaforgeError:
         """Return the same error with `place` (a host, a file) put before the place it already names."""
         located = type(self)(
-            self.message, where=f"{place}: {self.where}" if self.where else place, remedy=self.remedy
+            self.message, where=f"{where}: {self.where}" if self.where else where, remedy=self.remedy
         )
         located.__cause__ = self.__cause__
         return located

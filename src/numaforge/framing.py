@@ -53,23 +53,25 @@ class Answer:
             return output
         lines = iter(output.split("\n") if isinstance(output, str) else output)
         parts: dict[str, list[str]] = {}
-        here: list[str] = []
-        status, ours = "", _OURS
+        part: list[str] = []
+        status, prefix = "", _OURS
         while (line := next(lines, None)) is not None:
-            kind, _, rest = line.removeprefix(ours).partition(" ") if line.startswith(ours) else ("", "", "")
+            kind, _, rest = (
+                line.removeprefix(prefix).partition(" ") if line.startswith(prefix) else ("", "", "")
+            )
             if kind not in ("answers", "part", "ended", "packed"):
-                here.append(line)
+                part.append(line)
                 continue
-            if here and not here[-1]:  # it ends a line without a newline
-                del here[-1]
+            if part and not part[-1]:  # it ends a line without a newline
+                del part[-1]
             status = rest if kind == "ended" else ""
             if kind == "packed":
                 lines = iter(_unpacked("".join(lines)))
             elif kind == "part":
-                here = parts.setdefault(rest, [])
+                part = parts.setdefault(rest, [])
             else:
-                ours = f"{_OURS}{rest} " if kind == "answers" and rest else _OURS
-                here = parts.setdefault("", []) if kind == "answers" else []
+                prefix = f"{_OURS}{rest} " if kind == "answers" and rest else _OURS
+                part = parts.setdefault("", []) if kind == "answers" else []
         if not parts:
             raise HostUnreachableError(
                 "the host did not run the script",
@@ -77,7 +79,7 @@ class Answer:
             )
         if not status.isdecimal():
             raise _cut_off()
-        return cls({name: tuple(held) for name, held in parts.items()}, int(status))
+        return cls({name: tuple(lines) for name, lines in parts.items()}, int(status))
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -59,8 +59,8 @@ def read_text(
     try:
         content = _all_of(_open(path), most_mib * 2**20)
     except (OSError, ValueError) as failure:
-        said = failure.strerror if isinstance(failure, OSError) else str(failure)
-        raise error(f"cannot be read: {said}", where=where) from failure
+        reason = failure.strerror if isinstance(failure, OSError) else str(failure)
+        raise error(f"cannot be read: {reason}", where=where) from failure
     if content is None:
         raise error(f"is larger than {most_mib} MiB, which is the most that is read", where=where)
     if not content and Path(path).is_fifo():
@@ -121,7 +121,7 @@ def is_deeper_than(levels: int, document: object) -> bool:
     """Say whether lists and mappings are nested more deeply than `levels`."""
     inside: list[object] = [document]
     for _ in range(levels + 1):
-        inside = [each for one in inside for each in _members(one) if isinstance(each, (dict, list))]
+        inside = [member for one in inside for member in _members(one) if isinstance(member, (dict, list))]
         if not inside:
             return False
     return True
@@ -130,8 +130,8 @@ def is_deeper_than(levels: int, document: object) -> bool:
 def digits(text: str | None) -> int | None:
     """Return the number that a text of up to 20 of the digits 0 to 9 is, None for any other text."""
     stripped = (text or "").strip()
-    known = stripped.isascii() and stripped.isdigit() and len(stripped) <= MOST_DIGITS
-    return int(stripped) if known else None
+    is_number = stripped.isascii() and stripped.isdigit() and len(stripped) <= MOST_DIGITS
+    return int(stripped) if is_number else None
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 def mappings(value: object) -> list[Mapping[str, Any]]:
     """Return the mappings in a list; none of what is no list."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
 def _called(path: str | Path) -> str:
@@ -200,11 +200,11 @@ def _interruptible() -> Iterator[list[int]]:
     readable, written = socket.socketpair()
     with readable, written:
         written.setblocking(False)
-        before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+        previous_fd = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
         try:
             yield [readable.fileno()]
         finally:
-            signal.set_wakeup_fd(before)
+            signal.set_wakeup_fd(previous_fd)
 
 
 def _likely_encoding(content: bytes) -> str:
@@ -226,12 +226,12 @@ def _check_characters(document: object) -> None:
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping_of_pairs = dict(pairs)
+    if len(mapping_of_pairs) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise NotJsonError(f"the key {twice!r} is written twice")
-    return found
+    return mapping_of_pairs
 
 
 def _whole_number(text: str) -> int:

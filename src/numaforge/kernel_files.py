@@ -11,9 +11,9 @@ def parse_values(lines: Iterable[str], paths: Collection[str] = ()) -> dict[str,
 
     Only the paths that are named here may hold a colon, as for the interface eth0:1 or a PCI address.
     """
-    asked, values = {*paths}, dict[str, str]()
+    known_paths, values = {*paths}, dict[str, str]()
     for line in lines:
         ends = [colon.start() for colon in re.finditer(":", line)]
-        end = next((end for end in ends if line[:end] in asked), ends[0] if ends else len(line))
+        end = next((end for end in ends if line[:end] in known_paths), ends[0] if ends else len(line))
         values.setdefault(line[:end], line[end + 1 :])
     return values

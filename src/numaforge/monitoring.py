@@ -36,8 +36,8 @@ spec:
 def monitoring_files(runbooks: str = RUNBOOKS) -> dict[str, str]:
     """Return the text of each file by its path; each alert links to its section of the page `runbooks`."""
     folder = template_dir() / "monitoring"
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    texts = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in found}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    texts = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in files}
     words = {
         "@runbooks@": runbooks,
         "@xids-fatal@": _either(xids.FATAL),
@@ -50,7 +50,7 @@ def monitoring_files(runbooks: str = RUNBOOKS) -> dict[str, str]:
 
 
 def _either(codes: tuple[xids.Xid, ...]) -> str:
-    return "|".join(str(each.code) for each in codes)
+    return "|".join(str(xid.code) for xid in codes)
 
 
 def _with_words(text: str, words: Mapping[str, str]) -> str:

@@ -28,10 +28,10 @@ def first_of(names: Iterable[str], most: int = 3, joint: str = ", ") -> str:
     return joint.join(listed[:most]) + more
 
 
-def unlike(name: str, taken: Collection[str]) -> str:
+def unlike(name: str, names_taken: Collection[str]) -> str:
     """Return a name that is not taken: `a`, else `a (2)`, `a (3)` and so on."""
     names = chain([name], (f"{name} ({number})" for number in count(2)))
-    return next(each for each in names if each not in taken)
+    return next(candidate for candidate in names if candidate not in names_taken)
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

@@ -75,12 +75,12 @@ class Quantity:
             raise QuantityError(EXPONENT_ERROR)
         if len(text) > _LARGEST_EXPONENT:
             raise QuantityError(f"the text has more than {_LARGEST_EXPONENT} characters")
-        whole, decimals = match["whole"] or "0", match["decimals"] or ""
-        size = _of_digits(whole + decimals)
+        integer, decimals = match["whole"] or "0", match["decimals"] or ""
+        size = _of_digits(integer + decimals)
         sign = -1 if match["sign"] == "-" else 1
         scale = 0 if notation == "BinarySI" else exponent - len(decimals)
         factor = 2**exponent if notation == "BinarySI" else 1
-        is_small = _is_small(notation, exponent, whole, decimals) and scale >= _NANO
+        is_small = _is_small(notation, exponent, integer, decimals) and scale >= _NANO
         if is_small and size * factor <= _LARGEST:
             return cls(sign * Fraction(size * factor) * Fraction(10) ** scale, notation, scale)
         if not any(map(str.isdigit, match["value"])):
@@ -99,20 +99,20 @@ class Quantity:
         """Return a whole number of bytes, as the kubelet holds a capacity of memory."""
         return cls(Fraction(count), "BinarySI", 0)
 
-    def plus(self, other: Quantity) -> Quantity:
+    def plus(self, addend: Quantity) -> Quantity:
         """Add as `Quantity.Add` does: a zero takes over the other's notation, the finer scale stays."""
         if self.amount == 0:
-            return other
-        if other.amount == 0:
+            return addend
+        if addend.amount == 0:
             return self
-        scale, amount = min(self.scale, other.scale), self.amount + other.amount
-        is_big = self.big or other.big or abs(amount) / Fraction(10) ** scale > _LARGEST
+        scale, amount = min(self.scale, addend.scale), self.amount + addend.amount
+        is_big = self.big or addend.big or abs(amount) / Fraction(10) ** scale > _LARGEST
         return Quantity(amount, self.notation, 0 if is_big else scale, is_big)
 
     def as_int64(self) -> int | None:
         """Return a whole number that fits 64 bits, or None where `Quantity.AsInt64` fails."""
-        whole = self.amount.denominator == 1 and abs(self.amount) <= _LARGEST
-        return int(self.amount) if whole and self.scale >= 0 and not self.big else None
+        is_whole = self.amount.denominator == 1 and abs(self.amount) <= _LARGEST
+        return int(self.amount) if is_whole and self.scale >= 0 and not self.big else None
 
     def ceiling(self) -> int:
         """Return the amount as `Quantity.Value` rounds it: away from zero, 0 where it is beyond an int64."""
@@ -238,11 +238,11 @@ def _lower_bits(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _is_small(notation: str, exponent: int, whole: str, decimals: str) -> bool:
+def _is_small(notation: str, exponent: int, integer: str, decimals: str) -> bool:
     """Return whether Kubernetes tries an int64: by its digits the number surely fits."""
     if notation != "BinarySI":
-        return len(whole) + len(decimals) <= _SAFE_DIGITS
-    return not decimals and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0
+        return len(integer) + len(decimals) <= _SAFE_DIGITS
+    return not decimals and 15 - len(integer) - exponent * 3 // 10 - 1 >= 0
 
 
 def _without_factor(number: int, factor: int) -> tuple[int, int]:
@@ -251,8 +251,8 @@ def _without_factor(number: int, factor: int) -> tuple[int, int]:
     while number % powers[-1] == 0:
         powers.append(powers[-1] ** 2)
     times = 0
-    for place in range(len(powers) - 2, -1, -1):
-        if number % powers[place] == 0:
-            number //= powers[place]
-            times += 2**place
+    for power in range(len(powers) - 2, -1, -1):
+        if number % powers[power] == 0:
+            number //= powers[power]
+            times += 2**power
     return number, times

@@ -15,8 +15,8 @@ def template_dir() -> Path:
 
 def own_template_dir() -> Path | None:
     """Return the folder whose templates override ours, as NUMAFORGE_TEMPLATES names it."""
-    named = os.environ.get("NUMAFORGE_TEMPLATES")
-    return Path(named).resolve() if named else None
+    folder = os.environ.get("NUMAFORGE_TEMPLATES")
+    return Path(folder).resolve() if folder else None
 
 
 def profile_dir() -> Path:

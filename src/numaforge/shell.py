@@ -37,8 +37,8 @@ def call(function: str, arguments: Sequence[str] = (), data: str = "") -> str:
 
     `data` is its stdin: plain lines, none equal to END_OF_DATA.
     """
-    here = f" <<'END_OF_DATA'\n{data}END_OF_DATA\n" if data else "\n"
-    return f"numaforge_main() {{\n{shlex.join([function, *arguments])}{here}}}\nnumaforge_main || exit 1\n"
+    heredoc = f" <<'END_OF_DATA'\n{data}END_OF_DATA\n" if data else "\n"
+    return f"numaforge_main() {{\n{shlex.join([function, *arguments])}{heredoc}}}\nnumaforge_main || exit 1\n"
 
 
 def on_stdin(script: str) -> str:

@@ -81,5 +81,5 @@ def _is_hosts(folder: str, part: str, groups: Mapping[str, str]) -> bool:
 
 def control_group(cgroup: str) -> str:
     """Return the control group that systemd keeps: in its own hierarchy of version 1, else in version 2."""
-    found: dict[str, str] = dict(re.findall(r"^\d+:([^:\n]*):(.*)$", cgroup, re.MULTILINE))
-    return found.get("name=systemd", found.get("", ""))
+    paths: dict[str, str] = dict(re.findall(r"^\d+:([^:\n]*):(.*)$", cgroup, re.MULTILINE))
+    return paths.get("name=systemd", paths.get("", ""))

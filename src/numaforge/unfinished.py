@@ -47,7 +47,7 @@ class Unfinished:
             case _:
                 return f"change {self.id} is being applied{self._step}"
 
-    def after(self, seconds: float) -> Unfinished:
+    def aged(self, seconds: float) -> Unfinished:
         """Return the same change some seconds later."""
         return self if self.seconds is None else replace(self, seconds=self.seconds - int(seconds))
 

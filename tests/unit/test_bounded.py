@@ -42,11 +42,11 @@ def within_the_limit(times: int = 3):
 def test_an_allowance_counts_what_is_kept(chunk, cost):
     allowance = Allowance()
     assert allowance.spend(chunk) == chunk
-    assert allowance.left == LIMIT - cost
+    assert allowance.bytes_left == LIMIT - cost
 
 
 def test_an_error_names_host_and_limit():
-    allowance = Allowance("gpu-1", left=10)
+    allowance = Allowance("gpu-1", bytes_left=10)
     with pytest.raises(TooMuchOutputError) as refused:
         allowance.spend(b"x" * 11)
     assert str(refused.value).startswith(f"gpu-1: {FLOOD}")

@@ -36,7 +36,7 @@ def detect_for_change(host: Host) -> Snapshot:
     Raises HostError, too, for a host that lacks what a maintenance needs.
     """
     answer = as_root(host, script() + preflight.script())
-    preflight.refuse_unfit(preflight.told(answer))
+    preflight.refuse_unfit(preflight.answer_lines(answer))
     return parse_output(answer)
 
 

@@ -114,7 +114,7 @@ class Overview:
     def under_way(self) -> dict[str, Unfinished]:
         """The changes in progress by host, as they were when last heard of; seconds count from now."""
         now = time.monotonic()
-        return {name: change.after(now - heard) for name, (heard, change) in self._under_way.items()}
+        return {name: change.aged(now - heard) for name, (heard, change) in self._under_way.items()}
 
     def leave(self, state: State) -> None:
         """Keep what is known of each host that a run leaves in the middle of its change, or has not begun."""

@@ -50,29 +50,29 @@ def _profile() -> dict[str, Any]:
 def _with_nulls(schema: Any) -> Any:
     """Let null stand for every key that may be left out, as it does in a profile."""
     if isinstance(schema, list):
-        return [_with_nulls(held) for held in schema]
+        return [_with_nulls(element) for element in schema]
     if not isinstance(schema, dict):
         return schema
     required = schema.get("required", ())
-    made = {name: held if name in _PLAIN else _with_nulls(held) for name, held in schema.items()}
+    result = {name: element if name in _PLAIN else _with_nulls(element) for name, element in schema.items()}
     if schema.get("type") != "object":
-        return made
+        return result
     if "properties" in schema:
-        made["properties"] = {
-            key: _with_nulls(held) if key in required else _or_null(_with_nulls(held))
-            for key, held in schema["properties"].items()
+        result["properties"] = {
+            key: _with_nulls(element) if key in required else _or_null(_with_nulls(element))
+            for key, element in schema["properties"].items()
         }
     if isinstance(schema.get("additionalProperties"), dict):
-        made["additionalProperties"] = _or_null(made["additionalProperties"])
-    return made
+        result["additionalProperties"] = _or_null(result["additionalProperties"])
+    return result
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     if {"type": "null"} in schema.get("anyOf", ()) or schema.get("type") == "null":
         return schema
-    said = {name: held for name, held in schema.items() if name in _SAID}
-    accepted = {name: held for name, held in schema.items() if name not in _SAID}
-    return {"anyOf": [accepted, {"type": "null"}], **said}
+    annotations = {name: element for name, element in schema.items() if name in _SAID}
+    accepted = {name: element for name, element in schema.items() if name not in _SAID}
+    return {"anyOf": [accepted, {"type": "null"}], **annotations}
 
 
 def _plan() -> dict[str, Any]:
@@ -95,8 +95,8 @@ class _Generator(GenerateJsonSchema):
 
     def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
         # pydantic says "keys like this have such values" and lets all others pass.
-        made = super().dict_schema(schema)
-        for pattern, values in made.pop("patternProperties", {}).items():
-            made["propertyNames"]["pattern"] = pattern
-            made["additionalProperties"] = values
-        return made
+        schema_of_dict = super().dict_schema(schema)
+        for pattern, values in schema_of_dict.pop("patternProperties", {}).items():
+            schema_of_dict["propertyNames"]["pattern"] = pattern
+            schema_of_dict["additionalProperties"] = values
+        return schema_of_dict

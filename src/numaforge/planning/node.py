@@ -79,14 +79,14 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     earlier, unreadable = _earlier_plan(machine)
 
     # The machine as this plan makes it, for which the rest is decided.
-    made = _Reasons()
-    offline = made(plan_offline(machine, profile))
+    with_reasons = _Reasons()
+    offline = with_reasons(plan_offline(machine, profile))
     machine = taken_offline(machine, offline)
-    gpu_memory = made(plan_gpu_memory(machine, profile, earlier))
+    gpu_memory = with_reasons(plan_gpu_memory(machine, profile, earlier))
     machine = in_mode(machine, gpu_memory)
-    mig = made(plan_mig(machine, profile))
+    mig = with_reasons(plan_mig(machine, profile))
     machine = as_cut(machine, mig)
-    partitions = made(plan_amd_partitions(machine, profile))
+    partitions = with_reasons(plan_amd_partitions(machine, profile))
     machine = partitioned(machine, partitions)
 
     # What pods get: CPUs, memory, devices, and the kubelet that allocates them.
@@ -138,8 +138,8 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
             hostname=machine.hostname or "localhost",
             profile=profile.name,
             files=(),
-            decisions=(*pods.decisions, *made.decisions, *around.decisions),
-            notices=(*pods.notices, *made.notices, *around.notices),
+            decisions=(*pods.decisions, *with_reasons.decisions, *around.decisions),
+            notices=(*pods.notices, *with_reasons.notices, *around.notices),
             gpu_memory=gpu_memory,
             cpus=cpus,
             memory=memory,

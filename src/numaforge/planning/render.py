@@ -39,8 +39,8 @@ def files_of(role: Role, plan: NodePlan, config_text: str | None = None) -> list
 
 
 def _files_of(writer: Writer, plan: NodePlan, config_text: str | None) -> list[FileContent]:
-    own = {file.path for file in writer.files(plan)}
-    written = [_content(plan, file, config_text) for file in plan.files if file.path in own]
+    paths = {file.path for file in writer.files(plan)}
+    written = [_content(plan, file, config_text) for file in plan.files if file.path in paths]
     return [*written, *(writer.others(plan, config_text) if writer.others else ())]
 
 
@@ -64,8 +64,8 @@ def template_path(file: PlannedFile) -> Path | None:
     """Return the template that a file is rendered from; None for one that its role writes from the plan."""
     if file.template is None:
         return None
-    found = _environment(own_template_dir()).get_template(file.template).filename
-    return Path(found) if found else None
+    path = _environment(own_template_dir()).get_template(file.template).filename
+    return Path(path) if path else None
 
 
 def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
@@ -74,15 +74,15 @@ def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileCont
     `config_text` as for `render_file`. Raises PlanError for a file of the plan that no role writes.
     """
     of_roles = (file for writer in WRITERS for file in _files_of(writer, plan, config_text))
-    found = (*role_files(plan, "topology", config_text), *of_roles)
-    written = {file.path for file in found}
+    contents = (*role_files(plan, "topology", config_text), *of_roles)
+    written = {file.path for file in contents}
     if strange := [file.path for file in plan.files if file.path not in written]:
         raise PlanError(
             f"{strange[0]!r} is a file that no role writes by this plan",
             where="plan.files",
             remedy="plan the host again; a plan is not written by hand",
         )
-    return found
+    return contents
 
 
 def _owner(file: PlannedFile) -> Writer:
@@ -93,7 +93,7 @@ def _owner(file: PlannedFile) -> Writer:
     raise PlanError(f"there is no template {file.template!r}", where=file.path)
 
 
-def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
+def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own_templates: Path | None) -> str:
     writer = _owner(file)
     if file.template is None and writer.untemplated:
         text = writer.untemplated.text(plan, file, config_text)
@@ -101,39 +101,39 @@ def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path 
         _refuse_difference(file, *writer.untemplated.read_back(plan, file, config_text, text))
         return text
     template = writer.templates[file.template or ""]
-    text = _from_template(plan, file, template, own)
+    text = _from_template(plan, file, template, own_templates)
     _refuse_foreign_text(plan, file, text)
     try:
-        read, meant = template.read_back(plan, file, text)
+        read, expected = template.read_back(plan, file, text)
     except Exception as error:
-        if own is None:
+        if own_templates is None:
             raise
         raise _differs(file, f"cannot be read back: {error}") from error
-    _refuse_difference(file, read, meant)
+    _refuse_difference(file, read, expected)
     return text
 
 
-def _refuse_difference(file: PlannedFile, read: object, meant: object) -> None:
-    if read != meant:
-        raise _differs(file, f"says {read} where the plan says {meant}")
+def _refuse_difference(file: PlannedFile, read: object, expected: object) -> None:
+    if read != expected:
+        raise _differs(file, f"says {read} where the plan says {expected}")
 
 
-def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own: Path | None) -> str:
+def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own_templates: Path | None) -> str:
     try:
-        found = _environment(own).get_template(file.template or "")
-        return found.render(plan=plan, header=header(plan), **template.values(plan, file))
+        loaded = _environment(own_templates).get_template(file.template or "")
+        return loaded.render(plan=plan, header=header(plan), **template.values(plan, file))
     except Exception as error:
-        if own is None and not isinstance(error, TemplateError):
+        if own_templates is None and not isinstance(error, TemplateError):
             raise
         raise PlanError(f"cannot be rendered: {error}", where=file.template) from error
 
 
 @cache
-def _environment(own: Path | None) -> Environment:
-    if own is not None:
-        _refuse_unused(own)
+def _environment(own_templates: Path | None) -> Environment:
+    if own_templates is not None:
+        _refuse_unused(own_templates)
     environment = Environment(  # noqa: S701 (the output is configuration, not HTML; every value is checked)
-        loader=FileSystemLoader([*([own] if own else []), template_dir()]),
+        loader=FileSystemLoader([*([own_templates] if own_templates else []), template_dir()]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
@@ -143,18 +143,18 @@ def _environment(own: Path | None) -> Environment:
     return environment
 
 
-def _refuse_unused(own: Path) -> None:
+def _refuse_unused(own_templates: Path) -> None:
     """Refuse a folder of templates that is not there, or with a file in the place of none of ours."""
     remedy = "NUMAFORGE_TEMPLATES names the folder whose templates go before ours"
-    if not own.is_dir():
-        raise PlanError("is not a folder", where=str(own), remedy=remedy)
-    known = {name for writer in WRITERS for name in writer.templates}
-    for path in sorted(own.rglob("*.j2")):
-        if path.relative_to(own).as_posix() not in known:
+    if not own_templates.is_dir():
+        raise PlanError("is not a folder", where=str(own_templates), remedy=remedy)
+    template_names = {name for writer in WRITERS for name in writer.templates}
+    for path in sorted(own_templates.rglob("*.j2")):
+        if path.relative_to(own_templates).as_posix() not in template_names:
             raise PlanError(
                 "is in the place of no template",
                 where=str(path),
-                remedy=f"the templates are {', '.join(sorted(known))}",
+                remedy=f"the templates are {', '.join(sorted(template_names))}",
             )
 
 
@@ -166,9 +166,9 @@ def _refuse_foreign_text(plan: NodePlan, file: PlannedFile, text: str) -> None:
         raise _differs(file, "does not begin with the line that says who wrote it")
 
 
-def _differs(file: PlannedFile, what: str) -> PlanError:
+def _differs(file: PlannedFile, problem: str) -> PlanError:
     return PlanError(
-        f"the rendered file {what}",
+        f"the rendered file {problem}",
         where=file.path,
         remedy=f"the value or the template {file.template} is at fault",
     )

@@ -16,12 +16,12 @@ class Check:
     """
 
     name: str
-    found: str
+    evidence: str
     severity: Severity | None = None
     remedy: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.found}" + (f"; {self.remedy}" if self.remedy else "")
+        return f"{self.name}: {self.evidence}" + (f"; {self.remedy}" if self.remedy else "")
 
 
 def errors(checks: Iterable[Check]) -> tuple[Check, ...]:

@@ -31,8 +31,8 @@ def cluster_checks(options: RolloutOptions, *, needed: bool) -> tuple[Check, ...
     try:
         with options.cluster() as cluster:
             permitted = permission_check(cluster, options, severity)
-            found = (program, Check("API server", cluster.version()), permitted)
-            return found if permitted.severity else (*found, *_dra_driver(cluster))
+            checks = (program, Check("API server", cluster.version()), permitted)
+            return checks if permitted.severity else (*checks, *_dra_driver(cluster))
     except NumaforgeError as error:
         where = f"{error.where}: " if error.where else ""
         return (program, Check("login", f"{where}{error.message}", severity, error.remedy or ""))
@@ -42,11 +42,11 @@ def permission_check(
     cluster: KubectlCluster, options: RolloutOptions, severity: Severity = Severity.ERROR
 ) -> Check:
     """Check every permission that docs/rollout-rbac.yaml grants."""
-    wanted = (*permissions(options.namespace), READYZ)
-    missing = [str(each) for each in wanted if not cluster.may(each)]
+    needed = (*permissions(options.namespace), READYZ)
+    missing = [str(permission) for permission in needed if not cluster.may(permission)]
     if missing:
         return Check("permissions", f"this login lacks {', '.join(missing)}", severity, RBAC)
-    return Check("permissions", f"all {len(wanted)} that a roll-out needs")
+    return Check("permissions", f"all {len(needed)} that a roll-out needs")
 
 
 def _dra_driver(cluster: KubectlCluster) -> tuple[Check, ...]:
@@ -54,17 +54,17 @@ def _dra_driver(cluster: KubectlCluster) -> tuple[Check, ...]:
     nodes = cluster.dynamic_mig()
     if not nodes:
         return ()
-    found = f"NVIDIA's driver cuts the GPUs of {first_of(nodes, _SHOWN)} as claims come (DynamicMIG)"
-    return (Check("DRA", found, Severity.NOTE, "a profile for them says mig.managed_by: dra-driver"),)
+    evidence = f"NVIDIA's driver cuts the GPUs of {first_of(nodes, _SHOWN)} as claims come (DynamicMIG)"
+    return (Check("DRA", evidence, Severity.NOTE, "a profile for them says mig.managed_by: dra-driver"),)
 
 
 def _kubectl(program: str, severity: Severity) -> Check:
-    found = shutil.which(program)
-    if found is None:
+    kubectl = shutil.which(program)
+    if kubectl is None:
         remedy = "install kubectl: nodes of a cluster are drained through it"
         return Check("kubectl", f"there is no {program} on the PATH", severity, remedy)
     done = subprocess.run(
-        [found, "version", "--client", "--output=json"],
+        [kubectl, "version", "--client", "--output=json"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -73,6 +73,8 @@ def _kubectl(program: str, severity: Severity) -> Check:
     try:
         return Check("kubectl", str(json.loads(done.stdout)["clientVersion"]["gitVersion"]))
     except (ValueError, KeyError, TypeError):
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        why = said[-1] if said else f"it ended with {done.returncode}"
-        return Check("kubectl", f"{found} does not say its version: {why}", severity, "install kubectl anew")
+        output = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = output[-1] if output else f"it ended with {done.returncode}"
+        return Check(
+            "kubectl", f"{kubectl} does not say its version: {why}", severity, "install kubectl anew"
+        )

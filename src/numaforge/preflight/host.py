@@ -26,12 +26,12 @@ _UNFINISHED = "unfinished"
 def script() -> str:
     """Return the sh script whose output `told` and `checks` parse."""
     programs = " ".join(name for names in CHANGED_WITH.values() for name in names)
-    asked = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
+    call = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
     unfinished = shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])
-    return asking(shell.library("programs", "preflight/host", LIBRARY) + asked + unfinished)
+    return asking(shell.library("programs", "preflight/host", LIBRARY) + call + unfinished)
 
 
-def told(answer: Answer) -> tuple[str, ...]:
+def answer_lines(answer: Answer) -> tuple[str, ...]:
     """Return what a host answered."""
     return (*answer.part(_PART), *answer.part(_UNFINISHED))
 
@@ -48,18 +48,18 @@ def checks(answer: Sequence[str], asked_at: float, answered_at: float) -> tuple[
     """
     words = [line.partition(" ")[::2] for line in answer]
     read_only = {rest for kind, rest in words if kind == "read-only"}
-    found = [_programs(missing(answer))]
+    listed = [_programs(missing(answer))]
     for kind, rest in words:
         if kind == "systemd":
-            found.append(_systemd(rest))
+            listed.append(_systemd(rest))
         elif kind == "space":
             folder, _, free = rest.partition(" ")
-            found.append(_room(folder, int(free) * 1024, folder in read_only))
+            listed.append(_room(folder, int(free) * 1024, folder in read_only))
         elif kind == "clock" and rest.isdigit():
-            found.append(_clock(int(rest), asked_at, answered_at))
+            listed.append(_clock(int(rest), asked_at, answered_at))
     if (change := read_unfinished(answer)) is not None:
-        found.append(Check("change", str(change), Severity.WARNING))
-    return tuple(found)
+        listed.append(Check("change", str(change), Severity.WARNING))
+    return tuple(listed)
 
 
 def refuse_unfit(answer: Sequence[str]) -> None:
@@ -97,10 +97,10 @@ def _systemd(state: str) -> Check:
 def _room(folder: str, free_bytes: int, read_only: bool) -> Check:
     if read_only:
         return Check(folder, "is on a read-only file system", Severity.ERROR, "mount it writable")
-    wanted = FREE_KIB[folder] * 1024
-    if free_bytes < wanted:
+    needed = FREE_KIB[folder] * 1024
+    if free_bytes < needed:
         return Check(
-            folder, f"{_in_mebibytes(free_bytes)} free", Severity.ERROR, f"free {format_bytes(wanted)} there"
+            folder, f"{_in_mebibytes(free_bytes)} free", Severity.ERROR, f"free {format_bytes(needed)} there"
         )
     return Check(folder, f"writable, {_in_mebibytes(free_bytes)} free")
 
@@ -109,9 +109,9 @@ def _in_mebibytes(count: int) -> str:
     return format_bytes(count >> 20 << 20)
 
 
-def _clock(theirs: int, asked_at: float, answered_at: float) -> Check:
+def _clock(host_time: int, asked_at: float, answered_at: float) -> Check:
     """Compare clocks: the host read its own between the two times, to the second."""
-    ahead = theirs - answered_at if theirs > answered_at else min(0.0, theirs + 1 - asked_at)
+    ahead = host_time - answered_at if host_time > answered_at else min(0.0, host_time + 1 - asked_at)
     if abs(ahead) <= SKEW_SECONDS:
         return Check("clock", "as here")
     way = "ahead of" if ahead > 0 else "behind"

@@ -44,16 +44,16 @@ def _pyinfra() -> Check:
 
 def _pyinfra_program() -> Check:
     """Look for the program `pyinfra`: by default, pipx and uv put only numaforge's own on the PATH."""
-    found = shutil.which("pyinfra")
-    own = _own_programs()
-    if found and any(Path(found).samefile(program) for program in own):
-        return Check("program pyinfra", found)
+    pyinfra = shutil.which("pyinfra")
+    programs = _own_programs()
+    if pyinfra and any(Path(pyinfra).samefile(program) for program in programs):
+        return Check("program pyinfra", pyinfra)
     remedy = (
         "pipx install --include-deps numaforge, or uv tool install --with-executables-from pyinfra numaforge"
     )
-    remedy += "".join(f"; {program} is the one that belongs to numaforge" for program in own[:1])
-    what = f"{found} belongs to another Python" if found else "is not on the PATH"
-    return Check("program pyinfra", what, Severity.WARNING, remedy)
+    remedy += "".join(f"; {program} is the one that belongs to numaforge" for program in programs[:1])
+    problem = f"{pyinfra} belongs to another Python" if pyinfra else "is not on the PATH"
+    return Check("program pyinfra", problem, Severity.WARNING, remedy)
 
 
 def _own_programs() -> list[Path]:
@@ -65,21 +65,25 @@ def _own_programs() -> list[Path]:
         noted = distribution("pyinfra").files or ()
     except PackageNotFoundError:
         noted = ()
-    beside = Path(sys.executable).with_name("pyinfra")
-    places = (beside, *(Path(str(file.locate())) for file in noted if file.name == "pyinfra"))
-    return [place for place in places if place.exists()]
+    sibling = Path(sys.executable).with_name("pyinfra")
+    places = (sibling, *(Path(str(file.locate())) for file in noted if file.name == "pyinfra"))
+    return [path for path in places if path.exists()]
 
 
 def _ssh() -> Check:
-    found = shutil.which("ssh")
-    if found:
-        return Check("program ssh", found)
+    ssh = shutil.which("ssh")
+    if ssh:
+        return Check("program ssh", ssh)
     remedy = "install openssh-client: without it ssh_config is read without Include, Match and ProxyJump"
     return Check("program ssh", "is not on the PATH", Severity.WARNING, remedy)
 
 
 def _known_hosts() -> Check:
-    own = Path("~/.ssh/known_hosts").expanduser()
-    if own.exists() and not os.access(own, os.R_OK):
-        return Check("known_hosts", f"{own} cannot be read", Severity.ERROR, f"chmod u+r {own}")
-    return Check("known_hosts", str(own) if own.exists() else f"there is no {own} yet")
+    known_hosts = Path("~/.ssh/known_hosts").expanduser()
+    if known_hosts.exists() and not os.access(known_hosts, os.R_OK):
+        return Check(
+            "known_hosts", f"{known_hosts} cannot be read", Severity.ERROR, f"chmod u+r {known_hosts}"
+        )
+    return Check(
+        "known_hosts", str(known_hosts) if known_hosts.exists() else f"there is no {known_hosts} yet"
+    )

@@ -37,7 +37,7 @@ def _check_lines(check: Check, results: int, names: int, width: int) -> list[str
     """Return a check: its result and name beside what was found, and the remedy below."""
     result = str(check.severity or _OK)
     indent = " " * (results + names + 6)
-    text_lines = [*wrapped(check.found, width, indent), *wrapped(check.remedy, width, indent)]
+    text_lines = [*wrapped(check.evidence, width, indent), *wrapped(check.remedy, width, indent)]
     first = text_lines[0].removeprefix(indent) if text_lines else ""
     rest = f"{' ' * (results - len(result))}  {check.name:{names}}  {first}".rstrip()
     return [line_of("  ", style(result, fg=_COLOURS.get(result)), rest), *text_lines[1:]]
@@ -58,7 +58,7 @@ def doctor_document(checks_of: Mapping[str, Sequence[Check]]) -> dict[str, Any]:
                 "where": where,
                 "check": check.name,
                 "result": str(check.severity or _OK),
-                "found": check.found,
+                "found": check.evidence,
                 "remedy": check.remedy or None,
             }
             for where, checks in checks_of.items()
@@ -75,6 +75,6 @@ def _rows(checks_of: Mapping[str, Sequence[Check]]) -> list[tuple[list[str], Che
             key = check if check.severity else check.name
             row = rows.setdefault(key, ([], check))
             row[0].append(where)
-            if row[1].found != check.found:
+            if row[1].evidence != check.evidence:
                 rows[key] = (row[0], Check(check.name, "ok on all of them", check.severity, check.remedy))
     return [*rows.values()]

@@ -91,7 +91,7 @@ def examine() -> None:
         PREFLIGHT,
         host.name,
         right=right(answer),
-        answer=preflight.told(answer),
+        answer=preflight.answer_lines(answer),
         asked_at=begun,
         answered_at=answered,
         **foreseen(answer),

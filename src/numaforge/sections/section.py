@@ -39,9 +39,9 @@ class Removable(Section):
 
     @model_validator(mode="after")
     def _absent_stands_alone(self) -> Self:
-        others = sorted(self.model_fields_set - {"state"})
-        if self.state == "absent" and others:
-            raise ValueError(f"says state: absent and {', '.join(others)}; say one of them")
+        other_fields = sorted(self.model_fields_set - {"state"})
+        if self.state == "absent" and other_fields:
+            raise ValueError(f"says state: absent and {', '.join(other_fields)}; say one of them")
         return self
 
 
@@ -69,7 +69,9 @@ def exactly_one_of(*keys: str) -> dict[str, Any]:
 
 def at_most_one_of(*keys: str) -> dict[str, Any]:
     """Return the schema of a section in which at most one of the keys is given."""
-    return {"not": {"anyOf": [{"allOf": [given(one), given(other)]} for one, other in combinations(keys, 2)]}}
+    return {
+        "not": {"anyOf": [{"allOf": [given(one), given(second)]} for one, second in combinations(keys, 2)]}
+    }
 
 
 def given(key: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def given(key: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
 def validated(
     model: type[Model],
     document: Mapping[str, Any],
-    place: str,
+    file: str,
     *,
     also_known: tuple[str, ...] = (),
     error: type[NumaforgeError] = NumaforgeError,
@@ -96,9 +98,9 @@ def validated(
         mistakes = [_mistake(detail, model, also_known) for detail in invalid.errors()]
     if len(mistakes) == 1:
         field, message = mistakes[0]
-        raise error(message, where=f"{place}: {field}" if field else place)
+        raise error(message, where=f"{file}: {field}" if field else file)
     lines = "".join(f"\n  {field}: {message}" if field else f"\n  {message}" for field, message in mistakes)
-    raise error(f"{len(mistakes)} mistakes:{lines}", where=place)
+    raise error(f"{len(mistakes)} mistakes:{lines}", where=file)
 
 
 def _mistake(detail: Mapping[str, Any], model: type[Section], also_known: tuple[str, ...]) -> tuple[str, str]:
@@ -110,9 +112,9 @@ def _mistake(detail: Mapping[str, Any], model: type[Section], also_known: tuple[
 
 def _known_keys(path: tuple[str | int, ...], model: type[Section], also_known: tuple[str, ...]) -> str:
     *above, key = path
-    known = (*(() if above else also_known), *_fields(_section_at(above, model)))
-    nearest = get_close_matches(str(key), known, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
+    known_keys = (*(() if above else also_known), *_fields(_section_at(above, model)))
+    nearest = get_close_matches(str(key), known_keys, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known_keys)}"
 
 
 def _section_at(path: Sequence[str | int], section: type[Section]) -> type[Section]:

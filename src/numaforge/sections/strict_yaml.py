@@ -47,14 +47,14 @@ class _StrictLoader(_BASE):  # type: ignore[misc]
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
+                if key.value in keys:
                     self.note_repeated(key)
-                seen.add(key.value)
-        held: dict[Any, Any] = super().construct_mapping(node, deep)
-        return held
+                keys.add(key.value)
+        constructed: dict[Any, Any] = super().construct_mapping(node, deep)
+        return constructed
 
     def note_repeated(self, key: yaml.ScalarNode) -> None:
         """Refuse a key that its mapping has already."""
@@ -105,7 +105,7 @@ _DecimalLoader.add_constructor(_INTEGER, _DecimalLoader.construct_decimal)
 
 
 def read_yaml(
-    text: str, place: str, error: type[NumaforgeError] = NumaforgeError, *, octal: bool = True
+    text: str, file: str, error: type[NumaforgeError] = NumaforgeError, *, octal: bool = True
 ) -> Any:
     """Return what a YAML text of one document holds, None where it holds nothing.
 
@@ -114,56 +114,60 @@ def read_yaml(
     more than 100 levels; without `octal` a number that begins with 0.
     """
     loader = _StrictLoader if octal else _DecimalLoader
-    documents = [each for each in read_yaml_documents(text, place, error, loader) if each is not None]
+    documents = [
+        document for document in read_yaml_documents(text, file, error, loader) if document is not None
+    ]
     if len(documents) > 1:
         raise error(
-            f"holds {len(documents)} documents", where=place, remedy="put each in a file, and name one"
+            f"holds {len(documents)} documents", where=file, remedy="put each in a file, and name one"
         )
     return documents[0] if documents else None
 
 
-def read_manifests(text: str, place: str) -> tuple[list[Any], tuple[str, ...]]:
+def read_manifests(text: str, file: str) -> tuple[list[Any], tuple[str, ...]]:
     """Return the documents of a file for a cluster, and where a key is written twice.
 
     kubectl takes the last one, and so does this. Raises NumaforgeError as `read_yaml` does otherwise.
     """
     repeated: list[str] = []
-    documents = list(read_yaml_documents(text, place, loader=partial(_ManifestLoader, repeated=repeated)))
+    documents = list(read_yaml_documents(text, file, loader=partial(_ManifestLoader, repeated=repeated)))
     return documents, tuple(repeated)
 
 
 def read_yaml_documents(
     text: str,
-    place: str,
+    file: str,
     error: type[NumaforgeError] = NumaforgeError,
     loader: Callable[[str], _StrictLoader] = _StrictLoader,
 ) -> Iterator[Any]:
     """Yield what each document of a YAML text holds; raises as `read_yaml` does."""
     if len(text) > MOST_MIB * 2**20:
-        raise error(f"is larger than {MOST_MIB} MiB, which is the most that is read of YAML", where=place)
+        raise error(f"is larger than {MOST_MIB} MiB, which is the most that is read of YAML", where=file)
     try:
         _check_shape(text)
         yield from yaml.load_all(text, Loader=loader)  # type: ignore[arg-type]  # it is only called
     except _NotAcceptedError as refused:
-        raise _located(error, str(refused), place, refused.line) from refused
+        raise _located(error, str(refused), file, refused.line) from refused
     except yaml.MarkedYAMLError as mistake:
         mark = mistake.problem_mark or mistake.context_mark
-        said = ", ".join(filter(None, (mistake.context, mistake.problem)))
-        if "maximum nesting depth" in said:  # libyaml reads ahead, and may come to its own limit first
-            raise _located(error, _TOO_DEEP, place, mark.line + 1 if mark else None) from mistake
+        problem = ", ".join(filter(None, (mistake.context, mistake.problem)))
+        if "maximum nesting depth" in problem:  # libyaml reads ahead, and may come to its own limit first
+            raise _located(error, _TOO_DEEP, file, mark.line + 1 if mark else None) from mistake
         if mark and any(map(_INDENTED_WITH_TAB.match, text.split("\n")[mark.line : mark.line + 1])):
-            said = "indented with a tab, where YAML takes blanks"
-        raise _located(error, f"not valid YAML: {said}", place, mark.line + 1 if mark else None) from mistake
+            problem = "indented with a tab, where YAML takes blanks"
+        raise _located(
+            error, f"not valid YAML: {problem}", file, mark.line + 1 if mark else None
+        ) from mistake
     except yaml.reader.ReaderError as mistake:
         line = text.encode()[: mistake.position].count(b"\n") + 1
         character = mistake.character if isinstance(mistake.character, int) else ord(mistake.character)
-        raise _located(error, f"is not a text: it holds U+{character:04X}", place, line) from mistake
+        raise _located(error, f"is not a text: it holds U+{character:04X}", file, line) from mistake
     except (yaml.YAMLError, ValueError, RecursionError) as mistake:
-        raise error(f"not valid YAML: {' '.join(str(mistake).split())}", where=place) from mistake
+        raise error(f"not valid YAML: {' '.join(str(mistake).split())}", where=file) from mistake
 
 
-def _located(error: type[NumaforgeError], message: str, place: str, line: int | None) -> NumaforgeError:
-    return error(message, where=place if line is None else f"{place}, line {line}")
+def _located(error: type[NumaforgeError], message: str, file: str, line: int | None) -> NumaforgeError:
+    return error(message, where=file if line is None else f"{file}, line {line}")
 
 
 def _line(node: yaml.Node) -> int | None:
@@ -203,10 +207,10 @@ def _check_shape(text: str) -> None:
 
 
 def _grow(opened: list[tuple[str | None, int]], size: int, line: int | None) -> None:
-    anchor, before = opened[-1]
-    if before + size > _MOST_NODES:
+    anchor, nodes_before = opened[-1]
+    if nodes_before + size > _MOST_NODES:
         raise _NotAcceptedError(f"unfolds to more than {_MOST_NODES} values", line)
-    opened[-1] = (anchor, before + size)
+    opened[-1] = (anchor, nodes_before + size)
 
 
 def _check_tag(event: yaml.NodeEvent, line: int | None) -> None:

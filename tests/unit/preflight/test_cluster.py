@@ -20,8 +20,8 @@ def looked(kubeconfig: Path, *, needed: bool = True, **options: str) -> dict[str
 def test_a_login_with_every_permission_will_do(api):
     found = looked(api.kubeconfig)
     assert {check.severity for check in found.values()} == {None}
-    assert found["API server"].found == "v1.36.3"
-    assert found["permissions"].found == "all 16 that a roll-out needs"
+    assert found["API server"].evidence == "v1.36.3"
+    assert found["permissions"].evidence == "all 16 that a roll-out needs"
 
 
 def resource_slice(node, driver="gpu.nvidia.com", **spec):
@@ -58,7 +58,7 @@ COUNTERS = {"sharedCounters": [{"name": "gpu-0-counter-set", "counters": {"memor
 def test_nodes_whose_gpus_the_dra_driver_cuts_are_told(api, slices, found):
     api.slices += slices
     check = looked(api.kubeconfig).get("DRA")
-    assert (check and check.found) == found
+    assert (check and check.evidence) == found
     assert check is None or (check.severity, "dra-driver" in check.remedy) == (Severity.NOTE, True)
 
 
@@ -76,7 +76,7 @@ def test_permissions_that_are_missing_are_named_with_the_file_that_has_them(api)
     api.allow = without
     check = looked(api.kubeconfig)["permissions"]
     assert check.severity is Severity.ERROR
-    assert check.found == "this login lacks create pods/eviction, get /readyz"
+    assert check.evidence == "this login lacks create pods/eviction, get /readyz"
     assert "docs/rollout-rbac.yaml" in check.remedy
 
 
@@ -84,10 +84,10 @@ def test_permissions_that_are_missing_are_named_with_the_file_that_has_them(api)
 def test_without_a_kubeconfig_it_depends_on_whether_a_host_is_a_node(tmp_path, needed, severity):
     check = looked(tmp_path / "none", needed=needed)["login"]
     assert check.severity is severity
-    assert "the kubeconfig cannot be read" in check.found
+    assert "the kubeconfig cannot be read" in check.evidence
 
 
 def test_without_kubectl_nothing_else_is_asked(tmp_path):
     found = looked(tmp_path / "none", kubectl="no-such-kubectl")
     assert [*found] == ["kubectl"]
-    assert "no-such-kubectl" in found["kubectl"].found
+    assert "no-such-kubectl" in found["kubectl"].evidence

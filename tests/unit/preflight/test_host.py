@@ -13,7 +13,7 @@ from numaforge.errors import HostError
 from numaforge.findings import Severity
 from numaforge.framing import Answer
 from numaforge.preflight import Check
-from numaforge.preflight.host import FREE_KIB, checks, refuse_unfit, script, told
+from numaforge.preflight.host import FREE_KIB, answer_lines, checks, refuse_unfit, script
 from numaforge.programs import CAPTURED_WITH, CHANGED_WITH, SYSTEMD
 from numaforge.snapshot import parse_output
 from numaforge.snapshot import script as capture_script
@@ -49,7 +49,7 @@ def judged(*answer: str, asked_at: float = NOW, answered_at: float = NOW) -> dic
 
 
 def test_this_machine_answers_to_the_end(shell):
-    answer = told(ask(shell, script()))
+    answer = answer_lines(ask(shell, script()))
     assert {line.split()[0] for line in answer} >= {"systemd", "space", "clock"}
     assert [line.split()[1] for line in answer if line.startswith("space ")] == [*FREE_KIB]
 
@@ -57,13 +57,13 @@ def test_this_machine_answers_to_the_end(shell):
 def test_a_capture_before_it_is_left_whole(shell):
     answer = ask(shell, capture_script() + script())
     assert parse_output(answer).files["/sys/devices/system/cpu/online"]
-    assert told(answer)[0].startswith(("missing", "systemd"))
+    assert answer_lines(answer)[0].startswith(("missing", "systemd"))
 
 
 def test_programs_that_are_not_there_are_named(shell, tmp_path):
     if "busybox" in shell[0]:
         pytest.skip("busybox has its programs within")
-    answer = told(ask(shell, script(), str(tmp_path)))
+    answer = answer_lines(ask(shell, script(), str(tmp_path)))
     missing = {line.split()[1] for line in answer if line.startswith("missing ")}
     assert missing >= {"flock", "base64", "od", "find"}
 
@@ -90,7 +90,7 @@ def test_a_host_that_has_everything_is_fit():
 )
 def test_what_is_amiss_is_said(line, name, severity, found):
     check = judged(*GOOD, line)[name]
-    assert (check.severity, check.found) == (severity, found)
+    assert (check.severity, check.evidence) == (severity, found)
     assert (check.remedy != "") == (severity is not None)
 
 

@@ -24,7 +24,7 @@ def test_a_suite_that_cannot_be_imported_is_an_error_with_pythons_words(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     check = verification_check()
     assert check.severity is Severity.ERROR
-    assert "No module named 'a_package_that_is_not_there'" in check.found
+    assert "No module named 'a_package_that_is_not_there'" in check.evidence
 
 
 def test_a_path_without_ssh_and_pyinfra_is_named_with_what_helps(
@@ -69,7 +69,7 @@ def test_a_program_that_pip_put_in_the_users_folder_is_numaforges(
     program = program_in(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(program.parent))
     found = {check.name: check for check in runner_checks()}
-    assert (found["program pyinfra"].severity, found["program pyinfra"].found) == (None, str(program))
+    assert (found["program pyinfra"].severity, found["program pyinfra"].evidence) == (None, str(program))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,6 @@ def test_another_pythons_program_is_a_warning_that_names_numaforges_where_it_is(
         program_in(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(program_in(tmp_path / "other").parent))
     found = {check.name: check for check in runner_checks()}["program pyinfra"]
-    assert found.found == f"{tmp_path}/other/pyinfra belongs to another Python"
+    assert found.evidence == f"{tmp_path}/other/pyinfra belongs to another Python"
     assert found.severity is Severity.WARNING
     assert (f"{tmp_path}" in found.remedy) is named

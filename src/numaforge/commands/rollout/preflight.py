@@ -140,7 +140,7 @@ def preflight(
         )
     suite = verification_check() if options.verify else None
     if suite is not None and suite.severity:
-        raise NumaforgeError(suite.found, where=suite.name, remedy=f"{suite.remedy}; nothing was begun")
+        raise NumaforgeError(suite.evidence, where=suite.name, remedy=f"{suite.remedy}; nothing was begun")
     nodes_by_name = {node.name: node for node in cluster.nodes()}
     joined = [need for need in survey.needs if need.joined]
     if joined and not any(need.node in nodes_by_name for need in joined):
