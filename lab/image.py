@@ -161,7 +161,7 @@ def build(*, baked: bool = False) -> Image:
 def _own_digest() -> str:
     from numaforge.image.bake.program import wanted
 
-    return wanted("3.11", platform.machine())  # of Debian 12
+    return digest("3.11", platform.machine())  # of Debian 12
 
 
 def _bootstrap(folder: Path) -> None:

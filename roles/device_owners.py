@@ -68,4 +68,4 @@ OWNERS = (MIG_MANAGER, CONFIG_MANAGER, DRA_DRIVER)
 
 def own_devices(plan: NodePlan, roles: Collection[str]) -> frozenset[str]:
     """Return the devices that numaforge sets by this plan, as far as these roles are called."""
-    return frozenset(each.devices for each in OWNERS if each.role in roles and each.sets(plan))
+    return frozenset(owner.devices for owner in OWNERS if owner.role in roles and owner.sets(plan))

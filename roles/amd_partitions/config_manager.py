@@ -57,8 +57,8 @@ def manager_profile(plan: AmdPartitionsPlan) -> dict[str, Any] | None:
 
 def manager_profile_name(profile: str, plan: AmdPartitionsPlan) -> str | None:
     """Return the name of the plan's profile, which is a label's value: ours and a digest of the modes."""
-    said = manager_profile(plan)
-    return None if said is None else operator_name(profile, said)
+    config = manager_profile(plan)
+    return None if config is None else operator_name(profile, config)
 
 
 def manager_config(profiles: dict[str, Any]) -> str:

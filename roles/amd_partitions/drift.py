@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def _modes(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
-    there = {gpu.pci_address: gpu for gpu in machine.gpus}
-    for wanted in plan.amd_partitions.gpus:
-        gpu = there.get(wanted.pci_address)
+    by_address = {gpu.pci_address: gpu for gpu in machine.gpus}
+    for planned in plan.amd_partitions.gpus:
+        gpu = by_address.get(planned.pci_address)
         cut = gpu.partition if gpu else None
         if gpu is None:
-            yield Seen("the GPU is not there", wanted.pci_address)
+            yield Seen("the GPU is not there", planned.pci_address)
         elif cut is None or cut.compute is None:
-            yield Seen(unknown=f"{wanted.pci_address}: its modes were not read")
-        elif wanted.compute != cut.compute or wanted.memory not in ("", cut.memory):
-            now = " ".join(filter(None, (cut.compute, cut.memory)))
-            yield Seen(f"it is in {now}, planned {wanted.modes}", wanted.pci_address)
+            yield Seen(unknown=f"{planned.pci_address}: its modes were not read")
+        elif planned.compute != cut.compute or planned.memory not in ("", cut.memory):
+            modes = " ".join(filter(None, (cut.compute, cut.memory)))
+            yield Seen(f"it is in {modes}, planned {planned.modes}", planned.pci_address)
 
 
 _CONCERN = Concern(

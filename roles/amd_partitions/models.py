@@ -52,8 +52,8 @@ class AmdModel:
 
 
 MODELS_BY_DEVICE: Mapping[str, AmdModel] = {
-    each.device: each
-    for each in (
+    model.device: model
+    for model in (
         AmdModel("mi300a", "74a0", COMPUTE_DIES["74a0"], 8, 128, _SIX_DIES, unified=True),
         AmdModel("mi300x", "74a1", COMPUTE_DIES["74a1"], 8, 192, _EIGHT_DIES),
         AmdModel("mi308x", "74a2", COMPUTE_DIES["74a2"], 8, 192),
@@ -81,9 +81,9 @@ def model_named(name: str) -> AmdModel:
 
     Raises PlanError for another name.
     """
-    wanted = name.lower().removeprefix(f"{AMD}:")
+    model_text = name.lower().removeprefix(f"{AMD}:")
     for model in MODELS_BY_DEVICE.values():
-        if wanted in (model.key, model.device):
+        if model_text in (model.key, model.device):
             return model
     raise PlanError(
         f"{name!r} is no model of AMD's that can be partitioned",

@@ -37,21 +37,23 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_amd_partitions", BOOT_LINK, *([holders_source()] if ours(goal) else [])))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part for GPUs with other modes than planned, and for our unit; None without a change.
 
     Raises HostError for a GPU that is not there or whose modes are not known, for a node that cannot run the
     worker, and where a kubelet runs that may not restart.
     """
-    there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
-    wanted = ours(goal)
-    changed = [each for each in wanted if _now(each, there.get(each.pci_address)) != each]
-    relinks = (found.answers(NAME).get("unit") == "enabled") is not bool(wanted)
+    by_address = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
+    targets = ours(goal)
+    changed = [
+        target for target in targets if _current_modes(target, by_address.get(target.pci_address)) != target
+    ]
+    relinks = (state.answers(NAME).get("unit") == "enabled") is not bool(targets)
     if not (changed or relinks):
         return None
-    if wanted:
-        _refuse_without_tools(found.answers(NAME))
-    if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, found):
+    if targets:
+        _refuse_without_tools(state.answers(NAME))
+    if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, state):
         raise HostError(
             "is to be partitioned otherwise, but the kubelet runs: it offers what its device plugins "
             "found when it started, and may not start again",
@@ -61,10 +63,10 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
         )
     return part(
         changed,
-        [_now(each, there.get(each.pci_address)) for each in changed],
-        holders=units_of(found, NAME),
+        [_current_modes(target, by_address.get(target.pci_address)) for target in changed],
+        holders=units_of(state, NAME),
         may_stop=goal.plan.amd_partitions.may_stop,
-        enabled=bool(wanted),
+        enabled=bool(targets),
         relinks=relinks,
     )
 
@@ -76,60 +78,60 @@ def ours(goal: Goal) -> Sequence[AmdGpu]:
 
 
 def part(
-    wanted: Sequence[AmdGpu],
-    now: Sequence[AmdGpu],
+    targets: Sequence[AmdGpu],
+    current: Sequence[AmdGpu],
     *,
     enabled: bool = True,
     relinks: bool = False,
     holders: Sequence[str] = (),
     may_stop: Sequence[str] = (),
 ) -> Part:
-    """Return the part that gives the `wanted` GPUs their modes, which are `now` as they were seen.
+    """Return the part that gives the `targets` their modes; `current` has the same GPUs as they were seen.
 
     `enabled` says whether our unit does that after every boot. `holders` are the units that held a GPU then,
     `may_stop` others that the profile names: none but these is stopped.
     """
-    both = list(zip(wanted, now, strict=True))
+    both = list(zip(targets, current, strict=True))
     moves = [f"{gpu.pci_address}: {was.modes} -> {gpu.modes}" for gpu, was in both]
     reloads = any(gpu.memory != was.memory for gpu, was in both)
     if relinks:
         moves.append(switched(UNIT, enabled=enabled))
-    gone = ["amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile"] if reloads else []
+    reload_notes = ["amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile"] if reloads else []
     once_more = _RELOAD_SECONDS if reloads else 0
     return worker_part(
         NAME,
         moves,
-        data=data(wanted, now, holders, may_stop) if wanted else {},
-        sentences=(*gone, *stops(holders)),
+        data=data(targets, current, holders, may_stop) if targets else {},
+        sentences=(*reload_notes, *stops(holders)),
         settings={"AMD_BOOT_LINK": BOOT_LINK, "AMD_BOOT_LINK_TARGET": AMD_UNIT_PATH if enabled else ""},
-        seconds=_ONCE_SECONDS + _GPU_SECONDS * len(wanted) + once_more,
+        seconds=_ONCE_SECONDS + _GPU_SECONDS * len(targets) + once_more,
         more_to_undo=once_more,
         unit=UNIT,
     )
 
 
 def data(
-    wanted: Sequence[AmdGpu], now: Sequence[AmdGpu], holders: Sequence[str], may_stop: Sequence[str]
+    targets: Sequence[AmdGpu], current: Sequence[AmdGpu], holders: Sequence[str], may_stop: Sequence[str]
 ) -> dict[str, str]:
     """Return the files of the part: the worker, and what it reads."""
     return {
-        **worker_files(map(asdict, wanted), map(asdict, now), holders, may_stop),
+        **worker_files(map(asdict, targets), map(asdict, current), holders, may_stop),
         "worker.py": source(),
     }
 
 
-def _now(gpu: AmdGpu, now: Gpu | None) -> AmdGpu:
+def _current_modes(gpu: AmdGpu, current: Gpu | None) -> AmdGpu:
     """Return the current modes of a GPU.
 
     Raises HostError where they are not known.
     """
-    if now is None:
+    if current is None:
         raise HostError(
             "the planned GPU is not there",
             where=gpu.pci_address,
             remedy="see `dmesg` on the host; plan again where the GPU was replaced",
         )
-    cut = now.partition
+    cut = current.partition
     if cut is None or cut.compute is None or (gpu.memory and cut.memory is None):
         raise HostError(
             "amdgpu does not tell the modes of this GPU",
@@ -139,9 +141,9 @@ def _now(gpu: AmdGpu, now: Gpu | None) -> AmdGpu:
     return AmdGpu(gpu.pci_address, cut.compute, cut.memory or "", cut.count)
 
 
-def _refuse_without_tools(said: Mapping[str, str]) -> None:
-    refuse_old_python(said, "partitions are")
-    if said.get("modprobe") != "yes":
+def _refuse_without_tools(facts: Mapping[str, str]) -> None:
+    refuse_old_python(facts, "partitions are")
+    if facts.get("modprobe") != "yes":
         raise HostError(
             "the node has no modprobe: amdgpu cannot be reloaded for another memory mode",
             remedy="install kmod on the node",

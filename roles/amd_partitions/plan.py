@@ -56,17 +56,17 @@ def plan_amd_partitions(machine: NodeTopology, profile: NodeProfile) -> Reasoned
     plan = replace(nothing, gpus=tuple(planned.values()))
     if plan.managed_by == "device-config-manager":
         refuse_for_manager(plan, len(gpus))
-    after = partitioned(machine, plan)
-    _refuse_for_plugin(after, plan)
+    afterwards = partitioned(machine, plan)
+    _refuse_for_plugin(afterwards, plan)
     decisions = tuple(_decisions(gpus, planned, profile))
-    notices = (*_costs(chosen), *_doubts(gpus, planned), *_plugin_notices(after, plan))
+    notices = (*_costs(chosen), *_doubts(gpus, planned), *_plugin_notices(afterwards, plan))
     return Reasoned(plan, decisions, notices)
 
 
 def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
     """Return AMD's GPUs that this host uses itself, counted from 0 in PCI order."""
-    own = (gpu for gpu in topology.gpus if gpu.vendor == AMD and gpu.driver != "vfio-pci")
-    return dict(enumerate(sorted(own, key=lambda gpu: gpu.pci_address)))
+    used = (gpu for gpu in topology.gpus if gpu.vendor == AMD and gpu.driver != "vfio-pci")
+    return dict(enumerate(sorted(used, key=lambda gpu: gpu.pci_address)))
 
 
 def plugin_of(plan: AmdPartitionsPlan) -> AmdPlugin:
@@ -88,9 +88,9 @@ def plugin_wished(profile: NodeProfile) -> AmdPlugin:
 
 def partitioned(topology: NodeTopology, plan: AmdPartitionsPlan) -> NodeTopology:
     """Return the machine with its GPUs in these modes."""
-    wanted = {one.pci_address: one for one in plan.gpus}
+    modes_of = {one.pci_address: one for one in plan.gpus}
     gpus = (
-        _with_modes(gpu, wanted[gpu.pci_address]) if gpu.pci_address in wanted else gpu
+        _with_modes(gpu, modes_of[gpu.pci_address]) if gpu.pci_address in modes_of else gpu
         for gpu in topology.gpus
     )
     return replace(topology, gpus=tuple(gpus))
@@ -98,26 +98,26 @@ def partitioned(topology: NodeTopology, plan: AmdPartitionsPlan) -> NodeTopology
 
 def _chosen(gpus: Mapping[int, Gpu], entries: Sequence[AmdGpus]) -> dict[int, AmdGpus]:
     """Return the entry that names each GPU, by index."""
-    found: dict[int, tuple[str, AmdGpus]] = {}
+    entry_of: dict[int, tuple[str, AmdGpus]] = {}
     for number, entry in enumerate(entries):
         where = f"amd_partitions.gpus[{number}]"
-        for index in _named(gpus, entry, where):
-            if index in found:
+        for index in _named_indices(gpus, entry, where):
+            if index in entry_of:
                 raise PlanError(
-                    f"GPU {index} is named by {found[index][0]} already",
+                    f"GPU {index} is named by {entry_of[index][0]} already",
                     where=where,
                     remedy="name each GPU in one entry",
                 )
-            found[index] = where, entry
-    return {index: entry for index, (_, entry) in sorted(found.items())}
+            entry_of[index] = where, entry
+    return {index: entry for index, (_, entry) in sorted(entry_of.items())}
 
 
-def _named(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Sequence[int]:
+def _named_indices(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Sequence[int]:
     if entry.indices is not None:
         absent = [index for index in entry.indices if index not in gpus]
         if absent:
-            there = f"its AMD GPUs are {format_cpulist([*gpus])}"
-            raise PlanError(f"there is no AMD GPU {absent[0]}", where=f"{where}.indices", remedy=there)
+            inventory = f"its AMD GPUs are {format_cpulist([*gpus])}"
+            raise PlanError(f"there is no AMD GPU {absent[0]}", where=f"{where}.indices", remedy=inventory)
         return [int(index) for index in entry.indices]
     if entry.model is None:
         return [*gpus]
@@ -125,11 +125,13 @@ def _named(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Sequence[int]
         device = model_named(entry.model).device
     except PlanError as error:
         raise error.at(f"{where}.model") from error
-    found = [index for index, gpu in gpus.items() if gpu.device.lower() == device]
-    if not found:
-        there = ", ".join(sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus.values()}))
-        raise PlanError(f"no GPU is a {entry.model}", where=f"{where}.model", remedy=f"its GPUs are {there}")
-    return found
+    indices = [index for index, gpu in gpus.items() if gpu.device.lower() == device]
+    if not indices:
+        inventory = ", ".join(sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus.values()}))
+        raise PlanError(
+            f"no GPU is a {entry.model}", where=f"{where}.model", remedy=f"its GPUs are {inventory}"
+        )
+    return indices
 
 
 def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
@@ -158,11 +160,11 @@ def _called(gpu: Gpu, model: AmdModel | None) -> str:
     return model.name if model else f"{gpu.vendor}:{gpu.device}"
 
 
-def _not_offered(gpu: Gpu, model: AmdModel | None, wanted: str, offered: Sequence[str], kind: str) -> str:
-    there = (
+def _not_offered(gpu: Gpu, model: AmdModel | None, mode: str, offered: Sequence[str], kind: str) -> str:
+    answer = (
         f"offers {', '.join(offered)}" if offered else f"does not tell which {kind} modes it can change to"
     )
-    return f"{_called(gpu, model)} cannot be asked for {wanted}: its driver {there}"
+    return f"{_called(gpu, model)} cannot be asked for {mode}: its driver {answer}"
 
 
 def _not_together(
@@ -210,20 +212,21 @@ def _refuse_halves_of_hives(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGp
             hives.setdefault(gpu.xgmi_hive, {})[index] = memory or "unknown"
     for modes in hives.values():
         if len({*modes.values()}) > 1 and {*modes} & {*planned}:
-            said = ", ".join(
+            modes_of_gpus = ", ".join(
                 f"{mode} for GPU {format_cpulist(index for index in modes if modes[index] == mode)}"
                 for mode in dict.fromkeys(modes.values())
             )
             raise PlanError(
-                f"{said}: XGMI joins these GPUs in one hive, and a memory mode is set for all of a hive",
+                f"{modes_of_gpus}: XGMI joins these GPUs in one hive, and a memory mode is set for all of "
+                "a hive",
                 where="amd_partitions.gpus",
                 remedy="name all of them with the same memory",
             )
 
 
-def _refuse_for_plugin(after: NodeTopology, plan: AmdPartitionsPlan) -> None:
+def _refuse_for_plugin(machine: NodeTopology, plan: AmdPartitionsPlan) -> None:
     """Refuse what makes AMD's device plugin exit, in the plugin's own words."""
-    plugin, kinds = plugin_of(plan), kinds_of([*amd_gpus(after).values()])
+    plugin, kinds = plugin_of(plan), kinds_of([*amd_gpus(machine).values()])
     if plan.gpus and plugin.names_partitions and plan.naming == "single" and len(kinds) > 1:
         raise PlanError(
             f"{' and '.join(sorted(kinds))} on one node end AMD's device plugin: partitions of "
@@ -237,12 +240,12 @@ def _refuse_for_plugin(after: NodeTopology, plan: AmdPartitionsPlan) -> None:
 def _decisions(
     gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu], profile: NodeProfile
 ) -> Iterator[Decision]:
-    asked, wish = profile.choice("amd_partitions.gpus"), profile.amd_partitions
+    choice, wish = profile.choice("amd_partitions.gpus"), profile.amd_partitions
     alike: dict[tuple[str, str], list[int]] = {}
     for index, one in planned.items():
         model = MODELS_BY_DEVICE.get(gpus[index].device.lower())
-        known = model and one.compute and one.memory
-        why = f"{asked}; {model.describe(one.compute, one.memory)}" if model and known else asked
+        is_described = model and one.compute and one.memory
+        why = f"{choice}; {model.describe(one.compute, one.memory)}" if model and is_described else choice
         alike.setdefault((one.modes, why), []).append(index)
     for (modes, why), indices in alike.items():
         yield Decision(f"amd_partitions.gpu[{format_cpulist(indices)}]", modes, why)
@@ -255,12 +258,12 @@ def _decisions(
 
 
 def _costs(chosen: Mapping[int, AmdGpus]) -> Iterator[Notice]:
-    asked = [index for index, entry in chosen.items() if entry.memory]
-    if asked:
+    indices = [index for index, entry in chosen.items() if entry.memory]
+    if indices:
         yield Notice(
             "amd-memory-mode",
-            f"a change of the memory mode of GPU {format_cpulist(asked)} reloads amdgpu, and takes every AMD "
-            "GPU of the machine away meanwhile, for minutes; the machine's NUMA nodes stay as they are",
+            f"a change of the memory mode of GPU {format_cpulist(indices)} reloads amdgpu, and takes every "
+            "AMD GPU of the machine away meanwhile, for minutes; the machine's NUMA nodes stay as they are",
         )
 
 
@@ -290,10 +293,10 @@ def _model(gpu: Gpu) -> AmdModel | None:
     return MODELS_BY_DEVICE.get(gpu.device.lower())
 
 
-def _plugin_notices(after: NodeTopology, plan: AmdPartitionsPlan) -> Iterator[Notice]:
+def _plugin_notices(machine: NodeTopology, plan: AmdPartitionsPlan) -> Iterator[Notice]:
     cut = {
         index: gpu
-        for index, gpu in amd_gpus(after).items()
+        for index, gpu in amd_gpus(machine).items()
         if gpu.partition and gpu.partition.compute not in (None, "SPX")
     }
     unlisted = [i for i, gpu in cut.items() if gpu.partition and gpu.partition.named not in (None, LISTED)]
@@ -313,18 +316,18 @@ def _plugin_notices(after: NodeTopology, plan: AmdPartitionsPlan) -> Iterator[No
         )
 
 
-def _with_modes(gpu: Gpu, wanted: AmdGpu) -> Gpu:
-    before = gpu.partition or GpuPartition(None, None)
-    same = (wanted.compute, wanted.memory) == (before.compute or "", before.memory or "")
-    count = before.count if same and before.count else wanted.partitions
-    each = before.memory_bytes if same else None
-    if each is None and count and gpu.memory_bytes is not None:
-        each = gpu.memory_bytes // count
+def _with_modes(gpu: Gpu, modes: AmdGpu) -> Gpu:
+    current = gpu.partition or GpuPartition(None, None)
+    same = (modes.compute, modes.memory) == (current.compute or "", current.memory or "")
+    count = current.count if same and current.count else modes.partitions
+    partition_bytes = current.memory_bytes if same else None
+    if partition_bytes is None and count and gpu.memory_bytes is not None:
+        partition_bytes = gpu.memory_bytes // count
     changed = replace(
-        before,
-        compute=wanted.compute or None,
-        memory=wanted.memory or None,
+        current,
+        compute=modes.compute or None,
+        memory=modes.memory or None,
         count=count,
-        memory_bytes=each,
+        memory_bytes=partition_bytes,
     )
     return replace(gpu, partition=changed)

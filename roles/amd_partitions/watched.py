@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def compared(plan: NodePlan) -> Iterator[Compared]:
     """Yield the modes of each GPU that the plan partitions."""
     for address, gpu in amd_partitions(plan).items():
-        for mode, wanted in (("compute", gpu.compute), ("memory", gpu.memory)):
-            if wanted:
+        for mode, value in (("compute", gpu.compute), ("memory", gpu.memory)):
+            if value:
                 path = f"/sys/bus/pci/devices/{address}/current_{mode}_partition"
-                yield Compared("amd_partitions", path, wanted)
+                yield Compared("amd_partitions", path, value)

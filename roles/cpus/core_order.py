@@ -25,14 +25,14 @@ class CoreOrder:
 
     def take(self, nodes: Mapping[int, Sequence[Core]], count: int) -> CpuSet:
         """Return the CPUs of `count` cores; a larger count includes the CPUs of a smaller one."""
-        taken = [core for _, core in zip(range(count), self._all(nodes), strict=False)]
-        return frozenset[int]().union(*(core.cpus for core in taken))
+        cores = [core for _, core in zip(range(count), self._all(nodes), strict=False)]
+        return frozenset[int]().union(*(core.cpus for core in cores))
 
     def _all(self, nodes: Mapping[int, Sequence[Core]]) -> Iterator[Core]:
         first = [node for node in self.preferred if node in nodes]
-        others = [node for node in sorted(nodes) if node not in self.preferred]
+        less_preferred = [node for node in sorted(nodes) if node not in self.preferred]
         for isolated in (False, True):
-            for group in (first, others):
+            for group in (first, less_preferred):
                 yield from _turns(
                     [core for core in nodes[node] if bool(core.cpus & self.isolated) == isolated]
                     for node in group

@@ -59,7 +59,7 @@ def interrupting_devices(topology: NodeTopology) -> Devices:
     by_class: dict[str, int] = {}
     by_node: dict[int, int] = {}
     for name, devices in classes.items():
-        places = {each.pci_address: each.numa_node for each in devices if each.driver != "vfio-pci"}
+        places = {device.pci_address: device.numa_node for device in devices if device.driver != "vfio-pci"}
         if places:
             by_class[name] = len(places)
         for node in places.values():
@@ -74,8 +74,8 @@ def default_cores(cores: int, cpus: int, devices: int) -> int:
     One CPU for each 32, one for each 8 devices that interrupt, as whole cores; at most a sixteenth of the
     cores, and at least one.
     """
-    wanted = -(-cpus // CPUS_PER_RESERVED) - (-devices // DEVICES_PER_RESERVED)
-    return min(-(-wanted * cores // cpus), most_cores(cores))
+    reserved_cpus = -(-cpus // CPUS_PER_RESERVED) - (-devices // DEVICES_PER_RESERVED)
+    return min(-(-reserved_cpus * cores // cpus), most_cores(cores))
 
 
 def most_cores(cores: int) -> int:

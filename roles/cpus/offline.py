@@ -54,26 +54,26 @@ def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Offlin
     that would lose all its CPUs, and under cgroup version 1.
     """
     machine = as_before(machine)
-    smt, named = profile.cpus.smt == "off", parse_cpulist(profile.cpus.offline or "")
+    smt, named_cpus = profile.cpus.smt == "off", parse_cpulist(profile.cpus.offline or "")
     siblings = frozenset(cpu for core in machine.cores for cpu in core.cpus - {min(core.cpus)} if smt)
     notices = [_no_smt(machine)] if smt and not siblings else []
-    cpus = siblings | named
-    taken = cpus & machine.online
+    cpus = siblings | named_cpus
+    new_offline = cpus & machine.online
     if cpus:
-        _refuse_absent(machine, named)
-        _refuse_what_stays(machine, named, _OFFLINE)
+        _refuse_absent(machine, named_cpus)
+        _refuse_what_stays(machine, named_cpus, _OFFLINE)
         _refuse_what_stays(machine, siblings, _SMT)
-        _refuse_starved(machine, taken)
+        _refuse_starved(machine, new_offline)
         _refuse_old_cgroups(machine, _SMT if siblings else _OFFLINE)
     plan = OfflinePlan(
         cpus,
-        taken,
-        _holding(machine.cores, taken),
-        _holding(machine.l3_caches, taken),
-        machine.kubelet_cores or () if taken else (),
-        machine.kubelet_packages or () if taken else (),
+        new_offline,
+        _holding(machine.cores, new_offline),
+        _holding(machine.l3_caches, new_offline),
+        machine.kubelet_cores or () if new_offline else (),
+        machine.kubelet_packages or () if new_offline else (),
     )
-    return Reasoned(plan, tuple(_decisions(profile, siblings, named)), tuple(notices))
+    return Reasoned(plan, tuple(_decisions(profile, siblings, named_cpus)), tuple(notices))
 
 
 def as_before(machine: NodeTopology) -> NodeTopology:
@@ -108,7 +108,7 @@ def as_before(machine: NodeTopology) -> NodeTopology:
         cpufreq=machine.cpufreq and _scaled(machine.cpufreq, alike),
         idle_states=machine.idle_states
         and tuple(
-            replace(state, cpus=state.cpus | {cpu for cpu, other in alike.items() if other in state.cpus})
+            replace(state, cpus=state.cpus | {cpu for cpu, closest in alike.items() if closest in state.cpus})
             for state in machine.idle_states
         ),
     )
@@ -116,30 +116,30 @@ def as_before(machine: NodeTopology) -> NodeTopology:
 
 def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
     """Return the machine as it is once these CPUs are offline."""
-    taken = offline.cpus & machine.online
-    if not taken:
+    new_offline = offline.cpus & machine.online
+    if not new_offline:
         return machine
-    online = machine.online - taken
+    online = machine.online - new_offline
     return replace(
         machine,
         online=online,
-        offline=machine.offline | taken,
-        isolated=machine.isolated - taken,
-        cores=_left(machine.cores, online),
-        packages=_left(machine.packages, online),
+        offline=machine.offline | new_offline,
+        isolated=machine.isolated - new_offline,
+        cores=_still_online(machine.cores, online),
+        packages=_still_online(machine.packages, online),
         numa_nodes=tuple(replace(node, cpus=node.cpus & online) for node in machine.numa_nodes),
-        kubelet_cores=None if machine.kubelet_cores is None else _left(machine.kubelet_cores, online),
+        kubelet_cores=None if machine.kubelet_cores is None else _still_online(machine.kubelet_cores, online),
         kubelet_packages=None
         if machine.kubelet_packages is None
-        else _left(machine.kubelet_packages, online),
-        l3_caches=_left(machine.l3_caches, online),
+        else _still_online(machine.kubelet_packages, online),
+        l3_caches=_still_online(machine.l3_caches, online),
         cpufreq=machine.cpufreq
         and replace(
             machine.cpufreq,
             governors=_of(machine.cpufreq.governors, online),
             energy_preferences=_of(machine.cpufreq.energy_preferences, online),
         ),
-        idle_states=machine.idle_states and _left(machine.idle_states, online),
+        idle_states=machine.idle_states and _still_online(machine.idle_states, online),
     )
 
 
@@ -163,15 +163,15 @@ def _holding(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
     return tuple(group for group in groups if group.cpus & cpus)
 
 
-def _left(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
+def _still_online(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
     return tuple(replace(group, cpus=group.cpus & cpus) for group in groups if group.cpus & cpus)
 
 
-def _with(now: Iterable[Group], before: Iterable[Group], online: CpuSet) -> tuple[Group, ...]:
+def _with(current: Iterable[Group], earlier: Iterable[Group], online: CpuSet) -> tuple[Group, ...]:
     """Return the groups, with the earlier ones in place of what is left of them."""
-    whole = _left(before, online)
-    covered: CpuSet = frozenset().union(*(group.cpus for group in whole))
-    return _ordered(chain(whole, (group for group in now if not group.cpus & covered)))
+    restored = _still_online(earlier, online)
+    covered: CpuSet = frozenset().union(*(group.cpus for group in restored))
+    return _ordered(chain(restored, (group for group in current if not group.cpus & covered)))
 
 
 def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
@@ -182,14 +182,22 @@ def _closest_online(machine: NodeTopology, earlier: OfflinePlan, cpu: int) -> in
     """Return an online CPU of the same core, else of the same cache, else the first online CPU."""
     groups = chain((core.cpus for core in earlier.cores), (cache.cpus for cache in earlier.caches))
     return min(
-        next((left for cpus in groups if cpu in cpus and (left := cpus & machine.online)), machine.online)
+        next(
+            (online_left for cpus in groups if cpu in cpus and (online_left := cpus & machine.online)),
+            machine.online,
+        )
     )
 
 
 def _scaled(cpufreq: Cpufreq, alike: dict[int, int]) -> Cpufreq:
-    def more(said: Mapping[int, str]) -> dict[int, str]:
+    def more(values: Mapping[int, str]) -> dict[int, str]:
         return dict(
-            sorted({**said, **{cpu: said[other] for cpu, other in alike.items() if other in said}}.items())
+            sorted(
+                {
+                    **values,
+                    **{cpu: values[closest] for cpu, closest in alike.items() if closest in values},
+                }.items()
+            )
         )
 
     return replace(
@@ -199,15 +207,16 @@ def _scaled(cpufreq: Cpufreq, alike: dict[int, int]) -> Cpufreq:
     )
 
 
-def _of(said: Mapping[int, str], cpus: CpuSet) -> dict[int, str]:
-    return {cpu: value for cpu, value in said.items() if cpu in cpus}
+def _of(values: Mapping[int, str], cpus: CpuSet) -> dict[int, str]:
+    return {cpu: value for cpu, value in values.items() if cpu in cpus}
 
 
-def _refuse_absent(machine: NodeTopology, named: CpuSet) -> None:
+def _refuse_absent(machine: NodeTopology, named_cpus: CpuSet) -> None:
     present = machine.online | machine.offline
-    if absent := named - present:
+    if absent := named_cpus - present:
         raise PlanError(
-            f"{format_cpulist(named)!r} names CPUs that this machine does not have: {format_cpulist(absent)}",
+            f"{format_cpulist(named_cpus)!r} names CPUs that this machine does not have: "
+            f"{format_cpulist(absent)}",
             where=_OFFLINE,
             remedy=f"choose among the CPUs {format_cpulist(present - {_BOOT_CPU})}",
         )
@@ -235,10 +244,10 @@ def _refuse_what_stays(machine: NodeTopology, cpus: CpuSet, field: str) -> None:
         )
 
 
-def _refuse_starved(machine: NodeTopology, taken: CpuSet) -> None:
+def _refuse_starved(machine: NodeTopology, new_offline: CpuSet) -> None:
     devices = {gpu.numa_node for gpu in machine.gpus} | {one.numa_node for one in machine.accelerators}
     for node in machine.numa_nodes:
-        if node.cpus and node.cpus <= taken and node.id in devices:
+        if node.cpus and node.cpus <= new_offline and node.id in devices:
             raise PlanError(
                 f"all CPUs of NUMA node {node.id} ({format_cpulist(node.cpus)}) would be offline, but it has "
                 "GPUs or accelerators, whose pods need CPUs there",
@@ -265,9 +274,9 @@ def _no_smt(machine: NodeTopology) -> Notice:
     )
 
 
-def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterator[Decision]:
+def _decisions(profile: NodeProfile, siblings: CpuSet, named_cpus: CpuSet) -> Iterator[Decision]:
     if siblings:
         reason = f"{profile.choice(_SMT)}: of each core one thread stays, CPUs {format_cpulist(siblings)} go"
         yield Decision(_SMT, "off", reason)
-    if named:
-        yield Decision(_OFFLINE, format_cpulist(named), profile.choice(_OFFLINE))
+    if named_cpus:
+        yield Decision(_OFFLINE, format_cpulist(named_cpus), profile.choice(_OFFLINE))

@@ -76,9 +76,9 @@ def uneven_smt(topology: NodeTopology) -> bool:
 def _reserved(
     topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None
 ) -> _Chosen:
-    wish, held = profile.cpus.reserved, existing.get("reservedSystemCPUs")
-    if wish is None and held is not None and profile.cpus.avoid is None:
-        return _adopted(topology, held)
+    wish, existing_setting = profile.cpus.reserved, existing.get("reservedSystemCPUs")
+    if wish is None and existing_setting is not None and profile.cpus.avoid is None:
+        return _adopted(topology, existing_setting)
     if wish is None and len(whole_cores(topology)) == 1:
         notice = Notice("nothing-reserved", "one core: no CPUs are reserved for the system")
         reason = "the machine has one core, which cannot be divided"
@@ -112,14 +112,14 @@ def _by_default(topology: NodeTopology, profile: NodeProfile) -> _Chosen:
     isolated = isolated_cpus(topology)
     housekeeping = sum(not core.cpus & isolated for core in whole_cores(topology))
     count = min(count, housekeeping or count)
-    others = tuple(node for node in nodes if node not in places)
+    other_nodes = tuple(node for node in nodes if node not in places)
     # A small NUMA node with GPUs may have no core to give.
-    wanted = [
+    candidates = [
         CoreOrder(first, isolated).take(nodes, fewer)
-        for first in (places, others)
+        for first in (places, other_nodes)
         for fewer in range(count, 0, -1)
     ]
-    reserved = next((taken for taken in wanted if _stands(topology, taken)), wanted[0])
+    reserved = next((candidate for candidate in candidates if _stands(topology, candidate)), candidates[0])
     number = sum(core.cpus <= reserved for core in whole_cores(topology))
     reason = (
         f"the profile does not say, so {_counted(number)}: one CPU for each {CPUS_PER_RESERVED} of {cpus}"
@@ -189,16 +189,16 @@ def _steady_cpus(topology: NodeTopology, chosen: _Chosen, previous: NodePlan | N
     )
 
 
-def _adopted(topology: NodeTopology, held: Setting) -> _Chosen:
-    reserved = _cpus_of(held.value)
-    _refuse_missing_cpus(topology, reserved, held.place)
-    reason = f"kept as {held.place} has it"
+def _adopted(topology: NodeTopology, setting: Setting) -> _Chosen:
+    reserved = _cpus_of(setting.value)
+    _refuse_missing_cpus(topology, reserved, setting.place)
+    reason = f"kept as {setting.place} has it"
     split = _split_cores(topology, reserved)
     if not split:
         return _Chosen(reserved, reason, "kubelet")
     notice = Notice(
         "reserved-part-of-core",
-        f"{held.place} reserves {format_cpulist(reserved)}, which leaves out siblings "
+        f"{setting.place} reserves {format_cpulist(reserved)}, which leaves out siblings "
         f"{format_cpulist(frozenset().union(*(core.cpus for core in split)) - reserved)}: "
         "workloads share these cores with the system",
     )
@@ -218,11 +218,11 @@ def _wished(topology: NodeTopology, wish: ReservedCpus, profile: NodeProfile) ->
     way = next(iter(wish.model_fields_set & _WAYS.keys()))
     count: int = getattr(wish, way)
     reserved, order = frozenset[int](), _order(topology, profile)
-    for place, nodes in _groups(topology, way).items():
+    for group, nodes in _groups(topology, way).items():
         available = sum(map(len, nodes.values()))
         if count > available:
             raise PlanError(
-                f"{count} cores are to be reserved on {place}, which has {available}",
+                f"{count} cores are to be reserved on {group}, which has {available}",
                 where=SUBJECT,
                 remedy=_fewer_cores(topology, profile),
             )
@@ -249,43 +249,44 @@ def _groups(topology: NodeTopology, way: str) -> dict[str, dict[int, list[Core]]
     return {"the machine": nodes}
 
 
-def _explicit(topology: NodeTopology, wanted: CpuSet) -> CpuSet:
+def _explicit(topology: NodeTopology, reserved: CpuSet) -> CpuSet:
     field = f"{SUBJECT}.cpulist"
-    _refuse_missing_cpus(topology, wanted, field)
-    split = _split_cores(topology, wanted)
+    _refuse_missing_cpus(topology, reserved, field)
+    split = _split_cores(topology, reserved)
     if split:
-        missing = frozenset().union(*(core.cpus for core in split)) - wanted
-        complete = format_cpulist(wanted | missing)
+        missing = frozenset().union(*(core.cpus for core in split)) - reserved
+        complete = format_cpulist(reserved | missing)
         raise PlanError(
-            f"{format_cpulist(wanted)!r} cuts cores in two, without their siblings {format_cpulist(missing)}",
+            f"{format_cpulist(reserved)!r} cuts cores in two, without their siblings "
+            f"{format_cpulist(missing)}",
             where=field,
             remedy=f'reserve whole cores: "{complete}"',
         )
-    return wanted
+    return reserved
 
 
-def _refuse_missing_cpus(topology: NodeTopology, wanted: CpuSet, field: str) -> None:
+def _refuse_missing_cpus(topology: NodeTopology, named_cpus: CpuSet, field: str) -> None:
     online = format_cpulist(topology.online)
-    absent = wanted - topology.online - topology.offline
+    absent = named_cpus - topology.online - topology.offline
     if absent:
         raise PlanError(
-            f"{format_cpulist(wanted)!r} names CPUs that this machine does not have: "
+            f"{format_cpulist(named_cpus)!r} names CPUs that this machine does not have: "
             f"{format_cpulist(absent)}",
             where=field,
             remedy=f"choose among the online CPUs {online}",
         )
-    offline = wanted & topology.offline
+    offline = named_cpus & topology.offline
     if offline:
         raise PlanError(
-            f"{format_cpulist(wanted)!r} names CPUs that are offline: {format_cpulist(offline)}",
+            f"{format_cpulist(named_cpus)!r} names CPUs that are offline: {format_cpulist(offline)}",
             where=field,
             remedy=f"choose among the online CPUs {online}, or bring them online first",
         )
-    unseen = wanted - cpus_seen(topology)
+    unseen = named_cpus - cpus_seen(topology)
     if unseen:
         raise PlanError(
-            f"{format_cpulist(wanted)!r} names CPUs that are in no NUMA node, so that the kubelet does not "
-            f"find them: {format_cpulist(unseen)}",
+            f"{format_cpulist(named_cpus)!r} names CPUs that are in no NUMA node, so that the kubelet does "
+            f"not find them: {format_cpulist(unseen)}",
             where=field,
             remedy=f"choose among the CPUs that it finds: {format_cpulist(cpus_seen(topology))}",
         )
@@ -298,8 +299,8 @@ def _split_cores(topology: NodeTopology, cpus: CpuSet) -> list[Core]:
 def _fewer_cores(topology: NodeTopology, profile: NodeProfile) -> str:
     """Return the most that can be reserved, in the profile's own way to say it where that leaves any."""
     wish = profile.cpus.reserved
-    said = [way for way in _WAYS if wish and way in wish.model_fields_set]
-    for way in dict.fromkeys((*said, "cores")):
+    ways_used = [way for way in _WAYS if wish and way in wish.model_fields_set]
+    for way in dict.fromkeys((*ways_used, "cores")):
         most = _most(topology, way, _order(topology, profile))
         if most:
             return f"set {SUBJECT}.{way}: {most}" + (", or fewer" if most > 1 else "")
@@ -374,15 +375,15 @@ def _devices_of(topology: NodeTopology, node: NumaNode) -> int:
 def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
     notices = []
     if uneven_smt(topology):
-        seen = cores_seen(topology)
-        sizes = sorted({len(core.cpus) for core in seen})
+        kubelet_cores = cores_seen(topology)
+        sizes = sorted({len(core.cpus) for core in kubelet_cores})
         kinds = " and ".join(
-            f"{sum(len(core.cpus) == size for core in seen)} cores with {size}" for size in sizes
+            f"{sum(len(core.cpus) == size for core in kubelet_cores)} cores with {size}" for size in sizes
         )
         notices.append(
             Notice(
                 "uneven-smt",
-                f"{kinds} online threads: the kubelet counts {cpu_capacity(topology) // len(seen)} "
+                f"{kinds} online threads: the kubelet counts {cpu_capacity(topology) // len(kubelet_cores)} "
                 "per core and may hand out parts of cores (kubernetes/kubernetes#140495)",
             )
         )
@@ -405,13 +406,13 @@ def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
             )
         )
     for node in sorted(topology.numa_nodes, key=lambda node: node.id):
-        left = len(node.cpus - plan.reserved)
-        if node.cpus and left < _devices_of(topology, node):
+        cpus_left = len(node.cpus - plan.reserved)
+        if node.cpus and cpus_left < _devices_of(topology, node):
             notices.append(
                 Notice(
                     "fewer-cpus-than-gpus",
-                    f"NUMA node {node.id} has {_devices_on(topology, node)} and {left} CPUs left for their "
-                    "pods",
+                    f"NUMA node {node.id} has {_devices_on(topology, node)} and {cpus_left} CPUs left for "
+                    "their pods",
                 )
             )
     return tuple(notices)
@@ -467,8 +468,8 @@ def plan_cpus(
     with GPUs or accelerators would lose all its CPUs.
     """
     if profile.kubelet.state == "absent":
-        held = existing.get("reservedSystemCPUs")
-        reserved = parse_cpulist(str(held.value)) & machine.online if held else frozenset[int]()
+        setting = existing.get("reservedSystemCPUs")
+        reserved = parse_cpulist(str(setting.value)) & machine.online if setting else frozenset[int]()
         return Reasoned(CpuPlan(machine.online, reserved, cpus_seen(machine) - reserved))
     if not machine.cores:
         raise PlanError("the machine's cores are unknown", where=SUBJECT, remedy="capture the snapshot again")
@@ -485,5 +486,5 @@ def plan_cpus(
     decision = Decision(SUBJECT, format_cpulist(chosen.cpus), chosen.reason)
     asked_for = machine.offline <= offline.cpus
     notices = (*chosen.notices, *_cpu_notices(machine, plan))
-    left = tuple(one for one in notices if not (asked_for and one.id == "offline-cpus"))
-    return Reasoned(plan, (decision,), left)
+    remaining = tuple(one for one in notices if not (asked_for and one.id == "offline-cpus"))
+    return Reasoned(plan, (decision,), remaining)

@@ -62,10 +62,10 @@ class ReservedCpus(Section):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        given = sorted(self.model_fields_set)
-        if len(given) != 1 or getattr(self, given[0]) is None:
-            said = "nothing" if not given else " and ".join(given)
-            raise ValueError(f"says {said}; say exactly one of {', '.join(_WAYS)}")
+        keys = sorted(self.model_fields_set)
+        if len(keys) != 1 or getattr(self, keys[0]) is None:
+            amounts = "nothing" if not keys else " and ".join(keys)
+            raise ValueError(f"says {amounts}; say exactly one of {', '.join(_WAYS)}")
         return self
 
 
@@ -107,10 +107,10 @@ class Cpus(Section):
 
     @model_validator(mode="after")
     def _place_is_open(self) -> Self:
-        said = [way for way in _FIXED if self.reserved and getattr(self.reserved, way) is not None]
-        if self.avoid and said:
+        ways = [way for way in _FIXED if self.reserved and getattr(self.reserved, way) is not None]
+        if self.avoid and ways:
             raise ValueError(
-                f"says avoid: {self.avoid}, and reserved.{said[0]} names the place already; say cores or "
+                f"says avoid: {self.avoid}, and reserved.{ways[0]} names the place already; say cores or "
                 "cores_per_package, or leave one of them out"
             )
         return self

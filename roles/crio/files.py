@@ -41,13 +41,13 @@ def _unbalanced(plan: PodTuningPlan) -> bool:
 
 
 def _crio(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    meant = plan.pod_tuning
+    tuning = plan.pod_tuning
     handler: dict[str, Any] = {
         "inherit_default_runtime": True,
-        "allowed_annotations": list(meant.annotations),
-        **({"default_annotations": {"run.oci.systemd.subgroup": ""}} if _unbalanced(meant) else {}),
+        "allowed_annotations": list(tuning.annotations),
+        **({"default_annotations": {"run.oci.systemd.subgroup": ""}} if _unbalanced(tuning) else {}),
     }
-    file = {"irqbalance_config_file": meant.irqbalance_file} if meant.irqbalance_file else {}
+    file = {"irqbalance_config_file": tuning.irqbalance_file} if tuning.irqbalance_file else {}
     import tomllib  # few hosts have CRI-O
 
     return tomllib.loads(text), {"crio": {"runtime": {**file, "runtimes": {HANDLER: handler}}}}

@@ -23,7 +23,7 @@ def look(goal: Goal) -> Look:
     return Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the restart where CRI-O's drop-in changes.
 
     A reload would do for the handler, but not for irqbalance's file or for the balancing of other pods'

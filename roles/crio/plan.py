@@ -67,19 +67,19 @@ def plan_pod_tuning(
         return Reasoned(PodTuningPlan(), notices=(Notice("no-pod-tuning", f"{lacks}: {FIELD} is left out"),))
     _refuse_two_masters(profile)
     without = dict(_without(machine))
-    asked = tuple(name for name in get_args(Ask) if name in wish.allow and name not in without)
+    allowed = tuple(name for name in get_args(Ask) if name in wish.allow and name not in without)
     notices = [
         Notice("no-such-pod-tuning", f"{without[name]}: pods may not ask for {name}")
         for name in wish.allow
         if name in without
     ]
-    if not asked:
+    if not allowed:
         return Reasoned(PodTuningPlan(), notices=tuple(notices))
     debian = bool(machine.userland and machine.userland.package_manager == "apt")
     plan = PodTuningPlan(
-        annotations=tuple(ANNOTATIONS[name] for name in asked),
+        annotations=tuple(ANNOTATIONS[name] for name in allowed),
         runtime_class=wish.runtime_class,
-        irqbalance_file=_IRQBALANCE_OF_APT if debian and "interrupts" in asked else None,
+        irqbalance_file=_IRQBALANCE_OF_APT if debian and "interrupts" in allowed else None,
     )
     policy = kubelet.settings.get("cpuManagerPolicy") if kubelet else "static"
     if policy != "static":
@@ -93,7 +93,7 @@ def plan_pod_tuning(
         f"{profile.choice(FIELD)}, for Guaranteed pods with whole CPUs and the runtime class "
         f"{wish.runtime_class} alone (crio.conf(5), allowed_annotations)"
     )
-    return Reasoned(plan, (Decision(FIELD, ", ".join(asked), reason),), tuple(notices))
+    return Reasoned(plan, (Decision(FIELD, ", ".join(allowed), reason),), tuple(notices))
 
 
 def runtime_class(plan: NodePlan) -> dict[str, Any]:
@@ -118,7 +118,9 @@ def pod_lines(plan: PodTuningPlan) -> dict[str, Any]:
     return {
         "metadata": {
             "annotations": {
-                each: _SAID.get(asks[each], "disable") for each in plan.annotations if each in asks
+                annotation: _SAID.get(asks[annotation], "disable")
+                for annotation in plan.annotations
+                if annotation in asks
             }
         },
         "spec": {"runtimeClassName": plan.runtime_class},
@@ -156,20 +158,20 @@ def _refuse_two_masters(profile: NodeProfile) -> None:
     When a pod ends CRI-O adds its CPUs to default_smp_affinity, takes them out of irqbalance's banned ones,
     and restarts irqbalance, or has it run once where it is off (setIRQLoadBalancing).
     """
-    wish, asked = profile.interrupts, profile.pod_tuning.allow
-    ours = [
+    wish, allowed = profile.interrupts, profile.pod_tuning.allow
+    keys = [
         name
         for name in ("irqbalance", "devices", "default_affinity")
         if getattr(wish, name) not in (None, "keep")
     ]
-    if "interrupts" in asked and ours:
+    if "interrupts" in allowed and keys:
         raise PlanError(
-            f"interrupts, and interrupts.{ours[0]} is {getattr(wish, ours[0])}: when a pod ends, CRI-O gives "
+            f"interrupts, and interrupts.{keys[0]} is {getattr(wish, keys[0])}: when a pod ends, CRI-O gives "
             "its CPUs to default_smp_affinity and irqbalance, and interrupts come to pods' CPUs again",
             where=FIELD,
             remedy=f"leave interrupts out of {FIELD}: section interrupts keeps them off pods' CPUs by itself",
         )
-    if "governor" in asked and profile.tuning.governor is not None:
+    if "governor" in allowed and profile.tuning.governor is not None:
         raise PlanError(
             f"governor, and tuning.governor is {profile.tuning.governor}: the next run would take a running "
             "pod's governor from it",

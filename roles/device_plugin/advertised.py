@@ -42,8 +42,8 @@ _EACH_MIG_DEVICE = (
 def unshared(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
     """Return the known devices of each resource before sharing; empty where the plugin exits."""
     strategy = config.flags.mig_strategy
-    found = {} if refused(machine, strategy) else inventory_of(machine, strategy)
-    return {name: devices for name, devices in found.items() if GPU_RESOURCE.fullmatch(name)}
+    by_resource = {} if refused(machine, strategy) else inventory_of(machine, strategy)
+    return {name: devices for name, devices in by_resource.items() if GPU_RESOURCE.fullmatch(name)}
 
 
 def advertised(config: DevicePluginConfig, machine: NodeTopology) -> dict[str, int]:
@@ -55,8 +55,8 @@ def advertised(config: DevicePluginConfig, machine: NodeTopology) -> dict[str, i
     counts = {}
     for name, devices in sorted(unshared(config, machine).items()):
         replicas = shared.replicas.get(name)
-        taken = announced_bytes(devices, replicas) <= MOST_BYTES
-        counts[shared.advertised_as(name)] = len(devices) * (replicas or 1) if taken else 0
+        accepted = announced_bytes(devices, replicas) <= MOST_BYTES
+        counts[shared.advertised_as(name)] = len(devices) * (replicas or 1) if accepted else 0
     return counts
 
 
@@ -66,12 +66,12 @@ def refused(machine: NodeTopology, strategy: str) -> str | None:
     cut = {index: gpu for index, gpu in gpus.items() if gpu.mig_mode == "enabled"}
     names = {index: mig_device_names(gpu) for index, gpu in cut.items()}
     if strategy == "mixed":
-        parts = sorted(name for found in names.values() for name in found or () if _is_part(name))
+        parts = sorted(name for devices in names.values() for name in devices or () if _is_part(name))
         unknown = f"MIG profile '{parts[0]}' does not match any resource patterns" if parts else None
         return unknown and f"{_DEVICE_MAP}error building MIG device map: {_EACH_MIG_DEVICE}{unknown}"
     if strategy != "single":
         return None
-    if empty := [index for index, found in names.items() if found == ()]:
+    if empty := [index for index, devices in names.items() if devices == ()]:
         return (
             f"{_MIG}at least one device with migEnabled=true was not configured correctly: "
             f"error visiting device: device {empty[0]} has no MIG devices configured"

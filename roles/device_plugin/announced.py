@@ -24,10 +24,10 @@ _BEFORE_A_NUMBER = 2  # "::"
 
 def announced_bytes(devices: Sequence[Device], replicas: int | None) -> int:
     """Return the length in bytes of the list with `replicas` of each device; None: not shared."""
-    each = sum(_AROUND + _topology(device) for device in devices)
+    unit_bytes = sum(_AROUND + _topology(device) for device in devices)
     if replicas is None:
-        return each
-    return replicas * (each + _BEFORE_A_NUMBER * len(devices)) + len(devices) * _digits(replicas)
+        return unit_bytes
+    return replicas * (unit_bytes + _BEFORE_A_NUMBER * len(devices)) + len(devices) * _digits(replicas)
 
 
 def most_replicas(devices: Sequence[Device]) -> int:

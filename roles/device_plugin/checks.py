@@ -183,15 +183,15 @@ def _mig(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]
 
 
 def _shares_nothing(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
-    there = sorted(inventory_of(machine, config.flags.mig_strategy))
+    resources = sorted(inventory_of(machine, config.flags.mig_strategy))
     for way, sharing in _ways(config.sharing):
         for number, one in enumerate(sharing.resources):
-            if one.name not in there:
+            if one.name not in resources:
                 yield Finding(
                     "shares-nothing",
                     Severity.WARNING,
                     f"this machine has no {one.name} to share",
-                    f"it advertises {', '.join(there) or 'nothing'}",
+                    f"it advertises {', '.join(resources) or 'nothing'}",
                     f"sharing.{way}.resources[{number}].name",
                 )
 
@@ -213,8 +213,8 @@ def _too_long(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Fin
 
 
 def _lost(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
-    if found := lost(machine, config.flags.mig_strategy):
-        index, line = found
+    if refusal := lost(machine, config.flags.mig_strategy):
+        index, line = refusal
         yield Finding(
             "gpu-lost",
             Severity.ERROR,
@@ -227,8 +227,8 @@ def _lost(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding
 def _imex(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
     if not config.imex.required or not config.imex.channel_ids:
         return
-    there = machine.nvidia_install and machine.nvidia_install.imex_channel
-    if there is None:
+    channel = machine.nvidia_install and machine.nvidia_install.imex_channel
+    if channel is None:
         yield Finding(
             "imex-channel-unknown",
             Severity.NOTE,
@@ -236,7 +236,7 @@ def _imex(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding
             "take the snapshot anew, with the driver loaded",
             "imex.required",
         )
-    elif not there:
+    elif not channel:
         yield Finding(
             "imex-channel-missing",
             Severity.ERROR,

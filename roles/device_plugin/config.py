@@ -43,12 +43,13 @@ def resource_name(text: object) -> str:
     return name
 
 
-def _one_of(says: str, *accepted: str) -> BeforeValidator:
-    """Return a check for one of the accepted texts; `says` begins the plugin's message about any other."""
+def _one_of(complaint: str, *accepted: str) -> BeforeValidator:
+    """Return a check for one of the accepted texts; `complaint` begins the plugin's message about any "
+    "other."""
 
     def check(value: object) -> str:
         if value not in accepted:
-            raise ValueError(f"{says}{value}; write {' or '.join(accepted)}")
+            raise ValueError(f"{complaint}{value}; write {' or '.join(accepted)}")
         return str(value)
 
     return BeforeValidator(check)
@@ -73,9 +74,9 @@ def _duration(value: object) -> object:
 
 def _channels(value: object) -> tuple[int, ...]:
     if value not in ([], [0]):
-        found = f"[{' '.join(map(str, value))}]" if isinstance(value, list) else value
+        shown = f"[{' '.join(map(str, value))}]" if isinstance(value, list) else value
         raise ValueError(
-            f"invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found {found}"
+            f"invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found {shown}"
         )
     return tuple(value)
 
@@ -240,8 +241,8 @@ class NamedPattern(_CamelCase):
     @model_validator(mode="before")
     @classmethod
     def _both(cls, value: Any) -> Any:
-        said = "resources must have a '{}' field set"
-        return _having(value, pattern=said.format("pattern"), name=said.format("name"))
+        complaint = "resources must have a '{}' field set"
+        return _having(value, pattern=complaint.format("pattern"), name=complaint.format("name"))
 
 
 class Resources(_CamelCase):
@@ -261,24 +262,24 @@ class DevicePluginConfig(_CamelCase):
     imex: Imex = Imex.unset()
 
 
-def parse_device_plugin(text: str, place: str) -> DevicePluginConfig:
-    """Return a configuration of the device plugin; `place` names the file in messages.
+def parse_device_plugin(text: str, file: str) -> DevicePluginConfig:
+    """Return a configuration of the device plugin; messages name it `file`.
 
     Raises PlanError with every mistake.
     """
-    document = read_yaml(text, place, PlanError)
+    document = read_yaml(text, file, PlanError)
     if not isinstance(document, dict):
         raise PlanError(
-            "not a configuration of the device plugin", where=place, remedy="begin with version: v1"
+            "not a configuration of the device plugin", where=file, remedy="begin with version: v1"
         )
     if document.get("kind") == "ConfigMap":
-        raise PlanError("is a ConfigMap", where=place, remedy="give one of the texts in its data")
-    return validated(DevicePluginConfig, document, place, error=PlanError)
+        raise PlanError("is a ConfigMap", where=file, remedy="give one of the texts in its data")
+    return validated(DevicePluginConfig, document, file, error=PlanError)
 
 
 def _having(value: Any, **missing: str) -> Any:
     """Return the value; raise ValueError, with the plugin's message, for the first key missing from it."""
-    for key, said in missing.items() if isinstance(value, Mapping) else ():
+    for key, complaint in missing.items() if isinstance(value, Mapping) else ():
         if value.get(key) in (None, []):
-            raise ValueError(said)
+            raise ValueError(complaint)
     return value

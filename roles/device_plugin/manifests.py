@@ -97,13 +97,13 @@ def manager_config_map(
     profiles: dict[str, Any] = {}
     labels: dict[str, dict[str, str]] = {}
     for plan in plans:
-        said, chosen = manager_profile(plan.amd_partitions), plan.labels.get(PROFILE_LABEL)
-        if said is None or chosen is None:
+        config, chosen = manager_profile(plan.amd_partitions), plan.labels.get(PROFILE_LABEL)
+        if config is None or chosen is None:
             raise PlanError(
                 "does not leave the modes of AMD GPUs to the device config manager",
                 where=plan.hostname,
                 remedy="say amd_partitions.managed_by: device-config-manager, and the modes in gpus",
             )
-        profiles[chosen] = said
+        profiles[chosen] = config
         labels[plan.hostname] = {PROFILE_LABEL: chosen}
     return config_map(metadata(name, namespace), {CONFIG_KEY: manager_config(profiles)}), labels

@@ -120,8 +120,8 @@ def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str
     path = "device_plugin.mps" if plan.sharing == "mps" else "device_plugin.time_slicing"
     for name, replicas in plan.replicas.items():
         yield Decision(f"{path}.{name}", str(replicas), profile.choice(path))
-    said = ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
-    yield Decision("device_plugin.advertised", said, "what the plugin makes of the GPUs with this sharing")
+    amounts = ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
+    yield Decision("device_plugin.advertised", amounts, "what the plugin makes of the GPUs with this sharing")
 
 
 @dataclass(frozen=True)
@@ -138,20 +138,20 @@ def plan_device_plugin(machine: NodeTopology, profile: NodeProfile, mig: MigPlan
     Raises PlanError, with the plugin's own message, for what the plugin would reject on this machine, and
     where a DRA driver has the GPUs.
     """
-    known = _countable(machine, mig.strategy)
+    is_countable = _countable(machine, mig.strategy)
     by_claims = profile.dra.gpus == "claims"
     if profile.device_plugin == DevicePlugin() and by_claims:
         return Reasoned(PluginDecision(advertised={}))
     if profile.device_plugin == DevicePlugin():
-        counted = known and mig.gpus and mig.managed_by != "dra-driver"
+        counted = is_countable and mig.gpus and mig.managed_by != "dra-driver"
         counts = counts_of(inventory_of(machine, mig.strategy)) if counted else None
         return Reasoned(PluginDecision(advertised=counts))
     if mig.managed_by == "dra-driver" or by_claims:
-        other = "dra.gpus say device-plugin" if by_claims else "mig.managed_by say another"
+        alternative = "dra.gpus say device-plugin" if by_claims else "mig.managed_by say another"
         raise PlanError(
             "a DRA driver has the GPUs, so no device plugin may have them",
             where="device_plugin",
-            remedy=f"leave the section out, or have {other}",
+            remedy=f"leave the section out, or have {alternative}",
         )
     # The plugin rejects MPS with `mixed` even where no GPU is in MIG mode.
     plan = _wished(profile, mig.strategy if in_mig_mode(machine) else "none")
@@ -163,7 +163,7 @@ def plan_device_plugin(machine: NodeTopology, profile: NodeProfile, mig: MigPlan
     counts = advertised(config, machine)
     planned = replace(plan, advertised=counts)
     return Reasoned(
-        PluginDecision(planned, counts if known else None),
+        PluginDecision(planned, counts if is_countable else None),
         tuple(_decisions(profile, plan, counts)),
         tuple(Notice(one.id, sentence(one)) for one in findings if one.severity is Severity.WARNING),
     )

@@ -119,8 +119,8 @@ def served_by_claims(machine: NodeTopology, minor: int) -> dict[str, int]:
     """
     if minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
         return {}
-    found = counts_of(inventory_of(machine))
-    return {GPU: found[GPU]} if GPU in found else {}
+    counts = counts_of(inventory_of(machine))
+    return {GPU: counts[GPU]} if GPU in counts else {}
 
 
 def placed_cpus(machine: NodeTopology) -> CpuSet:
@@ -129,9 +129,9 @@ def placed_cpus(machine: NodeTopology) -> CpuSet:
     Each has a NUMA node, a package whose id is not -1, and a cache (populateTopologyInfo of pkg/cpuinfo).
     Only the group of the whole machine includes other CPUs.
     """
-    on_numa_nodes = {cpu for each in machine.numa_nodes for cpu in each.cpus}
-    in_packages = {cpu for each in driver_packages(machine) if each.id >= 0 for cpu in each.cpus}
-    return frozenset(on_numa_nodes & in_packages & {cpu for each in machine.l3_caches for cpu in each.cpus})
+    on_numa_nodes = {cpu for unit in machine.numa_nodes for cpu in unit.cpus}
+    in_packages = {cpu for unit in driver_packages(machine) if unit.id >= 0 for cpu in unit.cpus}
+    return frozenset(on_numa_nodes & in_packages & {cpu for unit in machine.l3_caches for cpu in unit.cpus})
 
 
 def driver_packages(machine: NodeTopology) -> tuple[Package, ...]:
@@ -150,12 +150,12 @@ def _refuse_a_driver_without_cpus(machine: NodeTopology, driver: CpuDriverPlan) 
 
 
 def _refuse_words_of_no_effect(profile: NodeProfile) -> None:
-    said = [name for name in ("cpu_device_mode", "cpu_group_by") if getattr(profile.dra, name) is not None]
-    if said:
+    keys = [name for name in ("cpu_device_mode", "cpu_group_by") if getattr(profile.dra, name) is not None]
+    if keys:
         raise PlanError(
             "has no effect: the kubelet hands out the CPUs, and no CPU driver",
-            where=f"dra.{said[0]}",
-            remedy=f"set kubelet.resource_engine: dra, or leave dra.{said[0]} out",
+            where=f"dra.{keys[0]}",
+            remedy=f"set kubelet.resource_engine: dra, or leave dra.{keys[0]} out",
         )
 
 
@@ -198,11 +198,11 @@ def _mode_notices(profile: NodeProfile) -> Iterator[Notice]:
 
 
 def _cpu_decisions(profile: NodeProfile, driver: CpuDriverPlan) -> Iterator[Decision]:
-    said = {
+    decisions = {
         "cpu_device_mode": (driver.device_mode, "one device for each group, so that a slice stays small"),
         "cpu_group_by": (driver.group_by, "the CPUs of a claim are on one NUMA node"),
     }
-    for name, (value, reason) in said.items():
+    for name, (value, reason) in decisions.items():
         chosen = getattr(profile.dra, name) is not None
         yield Decision(f"dra.{name}", value, profile.choice(f"dra.{name}") if chosen else reason)
     yield Decision(
@@ -249,19 +249,22 @@ def _runtime_notices(machine: NodeTopology) -> Iterator[Notice]:
                 remedy=f"upgrade CRI-O, or {_STAY}",
             )
         return
-    found = machine.userland.containerd if machine.userland else None
-    if unit not in (CONTAINERD, None) or found is None or found.version is None:
+    containerd = machine.userland.containerd if machine.userland else None
+    if unit not in (CONTAINERD, None) or containerd is None or containerd.version is None:
         yield _unknown("the container runtime", f"containerd {_FIRST_CONTAINERD}.0")
         return
-    old = int(found.version.partition(".")[0]) < _FIRST_CONTAINERD
+    old = int(containerd.version.partition(".")[0]) < _FIRST_CONTAINERD
     lacks = [
         name
-        for name, value in (("enable_cdi = true", found.cdi), ("NRI with disable = false", found.nri))
+        for name, value in (
+            ("enable_cdi = true", containerd.cdi),
+            ("NRI with disable = false", containerd.nri),
+        )
         if value is False or (old and value is not True)
     ]
     if lacks:
         raise PlanError(
-            f"the CPU driver needs NRI and CDI, and containerd {found.version} runs without: "
+            f"the CPU driver needs NRI and CDI, and containerd {containerd.version} runs without: "
             f"{' and '.join(lacks)}",
             where="kubelet.resource_engine",
             remedy=f"set {' and '.join(lacks)} for containerd, or upgrade it to 2.0, where both are on by "
@@ -269,9 +272,9 @@ def _runtime_notices(machine: NodeTopology) -> Iterator[Notice]:
         )
 
 
-def _unknown(what: str, needed: str) -> Notice:
+def _unknown(runtime: str, needed: str) -> Notice:
     return Notice(
         "runtime-unknown",
-        f"the CPU driver needs NRI and CDI, and the version of {what} is not known: it has to be {needed} at "
-        "least, with both on",
+        f"the CPU driver needs NRI and CDI, and the version of {runtime} is not known: it has to be "
+        f"{needed} at least, with both on",
     )

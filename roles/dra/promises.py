@@ -20,10 +20,10 @@ def by_claims_alone(plan: NodePlan) -> Table:
 
 
 def _no_device_plugin(node: VerifiedNode, name: str, expected: int, cluster: ApiServer) -> None:
-    found = cluster.allocatable(node.live.node_name).get(name, "0")
+    quantity = cluster.allocatable(node.live.node_name).get(name, "0")
     require(
-        parse_quantity(found) == expected,
-        f"a device plugin offers {found}, planned {expected}: remove it, a DRA driver hands out GPUs",
+        parse_quantity(quantity) == expected,
+        f"a device plugin offers {quantity}, planned {expected}: remove it, a DRA driver hands out GPUs",
     )
 
 

@@ -23,19 +23,19 @@ def look(goal: Goal) -> Look:
     install = goal.machine.kubelet
     files, absent = _files(goal, goal.machine.kubelet_config)
     paths = [*(file.path for file in files), *absent]
-    known = [file.text for file in files]
+    texts = [file.text for file in files]
     if goal.plan.kubelet and "kubelet" in goal.roles:
         paths.append(goal.plan.kubelet.config_file)
         if install:
-            known += [*install.drop_ins.values(), install.config_text or ""]
-    return Look(files=tuple(paths), known=tuple(known))
+            texts += [*install.drop_ins.values(), install.config_text or ""]
+    return Look(files=tuple(paths), known=tuple(texts))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that writes and removes files; None where nothing changes."""
     kubelet = goal.plan.kubelet
-    files, absent = _files(goal, found.text(kubelet.config_file) if kubelet else None, found)
-    changed = changes(files, absent, found.files)
+    files, absent = _files(goal, state.text(kubelet.config_file) if kubelet else None, state)
+    changed = changes(files, absent, state.files)
     return part(changed) if changed else None
 
 
@@ -59,21 +59,21 @@ def part(changed: Sequence[FileChange]) -> Part:
 
 
 def _files(
-    goal: Goal, config_text: str | None, found: Found | None = None
+    goal: Goal, config_text: str | None, state: Found | None = None
 ) -> tuple[list[FileContent], list[str]]:
     """Return the files of the goal's roles, and the paths that must not exist.
 
-    With `found`, reduced to what applies to that node.
+    With `state`, reduced to what applies to that node.
     """
     files, absent = role_files(goal.plan, "topology"), list[str]()
     for writer in WRITERS:
         if not writer.role.among(goal.roles):
             continue
-        ours = files_of(writer.role, goal.plan, config_text)
-        written = [file.path for file in ours]
-        gone = [path for path in writer.paths(goal.plan, goal.machine) if path not in written]
-        if found and writer.on_node:
-            ours, gone = writer.on_node(goal, found, ours, gone)
-        files += ours
-        absent += gone
+        planned_here = files_of(writer.role, goal.plan, config_text)
+        written = [file.path for file in planned_here]
+        obsolete = [path for path in writer.paths(goal.plan, goal.machine) if path not in written]
+        if state and writer.on_node:
+            planned_here, obsolete = writer.on_node(goal, state, planned_here, obsolete)
+        files += planned_here
+        absent += obsolete
     return files, absent

@@ -47,10 +47,12 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 def _file_mode_and_owner(node: VerifiedNode, name: str, expected: PlannedFile) -> None:
     state = _state(node, name)
-    found = {"mode": state.mode.zfill(4), "owner": f"{state.owner}:{state.group}"}
+    actual = {"mode": state.mode.zfill(4), "owner": f"{state.owner}:{state.group}"}
     planned = {"mode": expected.mode.zfill(4), "owner": f"{expected.owner}:{expected.group}"}
     differs = [
-        f"{what} {found[what]}, planned {planned[what]}" for what in found if found[what] != planned[what]
+        f"{attribute} {actual[attribute]}, planned {planned[attribute]}"
+        for attribute in actual
+        if actual[attribute] != planned[attribute]
     ]
     require(not differs, "; ".join(differs))
 
@@ -69,12 +71,12 @@ def _state(node: VerifiedNode, name: str) -> FileState:
     return state
 
 
-def changed_lines(found: str, planned: str) -> str:
+def changed_lines(actual: str, planned: str) -> str:
     """Return how many places of a text differ, and the first ones without secrets."""
-    now, wanted = redact(found).splitlines(), redact(planned).splitlines()
-    blocks = SequenceMatcher(None, now, wanted, autojunk=False).get_opcodes()
+    actual_lines, planned_lines = redact(actual).splitlines(), redact(planned).splitlines()
+    blocks = SequenceMatcher(None, actual_lines, planned_lines, autojunk=False).get_opcodes()
     places = [
-        f"line {first + 1}: {_lines(now[first:last])}, planned {_lines(wanted[begin:end])}"
+        f"line {first + 1}: {_lines(actual_lines[first:last])}, planned {_lines(planned_lines[begin:end])}"
         for kind, first, last, begin, end in blocks
         if kind != "equal"
     ]

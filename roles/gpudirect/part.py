@@ -21,7 +21,7 @@ def look(goal: Goal) -> Look:
     return Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that proves the bridges where the kernel's command line changes."""
     acs = goal.plan.acs
     changes = any(part.name == kernel_cmdline.NAME for part in below)

@@ -61,8 +61,8 @@ def plan_access_control(
     if required.unknown:
         return _as_before(earlier, required.unknown)
     plan = _plan(machine, required)
-    given = "config_acs=" in (machine.kernel_cmdline or "")
-    if not plan.masks or not (given or misconfigured(machine, required)):
+    is_set = "config_acs=" in (machine.kernel_cmdline or "")
+    if not plan.masks or not (is_set or misconfigured(machine, required)):
         return Reasoned(AcsPlan(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
     if not _kernel_has_it(machine):
         return _left_alone(
@@ -100,14 +100,14 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
 def _as_before(previous: NodePlan | None, unknown: str) -> Reasoned[AcsPlan]:
     """Keep what an earlier plan set while the required masks are unknown."""
     earlier = previous.acs if previous else AcsPlan()
-    kept = "what the earlier plan set stays" if earlier.masks else "nothing is set"
-    return Reasoned(earlier, notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {kept}"),))
+    consequence = "what the earlier plan set stays" if earlier.masks else "nothing is set"
+    return Reasoned(earlier, notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {consequence}"),))
 
 
 def _kernel_has_it(topology: NodeTopology) -> bool:
     """Whether the kernel knows config_acs: by its own types, which show a backport, else by its version."""
-    told = topology.peer_memory.config_acs
-    return (kernel_version(topology) or (0, 0)) >= CONFIG_ACS_KERNEL if told is None else told
+    by_types = topology.peer_memory.config_acs
+    return (kernel_version(topology) or (0, 0)) >= CONFIG_ACS_KERNEL if by_types is None else by_types
 
 
 def _for_whom(required: Required) -> str:

@@ -30,8 +30,8 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 def _pcie_access_control(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     ids, mask = expected
-    found, _, control = (node.live.of("bridge").get(name) or "").partition(" ")
-    require(found == ids, f"the bridge is {found or 'absent'}, planned {ids}")
+    identity, _, control = (node.live.of("bridge").get(name) or "").partition(" ")
+    require(identity == ids, f"the bridge is {identity or 'absent'}, planned {ids}")
     require(not wrong_bits(mask, int(control)), f"access control is {int(control):#x}, planned {mask}")
 
 

@@ -32,18 +32,18 @@ def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
 
 
 def _read_limits(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    meant = pam_limits(plan.host).items()
+    limits = pam_limits(plan.host).items()
     return [tuple(line.split()) for line in lines(text)], [
-        (who, "-", name, value) for name, value in meant for who in ("*", "root")
+        (user, "-", name, value) for name, value in limits for user in ("*", "root")
     ]
 
 
 def _unit_limits(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    meant = unit_limits(plan.host).items()
-    return lines(text), ["[Service]", *(f"{key}={value}" for key, value in meant)]
+    limits = unit_limits(plan.host).items()
+    return lines(text), ["[Service]", *(f"{key}={value}" for key, value in limits)]
 
 
-def _held(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+def _read_holds(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return tuple(re.findall(r'^    "(.+)";$', text, re.MULTILINE)), upgrade_patterns(plan.host)
 
 
@@ -54,7 +54,7 @@ def _no_swap(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 TEMPLATES = {
     "host/limits.conf.j2": Template(_read_limits, _values),
     "host/unit-limits.conf.j2": Template(_unit_limits, _values),
-    "host/hold.conf.j2": Template(_held, _values),
+    "host/hold.conf.j2": Template(_read_holds, _values),
     "host/no-swap.conf.j2": Template(_no_swap, _values),
 }
 
@@ -73,14 +73,16 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the files of the userland."""
     host = plan.host
     of_units = bool({"nofile", "stack", "core"} & {*host.limits})
-    found = {
+    templates = {
         PAM_LIMITS_PATH: ("host/limits.conf.j2", bool(host.limits)),
         **{limits_path(unit): ("host/unit-limits.conf.j2", of_units) for unit in host.limited_units},
         SWAP_PATH: ("host/no-swap.conf.j2", host.swap_off),
         **{no_swap_path(unit): ("host/no-swap.conf.j2", host.swap_off) for unit in host.swap_services},
         UPGRADES_PATH: ("host/hold.conf.j2", bool(host.hold_kinds) and host.package_manager == "apt"),
     }
-    return tuple(PlannedFile(path, "host", template) for path, (template, wanted) in found.items() if wanted)
+    return tuple(
+        PlannedFile(path, "host", template) for path, (template, is_needed) in templates.items() if is_needed
+    )
 
 
 def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:

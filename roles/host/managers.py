@@ -84,19 +84,19 @@ class _Planned:
 def contests(machine: NodeTopology, tuning: TuningPlan, interrupts: InterruptsPlan) -> tuple[Contest, ...]:
     """Return the managers that set a knob of the plan to another value; unknown values are no contest."""
     userland, planned = machine.userland, _Planned(tuning, interrupts)
-    found = [*_by_kubelet(machine, tuning)]
+    contesting = [*_by_kubelet(machine, tuning)]
     if userland is not None:
-        found += [*_by_tuned(userland, planned), *_by_services(userland, planned)]
-        found += [*_by_driver(userland, planned), *_by_sysctl_files(userland, tuning)]
-    return tuple(found)
+        contesting += [*_by_tuned(userland, planned), *_by_services(userland, planned)]
+        contesting += [*_by_driver(userland, planned), *_by_sysctl_files(userland, tuning)]
+    return tuple(contesting)
 
 
 def _by_kubelet(machine: NodeTopology, tuning: TuningPlan) -> Iterator[Contest]:
     if machine.kubelet is None:
         return
     for name, value in KUBELET_SYSCTLS.items():
-        if (wanted := tuning.sysctls.get(name)) not in (None, value):
-            does = f"sets {name} to {value} when it starts, and the plan to {wanted}"
+        if (planned := tuning.sysctls.get(name)) not in (None, value):
+            does = f"sets {name} to {value} when it starts, and the plan to {planned}"
             yield Contest("the kubelet", name, does, "kubelet.service")
 
 
@@ -112,15 +112,18 @@ def _by_tuned(userland: Userland, planned: _Planned) -> Iterator[Contest]:
     profiles = " ".join(userland.tuned_profiles)
     # NVIDIA's own profiles come with nodewright, which puts them back.
     name = "nvidia-tuned" if profiles.startswith("nvidia-") else "TuneD"
-    for knob, theirs, ours in _tuned_values(userland.tuned, planned):
-        if ours not in theirs.split("|"):
+    for knob, tuned_value, planned_value in _tuned_values(userland.tuned, planned):
+        if planned_value not in tuned_value.split("|"):
             yield Contest(
-                name, knob, f"sets {knob} to {theirs}, and the plan to {ours}", f"profile {profiles}"
+                name,
+                knob,
+                f"sets {knob} to {tuned_value}, and the plan to {planned_value}",
+                f"profile {profiles}",
             )
 
 
 def _tuned(userland: Userland) -> list[HostProcess]:
-    return [each for each in userland.processes or () if each.name in ("tuned", "openshift-tuned")]
+    return [process for process in userland.processes or () if process.name in ("tuned", "openshift-tuned")]
 
 
 def _tuned_values(tuned: Mapping[str, str], planned: _Planned) -> Iterator[tuple[str, str, str]]:
@@ -139,9 +142,9 @@ def _tuned_values(tuned: Mapping[str, str], planned: _Planned) -> Iterator[tuple
         LATER: ("scheduler.default_irq_smp_affinity", format_cpulist(interrupts.default_affinity) or None),
         **{name: (f"sysctl.{name}", value) for name, value in tuning.sysctls.items()},
     }
-    for knob, (key, ours) in both.items():
-        if ours is not None and "${" not in tuned.get(key, "${"):
-            yield knob, " ".join(tuned[key].split()), ours
+    for knob, (key, planned_value) in both.items():
+        if planned_value is not None and "${" not in tuned.get(key, "${"):
+            yield knob, " ".join(tuned[key].split()), planned_value
 
 
 def _by_services(userland: Userland, planned: _Planned) -> Iterator[Contest]:
@@ -153,24 +156,24 @@ def _by_services(userland: Userland, planned: _Planned) -> Iterator[Contest]:
 
 
 def _by_driver(userland: Userland, planned: _Planned) -> Iterator[Contest]:
-    place = "/etc/infiniband/openib.conf"
+    file = "/etc/infiniband/openib.conf"
     network = sorted(name for name in planned.tuning.sysctls if name.startswith("net."))
     for switch in userland.driver_tuning:
         when = f"when it is loaded ({switch}=yes), and the plan"
         if switch == "RUN_AFFINITY_TUNER":
             if AFFINITY in planned.knobs:
-                yield Contest("NVIDIA's network driver", AFFINITY, f"sets {AFFINITY} {when} too", place)
+                yield Contest("NVIDIA's network driver", AFFINITY, f"sets {AFFINITY} {when} too", file)
         elif network:
             does = f"sets sysctls of the network {when} {network[0]}"
-            yield Contest("NVIDIA's network driver", network[0], does, place)
+            yield Contest("NVIDIA's network driver", network[0], does, file)
 
 
 def _by_sysctl_files(userland: Userland, tuning: TuningPlan) -> Iterator[Contest]:
     """Yield contests with files that systemd-sysctl reads after ours: the last one wins at boot."""
-    ours = PurePosixPath(SYSCTL_PATH).name
+    our_file = PurePosixPath(SYSCTL_PATH).name
     last: dict[str, tuple[str, str]] = {}
     for path, settings in userland.sysctl_files.items():
-        if PurePosixPath(path).name > ours:
+        if PurePosixPath(path).name > our_file:
             last.update({name: (path, value) for name, value in settings.items() if name in tuning.sysctls})
     for name, (path, value) in sorted(last.items()):
         if value != tuning.sysctls[name]:

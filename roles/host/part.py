@@ -21,13 +21,13 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_packages", RECORD, manager, "all" if goal.plan.host.holds else "ours"))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that holds and releases packages, or None; packages that others held stay held."""
-    held, ours = {*found.every(NAME, "held")}, {*found.every(NAME, "ours")}
-    wanted = {*goal.plan.host.holds}
-    hold, loose = sorted(wanted - held), sorted((ours - wanted) & held)
-    record = sorted((ours & wanted) | (wanted - held))
-    if not hold and record == sorted(ours):
+    held_packages, our_holds = {*state.every(NAME, "held")}, {*state.every(NAME, "ours")}
+    planned_holds = {*goal.plan.host.holds}
+    hold, loose = sorted(planned_holds - held_packages), sorted((our_holds - planned_holds) & held_packages)
+    record = sorted((our_holds & planned_holds) | (planned_holds - held_packages))
+    if not hold and record == sorted(our_holds):
         return None
     return part(goal.plan.host.package_manager or "none", hold, loose, record)
 

@@ -86,8 +86,8 @@ def plan_host(
         *_hold_notices(userland, wish.hold_packages, plan),
         *_clock_notice(userland, plan),
         *(
-            Notice("managed-elsewhere", f"{each}: one of them has to let go")
-            for each in contests(machine, tuning, interrupts)
+            Notice("managed-elsewhere", f"{contest}: one of them has to let go")
+            for contest in contests(machine, tuning, interrupts)
         ),
     )
     return Reasoned(plan, tuple(_decisions(plan, profile)), notices)
@@ -121,8 +121,8 @@ def _refuse_cgroup_v1(topology: NodeTopology, profile: NodeProfile) -> None:
 
 
 def _asked_limits(profile: NodeProfile) -> dict[str, str]:
-    asked = profile.host.limits.model_dump(exclude_none=True)
-    return {name: str(value) for name, value in sorted(asked.items())}
+    limits = profile.host.limits.model_dump(exclude_none=True)
+    return {name: str(value) for name, value in sorted(limits.items())}
 
 
 def _holds(userland: Userland, kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,9 +134,9 @@ def _hold_notices(userland: Userland, kinds: tuple[str, ...], plan: HostPlan) ->
         lacks = "dnf has no versionlock: install python3-dnf-plugin-versionlock"
         reason = lacks if plan.package_manager == "dnf" else "no package manager of it is known"
         yield Notice("cannot-hold", f"no package is held on this host: {reason}")
-    there = {package.kind for package in userland.packages or ()}
+    kinds_installed = {package.kind for package in userland.packages or ()}
     for kind in plan.hold_kinds:
-        if kind not in there:
+        if kind not in kinds_installed:
             message = f"no package of this host is of the {kind}: something else installed it, or nothing"
             yield Notice("nothing-to-hold", message)
 
@@ -179,8 +179,8 @@ def pam_limits(plan: HostPlan) -> dict[str, str]:
 
 def unit_limits(plan: HostPlan) -> dict[str, str]:
     """Return the limits as systemd's directives, in bytes."""
-    said = {_UNIT_LIMITS[name]: value for name, value in plan.limits.items() if name in _UNIT_LIMITS}
-    return {name: "infinity" if value == UNLIMITED else value for name, value in sorted(said.items())}
+    directives = {_UNIT_LIMITS[name]: value for name, value in plan.limits.items() if name in _UNIT_LIMITS}
+    return {name: "infinity" if value == UNLIMITED else value for name, value in sorted(directives.items())}
 
 
 def upgrade_patterns(plan: HostPlan) -> tuple[str, ...]:

@@ -28,11 +28,11 @@ def limits(plan: NodePlan) -> Table:
 
     The kubelet's open files are left out: it sets maxOpenFiles itself (cmd/kubelet/app/server.go).
     """
-    said = unit_limits(plan.host)
+    directives = unit_limits(plan.host)
     return {
         f"{unit}-{name}": (unit, limits_path(unit), name, value)
         for unit in plan.host.limited_units
-        for name, value in said.items()
+        for name, value in directives.items()
         if (unit, name) != ("kubelet.service", "LimitNOFILE")
     }
 
@@ -65,16 +65,16 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _package_is_held(node: VerifiedNode, name: str, expected: bool) -> None:
-    held = f"held {name}" in node.live.of("host")
-    require(held is expected, "the package is not held at its version, planned held")
+    is_held = f"held {name}" in node.live.of("host")
+    require(is_held is expected, "the package is not held at its version, planned held")
 
 
 def _limit(node: VerifiedNode, name: str, expected: tuple[str, str, str, str]) -> None:
     unit, drop_in, limit, value = expected
     if not node.live.started_with(unit, drop_in):
         pytest.skip(f"{unit} has not started since {drop_in} was written")
-    found = node.live.of("host").get(f"{limit} {unit}", "").replace("unlimited", "infinity")
-    require_equal(found or None, value)
+    limit_now = node.live.of("host").get(f"{limit} {unit}", "").replace("unlimited", "infinity")
+    require_equal(limit_now or None, value)
 
 
 def _clock(node: VerifiedNode, name: str, expected: str) -> None:

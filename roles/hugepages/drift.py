@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def _pools(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
     pools: dict[int | None, Mapping[str, HugepagePool]] = {None: machine.hugepages}
     pools |= {node.id: node.hugepages for node in machine.numa_nodes}
-    for place, wanted in pools_of(plan).items():
-        for size, pages in sorted(wanted.items()):
-            pool = pools.get(place, {}).get(size)
-            there = pool.total if pool else 0
-            if there != pages:
-                where = size if place is None else f"{size} on NUMA node {place}"
-                yield Seen(f"{there} pages, planned {pages}", where)
+    for node_id, planned in pools_of(plan).items():
+        for size, pages in sorted(planned.items()):
+            pool = pools.get(node_id, {}).get(size)
+            actual = pool.total if pool else 0
+            if actual != pages:
+                where = size if node_id is None else f"{size} on NUMA node {node_id}"
+                yield Seen(f"{actual} pages, planned {pages}", where)
 
 
 DRIFT = (DriftRule("NP103", Severity.ERROR, "huge pages are not as planned", _pools),)

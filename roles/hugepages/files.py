@@ -42,10 +42,10 @@ paths = everywhere(HUGEPAGES_TMPFILES_PATH)
 
 
 def on_node(
-    goal: Goal, found: Found, files: list[FileContent], absent: list[str]
+    goal: Goal, state: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return no files where only the kubelet's role is applied and it is down: the pools stay as they are."""
     called = "hugepages" in goal.roles
-    if called or not changes(files, absent, found.files) or change_with_kubelet(goal, found):
+    if called or not changes(files, absent, state.files) or change_with_kubelet(goal, state):
         return files, absent
     return [], []

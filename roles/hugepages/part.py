@@ -26,51 +26,53 @@ def look(goal: Goal) -> Look:
     return Look(values=tuple(hugepage_counts(goal.plan)))
 
 
-def pools_found(goal: Goal, found: Found) -> WantedPages:
+def pools_found(goal: Goal, state: Found) -> WantedPages:
     """Return the pages of the plan's pools that exist on the host."""
     return {
-        place: {
-            size: int(found.values[path])
+        node_id: {
+            size: int(state.values[path])
             for size in pools
-            if (path := pool_pages(place, size)) in found.values
+            if (path := pool_pages(node_id, size)) in state.values
         }
-        for place, pools in pools_of(goal.plan).items()
+        for node_id, pools in pools_of(goal.plan).items()
     }
 
 
-def change_with_kubelet(goal: Goal, found: Found) -> bool:
+def change_with_kubelet(goal: Goal, state: Found) -> bool:
     """Whether the pools are changed with the kubelet stopped: where it may start at any moment."""
-    return goal.plan.kubelet is not None and found.unit().may_start
+    return goal.plan.kubelet is not None and state.unit().may_start
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that changes the pools; None where none changes.
 
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.
     """
-    now = by_path(pools_found(goal, found))
-    wanted = {path: pages for path, pages in hugepage_counts(goal.plan).items() if now.get(path) != pages}
-    if not wanted:
+    current = by_path(pools_found(goal, state))
+    changed = {
+        path: pages for path, pages in hugepage_counts(goal.plan).items() if current.get(path) != pages
+    }
+    if not changed:
         return None
-    with_kubelet = change_with_kubelet(goal, found)
+    with_kubelet = change_with_kubelet(goal, state)
     if with_kubelet and "kubelet" not in goal.roles:
-        raise _beside_kubelet(wanted, now)
+        raise _beside_kubelet(changed, current)
     if not with_kubelet and "hugepages" not in goal.roles:
         return None
-    return part(wanted, now)
+    return part(changed, current)
 
 
-def part(wanted: Mapping[str, int], now: Mapping[str, int]) -> Part:
+def part(targets: Mapping[str, int], current: Mapping[str, int]) -> Part:
     """Return the part that sets the pages of each pool, by `nr_hugepages` path.
 
     Raises HostError for a pool that the kernel does not have.
     """
-    if missing := sorted({*wanted} - {*now}):
+    if missing := sorted({*targets} - {*current}):
         raise HostError(NO_SUCH_POOL, where=", ".join(missing), remedy=OTHER_SIZES)
-    pools = sorted(wanted.items())
+    pools = sorted(targets.items())
     return Part(
         NAME,
-        moves=tuple(f"{path}: {now[path]} -> {pages}" for path, pages in pools),
+        moves=tuple(f"{path}: {current[path]} -> {pages}" for path, pages in pools),
         data={"planned": lines(*(f"{pages} {line(path)}" for path, pages in pools))},
         settings={"NO_SUCH_POOL": f"{NO_SUCH_POOL}; {OTHER_SIZES}"},
         drains=True,
@@ -81,12 +83,12 @@ def part(wanted: Mapping[str, int], now: Mapping[str, int]) -> Part:
     )
 
 
-def _beside_kubelet(wanted: Mapping[str, int], now: Mapping[str, int]) -> HostError:
-    path, pages = next(iter(sorted(wanted.items())))
-    others = f" (one of {len(wanted)} pools that differ)" if len(wanted) > 1 else ""
+def _beside_kubelet(targets: Mapping[str, int], current: Mapping[str, int]) -> HostError:
+    path, pages = next(iter(sorted(targets.items())))
+    further = f" (one of {len(targets)} pools that differ)" if len(targets) > 1 else ""
     return HostError(
-        f"{pages} huge pages are planned, and there are {now.get(path, 'none')}{others}; but the kubelet "
-        "runs: it offers what it found when it started, and may not start again with anything else",
+        f"{pages} huge pages are planned, and there are {current.get(path, 'none')}{further}; but the "
+        "kubelet runs: it offers what it found when it started, and may not start again with anything else",
         where=path,
         remedy="deploys/site.py or deploys/kubelet.py changes both together, and drains the node for that",
     )

@@ -26,7 +26,9 @@ def pool_pages(numa_node: int | None, size: str) -> str:
 
 def by_path(pools: WantedPages) -> dict[str, int]:
     """Return the number of pages of each pool by its `nr_hugepages` path."""
-    return {pool_pages(place, size): count for place, held in pools.items() for size, count in held.items()}
+    return {
+        pool_pages(node_id, size): count for node_id, pages in pools.items() for size, count in pages.items()
+    }
 
 
 def hugepage_counts(plan: NodePlan) -> dict[str, int]:
@@ -39,4 +41,4 @@ def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
 
     The machine-wide pools count only on a kernel without NUMA nodes; elsewhere they are sums.
     """
-    return by_path({place: pools_after(node, {}) for place, node in pool_places(machine).items()})
+    return by_path({node_id: pools_after(node, {}) for node_id, node in pool_places(machine).items()})

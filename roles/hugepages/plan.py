@@ -41,10 +41,12 @@ def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int,
     It is the earlier plan's while a boot alone may explain the difference, so that the pools stay the same.
     """
     earlier: Mapping[int, int] = previous.hugepage_memory if previous else {}
-    now = {node.id: node.memory_bytes or 0 for node in pool_places(topology).values()}
+    current = {node.id: node.memory_bytes or 0 for node in pool_places(topology).values()}
     return {
-        node: kept if abs((kept := earlier.get(node, there)) - there) <= _a_boot_moves(there) else there
-        for node, there in now.items()
+        node: earlier_size
+        if abs((earlier_size := earlier.get(node, size)) - size) <= _a_boot_moves(size)
+        else size
+        for node, size in current.items()
     }
 
 
@@ -67,23 +69,23 @@ def pools_of(plan: NodePlan) -> WantedPages:
 def with_pools(machine: NodeTopology, pages: WantedPages) -> NodeTopology:
     """Return the machine with these pages in its pools; other pools stay as they are."""
 
-    def pools(place: int | None, present: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
-        named = pages.get(place, {})
-        return {size: pool.of(named.get(size, pool.total)) for size, pool in present.items()}
+    def pools(node_id: int | None, present: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
+        node_pages = pages.get(node_id, {})
+        return {size: pool.of(node_pages.get(size, pool.total)) for size, pool in present.items()}
 
     nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
     return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
 
 
-def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
+def pools_after(node: NumaNode, pages: PagesBySize) -> dict[str, int]:
     """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
-    there = {size: pool.total for size, pool in node.hugepages.items()}
-    return dict(sorted({**there, **wanted}.items()))
+    present = {size: pool.total for size, pool in node.hugepages.items()}
+    return dict(sorted({**present, **pages}.items()))
 
 
-def untouched_pools(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
+def untouched_pools(node: NumaNode, pages: PagesBySize) -> dict[str, int]:
     """Return the pools with pages that a plan leaves as they are, by size."""
-    return {size: count for size, count in pools_after(node, {}).items() if count and size not in wanted}
+    return {size: count for size, count in pools_after(node, {}).items() if count and size not in pages}
 
 
 def pool_bytes(pools: PagesBySize) -> int:
@@ -91,11 +93,11 @@ def pool_bytes(pools: PagesBySize) -> int:
     return sum(count * parse_bytes(size) for size, count in pools.items())
 
 
-def describe_pools(node: NumaNode, wanted: PagesBySize) -> str:
+def describe_pools(node: NumaNode, pages: PagesBySize) -> str:
     """Return the pools as a sum, for a message's arithmetic."""
     parts = [
-        f"{count} x {size} {'wanted' if size in wanted else 'already there'}"
-        for size, count in pools_after(node, wanted).items()
+        f"{count} x {size} {'wanted' if size in pages else 'already there'}"
+        for size, count in pools_after(node, pages).items()
         if count
     ]
     return " + ".join(parts) or "no huge pages"
@@ -108,19 +110,19 @@ def _no_longer_named(
 
     A plan is saved before it is carried out, which may never happen: only pools that match it are ours.
     """
-    there = {place: pools_after(node, {}) for place, node in pool_places(topology).items()}
-    named = {entry.size for entry in profile.hugepages}
+    current = {node_id: pools_after(node, {}) for node_id, node in pool_places(topology).items()}
+    named_sizes = {entry.size for entry in profile.hugepages}
     released: set[str] = set()
-    left: set[str] = set()
-    for place, pools in pools_of(previous).items() if previous else ():
-        for size in pools.keys() - named:
-            as_planned = there.get(place, {}).get(size) == pools[size]
-            (released if as_planned else left).add(size)
-    return released - left, left
+    kept_sizes: set[str] = set()
+    for node_id, pools in pools_of(previous).items() if previous else ():
+        for size in pools.keys() - named_sizes:
+            as_planned = current.get(node_id, {}).get(size) == pools[size]
+            (released if as_planned else kept_sizes).add(size)
+    return released - kept_sizes, kept_sizes
 
 
-def _named(place: int | None) -> str:
-    return "the machine" if place is None else f"NUMA node {place}"
+def _node_name(node_id: int | None) -> str:
+    return "the machine" if node_id is None else f"NUMA node {node_id}"
 
 
 def _pages(
@@ -128,17 +130,22 @@ def _pages(
     memory: Mapping[int, int],
     entry: Hugepages,
     field: str,
-    own: str | None,
+    kernel_page_size: str | None,
 ) -> tuple[dict[int | None, int], str]:
     targets = _targets(nodes, entry, field)
-    for place, node in targets.items():
+    for node_id, node in targets.items():
         if entry.size not in node.hugepages:
             offered = sorted(
-                set.intersection(*({*each.hugepages} for each in targets.values())), key=parse_bytes
+                set.intersection(*({*node_pools.hugepages} for node_pools in targets.values())),
+                key=parse_bytes,
             )
             raise PlanError(
-                f"{_named(place)} has no pool for pages of {entry.size}"
-                + (f": its kernel has pages of {own}" if own not in (None, "4Ki") else ""),
+                f"{_node_name(node_id)} has no pool for pages of {entry.size}"
+                + (
+                    f": its kernel has pages of {kernel_page_size}"
+                    if kernel_page_size not in (None, "4Ki")
+                    else ""
+                ),
                 where=f"{field}.size",
                 remedy=f"choose a size that it has: {', '.join(offered)}"
                 if offered
@@ -147,43 +154,43 @@ def _pages(
     if entry.count_per_numa_node is not None:
         return dict.fromkeys(targets, entry.count_per_numa_node), "the profile's count for each NUMA node"
     if entry.count is not None:
-        each, rest = divmod(entry.count, len(targets))
-        spread = {place: each + (index < rest) for index, place in enumerate(targets)}
+        per_node, rest = divmod(entry.count, len(targets))
+        spread = {node_id: per_node + (index < rest) for index, node_id in enumerate(targets)}
         return (
             spread,
             f"the profile's total of {entry.count}, spread evenly with the remainder on the lowest nodes",
         )
     share = Fraction((entry.share or "0%").removesuffix("%")) / 100
     return {
-        place: int(memory[node.id] * share) // parse_bytes(entry.size) for place, node in targets.items()
+        node_id: int(memory[node.id] * share) // parse_bytes(entry.size) for node_id, node in targets.items()
     }, f"{entry.share} of each NUMA node's memory, rounded down to whole pages"
 
 
 def _targets(
     nodes: Mapping[int | None, NumaNode], entry: Hugepages, field: str
 ) -> dict[int | None, NumaNode]:
-    named = (
+    node_ids = (
         entry.numa_nodes
         if entry.numa_nodes is not None
         else ()
         if entry.numa_node is None
         else (entry.numa_node,)
     )
-    absent = sorted(set(named) - set(nodes))
+    absent = sorted(set(node_ids) - set(nodes))
     if absent:
-        there = [place for place in nodes if place is not None]
+        known_ids = [node_id for node_id in nodes if node_id is not None]
         name = f"{field}.{'numa_nodes' if entry.numa_nodes else 'numa_node'}"
         raise PlanError(
             f"there is no NUMA node {format_cpulist(absent)}",
             where=name,
-            remedy=f"choose among {format_cpulist(there)}" if there else f"leave {name} out",
+            remedy=f"choose among {format_cpulist(known_ids)}" if known_ids else f"leave {name} out",
         )
     # Memory without CPUs belongs to a GPU or is CXL: pages go there only when the profile names the node.
-    targets: dict[int | None, NumaNode] = {place: nodes[place] for place in sorted(set(named))} or {
-        place: node for place, node in nodes.items() if node.cpus and node.memory_bytes
+    targets: dict[int | None, NumaNode] = {node_id: nodes[node_id] for node_id in sorted(set(node_ids))} or {
+        node_id: node for node_id, node in nodes.items() if node.cpus and node.memory_bytes
     }
     if not targets:
-        with_memory = [place for place, node in nodes.items() if node.memory_bytes]
+        with_memory = [node_id for node_id, node in nodes.items() if node.memory_bytes]
         raise PlanError(
             "the machine's memory is not known"
             if None in nodes
@@ -194,20 +201,20 @@ def _targets(
     return targets
 
 
-def _refuse_too_many_pages(place: int | None, node: NumaNode, wanted: PagesBySize) -> None:
+def _refuse_too_many_pages(node_id: int | None, node: NumaNode, pages: PagesBySize) -> None:
     memory = node.memory_bytes or 0
-    taken = pool_bytes(pools_after(node, wanted))
-    if any(wanted.values()) and taken > memory:
+    total = pool_bytes(pools_after(node, pages))
+    if any(pages.values()) and total > memory:
         raise PlanError(
-            f"{_named(place)} has {format_bytes(memory)} of memory, but {describe_pools(node, wanted)} "
-            f"= {format_bytes(taken)}",
+            f"{_node_name(node_id)} has {format_bytes(memory)} of memory, but {describe_pools(node, pages)} "
+            f"= {format_bytes(total)}",
             where=SUBJECT,
-            remedy=f"ask for {format_bytes(taken - memory)} less on {_named(place)}",
+            remedy=f"ask for {format_bytes(total - memory)} less on {_node_name(node_id)}",
         )
 
 
 def _refuse_memory_that_grows(
-    topology: NodeTopology, profile: NodeProfile, vmemmap: str | None, wanted: WantedPages
+    topology: NodeTopology, profile: NodeProfile, vmemmap: str | None, pages: WantedPages
 ) -> None:
     """Refuse more pages where each frees the memory of its page structs (mm/hugetlb_vmemmap.c).
 
@@ -218,8 +225,8 @@ def _refuse_memory_that_grows(
     optimized = profile.tuning.sysctls.get(VMEMMAP, vmemmap) not in (None, "0")
     grows = any(
         count > node.hugepages[size].total
-        for place, node in pool_places(topology).items()
-        for size, count in wanted[place].items()
+        for node_id, node in pool_places(topology).items()
+        for size, count in pages[node_id].items()
     )
     if runs and optimized and grows:
         raise PlanError(
@@ -250,30 +257,30 @@ def plan_hugepages(
     """
     nodes = pool_places(machine)
     memory = share_memory(machine, earlier)
-    wanted: dict[int | None, dict[str, int]] = {place: {} for place in nodes}
+    pages_by_node: dict[int | None, dict[str, int]] = {node_id: {} for node_id in nodes}
     decisions = []
-    released, left = _no_longer_named(machine, profile, earlier)
+    released, kept_sizes = _no_longer_named(machine, profile, earlier)
     for size in sorted({entry.size for entry in profile.hugepages} | released):
-        for place, node in nodes.items():
+        for node_id, node in nodes.items():
             if size in node.hugepages:
-                wanted[place][size] = 0
-    own = page_size(machine)
+                pages_by_node[node_id][size] = 0
+    kernel_page_size = page_size(machine)
     for index, entry in enumerate(profile.hugepages):
-        pages, reason = _pages(nodes, memory, entry, f"{SUBJECT}[{index}]", own)
-        for place, count in pages.items():
-            wanted[place][entry.size] += count
-        per_node = ", ".join(f"{count} on {_named(place)}" for place, count in pages.items())
-        decisions.append(Decision(f"{SUBJECT}.{entry.size}", per_node, reason))
+        pages, reason = _pages(nodes, memory, entry, f"{SUBJECT}[{index}]", kernel_page_size)
+        for node_id, count in pages.items():
+            pages_by_node[node_id][entry.size] += count
+        summary = ", ".join(f"{count} on {_node_name(node_id)}" for node_id, count in pages.items())
+        decisions.append(Decision(f"{SUBJECT}.{entry.size}", summary, reason))
     for size in sorted(released):
         decisions.append(
             Decision(f"{SUBJECT}.{size}", "0", "an earlier plan set this pool, this profile does not")
         )
-    for size in sorted(left):
+    for size in sorted(kept_sizes):
         reason = "an earlier plan names this pool, but it has not the pages that plan says: it never set it"
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
-    for place, node in nodes.items():
-        _refuse_too_many_pages(place, node, wanted[place])
-    _refuse_memory_that_grows(machine, profile, machine.sysctls.get(VMEMMAP), wanted)
+    for node_id, node in nodes.items():
+        _refuse_too_many_pages(node_id, node, pages_by_node[node_id])
+    _refuse_memory_that_grows(machine, profile, machine.sysctls.get(VMEMMAP), pages_by_node)
     shares = any(entry.share is not None for entry in profile.hugepages)
-    planned = HugepagesPlan(wanted.get(None, {}), memory if shares else {}, wanted)
+    planned = HugepagesPlan(pages_by_node.get(None, {}), memory if shares else {}, pages_by_node)
     return Reasoned(planned, tuple(decisions))

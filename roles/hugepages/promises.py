@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def hugepages(plan: NodePlan) -> Table:
     """Each pool of huge pages, by NUMA node and size; by size alone where the kernel shows no NUMA nodes."""
     return {
-        size if place is None else f"numa-node-{place}-{size}": (pool_pages(place, size), str(pages))
-        for place, held in pools_of(plan).items()
-        for size, pages in sorted(held.items())
+        size if node_id is None else f"numa-node-{node_id}-{size}": (pool_pages(node_id, size), str(pages))
+        for node_id, pools in pools_of(plan).items()
+        for size, pages in sorted(pools.items())
     }
 
 

@@ -81,8 +81,8 @@ class Hugepages(Section):
     def _one_amount_and_one_place(self) -> Self:
         amounts = [name for name in _AMOUNTS if getattr(self, name) is not None]
         if len(amounts) != 1:
-            said = " and ".join(amounts) or "no amount"
-            raise ValueError(f"says {said}; say exactly one of {', '.join(_AMOUNTS)}")
+            given_amounts = " and ".join(amounts) or "no amount"
+            raise ValueError(f"says {given_amounts}; say exactly one of {', '.join(_AMOUNTS)}")
         if self.numa_node is not None and self.numa_nodes is not None:
             raise ValueError("says numa_node and numa_nodes; say one of them")
         return self

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 def compared(plan: NodePlan) -> Iterator[Compared]:
     """Yield each pool that the plan fills or empties."""
-    for place, size, pages in _pools(plan):
-        yield Compared("hugepages", pool_pages(place, size), str(pages))
+    for node_id, size, pages in _pools(plan):
+        yield Compared("hugepages", pool_pages(node_id, size), str(pages))
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:
     """Return the planned and the actual pages; numa is "" where the kernel shows no NUMA nodes."""
     pools = [*_pools(plan)]
-    planned = tuple(Stated(_labels(place, size), pages) for place, size, pages in pools)
-    actual = tuple(Measured(_labels(place, size), pool_pages(place, size)) for place, size, _ in pools)
+    planned = tuple(Stated(_labels(node_id, size), pages) for node_id, size, pages in pools)
+    actual = tuple(Measured(_labels(node_id, size), pool_pages(node_id, size)) for node_id, size, _ in pools)
     return (
         Family("numaforge_plan_hugepages", "gauge", "Huge pages that the plan gives a NUMA node.", planned),
         Family("numaforge_hugepages_actual", "gauge", "Huge pages that the NUMA node has.", actual),
@@ -32,10 +32,10 @@ def families(plan: NodePlan) -> tuple[Family, ...]:
 
 
 def _pools(plan: NodePlan) -> Iterator[tuple[int | None, str, int]]:
-    for place, held in pools_of(plan).items():
-        for size, pages in sorted(held.items()):
-            yield place, size, pages
+    for node_id, pools in pools_of(plan).items():
+        for size, pages in sorted(pools.items()):
+            yield node_id, size, pages
 
 
-def _labels(place: int | None, size: str) -> Mapping[str, str]:
-    return {"numa": "" if place is None else str(place), "size": size}
+def _labels(node_id: int | None, size: str) -> Mapping[str, str]:
+    return {"numa": "" if node_id is None else str(node_id), "size": size}

@@ -50,44 +50,44 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return what changes of IMEX.
 
     Raises HostError for a host without it, one that is not in its own list of nodes, and one on which a
     ComputeDomain is alive.
     """
-    plan, said = goal.plan.imex, found.answers(NAME)
-    recorded = found.every(NAME, "recorded")
+    plan, answers = goal.plan.imex, state.answers(NAME)
+    recorded = state.every(NAME, "recorded")
     if plan.mode is None:
         if not recorded:
             return None
-        _refuse_alive(said)
-        return part(plan, said)
-    if said.get("program") != "yes":
+        _refuse_alive(answers)
+        return part(plan, answers)
+    if answers.get("program") != "yes":
         raise HostError(
             f"imex.mode is {plan.mode}, and there is no nvidia-imex",
             where="nvidia-imex",
             remedy="install nvidia-imex of exactly the driver's version",
         )
-    _refuse_stranger(plan, found.every(NAME, "address"))
-    if _is_so(plan, said, found):
+    _refuse_stranger(plan, state.every(NAME, "address"))
+    if _is_so(plan, answers, state):
         return None
-    _refuse_alive(said)
-    return part(plan, said)
+    _refuse_alive(answers)
+    return part(plan, answers)
 
 
-def part(plan: ImexPlan, said: Mapping[str, str]) -> Part:
+def part(plan: ImexPlan, answers: Mapping[str, str]) -> Part:
     """Return the part that makes IMEX as planned; a plan without a mode puts back what was recorded.
 
-    `said` is the look by first word: `unit` masked, enabled or disabled, `active` yes where it runs.
+    `answers` is the look by first word: `unit` masked, enabled or disabled, `active` yes where it runs.
     """
     mode = plan.mode or "as before numaforge"
     by_host = plan.mode in ("host-managed", "bare")
     return Part(
         NAME,
-        moves=(f"IMEX: {said.get('unit', 'unknown')} unit -> {mode}",),
+        moves=(f"IMEX: {answers.get('unit', 'unknown')} unit -> {mode}",),
         sentences=(f"{UNIT} {'restarts' if by_host else 'stops'}: memory that trays share is gone",)
-        if by_host or said.get("active") == "yes"
+        if by_host or answers.get("active") == "yes"
         else (),
         data={
             "keys": lines(*(line(f"{key}={value}") for key, value in keys_of(plan).items())),
@@ -109,22 +109,24 @@ def part(plan: ImexPlan, said: Mapping[str, str]) -> Part:
     )
 
 
-def _is_so(plan: ImexPlan, said: Mapping[str, str], found: Found) -> bool:
+def _is_so(plan: ImexPlan, answers: Mapping[str, str], state: Found) -> bool:
     if plan.mode == "driver-managed":
         return (
-            said.get("unit") == "masked" and said.get("active") != "yes" and said.get("host-daemon") != "yes"
+            answers.get("unit") == "masked"
+            and answers.get("active") != "yes"
+            and answers.get("host-daemon") != "yes"
         )
-    now = dict(text.partition("=")[::2] for text in found.every(NAME, "key"))
+    keys = dict(text.partition("=")[::2] for text in state.every(NAME, "key"))
     return (
-        said.get("unit") == "enabled"
-        and said.get("active") == "yes"
-        and now.items() >= keys_of(plan).items()
-        and tuple(found.every(NAME, "node")) == plan.nodes
+        answers.get("unit") == "enabled"
+        and answers.get("active") == "yes"
+        and keys.items() >= keys_of(plan).items()
+        and tuple(state.every(NAME, "node")) == plan.nodes
     )
 
 
-def _refuse_alive(said: Mapping[str, str]) -> None:
-    if said.get("pod-daemon") == "yes":
+def _refuse_alive(answers: Mapping[str, str]) -> None:
+    if answers.get("pod-daemon") == "yes":
         raise HostError(
             "a ComputeDomain is alive here: the DRA driver's daemon runs in a pod, and who runs IMEX cannot "
             "change under it",

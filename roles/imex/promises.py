@@ -39,10 +39,10 @@ def _units(plan: NodePlan) -> list[str]:
 
 
 def _imex(node: VerifiedNode, name: str, expected: str) -> None:
-    said = node.live.of("imex").get(name)
-    if name == "ready" and said is None:
+    answer = node.live.of("imex").get(name)
+    if name == "ready" and answer is None:
         pytest.skip("there is no nvidia-imex-ctl to ask with")
-    require_equal((said or "").strip() or None, expected)
+    require_equal((answer or "").strip() or None, expected)
 
 
 PROMISES = (Promise("imex", imex, _imex, units=_units, asks=_asks),)

@@ -41,8 +41,8 @@ def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 
 
 def _rules(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    found = lines(text)
-    return [line for line in found if line.endswith(f'restart {INTERRUPTS_UNIT}"')], found
+    rules = lines(text)
+    return [line for line in rules if line.endswith(f'restart {INTERRUPTS_UNIT}"')], rules
 
 
 def _irqbalance_off(_: NodePlan, file: PlannedFile, text: str) -> Both:
@@ -62,17 +62,17 @@ TEMPLATES = {
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the files that set the interrupts at every boot and after a driver reload."""
-    wish, found = plan.interrupts, []
+    wish, planned_files = plan.interrupts, []
     if wish.devices or wish.rps or wish.default_affinity or wish.workqueues:
-        found += [
+        planned_files += [
             PlannedFile(INTERRUPTS_PATH, "interrupts", "interrupts/interrupts.conf.j2"),
             PlannedFile(INTERRUPTS_SCRIPT_PATH, "interrupts", "interrupts/interrupts.sh.j2"),
             PlannedFile(INTERRUPTS_UNIT_PATH, "interrupts", "interrupts/interrupts.service.j2"),
             PlannedFile(INTERRUPTS_RULES_PATH, "interrupts", "interrupts/interrupts.rules.j2"),
         ]
     if wish.irqbalance == "off":
-        found.append(PlannedFile(IRQBALANCE_OFF_PATH, "interrupts", "interrupts/irqbalance.conf.j2"))
-    return tuple(found)
+        planned_files.append(PlannedFile(IRQBALANCE_OFF_PATH, "interrupts", "interrupts/irqbalance.conf.j2"))
+    return tuple(planned_files)
 
 
 paths = everywhere(

@@ -25,33 +25,33 @@ BLOCK_BEGIN, BLOCK_END = "# numaforge begin", "# numaforge end"
 
 def look(goal: Goal) -> Look:
     """Return what to read: what is on other CPUs, what an earlier plan left, and irqbalance."""
-    asked = affinity_lines(goal.plan.interrupts)
+    affinities = affinity_lines(goal.plan.interrupts)
     return Look(
         files=(IRQBALANCE_OFF_PATH,),
         units=(IRQBALANCE,),
         properties=("LoadState", "ActiveState", "UnitFileState", "EnvironmentFiles"),
-        call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *asked),
+        call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *affinities),
     )
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that moves interrupts; None where nothing has to move.
 
     Raises HostError for an irqbalance whose CPUs cannot be restricted.
     """
-    plan, said = goal.plan.interrupts, found.answers(NAME)
-    moves = [*_moved(found), *_left(found)]
+    plan, answers = goal.plan.interrupts, state.answers(NAME)
+    moves = [*_moved(state), *_leftovers(state)]
     at_boot = INTERRUPTS_UNIT_PATH in [file.path for file in goal.plan.files]
-    if (said.get("unit") == "enabled") is not at_boot:
+    if (answers.get("unit") == "enabled") is not at_boot:
         moves.append(switched(INTERRUPTS_UNIT, enabled=at_boot))
-    block, file, verb, irqbalance = _irqbalance_change(plan, found, said)
+    block, file, verb, irqbalance = _irqbalance_change(plan, state, answers)
     moves += irqbalance
     return part(plan, moves, block=block, file=file, verb=verb, enabled=at_boot) if moves else None
 
 
-def pending(goal: Goal, found: Found) -> str | None:
+def pending(goal: Goal, state: Found) -> str | None:
     """Return the queues and masks that this kernel lacks, as a message; None where it has all."""
-    words = (text.split() for text in found.every(NAME, "lacks"))
+    words = (text.split() for text in state.every(NAME, "lacks"))
     names = [_MASKS.get(name, f"rps of {name}") for _, name, *_ in words]
     return f"left alone: {', '.join(names)}, which this kernel does not offer" if names else None
 
@@ -89,33 +89,37 @@ def part(
     )
 
 
-def _moved(found: Found) -> list[str]:
+def _moved(state: Found) -> list[str]:
     """Return a line for each device and interface with something on other CPUs, with the count."""
-    said = (text.split("\t") for text in found.every(NAME, "differs"))
-    groups = Counter((name, now, wanted) for _, now, wanted, name in said)
+    differences = (text.split("\t") for text in state.every(NAME, "differs"))
+    groups = Counter((name, current, planned) for _, current, planned, name in differences)
     return [
-        f"{name}: {now} -> {wanted or 'none'} ({count} of them)"
+        f"{name}: {current} -> {planned or 'none'} ({count} of them)"
         if count > 1
-        else f"{name}: {now} -> {wanted}"
-        for (name, now, wanted), count in groups.items()
+        else f"{name}: {current} -> {planned}"
+        for (name, current, planned), count in groups.items()
     ]
 
 
-def _left(found: Found) -> list[str]:
-    left = found.every(NAME, "left")
-    return [f"interrupts, queues and masks not planned any more: {len(left)} -> as they were"] if left else []
+def _leftovers(state: Found) -> list[str]:
+    leftovers = state.every(NAME, "left")
+    return (
+        [f"interrupts, queues and masks not planned any more: {len(leftovers)} -> as they were"]
+        if leftovers
+        else []
+    )
 
 
 def _irqbalance_change(
-    plan: InterruptsPlan, found: Found, said: Mapping[str, str]
+    plan: InterruptsPlan, state: Found, answers: Mapping[str, str]
 ) -> tuple[tuple[str, ...], str, str, list[str]]:
     """Return the new end of its environment file, the file if it changes, systemctl's verb, and the moves."""
-    if said.get("LoadState") != "loaded":  # not installed, or masked by the admin
+    if answers.get("LoadState") != "loaded":  # not installed, or masked by the admin
         return (), "", "", []
-    file, active = said.get("EnvironmentFile", ""), said.get("ActiveState") == "active"
-    now = tuple(found.every(NAME, "block"))
-    wanted = _block(plan) if plan.irqbalance == "reserved" else ()
-    if wanted and not file:
+    file, active = answers.get("EnvironmentFile", ""), answers.get("ActiveState") == "active"
+    current_block = tuple(state.every(NAME, "block"))
+    planned_block = _block(plan) if plan.irqbalance == "reserved" else ()
+    if planned_block and not file:
         raise HostError(
             "the unit reads no environment file, so its CPUs cannot be restricted",
             where=IRQBALANCE,
@@ -124,19 +128,18 @@ def _irqbalance_change(
     if plan.irqbalance == "off":
         verb = "stop" if active else ""
     elif (
-        found.text(IRQBALANCE_OFF_PATH) is not None and not active and said.get("UnitFileState") == "enabled"
+        state.text(IRQBALANCE_OFF_PATH) is not None
+        and not active
+        and answers.get("UnitFileState") == "enabled"
     ):
         verb = "start"  # an earlier plan turned it off
     else:
-        verb = "restart" if active and now != wanted else ""
-    moves = (
-        [f"{file}: irqbalance {'not on CPUs ' + format_cpulist(plan.banned) if wanted else 'on all CPUs'}"]
-        if now != wanted
-        else []
-    )
+        verb = "restart" if active and current_block != planned_block else ""
+    ban = f"not on CPUs {format_cpulist(plan.banned)}" if planned_block else "on all CPUs"
+    moves = [f"{file}: irqbalance {ban}"] if current_block != planned_block else []
     if verb:
         moves.append(f"irqbalance.service: {verb}")
-    return wanted, file if now != wanted else "", verb, moves
+    return planned_block, file if current_block != planned_block else "", verb, moves
 
 
 def _block(plan: InterruptsPlan) -> tuple[str, ...]:

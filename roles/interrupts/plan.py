@@ -101,19 +101,28 @@ class _ReservedByNode:
 
         Returns all of them for a device whose NUMA node the firmware does not name.
         """
-        home = next((each for each in self.topology.numa_nodes if each.id == node), None)
+        home = next(
+            (node_with_id for node_with_id in self.topology.numa_nodes if node_with_id.id == node), None
+        )
         return self.reserved & self._host(home).cpus if home else self.reserved
 
     def lacking(self, node: int | None) -> bool:
         """Whether the NUMA node is known and has no reserved CPU."""
-        return any(each.id == node and not each.cpus & self.reserved for each in self.topology.numa_nodes)
+        return any(
+            numa_node.id == node and not numa_node.cpus & self.reserved
+            for numa_node in self.topology.numa_nodes
+        )
 
     def _host(self, home: NumaNode) -> NumaNode:
-        able = [each for each in self.topology.numa_nodes if each.cpus & self.reserved]
+        able = [candidate for candidate in self.topology.numa_nodes if candidate.cpus & self.reserved]
         far = 255  # the firmware's distance for an unreachable node
         return min(
             able,
-            key=lambda each: (each.id != home.id, home.distances.get(each.id, far), each.id),
+            key=lambda candidate: (
+                candidate.id != home.id,
+                home.distances.get(candidate.id, far),
+                candidate.id,
+            ),
             default=home,
         )
 

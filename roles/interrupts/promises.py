@@ -71,24 +71,28 @@ def _queues(plan: NodePlan) -> list[str]:
 
 
 def _interrupts_of_a_device(node: VerifiedNode, name: str, expected: CpuSet) -> None:
-    placed = [said.split() for address, said in node.live.lines("interrupt") if address == name]
+    placed = [words.split() for address, words in node.live.lines("interrupt") if address == name]
     elsewhere = {
         number: cpus
         for number, cpus, kind in placed
         if kind == "free" and not parse_cpulist(cpus) <= expected
     }
-    require(not elsewhere, f"interrupts on CPUs {_each(elsewhere)}, planned {format_cpulist(expected)}")
+    require(not elsewhere, f"interrupts on CPUs {_listing(elsewhere)}, planned {format_cpulist(expected)}")
 
 
 def _packet_steering(node: VerifiedNode, name: str, expected: CpuSet) -> None:
     queues = re.compile(rf"/sys/class/net/{re.escape(name)}/queues/rx-[0-9]+/rps_cpus")
     masks = {path: mask for path, mask in node.live.values.items() if queues.fullmatch(path)}
     wrong = {path: mask for path, mask in masks.items() if _cpus_of(mask) != expected}
-    found = {path.split("/")[-2]: format_cpulist(_cpus_of(mask)) or "none" for path, mask in wrong.items()}
-    require(not wrong, f"packets on CPUs {_each(found)}, planned {format_cpulist(expected) or 'none'}")
+    cpus_of_queues = {
+        path.split("/")[-2]: format_cpulist(_cpus_of(mask)) or "none" for path, mask in wrong.items()
+    }
+    require(
+        not wrong, f"packets on CPUs {_listing(cpus_of_queues)}, planned {format_cpulist(expected) or 'none'}"
+    )
 
 
-def _each(cpus: Mapping[str, str]) -> str:
+def _listing(cpus: Mapping[str, str]) -> str:
     """Return the CPUs of an interrupt or a queue each, a few of them: `2-3 (rx-0), ...`."""
     shown = [f"{cpulist} ({name})" for name, cpulist in sorted(cpus.items())]
     return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")

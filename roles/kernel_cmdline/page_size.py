@@ -32,28 +32,30 @@ def judge_page_size(topology: NodeTopology, profile: NodeProfile) -> Reasoned[st
     wish = profile.kernel.page_size
     if wish is None:
         return Reasoned(None)
-    found = page_size(topology)
-    if found is None:
+    kernel_size = page_size(topology)
+    if kernel_size is None:
         text = f"the kernel's huge pages do not tell its page size, so that it has {wish} is not checked"
         return Reasoned(None, notices=(Notice("page-size-unknown", text),))
-    if found != wish:
+    if kernel_size != wish:
         raise PlanError(
-            f"the kernel {topology.kernel or ''} has pages of {found}, not {wish}",
+            f"the kernel {topology.kernel or ''} has pages of {kernel_size}, not {wish}",
             where=_FIELD,
             remedy=_remedy(topology, wish),
         )
-    return Reasoned(found, (Decision(_FIELD, found, f"{profile.choice(_FIELD)}, as the kernel has it"),))
+    return Reasoned(
+        kernel_size, (Decision(_FIELD, kernel_size, f"{profile.choice(_FIELD)}, as the kernel has it"),)
+    )
 
 
 def refuse_other_pages(topology: NodeTopology, cmdline: Sequence[str]) -> None:
     """Raise PlanError for a default size of huge pages without a pool: the kernel would ignore it."""
     sizes = hugepage_sizes(topology)
     for parameter in cmdline:
-        asked = parameter.removeprefix(_DEFAULT_SIZE)
-        if asked == parameter or not sizes or parse_bytes(f"{asked}i") in map(parse_bytes, sizes):
+        size = parameter.removeprefix(_DEFAULT_SIZE)
+        if size == parameter or not sizes or parse_bytes(f"{size}i") in map(parse_bytes, sizes):
             continue
-        own = page_size(topology)
-        pages = f", with pages of {own}," if own else ""
+        kernel_size = page_size(topology)
+        pages = f", with pages of {kernel_size}," if kernel_size else ""
         raise PlanError(
             f"says {parameter}, and this kernel{pages} has huge pages of {', '.join(sizes)}",
             where="kernel.cmdline",

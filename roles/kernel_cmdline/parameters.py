@@ -248,13 +248,13 @@ def doubt(parameter: str) -> str | None:
     """Return why a parameter is not accepted as harmless; None for an accepted one."""
     if _accepted().fullmatch(parameter):
         return None
-    name, given, _ = parameter.partition("=")
-    known = [form for form in _forms() if re.fullmatch(_name_pattern(form.partition("=")[0]), name)]
-    if not known:
+    name, equals, _ = parameter.partition("=")
+    forms = [form for form in _forms() if re.fullmatch(_name_pattern(form.partition("=")[0]), name)]
+    if not forms:
         return "is not among the parameters that are known to leave a node as reachable as it was"
-    if not given:
-        return f"has no value; known are {_alternatives(known)}"
-    return f"has a value that is not known to be harmless; known are {_alternatives(known)}"
+    if not equals:
+        return f"has no value; known are {_alternatives(forms)}"
+    return f"has a value that is not known to be harmless; known are {_alternatives(forms)}"
 
 
 def elsewhere(parameter: str) -> str | None:
@@ -272,8 +272,8 @@ def _forms() -> list[str]:
 
 
 def _form_pattern(form: str) -> str:
-    name, given, values = form.partition("=")
-    if not given:
+    name, equals, values = form.partition("=")
+    if not equals:
         return _name_pattern(name)
     return f"{_name_pattern(name)}=({'|'.join(_value_pattern(value) for value in _split(values))})"
 
@@ -298,8 +298,10 @@ def _value_pattern(value: str) -> str:
 
 
 def _alternatives(forms: list[str]) -> str:
-    said = [value for form in forms for value in _split(form.partition("=")[2])]
-    return ", ".join(re.sub("<[^>]+>", lambda found: _EXAMPLES[found[0]], value) for value in said) or "none"
+    values = [value for form in forms for value in _split(form.partition("=")[2])]
+    return (
+        ", ".join(re.sub("<[^>]+>", lambda found: _EXAMPLES[found[0]], value) for value in values) or "none"
+    )
 
 
 @cache

@@ -26,21 +26,21 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_kernel_cmdline", RECORD, *asks))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that adds and removes parameters; None also where a reboot is not allowed.
 
     Raises HostError for a boot loader that numaforge does not write.
     """
     planned = goal.plan.kernel.cmdline
-    missing, removed = _differences(goal, found)
+    missing, removed = _differences(goal, state)
     if not (missing or removed) or goal.plan.kernel.reboot != "allowed":
         return None
-    answers = found.answers(NAME)
+    answers = state.answers(NAME)
     loader = answers.get("loader", "none")
     if loader not in _WRITTEN:
         raise _unsupported(loader, missing)
     not_once = None if "once" in answers else answers.get("not-once", "it was not looked at")
-    return part(planned, missing, removed, loader, not_once=not_once, replaced=_recorded(found))
+    return part(planned, missing, removed, loader, not_once=not_once, replaced=_recorded(state))
 
 
 def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
@@ -65,14 +65,16 @@ def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
     return HostError(message, where=f"kernel.cmdline: {wish}", remedy=remedy)
 
 
-def pending(goal: Goal, found: Found) -> str | None:
+def pending(goal: Goal, state: Found) -> str | None:
     """Return what waits for a reboot that is not allowed; None where nothing does."""
     if goal.plan.kernel.reboot == "allowed":
         return None
-    missing, removed = _differences(goal, found)
+    missing, removed = _differences(goal, state)
     if not (missing or removed):
         return None
-    wishes = [f"{parameter} to come" for parameter in missing] + [f"{each} to go" for each in removed]
+    wishes = [f"{parameter} to come" for parameter in missing] + [
+        f"{parameter_removed} to go" for parameter_removed in removed
+    ]
     leave = goal.plan.kernel.reboot
     return f"pending: the kernel's command line ({', '.join(wishes)}); maintenance.reboot is {leave}"
 
@@ -95,7 +97,11 @@ def part(
     moves = [f"kernel command line: + {parameter}" for parameter in missing]
     moves += [f"kernel command line: - {parameter}" for parameter in removed]
     lasting = f"the boot loader starts it from now on, not once on trial: {not_once}"
-    kept = [f"{ours}{_INSTEAD}{other}" for ours, other in replaced.items() if other and ours in planned]
+    replaced_lines = [
+        f"{added}{_INSTEAD}{original}"
+        for added, original in replaced.items()
+        if original and added in planned
+    ]
     return Part(
         NAME,
         sentences=() if not_once is None else (lasting,),
@@ -104,7 +110,7 @@ def part(
             "planned": lines(*planned),
             "removed": lines(*removed),
             "restored": lines(*(_restored(removed, planned, replaced) if loader == "grubby" else ())),
-            "replaced": lines(*kept),
+            "replaced": lines(*replaced_lines),
         },
         settings={
             "CMDLINE_RECORD": RECORD,
@@ -127,21 +133,23 @@ def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[
     GRUB's drop-in only adds ours, so it has replaced none. A record of an earlier version does not name them:
     there only the host's `pci=` is known, see `_with_pci_option` in plan.py.
     """
-    others = [replaced.get(each) or each.rpartition(",config_acs=")[0] for each in removed]
-    taken = {parameter_name(each) for each in planned}
-    return [each for each in others if each and parameter_name(each) not in taken]
+    originals = [
+        replaced.get(ours_removed) or ours_removed.rpartition(",config_acs=")[0] for ours_removed in removed
+    ]
+    planned_names = {parameter_name(parameter) for parameter in planned}
+    return [original for original in originals if original and parameter_name(original) not in planned_names]
 
 
-def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
+def _differences(goal: Goal, state: Found) -> tuple[list[str], list[str]]:
     """Return the planned parameters that the kernel lacks, and an earlier plan's that this one lacks."""
-    recorded = _recorded(found)
-    running = found.answers(NAME).get("cmdline", "").split()
+    recorded = _recorded(state)
+    running = state.answers(NAME).get("cmdline", "").split()
     planned = goal.plan.kernel.cmdline
     missing = [parameter for parameter in planned if parameter not in running]
     return missing, [parameter for parameter in recorded if parameter not in planned]
 
 
-def _recorded(found: Found) -> dict[str, str]:
+def _recorded(state: Found) -> dict[str, str]:
     """Return the parameters that an earlier plan added, each with the host's own that it replaced, or ""."""
-    texts = (text.partition(_INSTEAD) for text in found.every(NAME, "recorded"))
-    return {ours: other for ours, _, other in texts}
+    texts = (text.partition(_INSTEAD) for text in state.every(NAME, "recorded"))
+    return {added: original for added, _, original in texts}

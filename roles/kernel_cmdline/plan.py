@@ -80,19 +80,19 @@ def _said_once(intents: Iterable[_Intent]) -> tuple[str, ...]:
 
     Raises PlanError, naming both places, for a parameter that is set twice.
     """
-    said: dict[str, tuple[str, str]] = {}
+    place_of: dict[str, tuple[str, str]] = {}
     for intent in intents:
         for parameter in intent.parameters:
             name = parameter if parameter_name(parameter) in REPEATED else parameter_name(parameter)
-            if name in said:
-                place, other = said[name]
+            if name in place_of:
+                field, earlier = place_of[name]
                 raise PlanError(
-                    f"{place} says {other}, and {intent.place} comes to {parameter}",
-                    where=place,
-                    remedy=f"leave {other} out of {place}, or leave out {intent.place}",
+                    f"{field} says {earlier}, and {intent.place} comes to {parameter}",
+                    where=field,
+                    remedy=f"leave {earlier} out of {field}, or leave out {intent.place}",
                 )
-            said[name] = intent.place, parameter
-    return tuple(parameter for _, parameter in said.values())
+            place_of[name] = intent.place, parameter
+    return tuple(parameter for _, parameter in place_of.values())
 
 
 def _iommu(topology: NodeTopology, profile: NodeProfile, notices: list[Notice]) -> Iterator[_Intent]:
@@ -157,24 +157,24 @@ def _cpu_sets(
         )
 
 
-def _chosen_cpus(place: str, wish: str, cpus: CpuPlan) -> str:
+def _chosen_cpus(field: str, wish: str, cpus: CpuPlan) -> str:
     chosen = cpus.allocatable if wish == ALLOCATABLE else parse_cpulist(wish)
     if not cpus.reserved:
         raise PlanError(
             "no CPUs are reserved, so none is left for the system",
-            where=place,
+            where=field,
             remedy="reserve some with cpus.reserved, on which everything else runs",
         )
     if absent := chosen - cpus.online:
         raise PlanError(
             f"CPUs {format_cpulist(absent)} are not online",
-            where=place,
+            where=field,
             remedy=f"choose among {format_cpulist(cpus.allocatable)}",
         )
     if inside := chosen & cpus.reserved:
         raise PlanError(
             f"CPUs {format_cpulist(inside)} are reserved for the system, which has to run somewhere",
-            where=place,
+            where=field,
             remedy=f"choose among {format_cpulist(cpus.allocatable)}, or say {ALLOCATABLE}",
         )
     return format_cpulist(chosen)
@@ -197,8 +197,8 @@ def _switches(profile: NodeProfile) -> Iterator[_Intent]:
     )
     for key, value, parameters, reason in rows:
         if value is not None:
-            place = f"kernel.{key}"
-            yield _Intent(place, (parameters[value],), _because(profile, place, reason))
+            field = f"kernel.{key}"
+            yield _Intent(field, (parameters[value],), _because(profile, field, reason))
 
 
 def _number(name: str) -> dict[bool, str]:
@@ -266,12 +266,12 @@ def _page_counts(
 
 
 def _version(kernel: str | None) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", kernel or "")
-    return (int(found[1]), int(found[2])) if found else (0,)
+    match = re.match(r"(\d+)\.(\d+)", kernel or "")
+    return (int(match[1]), int(match[2])) if match else (0,)
 
 
-def _because(profile: NodeProfile, place: str, reason: str) -> str:
-    return f"{profile.choice(place)}: {reason} ({_PARAMETERS})"
+def _because(profile: NodeProfile, field: str, reason: str) -> str:
+    return f"{profile.choice(field)}: {reason} ({_PARAMETERS})"
 
 
 def _by_grubby(topology: NodeTopology) -> bool:
@@ -299,18 +299,24 @@ def _with_pci_option(topology: NodeTopology, cmdline: tuple[str, ...], option: s
     """
     if not option:
         return cmdline
-    own = [parameter for parameter in cmdline if parameter.startswith("pci=")]
-    others = own or ((topology.kernel_cmdline or "").split() if _by_grubby(topology) else [])
-    given = [each for word in others if word.startswith("pci=") for each in word[4:].split(",")]
+    pci_words = [parameter for parameter in cmdline if parameter.startswith("pci=")]
+    sources = pci_words or ((topology.kernel_cmdline or "").split() if _by_grubby(topology) else [])
+    options_given = [
+        option_word for word in sources if word.startswith("pci=") for option_word in word[4:].split(",")
+    ]
     name = option.partition("=")[0]
-    if own and any(each.startswith(f"{name}=") for each in given):
+    if pci_words and any(option_word.startswith(f"{name}=") for option_word in options_given):
         raise PlanError(
             f"gives {name}, which rdma.gpudirect.acs computes",
             where="kernel.cmdline",
             remedy="say one of the two: rdma.gpudirect.acs: keep, or no such option",
         )
-    options = [each for each in dict.fromkeys(given) if each and not each.startswith(f"{name}=")]
-    rest = tuple(parameter for parameter in cmdline if parameter not in own)
+    options = [
+        option_word
+        for option_word in dict.fromkeys(options_given)
+        if option_word and not option_word.startswith(f"{name}=")
+    ]
+    rest = tuple(parameter for parameter in cmdline if parameter not in pci_words)
     return (*rest, f"pci={','.join([*options, option])}")
 
 
@@ -353,7 +359,7 @@ def plan_kernel(
     cmdline = _with_pci_option(machine, _said_once(intents), config_acs(acs))
     _refuse_repeated(machine, cmdline)
     kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
-    decisions = (Decision(each.place, " ".join(each.parameters), each.reason) for each in intents)
+    decisions = (Decision(intent.place, " ".join(intent.parameters), intent.reason) for intent in intents)
     return Reasoned(
         kernel,
         (*size.decisions, *decisions),

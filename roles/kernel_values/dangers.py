@@ -39,7 +39,7 @@ def _is(*values: int) -> Judge:
     return lambda numbers: numbers[0] in values
 
 
-def _beside(*values: int) -> Judge:
+def _other_than(*values: int) -> Judge:
     return lambda numbers: numbers[0] not in values
 
 
@@ -52,8 +52,8 @@ def _few_ports(numbers: list[int]) -> bool:
 
 
 DANGERS: tuple[Danger, ...] = (
-    Danger("kernel.modules_disabled", _beside(0), _NEVER_BACK, never=True),
-    Danger("kernel.kexec_load_disabled", _beside(0), _NEVER_BACK, never=True),
+    Danger("kernel.modules_disabled", _other_than(0), _NEVER_BACK, never=True),
+    Danger("kernel.kexec_load_disabled", _other_than(0), _NEVER_BACK, never=True),
     Danger("kernel.unprivileged_bpf_disabled", _is(1), f"{_NEVER_BACK}; 2 can", never=True),
     Danger("kernel.yama.ptrace_scope", _is(3), _NEVER_BACK, never=True),
     Danger("kernel.tainted", None, _ACTION, never=True),
@@ -70,10 +70,10 @@ DANGERS: tuple[Danger, ...] = (
     Danger("kernel.poweroff_cmd", None, _COMMAND),
     Danger("kernel.hostname", None, "the node's name in its cluster follows it"),
     Danger("kernel.domainname", None, "the node's name in its cluster follows it"),
-    Danger("kernel.panic_on_warn", _beside(0), _PANICS),
-    Danger("kernel.panic_on_unrecovered_nmi", _beside(0), _PANICS),
-    Danger("kernel.panic_on_io_nmi", _beside(0), _PANICS),
-    Danger("vm.panic_on_oom", _beside(0), "a pod without memory reboots the node"),
+    Danger("kernel.panic_on_warn", _other_than(0), _PANICS),
+    Danger("kernel.panic_on_unrecovered_nmi", _other_than(0), _PANICS),
+    Danger("kernel.panic_on_io_nmi", _other_than(0), _PANICS),
+    Danger("vm.panic_on_oom", _other_than(0), "a pod without memory reboots the node"),
     Danger("vm.memory_failure_recovery", _is(0), _PANICS),
     Danger("vm.overcommit_memory", _is(2), "programs get no memory beyond a fixed share"),
     Danger("vm.min_free_kbytes", lambda numbers: numbers[0] > 16 << 20, "more than 16 GiB stay unused"),
@@ -92,9 +92,9 @@ DANGERS: tuple[Danger, ...] = (
     Danger("net.ipv6.conf.*.forwarding", _is(0), _PODS),
     Danger("net.bridge.bridge_nf_call_*", _is(0), _PODS),
     Danger("net.ipv4.conf.*.rp_filter", _is(1), "packets that come another way than answers go are dropped"),
-    Danger("net.ipv4.conf.*.arp_ignore", _beside(0, 1, 2), _WAY_IN),
-    Danger("net.ipv4.conf.*.arp_filter", _beside(0), _WAY_IN),
-    Danger("net.ipv6.conf.*.disable_ipv6", _beside(0), _WAY_IN),
+    Danger("net.ipv4.conf.*.arp_ignore", _other_than(0, 1, 2), _WAY_IN),
+    Danger("net.ipv4.conf.*.arp_filter", _other_than(0), _WAY_IN),
+    Danger("net.ipv6.conf.*.disable_ipv6", _other_than(0), _WAY_IN),
     Danger("net.ipv6.conf.*.accept_ra", _is(0), _WAY_IN),
     Danger("net.ipv6.conf.*.autoconf", _is(0), _WAY_IN),
     *(
@@ -137,10 +137,12 @@ def danger(name: str, value: str) -> Danger | None:
     Where `harms` judges numbers, a non-decimal value is dangerous: the kernel may read it as any number.
     """
     numbers = [int(word) for word in value.split() if re.fullmatch(r"-?(0|[1-9][0-9]{0,18})", word)]
-    whole = bool(numbers) and len(numbers) == len(value.split())
-    for each in DANGERS:
-        if _names(each.name, name) and (each.harms is None or not whole or each.harms(numbers)):
-            return each
+    all_numeric = bool(numbers) and len(numbers) == len(value.split())
+    for known_danger in DANGERS:
+        if _names(known_danger.name, name) and (
+            known_danger.harms is None or not all_numeric or known_danger.harms(numbers)
+        ):
+            return known_danger
     return None
 
 
@@ -148,6 +150,6 @@ def _names(pattern: str, name: str) -> bool:
     """Whether a pattern covers a name, "-" equal to "_"; a name with "*" stands for all that it matches."""
     patterns, parts = pattern.split("."), name.replace("-", "_").split(".")
     return len(patterns) == len(parts) and all(
-        fnmatchcase(part, wanted) or ("*" in part and fnmatchcase(wanted, part))
-        for wanted, part in zip(patterns, parts, strict=True)
+        fnmatchcase(part, named_part) or ("*" in part and fnmatchcase(named_part, part))
+        for named_part, part in zip(patterns, parts, strict=True)
     )

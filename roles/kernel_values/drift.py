@@ -21,39 +21,39 @@ if TYPE_CHECKING:
 
 def _values(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
     for path, value in sorted(knob_values(plan.tuning).items()):
-        there = machine.kernel_values.get(path)
-        if there is None:
+        actual = machine.kernel_values.get(path)
+        if actual is None:
             yield Seen(unknown=f"{path} was not read")
-        elif there != value:
-            yield Seen(f"{there}, planned {value}", KNOB_AT[path].key)
+        elif actual != value:
+            yield Seen(f"{actual}, planned {value}", KNOB_AT[path].key)
 
 
 def _scaling(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
     scaling = machine.cpufreq
-    held = {
+    readings = {
         "governor": (plan.tuning.governors, scaling.governors if scaling else {}),
         "energy preference": (plan.tuning.energy_preferences, scaling.energy_preferences if scaling else {}),
     }
-    for what, (wanted, now) in held.items():
-        others: dict[tuple[str, str], set[int]] = {}
-        for cpu, value in wanted.items():
-            there = now.get(cpu)
-            if there is not None and there != value:
-                others.setdefault((there, value), set()).add(cpu)
-        for (there, value), cpus in others.items():
-            yield Seen(f"{there} on CPUs {format_cpulist(frozenset(cpus))}, planned {value}", what)
+    for setting, (planned, actual) in readings.items():
+        deviating: dict[tuple[str, str], set[int]] = {}
+        for cpu, value in planned.items():
+            value_now = actual.get(cpu)
+            if value_now is not None and value_now != value:
+                deviating.setdefault((value_now, value), set()).add(cpu)
+        for (value_now, value), cpus in deviating.items():
+            yield Seen(f"{value_now} on CPUs {format_cpulist(frozenset(cpus))}, planned {value}", setting)
 
 
 def _sysctls(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
     exact, least = plan.tuning.sysctls, plan.tuning.raised_sysctls
     for name, value in sorted({**exact, **least}.items()):
-        there = machine.sysctls.get(name)
-        if there is None:
+        actual = machine.sysctls.get(name)
+        if actual is None:
             yield Seen(unknown=f"{name} was not read")
-        elif name in exact and there.split() != value.split():
-            yield Seen(f"{there}, planned {value}", name)
-        elif name not in exact and not reaches(there, value):
-            yield Seen(f"{there}, planned at least {value}", name)
+        elif name in exact and actual.split() != value.split():
+            yield Seen(f"{actual}, planned {value}", name)
+        elif name not in exact and not reaches(actual, value):
+            yield Seen(f"{actual}, planned at least {value}", name)
 
 
 DRIFT = (

@@ -32,10 +32,10 @@ def _by_path(plan: NodePlan, _: PlannedFile, text: str) -> Both:
 
 
 def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    found = starts(text)
-    raises = dict(line.split()[-2:] for line in found if line.startswith("ExecStart=-/bin/sh "))
+    commands = starts(text)
+    raises = dict(line.split()[-2:] for line in commands if line.startswith("ExecStart=-/bin/sh "))
     values, raised = tuning_values(plan.tuning), raised_values(plan.tuning)
-    return (len(found), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
+    return (len(commands), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
 
 
 TEMPLATES = {
@@ -49,14 +49,14 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the files that set the values at every boot."""
     tuning = plan.tuning
     by_path = sets_files(tuning)
-    found = []
+    planned_files = []
     if tuning.sysctls:
-        found.append(PlannedFile(SYSCTL_PATH, "tuning", "tuning/sysctl.conf.j2"))
+        planned_files.append(PlannedFile(SYSCTL_PATH, "tuning", "tuning/sysctl.conf.j2"))
     if by_path:
-        found.append(PlannedFile(TUNING_TMPFILES_PATH, "tuning", "tuning/tmpfiles.conf.j2"))
+        planned_files.append(PlannedFile(TUNING_TMPFILES_PATH, "tuning", "tuning/tmpfiles.conf.j2"))
     if by_path or tuning.raised_sysctls or tuning.swap_off:
-        found.append(PlannedFile(TUNING_UNIT_PATH, "tuning", "tuning/tuning.service.j2"))
-    return tuple(found)
+        planned_files.append(PlannedFile(TUNING_UNIT_PATH, "tuning", "tuning/tuning.service.j2"))
+    return tuple(planned_files)
 
 
 paths = everywhere(SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)

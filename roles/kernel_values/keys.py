@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 Held = TypeVar("Held", bound=Section)
 
 
-def with_knobs(place: str = "") -> Callable[[type[Held]], type[Held]]:
+def with_knobs(prefix: str = "") -> Callable[[type[Held]], type[Held]]:
     """Add to a section the keys of the knobs at a place below `tuning`, such as "transparent_hugepages."."""
 
     def extended(section: type[Held]) -> type[Held]:
-        keys = {knob.key.removeprefix(place): _key(knob) for knob in KNOBS if knob.key.startswith(place)}
+        keys = {knob.key.removeprefix(prefix): _key(knob) for knob in KNOBS if knob.key.startswith(prefix)}
         fields: dict[str, Any] = {name: key for name, key in keys.items() if "." not in name}
-        made = create_model(section.__name__, __base__=section, __doc__=section.__doc__, **fields)
-        made.__module__ = section.__module__
-        return made
+        model = create_model(section.__name__, __base__=section, __doc__=section.__doc__, **fields)
+        model.__module__ = section.__module__
+        return model
 
     return extended
 
 
 def said(tuning: Section, knob: Knob) -> Word | None:
     """Return a knob's value in a profile's `tuning`; None where it is unset."""
-    found: Any = tuning
+    section_or_value: Any = tuning
     for name in knob.key.split("."):
-        found = getattr(found, name, None)
-    return found if isinstance(found, bool | int | str) else None
+        section_or_value = getattr(section_or_value, name, None)
+    return section_or_value if isinstance(section_or_value, bool | int | str) else None
 
 
 def sysctl_knobs(tuning: Section) -> dict[str, tuple[Knob, Word]]:

@@ -61,47 +61,47 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part for the values that differ; None without any. A limit already higher is left alone.
 
     Recorded values that the plan does not name are restored. Raises HostError for a value that the kernel
     does not have, and for CPUs that are switched without the kubelet's role.
     """
-    tuning, said = goal.plan.tuning, found.answers(NAME)
+    tuning, answers = goal.plan.tuning, state.answers(NAME)
     raised = kernel_values_paths.raised_values(tuning)
     planned = kernel_values_paths.kernel_values(tuning)
     different = {
         path: value
         for path, value in planned.items()
-        if not (reaches if path in raised else is_value)(found.values.get(path), value)
+        if not (reaches if path in raised else is_value)(state.values.get(path), value)
     }
     at_boot = TUNING_UNIT_PATH in [file.path for file in goal.plan.files]
-    swaps_off = tuning.swap_off and said.get("swap") == "on"
-    relinks = (said.get("unit") == "enabled") is not at_boot
-    record = read_record(found.text(RECORD))
+    swaps_off = tuning.swap_off and answers.get("swap") == "on"
+    relinks = (answers.get("unit") == "enabled") is not at_boot
+    record = read_record(state.text(RECORD))
     swaps_on = {} if tuning.swap_off else swaps_of(record)
-    returning = _returning(record, planned, found)
+    returning = _returning(record, planned, state)
     if not (different or swaps_off or relinks or swaps_on or returning.back or returning.others):
         return None
     _refuse_beside_kubelet(goal, {*different, *returning.back})
-    gone = {*returning.back, *returning.others, *(f"swap {device}" for device in swaps_on)}
+    finished = {*returning.back, *returning.others, *(f"swap {device}" for device in swaps_on)}
     return part(
         different,
-        found.values,
+        state.values,
         swap_off=swaps_off,
         enabled=at_boot,
         relinks=relinks,
-        record={path: each for path, each in record.items() if path not in gone},
+        record={path: entry for path, entry in record.items() if path not in finished},
         back=returning.back,
-        others=returning.others,
+        dropped=returning.others,
         swaps_on=swaps_on,
     )
 
 
-def pending(goal: Goal, found: Found) -> str | None:
+def pending(goal: Goal, state: Found) -> str | None:
     """Return the limits that cannot be restored yet because more is in use; None where there are none."""
-    record = read_record(found.text(RECORD))
-    in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), found).in_use
+    record = read_record(state.text(RECORD))
+    in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), state).in_use
     stays = ", ".join(
         f"{path} ({used} in use, {record[path].earlier} before)" for path, used in in_use.items()
     )
@@ -110,48 +110,48 @@ def pending(goal: Goal, found: Found) -> str | None:
 
 def part(
     different: Mapping[str, str],
-    now: Mapping[str, str],
+    current: Mapping[str, str],
     *,
     swap_off: bool = False,
     enabled: bool = True,
     relinks: bool = False,
     record: Mapping[str, Recorded] | None = None,
     back: Mapping[str, str] | None = None,
-    others: Sequence[str] = (),
+    dropped: Sequence[str] = (),
     swaps_on: Mapping[str, Recorded] | None = None,
 ) -> Part:
     """Return the part that sets values by path; `enabled`: our unit sets them at every boot.
 
-    `record` is what stays in the node's record; `back` leaves it and gets the earlier value, `others` leave
+    `record` is what stays in the node's record; `back` leaves it and gets the earlier value, `dropped` leave
     it and stay as they are. Raises HostError for a value that the kernel does not have.
     """
     record, back, swaps_on = record or {}, back or {}, swaps_on or {}
     coming, going = _switched(back), _switched(different)
     late = {path for path in different if path.startswith(tuple(map(kernel_values_paths.cpu_folder, coming)))}
-    if missing := sorted({*different} - {*now} - late):
+    if missing := sorted({*different} - {*current} - late):
         raise HostError(
             "is planned, and this kernel does not have it or does not let it be read",
             where=", ".join(missing),
             remedy="leave it out of the profile, or run again if the machine has just changed",
         )
-    kept = {
-        path: replace(each, ours=different[path]) if path in different else each
-        for path, each in record.items()
+    kept_record = {
+        path: replace(entry, ours=different[path]) if path in different else entry
+        for path, entry in record.items()
     }
     switches = {*map(kernel_values_paths.online, (*coming, *going))}
     moves = [f"CPUs {format_cpulist(coming)}: offline -> online, as before numaforge"] if coming else []
     moves += [f"CPUs {format_cpulist(going)}: online -> offline"] if going else []
     moves += [
-        f"{path}: {now.get(path, 'offline')} -> {value}"
+        f"{path}: {current.get(path, 'offline')} -> {value}"
         for path, value in different.items()
         if path not in switches
     ]
     moves += [
-        f"{path}: {now[path]} -> {value}, as before numaforge"
+        f"{path}: {current[path]} -> {value}, as before numaforge"
         for path, value in back.items()
         if path not in switches
     ]
-    moves += [f"{path}: not as numaforge has set it, left as it is" for path in others]
+    moves += [f"{path}: not as numaforge has set it, left as it is" for path in dropped]
     if swap_off:
         moves.append("swap: on -> off")
     moves += [f"swap {device}: off -> on, as before numaforge" for device in swaps_on]
@@ -159,7 +159,7 @@ def part(
         moves.append(switched(UNIT, enabled=enabled))
     rows = {path: f"back\t{line(path)}\t{line(value)}" for path, value in back.items()}
     rows |= {
-        path: f"{'recorded' if path in kept else 'new'}\t{line(path)}\t{line(value)}"
+        path: f"{'recorded' if path in kept_record else 'new'}\t{line(path)}\t{line(value)}"
         for path, value in different.items()
     }
     return Part(
@@ -170,8 +170,8 @@ def part(
             "planned": lines(*(row for path, row in rows.items() if path not in switches | late)),
             "late": lines(*(rows[path] for path in different if path in late)),
             "offline": lines(*(rows[path] for path in map(kernel_values_paths.online, going))),
-            "kept": lines(*record_lines(kept)),
-            "swaps-on": lines(*(f"{line(device)} {each.earlier}" for device, each in swaps_on.items())),
+            "kept": lines(*record_lines(kept_record)),
+            "swaps-on": lines(*(f"{line(device)} {entry.earlier}" for device, entry in swaps_on.items())),
         },
         settings={
             "SWAP_OFF": "yes" if swap_off else "",
@@ -206,11 +206,11 @@ def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
         )
 
 
-def is_value(now: str | None, wanted: str) -> bool:
+def is_value(line: str | None, value: str) -> bool:
     """Whether a kernel file's line has the wanted value; accepts `[chosen] other` and odd spacing."""
-    if now is None:
+    if line is None:
         return False
-    return f"[{wanted}]" in now.split() or now.split() == wanted.split()
+    return f"[{value}]" in line.split() or line.split() == value.split()
 
 
 _COUNTERS = {
@@ -218,22 +218,24 @@ _COUNTERS = {
 }
 
 
-def _returning(record: Mapping[str, Recorded], planned: Mapping[str, str], found: Found) -> _Return:
+def _returning(record: Mapping[str, Recorded], planned: Mapping[str, str], state: Found) -> _Return:
     unnamed = {path: record[path] for path in paths_of(record) if path not in planned}
-    ours = {path: each for path, each in unnamed.items() if is_value(found.values.get(path), each.ours)}
+    unchanged = {
+        path: entry for path, entry in unnamed.items() if is_value(state.values.get(path), entry.ours)
+    }
     in_use = {
         path: used
-        for path, each in ours.items()
-        if (used := _used(path, found)) and each.earlier.isdecimal() and int(used) > int(each.earlier)
+        for path, entry in unchanged.items()
+        if (used := _used(path, state)) and entry.earlier.isdecimal() and int(used) > int(entry.earlier)
     }
     return _Return(
-        back={path: each.earlier for path, each in ours.items() if path not in in_use},
-        others=tuple(path for path in unnamed if path not in ours),
+        back={path: entry.earlier for path, entry in unchanged.items() if path not in in_use},
+        others=tuple(path for path in unnamed if path not in unchanged),
         in_use=in_use,
     )
 
 
-def _used(path: str, found: Found) -> str | None:
+def _used(path: str, state: Found) -> str | None:
     """Return how much of a limit is in use, None where the kernel does not count it."""
-    words = found.values.get(_COUNTERS.get(path, ""), "").split()
+    words = state.values.get(_COUNTERS.get(path, ""), "").split()
     return words[0] if words and words[0].isdecimal() else None

@@ -82,11 +82,15 @@ def sets_files(tuning: TuningPlan) -> bool:
 
 def knob_values(tuning: TuningPlan) -> dict[str, str]:
     """Return the value of each knob below /sys that the tuning sets, by path."""
-    held = {field: getattr(tuning, field) for field in _FOLDERS}
-    held["ksm"] = {} if tuning.ksm is None else {"run": tuning.ksm}
+    values_of = {field: getattr(tuning, field) for field in _FOLDERS}
+    values_of["ksm"] = {} if tuning.ksm is None else {"run": tuning.ksm}
     return {
         **tuning.values,
-        **{f"{_FOLDERS[field]}{name}": held[field][name] for field in held for name in held[field]},
+        **{
+            f"{_FOLDERS[field]}{name}": values_of[field][name]
+            for field in values_of
+            for name in values_of[field]
+        },
     }
 
 

@@ -73,35 +73,35 @@ def plan_tuning(
     A limit that an earlier plan raised stays planned whatever the host now has: raising does no harm. Raises
     PlanError for a governor and an energy preference that the cpufreq driver rejects together.
     """
-    wish, held = profile.tuning, machine.sysctls
+    wish, sysctls_now = profile.tuning, machine.sysctls
     notices: list[Notice] = []
     _refuse_contradiction(machine.cpufreq, wish)
-    rows = rows_for(machine, held, wish.sysctl_sets, notices)
-    of_sets = {name: value_for(machine, held.get(name, ""), row) for name, (_, row) in rows.items()}
-    asked = _sysctls(machine, wish, of_sets, notices)
-    refuse_odd_limits(asked)
-    ours = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
-    raised = {name: value for name, value in asked.items() if is_raised_only(name, value)}
-    kept = {
-        name: held[name]
+    rows = rows_for(machine, sysctls_now, wish.sysctl_sets, notices)
+    of_sets = {name: value_for(machine, sysctls_now.get(name, ""), row) for name, (_, row) in rows.items()}
+    chosen = _sysctls(machine, wish, of_sets, notices)
+    refuse_odd_limits(chosen)
+    set_by_us = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
+    raised = {name: value for name, value in chosen.items() if is_raised_only(name, value)}
+    kept_values = {
+        name: sysctls_now[name]
         for name, value in raised.items()
-        if name not in ours and has_more(held.get(name), value)
+        if name not in set_by_us and has_more(sysctls_now.get(name), value)
     }
     plan = TuningPlan(
         governors=_governors(machine, wish, notices),
         energy_preferences=_energy_preferences(machine, wish, notices),
-        sysctls={name: value for name, value in asked.items() if name not in raised},
-        raised_sysctls={name: value for name, value in raised.items() if name not in kept},
+        sysctls={name: value for name, value in chosen.items() if name not in raised},
+        raised_sysctls={name: value for name, value in raised.items() if name not in kept_values},
         swap_off=wish.swap == "off",
         idle_states_off=_idle_states_off(machine, wish.cpu_idle, notices),
         offline=offline,
         **knob_fields(_knobs(machine, wish, notices)),
     )
-    reasons = {name: _sysctl_reason(profile, rows, of_sets, name) for name in asked}
+    reasons = {name: _sysctl_reason(profile, rows, of_sets, name) for name in chosen}
     decisions = (
         *_decisions(plan, profile),
         *_sysctl_decisions(plan, reasons),
-        *_kept_decisions(kept, raised),
+        *_kept_decisions(kept_values, raised),
     )
     return Reasoned(plan, decisions, tuple(notices))
 
@@ -206,7 +206,7 @@ def _knobs(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[
 def _lacking(topology: NodeTopology, knob: Knob) -> Notice:
     """Return the notice that the kernel lacks the knob's file, or its whole feature."""
     feature = knob.feature
-    if feature and not any(each.startswith(feature.folder) for each in topology.kernel_values):
+    if feature and not any(path.startswith(feature.folder) for path in topology.kernel_values):
         return Notice(feature.id, f"{feature.lacking}: left alone")
     above = PurePosixPath(feature.folder).parent if feature else "/"
     name = PurePosixPath(knob.path).relative_to(above)
@@ -216,25 +216,25 @@ def _lacking(topology: NodeTopology, knob: Knob) -> Notice:
 def _sysctls(
     topology: NodeTopology, wish: Tuning, of_sets: Mapping[str, str], notices: list[Notice]
 ) -> dict[str, str]:
-    asked = {**of_sets, **wish.sysctls}
-    asked |= {name: knob.text(knob.path, word) for name, (knob, word) in sysctl_knobs(wish).items()}
+    chosen = {**of_sets, **wish.sysctls}
+    chosen |= {name: knob.text(knob.path, word) for name, (knob, word) in sysctl_knobs(wish).items()}
     # A snapshot lists whole folders of sysctls, so a key missing from a listed folder does not exist. Values
     # that only a set asks for apply only to kernels that show the sysctl.
     listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
     of_sets_alone = {*of_sets} - {*wish.sysctls} if topology.sysctls else set()
     missing = {
         name
-        for name in asked
+        for name in chosen
         if name not in topology.sysctls and (name in of_sets_alone or name.rpartition(".")[0] in listed)
     }
     notices.extend(
-        Notice("no-such-sysctl", f"this kernel has no {name}: left alone{_meant(name, topology)}")
+        Notice("no-such-sysctl", f"this kernel has no {name}: left alone{_hint(name, topology)}")
         for name in sorted(missing)
     )
-    return {name: asked[name] for name in sorted(asked) if name not in missing}
+    return {name: chosen[name] for name in sorted(chosen) if name not in missing}
 
 
-def _meant(name: str, topology: NodeTopology) -> str:
+def _hint(name: str, topology: NodeTopology) -> str:
     """Return a hint at the kernel's nearest sysctl for one that it lacks; "" where none is near."""
     nearest = get_close_matches(name, topology.sysctls, n=1, cutoff=0.85)
     return f"; did you mean {nearest[0]}?" if nearest else ""
@@ -301,11 +301,11 @@ def _sysctl_reason(
     return f"{choice}, over {of_sets[name]} of the set {rows[name][0]}"
 
 
-def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Iterator[Decision]:
-    for name, held in kept.items():
+def _kept_decisions(kept_values: Mapping[str, str], raised: Mapping[str, str]) -> Iterator[Decision]:
+    for name, value in kept_values.items():
         yield Decision(
             f"tuning.sysctls.{name}",
-            held,
+            value,
             f"left as the host has it: the profile asks for {raised[name]}, and this limit is never lowered "
             f"({RAISED_ONLY[name]})",
         )

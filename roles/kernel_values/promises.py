@@ -82,20 +82,22 @@ def _asks(_plan: NodePlan) -> tuple[str, ...]:
 def _kernel_value(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, chosen = expected
     offered = node.value(path) or ""
-    held = re.findall(r"\[(.*)\]", offered) or [offered]  # the word in brackets of `always [madvise] never`
-    require(held == [chosen], f"{offered or 'absent'}, planned {chosen} ({path})")
+    active_word = re.findall(r"\[(.*)\]", offered) or [
+        offered
+    ]  # the word in brackets of `always [madvise] never`
+    require(active_word == [chosen], f"{offered or 'absent'}, planned {chosen} ({path})")
 
 
 def _sysctl(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, value = expected
-    found = node.value(path)
-    require_equal(None if found is None else " ".join(found.split()), " ".join(value.split()))
+    actual = node.value(path)
+    require_equal(None if actual is None else " ".join(actual.split()), " ".join(value.split()))
 
 
 def _sysctl_is_at_least(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, least = expected
-    found = node.value(path)
-    require(reaches(found, least), f"{'absent' if found is None else found}, planned at least {least}")
+    actual = node.value(path)
+    require(reaches(actual, least), f"{'absent' if actual is None else actual}, planned at least {least}")
 
 
 def _swap(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ def read_record(text: str | None) -> dict[str, Recorded]:
 
 def record_lines(record: Mapping[str, Recorded]) -> tuple[str, ...]:
     """Return the lines of a record, without its header."""
-    return tuple(f"{path}\t{each.earlier}\t{each.ours}" for path, each in record.items())
+    return tuple(f"{path}\t{entry.earlier}\t{entry.ours}" for path, entry in record.items())
 
 
 def paths_of(record: Iterable[str]) -> tuple[str, ...]:
@@ -45,4 +45,4 @@ def paths_of(record: Iterable[str]) -> tuple[str, ...]:
 
 def swaps_of(record: Mapping[str, Recorded]) -> dict[str, Recorded]:
     """Return the swap devices that were turned off, by device."""
-    return {path.removeprefix(_SWAP): each for path, each in record.items() if path.startswith(_SWAP)}
+    return {path.removeprefix(_SWAP): entry for path, entry in record.items() if path.startswith(_SWAP)}

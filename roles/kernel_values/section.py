@@ -165,12 +165,14 @@ class Tuning(Removable):
     @model_validator(mode="after")
     def _risks_are_known(self) -> Self:
         for name, value in self.sysctls.items():
-            found = danger(name, value)
-            if found and found.never:
-                raise ValueError(f"sysctls {name}: {value} is not for a profile: {found.why}; leave it out")
-            if found and name not in self.unsafe:
+            known_danger = danger(name, value)
+            if known_danger and known_danger.never:
                 raise ValueError(
-                    f"sysctls {name}: {value} is dangerous: {found.why}; leave it out, or add "
+                    f"sysctls {name}: {value} is not for a profile: {known_danger.why}; leave it out"
+                )
+            if known_danger and name not in self.unsafe:
+                raise ValueError(
+                    f"sysctls {name}: {value} is dangerous: {known_danger.why}; leave it out, or add "
                     f'what it may cost to tuning.unsafe: "{name}": "the risk, in your words"'
                 )
         for name in self.unsafe:

@@ -142,22 +142,22 @@ def names(sets: Iterable[str]) -> Iterator[str]:
     """Yield every sysctl whose value on the host may affect a plan with these sets."""
     if chosen := tuple(sets):
         yield CONGESTION_CONTROLS
-        yield from (row.name for each in chosen for row in SETS[each])
+        yield from (row.name for set_name in chosen for row in SETS[set_name])
 
 
 def rows_for(
-    topology: NodeTopology, held: Mapping[str, str], sets: Iterable[str], notices: list[Notice]
+    topology: NodeTopology, sysctls: Mapping[str, str], sets: Iterable[str], notices: list[Notice]
 ) -> dict[str, tuple[str, Row]]:
     """Return the sets' rows that apply to this machine, by sysctl, each with the name of its set.
 
-    `held` are the values that the kernel has now.
+    `sysctls` are the values that the kernel has now.
     """
     chosen: dict[str, tuple[str, Row]] = {}
     for name in sets:
         for row in SETS[name]:
             if not _has_rails(topology, row.rails):
                 continue
-            if row.module and not _has_module(topology, held, row):
+            if row.module and not _has_module(topology, sysctls, row):
                 text = f"this kernel is not known to have {row.module}: {row.name} left alone"
                 notices.append(Notice("no-such-module", text))
                 continue
@@ -165,19 +165,21 @@ def rows_for(
     return chosen
 
 
-def value_for(topology: NodeTopology, held: str, row: Row) -> str:
+def value_for(topology: NodeTopology, current: str, row: Row) -> str:
     """Return a row's value on this machine; one capped by memory is rounded down to a power of two.
 
-    `held` is the value that the kernel has now. Of several numbers, such as the minimum, default and maximum
+    `current` is the kernel's value now. Of several numbers, such as the minimum, default and maximum
     buffer of a TCP socket, each keeps the host's where that is larger: a newer kernel's default of 131072
     bytes is not lowered to an older one's 87380.
     """
-    wanted, now = row.value.split(), held.split()
-    if len(wanted) > 1:
-        known = len(now) == len(wanted) and None not in map(digits, (*wanted, *now))
+    row_words, current_words = row.value.split(), current.split()
+    if len(row_words) > 1:
+        comparable = len(current_words) == len(row_words) and None not in map(
+            digits, (*row_words, *current_words)
+        )
         return (
-            " ".join(str(max(map(int, pair))) for pair in zip(wanted, now, strict=True))
-            if known
+            " ".join(str(max(map(int, pair))) for pair in zip(row_words, current_words, strict=True))
+            if comparable
             else row.value
         )
     if row.share_of_memory is None or topology.memory_bytes is None:
@@ -195,6 +197,6 @@ def _has_rails(topology: NodeTopology, rails: int) -> bool:
     return len(ethernet) >= rails
 
 
-def _has_module(topology: NodeTopology, held: Mapping[str, str], row: Row) -> bool:
-    known = held.get(CONGESTION_CONTROLS if row.value == "bbr" else row.name, "").split()
-    return row.value in known or row.module in topology.loadable_modules
+def _has_module(topology: NodeTopology, sysctls: Mapping[str, str], row: Row) -> bool:
+    available = sysctls.get(CONGESTION_CONTROLS if row.value == "bbr" else row.name, "").split()
+    return row.value in available or row.module in topology.loadable_modules

@@ -53,12 +53,12 @@ def is_raised_only(name: str, value: str) -> bool:
     return name in RAISED_ONLY and digits(value) is not None
 
 
-def refuse_odd_limits(asked: Mapping[str, str]) -> None:
+def refuse_odd_limits(sysctls: Mapping[str, str]) -> None:
     """Raise PlanError for a limit that is not a whole number: it could be set below what the host has.
 
     The kernel also reads 0x1 and 010, and some limits take -1.
     """
-    for name, value in asked.items():
+    for name, value in sysctls.items():
         if name in RAISED_ONLY and digits(value) is None:
             raise PlanError(
                 f"{value!r} is no limit",
@@ -67,13 +67,13 @@ def refuse_odd_limits(asked: Mapping[str, str]) -> None:
             )
 
 
-def has_more(held: str | None, value: str) -> bool:
+def has_more(current: str | None, value: str) -> bool:
     """Whether a host's value is known and larger than `value`."""
-    there, wanted = digits(held), digits(value)
-    return there is not None and wanted is not None and there > wanted
+    number, planned = digits(current), digits(value)
+    return number is not None and planned is not None and number > planned
 
 
-def reaches(held: str | None, least: str) -> bool:
+def reaches(current: str | None, least: str) -> bool:
     """Whether a limit is at least `least`; True where either is not a number, False where it is missing."""
-    there, wanted = digits(held), digits(least)
-    return held is not None and not (there is not None and wanted is not None and there < wanted)
+    number, required = digits(current), digits(least)
+    return current is not None and not (number is not None and required is not None and number < required)

@@ -50,7 +50,7 @@ def families(plan: NodePlan) -> tuple[Family, ...]:
     )
 
 
-def _by_value(what: str, path: str, values: Mapping[int, str]) -> Iterator[Compared]:
+def _by_value(subject: str, path: str, values: Mapping[int, str]) -> Iterator[Compared]:
     for value in sorted({*values.values()}):
-        cpus = frozenset(cpu for cpu, held in values.items() if held == value)
-        yield Compared(what, path, value, cpus=cpus)
+        cpus = frozenset(cpu for cpu, cpu_value in values.items() if cpu_value == value)
+        yield Compared(subject, path, value, cpus=cpus)

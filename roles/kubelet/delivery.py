@@ -118,12 +118,13 @@ def hand_back(
     flag_is_ours = (
         earlier is not None and earlier.exec_start is not None and earlier.exec_start == install.exec_start
     )
-    others = sorted(path for path in install.drop_ins if PurePosixPath(path).name != DROP_IN_NAME)
-    if flag_is_ours and others:
+    other_drop_ins = sorted(path for path in install.drop_ins if PurePosixPath(path).name != DROP_IN_NAME)
+    if flag_is_ours and other_drop_ins:
         notices.append(
             Notice(
                 "config-dir-kept",
-                f"{', '.join(others)} came from elsewhere, and the flag --config-dir has them read: it stays",
+                f"{', '.join(other_drop_ins)} came from elsewhere, and the flag --config-dir has them "
+                "read: it stays",
             )
         )
     return KubeletPlan(
@@ -132,7 +133,7 @@ def hand_back(
         settings={},
         config_dir=install.config_dir,
         drop_in=earlier.drop_in if earlier and earlier.drop_in else drop_in,
-        exec_start=install.exec_start if flag_is_ours and others else None,
+        exec_start=install.exec_start if flag_is_ours and other_drop_ins else None,
         retired=_retired(earlier, {}),
     )
 
@@ -160,12 +161,12 @@ def _exec_start(
         )
         return None
     if install.config_dir is not None:
-        ours = (
+        set_by_us = (
             earlier is not None
             and earlier.exec_start is not None
             and earlier.exec_start == install.exec_start
         )
-        return install.exec_start if ours else None
+        return install.exec_start if set_by_us else None
     if install.exec_start is None:
         raise PlanError(
             "the kubelet's unit has no readable ExecStart, so --config-dir cannot be added to it",
@@ -180,24 +181,26 @@ def _without_what_is_there(
 ) -> dict[str, Any]:
     """Return `settings` without what the admin's file has: a later plan takes merged values for ours."""
     if existing.eviction_map is not None:
-        wanted = {*profile.memory.eviction_hard}
-        eviction = {signal: text for signal, text in settings["evictionHard"].items() if signal in wanted}
+        wished_signals = {*profile.memory.eviction_hard}
+        eviction = {
+            signal: text for signal, text in settings["evictionHard"].items() if signal in wished_signals
+        }
         settings = {**settings, "evictionHard": eviction}
-    ours = {
+    to_merge = {
         path: value
         for path, value in flatten_settings(settings)
-        if (held := existing.get(*path)) is None or not _same_value(held.value, value)
+        if (setting := existing.get(*path)) is None or not _same_value(setting.value, value)
     }
-    return _nested(ours)
+    return _nested(to_merge)
 
 
-def _same_value(held: object, wanted: object) -> bool:
-    return held == wanted or (isinstance(wanted, str) and str(held) == wanted)
+def _same_value(existing: object, planned: object) -> bool:
+    return existing == planned or (isinstance(planned, str) and str(existing) == planned)
 
 
 def _retired(earlier: KubeletPlan | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = dict(flatten_settings(settings))
-    return _nested({path: value for path, value in merged_by_us(earlier).items() if path not in wanted})
+    planned = dict(flatten_settings(settings))
+    return _nested({path: value for path, value in merged_by_us(earlier).items() if path not in planned})
 
 
 def _nested(settings: Mapping[SettingPath, Any]) -> dict[str, Any]:
@@ -226,15 +229,15 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 def without(base: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
     """Return `base` without the `retired` values that it still has; an emptied mapping is dropped, too."""
-    left = dict(base)
+    remaining = dict(base)
     for key, value in retired.items():
-        old = left.get(key)
+        old = remaining.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             rest = without(old, value)
             if rest or rest == old:
-                left[key] = rest
+                remaining[key] = rest
             else:
-                del left[key]
-        elif key in left and old == value:
-            del left[key]
-    return left
+                del remaining[key]
+        elif key in remaining and old == value:
+            del remaining[key]
+    return remaining

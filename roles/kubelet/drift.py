@@ -24,16 +24,16 @@ def _settings(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
         yield Seen(unknown="what the kubelet runs with is not known")
         return
     for name, value in (plan.kubelet.settings if plan.kubelet else {}).items():
-        for said in differences(name, value, report.effective.get(name)):
-            yield Seen(said, name)
+        for difference in differences(name, value, report.effective.get(name)):
+            yield Seen(difference, name)
 
 
 def _version(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
-    planned, there = plan.kubelet, machine.kubelet.version if machine.kubelet else None
-    if there is None:
+    planned, running = plan.kubelet, machine.kubelet.version if machine.kubelet else None
+    if running is None:
         yield Seen(unknown="the kubelet's version is not known")
-    elif planned and KubeletVersion.parse(there).minor != KubeletVersion.parse(planned.version).minor:
-        yield Seen(f"{there}, planned for {planned.version}", "kubelet")
+    elif planned and KubeletVersion.parse(running).minor != KubeletVersion.parse(planned.version).minor:
+        yield Seen(f"{running}, planned for {planned.version}", "kubelet")
 
 
 _CONCERN = Concern(

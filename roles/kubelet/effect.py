@@ -45,11 +45,11 @@ class Effect:
     @property
     def changed_settings(self) -> tuple[str, ...]:
         """The fields of the effective configuration that differ."""
-        before = self.before or {}
+        current = self.before or {}
         return tuple(
             name
-            for name in sorted({*before, *self.after.effective})
-            if _said(before, name) != _said(self.after.effective, name)
+            for name in sorted({*current, *self.after.effective})
+            if _setting(current, name) != _setting(self.after.effective, name)
         )
 
     @property
@@ -61,19 +61,19 @@ class Effect:
 def effect(
     plan: NodePlan,
     machine: NodeTopology,
-    wanted: Sequence[FileContent],
+    planned_files: Sequence[FileContent],
     config_text: str | None,
     drop_ins: Mapping[str, str],
     state_files: Mapping[str, str],
 ) -> Effect:
-    """Compare the kubelet's current configuration with the one from the `wanted` files.
+    """Compare the kubelet's current configuration with the one from `planned_files`.
 
     `config_text` and `drop_ins` (by path) are the current files; `state_files` maps a state file's name to
     its text.
     """
     kubelet = _kubelet(plan)
     install = machine.kubelet or KubeletInstall(kubelet.version, kubelet.unit, None, None, ())
-    texts = {file.path: file.text for file in wanted}
+    texts = {file.path: file.text for file in planned_files}
     new_main = texts.get(kubelet.config_file, config_text)
     new_drop_ins = {**drop_ins, **{path: text for path, text in texts.items() if path == kubelet.drop_in}}
     if kubelet.delivery == "none":
@@ -85,33 +85,35 @@ def effect(
     def judged(state: Mapping[str, str]) -> Report:
         return _judge(kubelet, new_main, new_drop_ins, new_flags, new_machine, state)
 
-    before = _judge(kubelet, config_text, drop_ins, install.flags, machine, {}).effective or None
-    after = judged({})
+    current = _judge(kubelet, config_text, drop_ins, install.flags, machine, {}).effective or None
+    report = judged({})
     removals = {
         removal.path: removal.reason
         for removal in state_files_to_remove(
-            before,
-            after.effective,
+            current,
+            report.effective,
             hugepages_changed=pools_change,
             memory_changed=moves_memory(machine, plan.gpu_memory),
             root_dir=kubelet.root_dir,
         )
     }
-    left = {name: text for name, text in state_files.items() if _path(kubelet, name) not in removals}
-    if left and after.starts:
-        after = judged(left)
-    while unreadable := [each for each in after.findings if _UNREADABLE.get(each.id, "") in left]:
+    kept_state = {name: text for name, text in state_files.items() if _path(kubelet, name) not in removals}
+    if kept_state and report.starts:
+        report = judged(kept_state)
+    while unreadable := [
+        finding for finding in report.findings if _UNREADABLE.get(finding.id, "") in kept_state
+    ]:
         for finding in unreadable:
             name = _UNREADABLE[finding.id]
             removals[_path(kubelet, name)] = finding.text or finding.evidence
-            left.pop(name, None)
-        after = judged(left)
+            kept_state.pop(name, None)
+        report = judged(kept_state)
     present = {_path(kubelet, name) for name in state_files}
-    there = {path: reason for path, reason in removals.items() if path in present}
-    return Effect(before, after, there, tuple(removals), pools_change)
+    removed = {path: reason for path, reason in removals.items() if path in present}
+    return Effect(current, report, removed, tuple(removals), pools_change)
 
 
-def _said(config: Mapping[str, Any], name: str) -> Any:
+def _setting(config: Mapping[str, Any], name: str) -> Any:
     """Return a setting; an empty mapping, which reading a drop-in leaves behind, counts as None."""
     return config.get(name) or None if isinstance(config.get(name), Mapping) else config.get(name)
 

@@ -37,8 +37,8 @@ def by_claims(wish: Kubelet) -> bool:
 
 def require(wish: Kubelet, version: KubeletVersion) -> None:
     """Raise PlanError where a profile contradicts itself, or the kubelet is too old."""
-    said = {name: getattr(wish, name) for name in POLICIES}
-    wrong = [f"{name}: {value}" for name, value in said.items() if value not in (None, POLICIES[name])]
+    policies = {name: getattr(wish, name) for name in POLICIES}
+    wrong = [f"{name}: {value}" for name, value in policies.items() if value not in (None, POLICIES[name])]
     wrong += [name for name in ("cpu_manager_options", "topology_manager_options") if getattr(wish, name)]
     if wrong:
         field, _, value = wrong[0].partition(": ")

@@ -73,33 +73,33 @@ class ExistingSettings:
     def settle(
         self,
         path: SettingPath,
-        wanted: object | None,
+        planned: object | None,
         *,
         subject: str,
         override: bool,
         same: Callable[[Any], bool] | None = None,
         shown: str | None = None,
     ) -> Setting | None:
-        """Return the setting to keep, or None where `wanted` or a default applies.
+        """Return the setting to keep, or None where `planned` or a default applies.
 
-        `same`: whether an existing value means the same as `wanted`; `shown` is `wanted` in words. Raises
-        PlanError where `wanted` contradicts a flag, or a file that it may not override.
+        `same`: whether an existing value means the same as `planned`; `shown` is `planned` in words. Raises
+        PlanError where `planned` contradicts a flag, or a file that it may not override.
         """
-        held = self.get(*path)
+        setting = self.get(*path)
         whole_map = self.get(path[0])
-        said = shown or str(wanted)
-        if held is None and whole_map is not None and wanted is not None:
-            raise _refused_by_flag(whole_map, said, subject)
-        if held is None or wanted is None:
-            return held
-        if same(held.value) if same else str(held.value) == str(wanted):
+        text = shown or str(planned)
+        if setting is None and whole_map is not None and planned is not None:
+            raise _refused_by_flag(whole_map, text, subject)
+        if setting is None or planned is None:
+            return setting
+        if same(setting.value) if same else str(setting.value) == str(planned):
             return None
-        if held.from_flag:
-            raise _refused_by_flag(held, said, subject)
+        if setting.from_flag:
+            raise _refused_by_flag(setting, text, subject)
         if override:
             return None
         raise PlanError(
-            f"the profile says {said}, {held.place} says {'.'.join(path)}: {held.value}",
+            f"the profile says {text}, {setting.place} says {'.'.join(path)}: {setting.value}",
             where=subject,
             remedy=f"remove the key from that file, leave {subject} out of the profile to keep the value "
             "that is there, or set kubelet.on_conflict: override",
@@ -138,13 +138,13 @@ def read_existing(
             where=error.where,
             remedy=error.remedy,
         ) from error
-    settings = dict(_given(configuration))
-    whole = settings.get(("evictionHard",))
+    settings = dict(_relevant_settings(configuration))
+    eviction_map = settings.get(("evictionHard",))
     in_main = configuration.places.main if "evictionHard" in configuration.main.settings else None
-    return ExistingSettings(settings, configuration.settings, whole.place if whole else in_main)
+    return ExistingSettings(settings, configuration.settings, eviction_map.place if eviction_map else in_main)
 
 
-def _given(configuration: Configuration) -> Iterator[tuple[SettingPath, Setting]]:
+def _relevant_settings(configuration: Configuration) -> Iterator[tuple[SettingPath, Setting]]:
     """Yield every setting that a plan manages or needs, where a file or a flag sets it."""
     names = {name: text for name, text in configuration.settings.items() if text is not None}
     for name in (*_SCALARS, *_LISTS):
@@ -152,10 +152,10 @@ def _given(configuration: Configuration) -> Iterator[tuple[SettingPath, Setting]
             yield (name,), _setting(names[name], origin)
     for name in _MAPPINGS:
         entries = names.get(name) or {}
-        whole = configuration.origin(name)
-        if name != "featureGates" and whole and whole.is_flag:
+        map_origin = configuration.origin(name)
+        if name != "featureGates" and map_origin and map_origin.is_flag:
             # A flag replaces the whole map, except feature gates, which the kubelet merges gate by gate.
-            yield (name,), _setting(",".join(f"{key}={value}" for key, value in entries.items()), whole)
+            yield (name,), _setting(",".join(f"{key}={value}" for key, value in entries.items()), map_origin)
         for key, value in entries.items():
             if origin := configuration.origin(name, key):
                 yield (name, key), _setting(value, origin)
@@ -165,31 +165,36 @@ def _setting(value: Any, origin: Origin) -> Setting:
     return Setting(value, f"flag {origin.place}" if origin.is_flag else origin.place, origin.is_flag)
 
 
-def _less(text: str | None, ours: Mapping[SettingPath, Any]) -> str | None:
+def _less(text: str | None, our_values: Mapping[SettingPath, Any]) -> str | None:
     """Return a main file without our values that it still has; invalid YAML is returned unchanged."""
     try:
-        document = read(text).data if text and ours else None
+        document = read(text).data if text and our_values else None
     except YamlError:
         return text
     if not isinstance(document, dict):
         return text
-    kept = dict(document)
-    for path in [path for path, value in flatten_settings(document) if path in ours and ours[path] == value]:
+    remaining = dict(document)
+    for path in [
+        path for path, value in flatten_settings(document) if path in our_values and our_values[path] == value
+    ]:
         name, *key = path
-        rest = {each: value for each, value in kept[name].items() if each not in key} if key else None
-        if rest:
-            kept[name] = rest
+        entries = (
+            {entry: value for entry, value in remaining[name].items() if entry not in key} if key else None
+        )
+        if entries:
+            remaining[name] = entries
         else:
-            del kept[name]
-    return json.dumps(kept)
+            del remaining[name]
+    return json.dumps(remaining)
 
 
-def _refused_by_flag(held: Setting, said: str, subject: str) -> PlanError:
+def _refused_by_flag(setting: Setting, text: str, subject: str) -> PlanError:
     return PlanError(
-        f"the profile says {said}, the kubelet's {held.place} says {held.value}, and a flag wins over every "
-        "file",
+        f"the profile says {text}, the kubelet's {setting.place} says {setting.value}, and a flag wins "
+        "over every file",
         where=subject,
-        remedy=f"take the {held.place} from the kubelet's arguments, or leave {subject} out of the profile",
+        remedy=f"take the {setting.place} from the kubelet's arguments, or leave {subject} out of the "
+        "profile",
     )
 
 

@@ -37,8 +37,8 @@ def text_without_retired(plan: NodePlan, config_text: str) -> str | None:
     if plan.kubelet is None or not plan.kubelet.retired:
         return None
     config = _config(config_text)
-    left = without(config, plan.kubelet.retired)
-    return None if left == config else f"# {header(plan)}\n{as_yaml(left)}"
+    remaining = without(config, plan.kubelet.retired)
+    return None if remaining == config else f"# {header(plan)}\n{as_yaml(remaining)}"
 
 
 def _merged(plan: NodePlan, config_text: str | None) -> dict[str, Any]:
@@ -163,5 +163,5 @@ def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
     planned = plan.kubelet
     if not planned or not config_text or planned.config_file in [file.path for file in files(plan)]:
         return []
-    left = text_without_retired(plan, config_text)
-    return [] if left is None else [FileContent(planned.config_file, left)]
+    remaining = text_without_retired(plan, config_text)
+    return [] if remaining is None else [FileContent(planned.config_file, remaining)]

@@ -63,7 +63,7 @@ def plan_largest_pods(
     if not machine.memory_bytes or not machine.numa_nodes:
         return Reasoned(())
     config = _effective(existing, kubelet.settings)
-    whole = whole_gpus(devices)
+    gpus_by_resource = whole_gpus(devices)
     try:
         node = Node(with_pools(machine, pools), config, devices, version=kubelet.version)
     except KubeletConfigError:
@@ -73,11 +73,11 @@ def plan_largest_pods(
     notices: list[Notice] = []
     for resource in devices or ("",):
         empty = EmptyNode(node, resource)
-        counts = _counts(resource, empty.devices if resource in whole else 1)
+        counts = _counts(resource, empty.devices if resource in gpus_by_resource else 1)
         rows += [
             _row(resource, count, empty.largest(count)) for count in counts if not empty.too_many_sets(count)
         ]
-        if resource in whole and not empty.too_many_sets(empty.devices) and not admits_all(empty):
+        if resource in gpus_by_resource and not empty.too_many_sets(empty.devices) and not admits_all(empty):
             notices.append(_refused(empty, resource, config))
     return Reasoned(tuple(rows), notices=tuple(notices))
 
@@ -133,8 +133,10 @@ def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[
     """Return the kubelet's future configuration: its own settings with ours merged over them."""
     merged = dict(existing.effective)
     for name, value in settings.items():
-        held = merged.get(name)
+        existing_value = merged.get(name)
         merged[name] = (
-            {**held, **value} if isinstance(value, Mapping) and isinstance(held, Mapping) else value
+            {**existing_value, **value}
+            if isinstance(value, Mapping) and isinstance(existing_value, Mapping)
+            else value
         )
     return merged

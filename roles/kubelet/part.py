@@ -45,7 +45,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part for the kubelet and its state files; None where nothing changes.
 
     Raises KubeletConfigError for a configuration under which it would not start, HostError for a host that
@@ -54,18 +54,18 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     kubelet = goal.plan.kubelet
     if kubelet is None:
         return None
-    expected = _effect(goal, kubelet, found)
-    others = [part.name for part in below if part.restarts_kubelet]
+    expected = _effect(goal, kubelet, state)
+    restarting_parts = [part.name for part in below if part.restarts_kubelet]
     written = {change.path for part in below for change in part.changed}
-    ours = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.config_file}
-    if not (written & ours or others or expected.removals):
+    kubelet_files = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.config_file}
+    if not (written & kubelet_files or restarting_parts or expected.removals):
         return None
     require_start(expected.after)
-    found.require_roots(f"{kubelet.root_dir}/{name}" for name in _STATE_FILES)
-    unit = found.unit()
+    state.require_roots(f"{kubelet.root_dir}/{name}" for name in _STATE_FILES)
+    unit = state.unit()
     if unit.active_state is None:
         return None
-    changes = expected.needs_restart or bool(others)
+    changes = expected.needs_restart or bool(restarting_parts)
     restart = unit.runs and changes
     url = health_url(expected.after.effective)
     if restart and url and not unit.askers:
@@ -84,7 +84,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
         unit_files=any(path.startswith(_UNIT_FOLDERS) for path in written) and (restart or not unit.runs),
         start_seconds=goal.start_seconds,
         stable_seconds=goal.stable_seconds,
-        sentences=_sentences(expected, unit, restart, others),
+        sentences=_sentences(expected, unit, restart, restarting_parts),
         disturbs=changes,
     )
 
@@ -153,20 +153,22 @@ def health_url(config: Mapping[str, object]) -> tuple[str, int] | None:
     return (f"[{address}]" if ":" in address else address), port
 
 
-def _effect(goal: Goal, kubelet: KubeletPlan, found: Found) -> Effect:
-    drop_ins = {path: found.files[path].text for path in found.drop_ins if path in found.files}
+def _effect(goal: Goal, kubelet: KubeletPlan, state: Found) -> Effect:
+    drop_ins = {path: state.files[path].text for path in state.drop_ins if path in state.files}
     state_files = {
-        name: text for name in _STATE_FILES if (text := found.text(f"{kubelet.root_dir}/{name}")) is not None
+        name: text for name in _STATE_FILES if (text := state.text(f"{kubelet.root_dir}/{name}")) is not None
     }
-    config = found.text(kubelet.config_file)
-    machine = with_pools(goal.machine, pools_found(goal, found))
+    config = state.text(kubelet.config_file)
+    machine = with_pools(goal.machine, pools_found(goal, state))
     return effect(goal.plan, machine, files_of(role, goal.plan, config), config, drop_ins, state_files)
 
 
-def _sentences(expected: Effect, unit: Unit, restart: bool, others: Sequence[str]) -> tuple[str, ...]:
+def _sentences(
+    expected: Effect, unit: Unit, restart: bool, restarting_parts: Sequence[str]
+) -> tuple[str, ...]:
     removals = [f"{path} is removed: {reason}" for path, reason in expected.removals.items()]
     if restart:
-        causes = [*expected.changed_settings, *others] or ["its state files"]
+        causes = [*expected.changed_settings, *restarting_parts] or ["its state files"]
         return (*removals, f"the kubelet restarts, because this changes: {', '.join(causes)}")
     if unit.runs:
         return (*removals, "the kubelet's effective settings stay the same: it is not restarted")

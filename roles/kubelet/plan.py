@@ -73,14 +73,14 @@ Options = dict[str, str]
 
 
 def kubelet_version(
-    topology: NodeTopology, profile: NodeProfile, asked: str | None, previous: NodePlan | None
+    topology: NodeTopology, profile: NodeProfile, version_wish: str | None, previous: NodePlan | None
 ) -> Reasoned[KubeletVersion | None]:
     """Return the version to plan for: the one asked for, else the host's, else the profile's, else None.
 
     Raises PlanError where the host has a kubelet, or `previous` planned one, whose version is not known.
     """
     distribution = topology.kubelet.distribution if topology.kubelet else None
-    if distribution is not None and asked is None:
+    if distribution is not None and version_wish is None:
         return Reasoned(
             None,
             notices=(
@@ -92,7 +92,7 @@ def kubelet_version(
             ),
         )
     installed = topology.kubelet.version if topology.kubelet else None
-    text, field = asked or installed, "kubelet version"
+    text, field = version_wish or installed, "kubelet version"
     if text is None:
         text, field = profile.kubelet.version, "kubelet.version"
     unknown = why_no_version(topology.kubelet)
@@ -210,28 +210,30 @@ class _Chooser:
 
     def _refuse_reserved_cgroups(self) -> None:
         for name in ("systemReservedCgroup", "kubeReservedCgroup"):
-            held = self.existing.get(name)
-            if held and self.cpus.reserved:
+            setting = self.existing.get(name)
+            if setting and self.cpus.reserved:
                 raise PlanError(
-                    f"{held.place} sets {name}: {held.value}, and the kubelet does not start with that and "
-                    "reservedSystemCPUs together",
+                    f"{setting.place} sets {name}: {setting.value}, and the kubelet does not start with "
+                    "that and reservedSystemCPUs together",
                     where="cpus.reserved",
-                    remedy=f"remove {name} from {held.place}",
+                    remedy=f"remove {name} from {setting.place}",
                 )
 
-    def _policy(self, name: str, wanted: str | None, default: str, reason: str) -> str:
+    def _policy(self, name: str, policy_wish: str | None, default: str, reason: str) -> str:
         subject = f"kubelet.{name}"
         by_engine = engine.POLICIES.get(_FIELDS[name].rpartition(".")[2])
         if by_engine and engine.by_claims(self.wish):
             self.existing.settle((name,), by_engine, subject=engine.FIELD, override=self.override)
             self.decisions.append(Decision(subject, by_engine, engine.REASON))
             return by_engine
-        kept = self.existing.settle((name,), wanted, subject=_FIELDS[name], override=self.override)
-        if kept:
-            value, reason = str(kept.value), f"kept as {kept.place} has it"
+        kept_setting = self.existing.settle(
+            (name,), policy_wish, subject=_FIELDS[name], override=self.override
+        )
+        if kept_setting:
+            value, reason = str(kept_setting.value), f"kept as {kept_setting.place} has it"
         else:
-            if wanted is not None:
-                default, reason = wanted, self.profile.choice(_FIELDS[name])
+            if policy_wish is not None:
+                default, reason = policy_wish, self.profile.choice(_FIELDS[name])
             value = default
         self.decisions.append(Decision(subject, value, reason))
         return value
@@ -250,12 +252,14 @@ class _Chooser:
         if nodes <= 1:
             return "none", "there is one NUMA node with CPUs, so there is nothing to align"
         aligned = f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them"
-        whole = whole_gpus(self.devices)
-        devices = [device for listed in whole.values() for device in listed]
+        gpus_by_resource = whole_gpus(self.devices)
+        devices = [device for listed in gpus_by_resource.values() for device in listed]
         gpus = len(devices)
         if not gpus:
             return "single-numa-node", aligned
-        strict = [p for p in ("single-numa-node", "restricted") if self._admits_all(whole, p, cpu_policy)]
+        strict = [
+            p for p in ("single-numa-node", "restricted") if self._admits_all(gpus_by_resource, p, cpu_policy)
+        ]
         if strict:
             return strict[0], f"{aligned}, and {strict[0]} admits a pod with all {gpus} GPUs"
         near = len({device.numa_nodes for device in devices})
@@ -270,8 +274,8 @@ class _Chooser:
 
         That is the kubelet's own default, too. A policy that the profile names is refused instead.
         """
-        said = self.wish.topology_manager_policy or self.wish.topology_manager_options
-        if policy == "none" or said or self.existing.get("topologyManagerPolicy"):
+        is_chosen = self.wish.topology_manager_policy or self.wish.topology_manager_options
+        if policy == "none" or is_chosen or self.existing.get("topologyManagerPolicy"):
             return policy, reason
         if self._has_too_many_numa_nodes():
             limit = f"{self._numa_node_limit()}, so it would not start with {policy}"
@@ -354,12 +358,12 @@ class _Chooser:
         return policy + (options if self.wish.topology_manager_options else "")
 
     def _cpu_options(self, policy: str, topology_policy: str) -> Options:
-        known = cpu_options(self.version)
+        known_options = cpu_options(self.version)
         field = "kubelet.cpu_manager_options"
-        wanted = dict(sorted(self.wish.cpu_manager_options.items()))
-        if policy != "static" and wanted:
+        options = dict(sorted(self.wish.cpu_manager_options.items()))
+        if policy != "static" and options:
             raise PlanError(
-                f"{', '.join(wanted)} cannot be given with the CPU manager's policy {policy}: the kubelet "
+                f"{', '.join(options)} cannot be given with the CPU manager's policy {policy}: the kubelet "
                 "would not start",
                 where=field,
                 remedy=f"set kubelet.cpu_manager_policy: static, or leave {field} out"
@@ -368,12 +372,12 @@ class _Chooser:
             )
         if policy != "static":
             return {}
-        self._check_options(wanted, known, field)
-        chosen = self._settle_options("cpuManagerPolicyOptions", wanted, field, _same_bool)
-        held = {
+        self._check_options(options, known_options, field)
+        chosen = self._settle_options("cpuManagerPolicyOptions", options, field, _same_bool)
+        existing_options = {
             key: str(setting.value) for key, setting in self.existing.below("cpuManagerPolicyOptions").items()
         }
-        effective = {**held, **chosen}
+        effective = {**existing_options, **chosen}
         if self._wants_full_cores(effective):
             chosen[FULL_PCPUS_ONLY] = "true"
             effective[FULL_PCPUS_ONLY] = "true"
@@ -383,7 +387,7 @@ class _Chooser:
                 "true",
                 "pods do not share a core's threads with others",
             )
-        if self._wants_strict_reservation(effective, known):
+        if self._wants_strict_reservation(effective, known_options):
             chosen[STRICT_CPU_RESERVATION] = "true"
             self._decide_option(
                 "cpuManagerPolicyOptions",
@@ -407,9 +411,9 @@ class _Chooser:
         """Return the options that the kubelet's files and flags set, a flag's whole map included."""
         return self.existing.effective.get("cpuManagerPolicyOptions") or {}
 
-    def _wants_strict_reservation(self, effective: Options, known: Mapping[str, OptionState]) -> bool:
+    def _wants_strict_reservation(self, effective: Options, known_options: Mapping[str, OptionState]) -> bool:
         """Whether to turn the option on where it is unset: from the first minor in which it is not alpha."""
-        state = known.get(STRICT_CPU_RESERVATION)
+        state = known_options.get(STRICT_CPU_RESERVATION)
         if state is None or state.maturity is Maturity.ALPHA or STRICT_CPU_RESERVATION in effective:
             return False
         gate = self.existing.get("featureGates", state.gate) if state.gate else None
@@ -447,36 +451,36 @@ class _Chooser:
                 remedy=f"set kubelet.topology_manager_policy: restricted, or leave {field}.{ALIGN_BY_SOCKET} "
                 "out",
             )
-        seen = self.seen.cpus
-        if seen.num_sockets > seen.num_numa_nodes:
+        counted = self.seen.cpus
+        if counted.num_sockets > counted.num_numa_nodes:
             raise PlanError(
                 f"{ALIGN_BY_SOCKET} needs a NUMA node in every package; there are "
-                f"{seen.num_sockets} packages and {seen.num_numa_nodes} NUMA nodes with CPUs",
+                f"{counted.num_sockets} packages and {counted.num_numa_nodes} NUMA nodes with CPUs",
                 where=field,
                 remedy=f"leave {field}.{ALIGN_BY_SOCKET} out",
             )
 
     def _topology_options(self, policy: str) -> Options:
-        known = topology_options(self.version)
+        known_options = topology_options(self.version)
         field = "kubelet.topology_manager_options"
-        wanted = dict(sorted(self.wish.topology_manager_options.items()))
-        if policy == "none" and wanted:
+        options = dict(sorted(self.wish.topology_manager_options.items()))
+        if policy == "none" and options:
             raise PlanError(
-                f"{', '.join(wanted)} have no effect with the topology manager's policy none",
+                f"{', '.join(options)} have no effect with the topology manager's policy none",
                 where=field,
                 remedy=f"set kubelet.topology_manager_policy: best-effort, or leave {field} out",
             )
         if policy == "none":
             return {}
-        self._check_options(wanted, known, field)
+        self._check_options(options, known_options, field)
         chosen = self._settle_options(
             "topologyManagerPolicyOptions",
-            wanted,
+            options,
             field,
             lambda text, value: str(value) == text or _same_bool(text, value),
         )
         self._refuse_unmeasured(chosen, field)
-        self._add_prefer_closest(policy, chosen, known)
+        self._add_prefer_closest(policy, chosen, known_options)
         self._add_max_numa_nodes(chosen, field)
         return dict(sorted(chosen.items()))
 
@@ -490,19 +494,21 @@ class _Chooser:
                 remedy=f"leave {field}.{PREFER_CLOSEST_NUMA} out",
             )
 
-    def _add_prefer_closest(self, policy: str, chosen: Options, known: Mapping[str, OptionState]) -> None:
+    def _add_prefer_closest(
+        self, policy: str, chosen: Options, known_options: Mapping[str, OptionState]
+    ) -> None:
         several = sum(bool(node.cpus) for node in self.topology.numa_nodes) > 2
         measured = all(len(node.distances) > 1 for node in self.topology.numa_nodes)
         ids = sorted(node.id for node in self.topology.numa_nodes)
         gaps = ids != list(range(len(ids)))  # with which the kubelet panics when it compares NUMA nodes
-        taken = self.existing.below("topologyManagerPolicyOptions")
+        existing_options = self.existing.below("topologyManagerPolicyOptions")
         if (
             policy in ("best-effort", "restricted")
             and several
             and measured
             and not gaps
-            and PREFER_CLOSEST_NUMA in known
-            and PREFER_CLOSEST_NUMA not in {**taken, **chosen}
+            and PREFER_CLOSEST_NUMA in known_options
+            and PREFER_CLOSEST_NUMA not in {**existing_options, **chosen}
             and self.existing.get("topologyManagerPolicyOptions") is None
         ):
             chosen[PREFER_CLOSEST_NUMA] = "true"
@@ -524,8 +530,8 @@ class _Chooser:
             sum(bool(node.cpus) for node in self.topology.numa_nodes),
             len(self.topology.packages),
         )
-        known = any(notice.id == "not-aligned" for notice in self.notices)  # it names the alternatives
-        if self.topology.cpu_vendor != _EPYC or not sizes or nodes <= packages or known:
+        has_notice = any(notice.id == "not-aligned" for notice in self.notices)  # it names the alternatives
+        if self.topology.cpu_vendor != _EPYC or not sizes or nodes <= packages or has_notice:
             return
         closest = truth(chosen.get(PREFER_CLOSEST_NUMA))
         near = "with prefer-closest-numa-nodes near ones" if closest else "near or far"
@@ -556,8 +562,8 @@ class _Chooser:
 
     def _has_too_many_numa_nodes(self) -> bool:
         """Whether this kubelet starts only with policy none here: no option raises its NUMA node limit."""
-        known = MAX_ALLOWABLE_NUMA_NODES in topology_options(self.version)
-        return len(self.topology.numa_nodes) > DEFAULT_MAX_NUMA_NODES and not known
+        is_raisable = MAX_ALLOWABLE_NUMA_NODES in topology_options(self.version)
+        return len(self.topology.numa_nodes) > DEFAULT_MAX_NUMA_NODES and not is_raisable
 
     def _numa_node_limit(self) -> str:
         return (
@@ -580,8 +586,8 @@ class _Chooser:
                 where="kubelet.topology_manager_policy",
                 remedy=f"{self._kubelet_with_limit()}, or {self._no_alignment()}",
             )
-        held = self.existing.get("topologyManagerPolicyOptions", MAX_ALLOWABLE_NUMA_NODES)
-        value = chosen.get(MAX_ALLOWABLE_NUMA_NODES) or (str(held.value) if held else None)
+        setting = self.existing.get("topologyManagerPolicyOptions", MAX_ALLOWABLE_NUMA_NODES)
+        value = chosen.get(MAX_ALLOWABLE_NUMA_NODES) or (str(setting.value) if setting else None)
         if value is None and self.existing.get("topologyManagerPolicyOptions") is None:
             chosen[MAX_ALLOWABLE_NUMA_NODES] = str(nodes)
             self._decide_option(
@@ -594,40 +600,41 @@ class _Chooser:
         elif value is None or (digits(value) or 0) < max(nodes, DEFAULT_MAX_NUMA_NODES):
             raise PlanError(
                 f"{MAX_ALLOWABLE_NUMA_NODES} is {value or 'not set'}"
-                + (f" in {held.place}" if held and held.value == value else "")
+                + (f" in {setting.place}" if setting and setting.value == value else "")
                 + f", but the machine has {nodes} NUMA nodes, those without CPUs included",
                 where=field,
                 remedy=f'set {field}.{MAX_ALLOWABLE_NUMA_NODES}: "{max(nodes, DEFAULT_MAX_NUMA_NODES)}", or '
                 "more",
             )
 
-    def _check_options(self, wanted: Options, known: Mapping[str, OptionState], field: str) -> None:
-        for name, value in wanted.items():
-            if name not in known:
+    def _check_options(self, options: Options, known_options: Mapping[str, OptionState], field: str) -> None:
+        for name, value in options.items():
+            if name not in known_options:
                 versions = _versions(name)
                 raise PlanError(
                     f"kubelet {self.version} does not know the option {name}",
                     where=f"{field}.{name}",
                     remedy=f"use a kubelet that has {name} ({versions}), or leave {field}.{name} out"
                     if versions
-                    else f"leave {field}.{name} out: kubelet {self.version} knows {', '.join(sorted(known))}",
+                    else f"leave {field}.{name} out: kubelet {self.version} knows "
+                    f"{', '.join(sorted(known_options))}",
                 )
-            if known[name].kind == "bool" and truth(value) is None:
+            if known_options[name].kind == "bool" and truth(value) is None:
                 raise PlanError(
                     f"{value!r} is neither true nor false",
                     where=f"{field}.{name}",
                     remedy="write true or false",
                 )
-            if known[name].kind == "int" and digits(value) is None:
+            if known_options[name].kind == "int" and digits(value) is None:
                 raise PlanError(
                     f"{value!r} is not a number", where=f"{field}.{name}", remedy="write a whole number"
                 )
 
     def _settle_options(
-        self, name: str, wanted: Options, field: str, same: Callable[[str, Any], bool]
+        self, name: str, options: Options, field: str, same: Callable[[str, Any], bool]
     ) -> Options:
         """Return the profile's options, each compared with the kubelet's existing setting."""
-        for option, value in wanted.items():
+        for option, value in options.items():
             self.existing.settle(
                 (name, option),
                 value,
@@ -636,16 +643,16 @@ class _Chooser:
                 same=partial(same, value),
             )
             self._decide_option(name, option, value, self.profile.choice(f"{field}.{option}"))
-        return dict(wanted)
+        return dict(options)
 
     def _taints(self) -> list[dict[str, str]]:
-        wanted = self.wish.register_with_taints
-        if not wanted:
+        texts = self.wish.register_with_taints
+        if not texts:
             return []
         name, field = "registerWithTaints", "kubelet.register_with_taints"
-        shown, taints = ", ".join(wanted), [read_taint(text) for text in wanted]
+        shown, taints = ", ".join(texts), [read_taint(text) for text in texts]
         self.existing.settle(
-            (name,), wanted, subject=field, override=self.override, same=taints.__eq__, shown=shown
+            (name,), texts, subject=field, override=self.override, same=taints.__eq__, shown=shown
         )
         self.decisions.append(Decision(f"kubelet.{name}", shown, self.profile.choice(field)))
         return taints
@@ -658,12 +665,12 @@ class _Chooser:
         return {"memory": format_bytes(count)} if count else {}
 
     def _notice_overruled_cpu(self, name: str) -> None:
-        held = self.existing.get(name, "cpu")
-        if held and self.cpus.reserved:
+        setting = self.existing.get(name, "cpu")
+        if setting and self.cpus.reserved:
             self.notices.append(
                 Notice(
                     "reserved-cpu-overruled",
-                    f"{held.place} sets {name}.cpu: {held.value}, which the kubelet ignores once "
+                    f"{setting.place} sets {name}.cpu: {setting.value}, which the kubelet ignores once "
                     "reservedSystemCPUs is set",
                 )
             )
@@ -727,8 +734,8 @@ def _versions(option: str) -> str:
     return f"1.{minors[0]} to 1.{minors[-1]}" if minors else ""
 
 
-def _same_bool(wanted: str, held: object) -> bool:
-    return truth(wanted) is not None and truth(wanted) == truth(held)
+def _same_bool(text: str, existing: object) -> bool:
+    return truth(text) is not None and truth(text) == truth(existing)
 
 
 def plan_kubelet(
@@ -749,11 +756,11 @@ def plan_kubelet(
     if version is None:
         return Reasoned(None)
     if profile.kubelet.state == "absent":
-        told: list[Notice] = []
-        left = hand_back(machine, version, previous, told)
+        hand_back_notices: list[Notice] = []
+        handed_back = hand_back(machine, version, previous, hand_back_notices)
         why = "the profile says that numaforge sets nothing of it"
         decision = Decision("kubelet", "as without numaforge", why)
-        return Reasoned(_of_machine(left, machine.kubelet), (decision,), tuple(told))
+        return Reasoned(_of_machine(handed_back, machine.kubelet), (decision,), tuple(hand_back_notices))
     chooser = _Chooser(machine, profile, version, existing, cpus, memory, devices)
     settings, notices = chooser.settings(), chooser.notices
     plan = plan_delivery(machine, version, profile, existing, settings, previous, notices)

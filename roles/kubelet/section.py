@@ -46,8 +46,8 @@ def _taint_text(value: object) -> str:
 
 def read_taint(text: str) -> dict[str, str]:
     """Return a taint such as "key=value:NoSchedule" in the form of a KubeletConfiguration."""
-    named, _, effect = text.rpartition(":")
-    key, _, value = named.partition("=")
+    key_value, _, effect = text.rpartition(":")
+    key, _, value = key_value.partition("=")
     return {"key": key, **({"value": value} if value else {}), "effect": effect}
 
 

@@ -56,12 +56,12 @@ def judge_startup(
     topology: NodeTopology,
     kubelet: KubeletPlan,
     hugepages: WantedPages,
-    said: Collection[str],
+    notice_ids: Collection[str],
     *,
     swap_off: bool,
     cgroup_v2: bool,
 ) -> tuple[Notice, ...]:
-    """Return the startup check's warnings as notices, except what the plan has `said` already, by id.
+    """Return the startup check's warnings as notices, except what the plan has `notice_ids` already, by id.
 
     `hugepages` are the wanted pages by NUMA node; `cgroup_v2`: the next boot brings cgroup v2. An unreadable
     configuration is not checked, nor are the managers' state files: the maintenance removes those that no
@@ -83,7 +83,7 @@ def judge_startup(
         for finding in report.findings
         if finding.severity is Severity.WARNING
         and finding.id != _SAID_BY_LARGEST_PODS
-        and _SAID_BY_PLANNING.get(finding.id) not in said
+        and _SAID_BY_PLANNING.get(finding.id) not in notice_ids
     )
 
 
@@ -115,13 +115,13 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 
 
 def _refusal(report: Report) -> PlanError:
-    fatal = next((each for each in report.findings if each.severity is Severity.ERROR), None)
-    place = f"kubelet configuration: {fatal.where}" if fatal and fatal.where else "kubelet"
+    fatal = next((finding for finding in report.findings if finding.severity is Severity.ERROR), None)
+    location = f"kubelet configuration: {fatal.where}" if fatal and fatal.where else "kubelet"
     remedy = fatal.remedy if fatal else "see what `numaforge check` says of this host"
-    place, remedy = _IN_A_PROFILE.get(fatal.id if fatal else "", (place, remedy))
+    location, remedy = _IN_A_PROFILE.get(fatal.id if fatal else "", (location, remedy))
     return PlanError(
         f"kubelet {report.version} would not start: {fatal.evidence if fatal else report.error}",
-        where=place,
+        where=location,
         remedy=remedy,
     )
 

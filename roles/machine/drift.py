@@ -20,15 +20,15 @@ def _another_machine(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
     if machine.hostname is not None and plan.hostname != machine.hostname:
         yield Seen(f"{machine.hostname}, planned as {plan.hostname}", "hostname")
     if plan.cpus.online != machine.online:
-        held, planned = format_cpulist(machine.online), format_cpulist(plan.cpus.online)
-        yield Seen(f"{held} online, planned {planned}", "CPUs")
-    there = {node.id: node.cpus for node in machine.numa_nodes}
+        actual, planned = format_cpulist(machine.online), format_cpulist(plan.cpus.online)
+        yield Seen(f"{actual} online, planned {planned}", "CPUs")
+    cpus_of = {node.id: node.cpus for node in machine.numa_nodes}
     for node in plan.memory.numa_nodes:
-        if node.id not in there:
+        if node.id not in cpus_of:
             yield Seen("is not there", f"NUMA node {node.id}")
-        elif plan.cpus.online == machine.online and there[node.id] != node.cpus:
-            held, planned = format_cpulist(there[node.id]), format_cpulist(node.cpus)
-            yield Seen(f"CPUs {held}, planned {planned}", f"NUMA node {node.id}")
+        elif plan.cpus.online == machine.online and cpus_of[node.id] != node.cpus:
+            actual, planned = format_cpulist(cpus_of[node.id]), format_cpulist(node.cpus)
+            yield Seen(f"CPUs {actual}, planned {planned}", f"NUMA node {node.id}")
 
 
 DRIFT = (DriftRule("NP102", Severity.ERROR, "the host is not the one planned", _another_machine),)

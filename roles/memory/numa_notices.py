@@ -40,10 +40,15 @@ def numa_notices(topology: NodeTopology) -> tuple[Notice, ...]:
 def disagreeing_totals(topology: NodeTopology) -> str | None:
     """Return how the kubelet's two memory totals disagree, as with hot-plugged memory; else None."""
     sizes = [node.memory_bytes for node in topology.numa_nodes]
-    total, known = topology.memory_bytes, [size for size in sizes if size is not None]
-    if not total or not known or len(known) < len(sizes) or abs(total - sum(known)) <= total // _ALIKE_PART:
+    total, known_sizes = topology.memory_bytes, [size for size in sizes if size is not None]
+    if (
+        not total
+        or not known_sizes
+        or len(known_sizes) < len(sizes)
+        or abs(total - sum(known_sizes)) <= total // _ALIKE_PART
+    ):
         return None
-    return f"MemTotal is {format_bytes(total)}, and the NUMA nodes have {format_bytes(sum(known))}"
+    return f"MemTotal is {format_bytes(total)}, and the NUMA nodes have {format_bytes(sum(known_sizes))}"
 
 
 def _two_totals(topology: NodeTopology) -> Iterator[Notice]:
@@ -60,7 +65,7 @@ def _without_memory(topology: NodeTopology) -> Iterator[Notice]:
     if bare:
         yield Notice(
             "cpus-without-memory",
-            f"{_named(bare)} have CPUs and no memory: pods there use memory of another NUMA node, and "
+            f"{_listing(bare)} have CPUs and no memory: pods there use memory of another NUMA node, and "
             "under single-numa-node with the memory manager's Static no pod gets both from one",
         )
 
@@ -71,12 +76,12 @@ def _without_cpus(topology: NodeTopology) -> Iterator[Notice]:
         return
     gpus = nodes_of_gpus(topology)
     of_gpus = [node for node in nodes if node.id in gpus]
-    others = [node for node in nodes if node.id not in gpus]
+    unexplained = [node for node in nodes if node.id not in gpus]
     unsaid = any(gpu.memory_numa_node is None for gpu in topology.gpus)
     kinds = "CXL, HBM or a GPU's" if unsaid else "CXL or HBM"
     parts = [
-        f"{_named(group)} ({_bytes(group)}, {kind})"
-        for group, kind in ((of_gpus, "memory of GPUs"), (others, f"{kinds} as it seems"))
+        f"{_listing(group)} ({_bytes(group)}, {kind})"
+        for group, kind in ((of_gpus, "memory of GPUs"), (unexplained, f"{kinds} as it seems"))
         if group
     ]
     yield Notice(
@@ -95,12 +100,12 @@ def _uneven_packages(topology: NodeTopology) -> Iterator[Notice]:
         sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.cpus and node.cpus <= package.cpus)
         for package in topology.packages
     ]
-    known = all(memory) and all(node.memory_bytes is not None for node in topology.numa_nodes)
+    is_known = all(memory) and all(node.memory_bytes is not None for node in topology.numa_nodes)
     uneven = [
         *([f"{_range(map(str, _ends(cpus)))} CPUs"] if len({*cpus}) > 1 else []),
         *(
             [f"{_range(map(format_bytes, _ends(memory)))} of memory"]
-            if known and max(memory) - min(memory) > max(memory) // _EVEN_PART
+            if is_known and max(memory) - min(memory) > max(memory) // _EVEN_PART
             else []
         ),
     ]
@@ -119,7 +124,7 @@ def _range(ends: Iterable[str]) -> str:
     return " to ".join(ends)
 
 
-def _named(nodes: list[NumaNode]) -> str:
+def _listing(nodes: list[NumaNode]) -> str:
     return f"NUMA nodes {format_cpulist({node.id for node in nodes})}"
 
 

@@ -112,10 +112,10 @@ def _reservations(
     if not capacity:
         return _nothing_known(profile)
     eviction, eviction_reason = _eviction_map(profile, existing)
-    asked = eviction.get(_MEMORY_SIGNAL)
-    threshold = eviction_bytes(asked, capacity)
+    eviction_threshold = eviction.get(_MEMORY_SIGNAL)
+    threshold = eviction_bytes(eviction_threshold, capacity)
     earlier = previous.memory.eviction_hard_bytes if previous else threshold
-    if asked and asked.endswith("%") and _near(earlier, threshold):
+    if eviction_threshold and eviction_threshold.endswith("%") and _near(earlier, threshold):
         threshold = earlier
     if threshold:
         eviction[_MEMORY_SIGNAL] = format_bytes(threshold)
@@ -197,9 +197,9 @@ def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int,
     rooms = sorted(rooms, key=lambda room: room.node)
     free = {room.node: room.free_bytes // MIB for room in rooms}
     weights = {room.node: room.memory_bytes if mode == "proportional" else 1 for room in rooms}
-    whole = min(total // MIB, sum(free.values()))
-    shares = {node: count * MIB for node, count in _apportion_within(whole, weights, free).items()}
-    rest = total - whole * MIB
+    whole_mib = min(total // MIB, sum(free.values()))
+    shares = {node: count * MIB for node, count in _apportion_within(whole_mib, weights, free).items()}
+    rest = total - whole_mib * MIB
     spare = {room.node: room.free_bytes - shares[room.node] for room in rooms}
     holders = [node for node in spare if spare[node] >= rest][:1] or list(spare)
     for node in holders:
@@ -277,8 +277,8 @@ def existing_bytes(setting: Setting, subject: str) -> int:
 
 def max_pods(existing: ExistingSettings) -> int:
     """Return how many pods the kubelet admits."""
-    said = existing.effective.get("maxPods")
-    return said if isinstance(said, int) and said > 0 else DEFAULT_MAX_PODS
+    pods_limit = existing.effective.get("maxPods")
+    return pods_limit if isinstance(pods_limit, int) and pods_limit > 0 else DEFAULT_MAX_PODS
 
 
 def _defaults(
@@ -287,11 +287,11 @@ def _defaults(
     """Return the default amounts and reasons of "kube" and "system"; empty where an admin set one of them."""
     wish = profile.memory
     # An existing reservedMemory adds up to the present reservations.
-    said = existing.get("reservedMemory") or any(
+    is_set = existing.get("reservedMemory") or any(
         existing.get(f"{owner}Reserved", "memory") or existing.get(f"{owner}Reserved")
         for owner in ("kube", "system")
     )
-    if said or wish.kube_reserved is not None or wish.system_reserved is not None:
+    if is_set or wish.kube_reserved is not None or wish.system_reserved is not None:
         return {}
     amounts = default_memory(usable, max_pods(existing))
     earlier = previous.memory if previous else MemoryPlan(0, amounts.kube, amounts.system, 0)
@@ -301,8 +301,8 @@ def _defaults(
     }
 
 
-def _steadily(earlier: int, now: int) -> int:
-    return earlier if _near(earlier, now) else now
+def _steadily(earlier: int, current: int) -> int:
+    return earlier if _near(earlier, current) else current
 
 
 def _ordinary_bytes(topology: NodeTopology, hugepages: WantedPages) -> int:
@@ -321,29 +321,31 @@ def _ordinary_bytes(topology: NodeTopology, hugepages: WantedPages) -> int:
 
 def _amount(
     owner: str,
-    wanted: int | None,
+    amount_wish: int | None,
     profile: NodeProfile,
     existing: ExistingSettings,
     defaults: Mapping[str, tuple[int, str]],
 ) -> tuple[int, Decision]:
     name, subject = f"{owner}Reserved", f"memory.{owner}_reserved"
-    kept = existing.settle(
+    kept_setting = existing.settle(
         (name, "memory"),
-        wanted,
+        amount_wish,
         subject=subject,
         override=profile.kubelet.on_conflict == "override",
-        same=lambda value: existing_bytes(Setting(value, "kubelet"), f"{name}.memory") == wanted,
-        shown=None if wanted is None else format_bytes(wanted),
+        same=lambda value: existing_bytes(Setting(value, "kubelet"), f"{name}.memory") == amount_wish,
+        shown=None if amount_wish is None else format_bytes(amount_wish),
     )
-    if kept:
-        amount = existing_bytes(kept, f"{name}.memory")
-        return amount, Decision(subject, format_bytes(amount), f"kept as {kept.place} has it")
-    if wanted is None and owner in defaults:
+    if kept_setting:
+        amount = existing_bytes(kept_setting, f"{name}.memory")
+        return amount, Decision(subject, format_bytes(amount), f"kept as {kept_setting.place} has it")
+    if amount_wish is None and owner in defaults:
         amount, reason = defaults[owner]
         return amount, Decision(subject, format_bytes(amount), f"the profile does not say, so {reason}")
-    if wanted is None:
+    if amount_wish is None:
         return 0, Decision(subject, "0", "neither the profile nor the kubelet's configuration reserves any")
-    return wanted, Decision(subject, format_bytes(wanted), profile.choice(subject, "the profile's amount"))
+    return amount_wish, Decision(
+        subject, format_bytes(amount_wish), profile.choice(subject, "the profile's amount")
+    )
 
 
 def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dict[str, str], str]:
@@ -362,14 +364,14 @@ def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dic
 
 
 def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold: str | None) -> str:
-    held = existing.get("evictionHard", _MEMORY_SIGNAL)
+    setting = existing.get("evictionHard", _MEMORY_SIGNAL)
     if threshold is None:
-        place = existing.eviction_map or "the kubelet's configuration"
-        return f"{place} has an evictionHard without memory.available"
+        source_name = existing.eviction_map or "the kubelet's configuration"
+        return f"{source_name} has an evictionHard without memory.available"
     if _MEMORY_SIGNAL in profile.memory.eviction_hard:
         source = profile.choice(f"memory.eviction_hard.{_MEMORY_SIGNAL}", "the profile's threshold")
     else:
-        source = f"kept as {held.place} has it" if held else "the kubelet's default"
+        source = f"kept as {setting.place} has it" if setting else "the kubelet's default"
     if threshold.endswith("%"):
         return (
             f"{source}, {threshold} of memory, written as an amount so that reservedMemory still adds up "
@@ -392,17 +394,21 @@ def _shares(
     total: int,
 ) -> tuple[dict[int, int], tuple[Decision, ...], tuple[Notice, ...]]:
     subject = "memory.split"
-    held = existing.get("reservedMemory")
+    setting = existing.get("reservedMemory")
     mode = profile.memory.split or "proportional"
     shares = _steady_shares(previous, rooms, split_reservation(total, rooms, mode))
-    if held is not None and profile.memory.split is None:
-        there = _existing_shares(held, rooms, total)
-        if there is not None:
-            return there, (Decision(subject, _describe(there), f"kept as {held.place} has it"),), ()
-        if held.from_flag or profile.kubelet.on_conflict != "override":
+    if setting is not None and profile.memory.split is None:
+        existing_shares = _existing_shares(setting, rooms, total)
+        if existing_shares is not None:
+            return (
+                existing_shares,
+                (Decision(subject, _describe(existing_shares), f"kept as {setting.place} has it"),),
+                (),
+            )
+        if setting.from_flag or profile.kubelet.on_conflict != "override":
             raise PlanError(
-                f"reservedMemory in {held.place} does not add up to {format_bytes(total)} on NUMA nodes that "
-                "can hold it, which is what the kubelet wants to see",
+                f"reservedMemory in {setting.place} does not add up to {format_bytes(total)} on NUMA nodes "
+                "that can hold it, which is what the kubelet wants to see",
                 where="memory",
                 remedy=f"remove it there, or make it: {_describe(shares)}",
             )
@@ -454,24 +460,24 @@ def _steady_shares(
     return earlier if stands else shares
 
 
-def _near(earlier: int, now: int, at_least: int = 0) -> bool:
-    return abs(earlier - now) <= max(now // _STEADY_PART, 2 * MIB, at_least)
+def _near(earlier: int, current: int, at_least: int = 0) -> bool:
+    return abs(earlier - current) <= max(current // _STEADY_PART, 2 * MIB, at_least)
 
 
 def _describe(shares: Mapping[int, int]) -> str:
     return ", ".join(f"NUMA node {node}: {format_bytes(share)}" for node, share in sorted(shares.items()))
 
 
-def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[int, int] | None:
+def _existing_shares(setting: Setting, rooms: Sequence[Room], total: int) -> dict[int, int] | None:
     """Return an existing reservedMemory by node, or None where it does not add up or does not fit."""
     shares = {room.node: 0 for room in rooms}
     free = {room.node: room.free_bytes for room in rooms}
-    for entry in held.value if isinstance(held.value, list) else [None]:
+    for entry in setting.value if isinstance(setting.value, list) else [None]:
         limits = entry.get("limits") if isinstance(entry, Mapping) else None
         node = entry.get("numaNode") if isinstance(entry, Mapping) else None
         if not isinstance(limits, Mapping) or set(limits) != {"memory"} or node not in shares:
             return None
-        shares[node] += existing_bytes(Setting(limits["memory"], held.place), "reservedMemory")
+        shares[node] += existing_bytes(Setting(limits["memory"], setting.place), "reservedMemory")
     fits = all(shares[node] <= free[node] for node in shares)
     return shares if fits and sum(shares.values()) == total else None
 
@@ -504,11 +510,11 @@ def _too_little_room(
         "NUMA nodes that have CPUs"
     )
     pools = sum(pool_bytes(pools_after(node, hugepages[node.id])) for node in topology.numa_nodes)
-    held = existing.get("memoryManagerPolicy")
-    policy = profile.kubelet.memory_manager_policy or (held and held.value)
+    setting = existing.get("memoryManagerPolicy")
+    policy = profile.kubelet.memory_manager_policy or (setting and setting.value)
     lacking = total + pools + MIB - reservations.capacity_bytes
     if policy == "Static" or lacking > 0:
-        pages = any(count for wanted in hugepages.values() for count in wanted.values())
+        pages = any(count for node_pages in hugepages.values() for count in node_pages.values())
         without = ", or set kubelet.memory_manager_policy: None" if lacking <= 0 else ""
         raise PlanError(
             f"{sentence}:{lines}",
@@ -523,20 +529,20 @@ def _too_little_room(
 
 
 def _refuse_no_memory_left(
-    topology: NodeTopology, profile: NodeProfile, reservations: MemoryPlan, wanted: PagesBySize
+    topology: NodeTopology, profile: NodeProfile, reservations: MemoryPlan, pages: PagesBySize
 ) -> None:
     """Refuse huge pages and reservations that use up a machine whose kernel shows no NUMA nodes."""
     (machine,) = pool_places(topology).values()
-    pools, memory = pool_bytes(pools_after(machine, wanted)), machine.memory_bytes
+    pools, memory = pool_bytes(pools_after(machine, pages)), machine.memory_bytes
     if not pools or memory is None:
         return
     lacking = reservations.reserved_bytes + pools + MIB - memory
     if lacking > 0:
         raise PlanError(
             f"{format_bytes(reservations.reserved_bytes)} of memory are to be reserved beside "
-            f"{describe_pools(machine, wanted)}, but the machine has {format_bytes(memory)}",
+            f"{describe_pools(machine, pages)}, but the machine has {format_bytes(memory)}",
             where="memory",
-            remedy=_take_back(lacking, reservations, profile, pages=any(wanted.values())),
+            remedy=_take_back(lacking, reservations, profile, pages=any(pages.values())),
         )
 
 
@@ -549,9 +555,9 @@ def _take_back(count: int, reservations: MemoryPlan, profile: NodeProfile, *, pa
         f"memory.eviction_hard.{_MEMORY_SIGNAL}": memory.eviction_hard_bytes,
         "hugepages": pages,
     }
-    named = [field for field, amount in amounts.items() if amount]
-    kept = "" if wish.kube_reserved or wish.system_reserved else " or the kubelet's own reservations"
-    return f"take {format_bytes(-(-count // MIB) * MIB)} from {', '.join(named)}{kept}"
+    fields = [field for field, amount in amounts.items() if amount]
+    alternative = "" if wish.kube_reserved or wish.system_reserved else " or the kubelet's own reservations"
+    return f"take {format_bytes(-(-count // MIB) * MIB)} from {', '.join(fields)}{alternative}"
 
 
 def _apportion_within(count: int, weights: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:

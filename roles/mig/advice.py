@@ -35,9 +35,9 @@ class Collision:
     swapped: tuple[Profiles, ...]
 
 
-def explain(model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()) -> Collision:
+def explain(model: MigModel, profiles: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()) -> Collision:
     """Return why wanted GPU instances do not fit beside those that stay, and what would fit."""
-    return _explained(model, in_order(wanted), tuple(fixed))
+    return _explained(model, in_order(profiles), tuple(fixed))
 
 
 def forget() -> None:
@@ -57,13 +57,13 @@ def _explained(model: MigModel, order: Profiles, fixed: tuple[MigInstance, ...])
 
 
 def _colliding(model: MigModel, order: Profiles, fixed: Sequence[MigInstance]) -> Profiles:
-    left = list(order)
+    remaining = list(order)
     for profile in order:
-        without = list(left)
+        without = list(remaining)
         without.remove(profile)
         if place(model, without, fixed) is None:
-            left = without
-    return tuple(left)
+            remaining = without
+    return tuple(remaining)
 
 
 def _reasons(model: MigModel, colliding: Profiles, fixed: Sequence[MigInstance]) -> tuple[str, ...]:
@@ -121,9 +121,9 @@ def _with_one_smaller(model: MigModel, geometry: Profiles) -> Iterable[Profiles]
             and (one.slices, one.size) < (profile.slices, profile.size)
         ]
         if smaller:
-            left = list(geometry)
-            left.remove(profile)
-            yield in_order([*left, max(smaller, key=lambda one: (one.slices, one.size))])
+            remaining = list(geometry)
+            remaining.remove(profile)
+            yield in_order([*remaining, max(smaller, key=lambda one: (one.slices, one.size))])
 
 
 def _largest(geometries: Iterable[Profiles]) -> tuple[Profiles, ...]:

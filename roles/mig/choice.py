@@ -43,10 +43,10 @@ class Wishes:
 def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
     """Return NVIDIA's GPUs by NVML's index; GPUs without one get the unused numbers, in PCI order."""
     gpus = sorted((gpu for gpu in topology.gpus if gpu.vendor == NVIDIA), key=lambda gpu: gpu.pci_address)
-    told = {gpu.index: gpu for gpu in gpus if gpu.index is not None}
-    left = (number for number in count() if number not in told)
-    others = {next(left): gpu for gpu in gpus if gpu.index is None}
-    return dict(sorted({**told, **others}.items()))
+    indexed = {gpu.index: gpu for gpu in gpus if gpu.index is not None}
+    free_numbers = (number for number in count() if number not in indexed)
+    unindexed = {next(free_numbers): gpu for gpu in gpus if gpu.index is None}
+    return dict(sorted({**indexed, **unindexed}.items()))
 
 
 def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Wishes:
@@ -64,7 +64,9 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
         _add(wishes, matched, GpuWish(where, mode, entry.mig_devices or {}, of_mig_parted=True))
         notices += _notices(entry, where, [gpus[index] for index in matched])
     if not wishes:
-        raise PlanError("matches no GPU of this machine", where=f"mig-configs.{config}", remedy=_there(gpus))
+        raise PlanError(
+            "matches no GPU of this machine", where=f"mig-configs.{config}", remedy=_listing(gpus)
+        )
     return Wishes(wishes, tuple(notices))
 
 
@@ -77,7 +79,7 @@ def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Wi
     for number, entry in enumerate(entries):
         where = f"mig.gpus[{number}]"
         wish = GpuWish(where, entry.mode or "enabled", entry.devices or {}, entry.placements or {})
-        _add(wishes, _named(gpus, entry, where), wish)
+        _add(wishes, _named_indices(gpus, entry, where), wish)
     if entries and not wishes:
         return Wishes(
             {}, (Notice("no-mig-gpu", "this machine has no NVIDIA GPU: no MIG geometry is planned"),)
@@ -96,7 +98,7 @@ def _add(wishes: dict[int, GpuWish], indices: Sequence[int], wish: GpuWish) -> N
         wishes[index] = wish
 
 
-def _named(gpus: Mapping[int, Gpu], entry: MigGpus, where: str) -> Sequence[int]:
+def _named_indices(gpus: Mapping[int, Gpu], entry: MigGpus, where: str) -> Sequence[int]:
     if entry.indices is not None:
         return _with_indices(gpus, entry.indices, f"{where}.indices")
     if entry.uuids is not None:
@@ -104,21 +106,21 @@ def _named(gpus: Mapping[int, Gpu], entry: MigGpus, where: str) -> Sequence[int]
     if entry.model is None:
         return [*gpus]
     try:
-        wanted = model_named(entry.model)
+        wished_model = model_named(entry.model)
     except PlanError as error:
         raise error.at(f"{where}.model") from error
     models = {index: known_model(gpu) for index, gpu in gpus.items()}
-    found = [index for index, model in models.items() if model and model.key == wanted.key]
-    if not found:
-        raise PlanError(f"no GPU is a {wanted.key}", where=f"{where}.model", remedy=_there(gpus))
-    return found
+    indices = [index for index, model in models.items() if model and model.key == wished_model.key]
+    if not indices:
+        raise PlanError(f"no GPU is a {wished_model.key}", where=f"{where}.model", remedy=_listing(gpus))
+    return indices
 
 
 def _with_indices(gpus: Mapping[int, Gpu], indices: Sequence[int], where: str) -> Sequence[int]:
     absent = [index for index in indices if index not in gpus]
     if absent:
-        known = f"its GPUs are {', '.join(map(str, gpus))}" if gpus else _there(gpus)
-        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=known)
+        hint = f"its GPUs are {', '.join(map(str, gpus))}" if gpus else _listing(gpus)
+        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=hint)
     return indices
 
 
@@ -126,23 +128,23 @@ def _with_uuids(gpus: Mapping[int, Gpu], uuids: Sequence[str], where: str) -> Se
     by_uuid = {gpu.uuid: index for index, gpu in gpus.items() if gpu.uuid}
     absent = [uuid for uuid in uuids if uuid not in by_uuid]
     if absent:
-        known = f"its GPUs are {', '.join(by_uuid)}" if by_uuid else "the UUIDs of its GPUs are not known"
-        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=known)
+        hint = f"its GPUs are {', '.join(by_uuid)}" if by_uuid else "the UUIDs of its GPUs are not known"
+        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=hint)
     return [by_uuid[uuid] for uuid in uuids]
 
 
 def _matched(gpus: Mapping[int, Gpu], entry: MigConfigEntry, where: str) -> list[int]:
-    named = [*gpus] if entry.devices is None else _with_indices(gpus, entry.devices, f"{where}.devices")
+    indices = [*gpus] if entry.devices is None else _with_indices(gpus, entry.devices, f"{where}.devices")
     filters = entry.device_filter
-    return [index for index in named if not filters or any(_passes(gpus[index], one) for one in filters)]
+    return [index for index in indices if not filters or any(_passes(gpus[index], one) for one in filters)]
 
 
-def _passes(gpu: Gpu, wanted: DeviceFilter) -> bool:
+def _passes(gpu: Gpu, pci_filter: DeviceFilter) -> bool:
     """Return whether a GPU has the PCI ids of a filter; unknown subsystem ids match."""
-    if (gpu.vendor.lower(), gpu.device.lower()) != (wanted.vendor, wanted.device):
+    if (gpu.vendor.lower(), gpu.device.lower()) != (pci_filter.vendor, pci_filter.device):
         return False
     vendor, _, device = (gpu.subsystem or "").lower().partition(":")
-    return not wanted.subsystem or not gpu.subsystem or wanted.subsystem == device + vendor
+    return not pci_filter.subsystem or not gpu.subsystem or pci_filter.subsystem == device + vendor
 
 
 def _notices(entry: MigConfigEntry, where: str, matched: Sequence[Gpu]) -> Iterator[Notice]:
@@ -154,6 +156,6 @@ def _notices(entry: MigConfigEntry, where: str, matched: Sequence[Gpu]) -> Itera
         )
 
 
-def _there(gpus: Mapping[int, Gpu]) -> str:
+def _listing(gpus: Mapping[int, Gpu]) -> str:
     ids = ", ".join(sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus.values()}))
     return f"its GPUs are {ids}" if ids else "it has no NVIDIA GPU"

@@ -17,13 +17,13 @@ def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:
     return {index: gpu for index, gpu in nvidia_gpus(machine).items() if listed_by_nvml(gpu)}
 
 
-def as_instance(found: GpuInstance, profile: str = "") -> MigInstance:
+def as_instance(instance: GpuInstance, profile: str = "") -> MigInstance:
     """Return a GPU instance found by NVML, in the form of a plan.
 
     `profile` is its profile's name. A compute instance has 0 slices where NVML does not report them.
     """
-    slices = sorted((one.slices or 0 for one in found.compute_instances), reverse=True)
-    return MigInstance(profile, found.profile_id, found.start, found.size, tuple(slices))
+    slices = sorted((one.slices or 0 for one in instance.compute_instances), reverse=True)
+    return MigInstance(profile, instance.profile_id, instance.start, instance.size, tuple(slices))
 
 
 def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:
@@ -36,14 +36,14 @@ def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:
 
 def with_profile_names(gpu: Gpu) -> Gpu:
     """Return a GPU with the names of its used profiles filled in where the driver does not report them."""
-    told = {offer.id: offer for offer in gpu.mig_profiles}
+    offers = {offer.id: offer for offer in gpu.mig_profiles}
     used = {one.profile_id for one in gpu.gpu_instances or ()}
-    unnamed = {one for one in used if one not in told or told[one].name is None}
+    unnamed = {one for one in used if one not in offers or offers[one].name is None}
     if not unnamed:
         return gpu
     model = known_model(gpu)
     for profile in model.profiles if model else ():
         if profile.id in unnamed:
             blank = MigProfileOffer(profile.id, None, profile.slices, profile.limit, None, profile.size)
-            told[profile.id] = replace(told.get(profile.id, blank), name=profile.name)
-    return replace(gpu, mig_profiles=tuple(told.values()))
+            offers[profile.id] = replace(offers.get(profile.id, blank), name=profile.name)
+    return replace(gpu, mig_profiles=tuple(offers.values()))

@@ -48,18 +48,18 @@ NOTHING = Difference()
 
 
 def difference(
-    model: MigModel, there: Sequence[LiveInstance], wanted: Iterable[WantedInstance]
+    model: MigModel, present: Sequence[LiveInstance], targets: Iterable[WantedInstance]
 ) -> Difference | Collision:
     """Return the change that disturbs the least.
 
     It minimizes, in this order: changed GPU instances in use, destroyed ones, and ones with other compute
     instances. Returns a Collision for what would not fit on an empty GPU either.
     """
-    target = tuple(wanted)
+    target = tuple(targets)
     profiles = [one.profile for one in target]
     if place(model, profiles) is None:
         return explain(model, profiles)
-    ordered = sorted(there, key=lambda one: (one.start, one.profile_id))
+    ordered = sorted(present, key=lambda one: (one.start, one.profile_id))
     if any(one.start is not None for one in target):
         return _as_placed(ordered, target)
     best: Difference | None = None
@@ -78,29 +78,31 @@ def _disturbance(way: Difference) -> tuple[int, int, int]:
 
 
 def _ways(
-    model: MigModel, there: Sequence[LiveInstance], target: Sequence[WantedInstance], keeping: int
+    model: MigModel, present: Sequence[LiveInstance], target: Sequence[WantedInstance], keeping: int
 ) -> Iterator[Difference]:
     """Yield every way in which `keeping` wanted instances stay and the rest fits beside them."""
     profiles = {one.profile.id: one.profile for one in target}
-    for keep in combinations(there, keeping):
-        left = Counter(one.profile.id for one in target)
-        left.subtract(one.profile_id for one in keep)
-        if min(left.values(), default=0) < 0:
+    for keep in combinations(present, keeping):
+        unplaced = Counter(one.profile.id for one in target)
+        unplaced.subtract(one.profile_id for one in keep)
+        if min(unplaced.values(), default=0) < 0:
             continue
-        create = place(model, [profiles[number] for number in left.elements()], keep)
+        create = place(model, [profiles[number] for number in unplaced.elements()], keep)
         if create is not None:
-            yield _with_compute_instances(there, keep, create, target)
+            yield _with_compute_instances(present, keep, create, target)
 
 
-def _as_placed(there: Sequence[LiveInstance], target: Sequence[WantedInstance]) -> Difference:
-    wanted = [one.profile.at(one.start) for one in target if one.start is not None]
-    places, found = {one.place for one in wanted}, {one.place for one in there}
-    keep = [one for one in there if one.place in places]
-    return _with_compute_instances(there, keep, [one for one in wanted if one.place not in found], target)
+def _as_placed(present: Sequence[LiveInstance], target: Sequence[WantedInstance]) -> Difference:
+    placed = [one.profile.at(one.start) for one in target if one.start is not None]
+    places, present_places = {one.place for one in placed}, {one.place for one in present}
+    keep = [one for one in present if one.place in places]
+    return _with_compute_instances(
+        present, keep, [one for one in placed if one.place not in present_places], target
+    )
 
 
 def _with_compute_instances(
-    there: Sequence[LiveInstance],
+    present: Sequence[LiveInstance],
     keep: Sequence[LiveInstance],
     create: Sequence[MigInstance],
     target: Sequence[WantedInstance],
@@ -110,25 +112,25 @@ def _with_compute_instances(
     The others get the rest in the order of their places, so that the answer is stable.
     """
     profiles = {one.profile.id: one.profile for one in target}
-    left: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    unassigned: dict[int, list[tuple[int, ...]]] = defaultdict(list)
     for one in target:
-        left[one.profile.id].append(one.compute_instances)
-    given: dict[tuple[int, int], tuple[int, ...]] = {}
+        unassigned[one.profile.id].append(one.compute_instances)
+    assigned: dict[tuple[int, int], tuple[int, ...]] = {}
     for live in sorted(keep, key=lambda one: not one.busy):
-        if live.compute_instances in left[live.profile_id]:
-            left[live.profile_id].remove(live.compute_instances)
-            given[live.place] = live.compute_instances
+        if live.compute_instances in unassigned[live.profile_id]:
+            unassigned[live.profile_id].remove(live.compute_instances)
+            assigned[live.place] = live.compute_instances
     places = sorted((one.place for one in (*keep, *create)), key=lambda place: place[1])
     for number, start in places:
-        if (number, start) not in given:
-            given[number, start] = left[number].pop(0)
-    known = [one for one in keep if 0 not in one.compute_instances]
-    instances = tuple(profiles[number].at(start, given[number, start]) for number, start in places)
-    kept = {one.place for one in keep}
+        if (number, start) not in assigned:
+            assigned[number, start] = unassigned[number].pop(0)
+    recuttable = [one for one in keep if 0 not in one.compute_instances]
+    instances = tuple(profiles[number].at(start, assigned[number, start]) for number, start in places)
+    kept_places = {one.place for one in keep}
     return Difference(
         tuple(keep),
-        tuple(one for one in there if one.place not in kept),
-        tuple(one for one in instances if one.place not in kept),
-        tuple(one for one in known if one.compute_instances != given[one.place]),
+        tuple(one for one in present if one.place not in kept_places),
+        tuple(one for one in instances if one.place not in kept_places),
+        tuple(one for one in recuttable if one.compute_instances != assigned[one.place]),
         instances,
     )

@@ -17,20 +17,25 @@ if TYPE_CHECKING:
 
 
 def _cut(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
-    there = {gpu.pci_address: gpu for gpu in machine.gpus}
-    for wanted in plan.mig.gpus:
-        gpu = there.get(wanted.pci_address)
+    by_address = {gpu.pci_address: gpu for gpu in machine.gpus}
+    for planned_gpu in plan.mig.gpus:
+        gpu = by_address.get(planned_gpu.pci_address)
         if gpu is None:
-            yield Seen("the GPU is not there", wanted.pci_address)
+            yield Seen("the GPU is not there", planned_gpu.pci_address)
         elif gpu.mig_mode is None:
-            yield Seen(unknown=f"{wanted.pci_address}: its MIG mode was not read")
-        elif gpu.mig_mode != (wanted.mode or "disabled"):
-            yield Seen(f"MIG is {gpu.mig_mode}, planned {wanted.mode or 'disabled'}", wanted.pci_address)
+            yield Seen(unknown=f"{planned_gpu.pci_address}: its MIG mode was not read")
+        elif gpu.mig_mode != (planned_gpu.mode or "disabled"):
+            yield Seen(
+                f"MIG is {gpu.mig_mode}, planned {planned_gpu.mode or 'disabled'}", planned_gpu.pci_address
+            )
         elif plan.mig.managed_by == "numaforge" and gpu.gpu_instances is not None:
-            held = frozenset(as_instance(each) for each in gpu.gpu_instances)
-            if gpu.mig_mode == "enabled" and held != frozenset(wanted.instances):
-                planned = ", ".join(map(str, wanted.instances)) or "none"
-                yield Seen(f"{len(held)} instances that are not those planned: {planned}", wanted.pci_address)
+            instances = frozenset(as_instance(instance) for instance in gpu.gpu_instances)
+            if gpu.mig_mode == "enabled" and instances != frozenset(planned_gpu.instances):
+                planned = ", ".join(map(str, planned_gpu.instances)) or "none"
+                yield Seen(
+                    f"{len(instances)} instances that are not those planned: {planned}",
+                    planned_gpu.pci_address,
+                )
 
 
 _CONCERN = Concern(

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def place(
-    model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()
+    model: MigModel, profiles: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()
 ) -> tuple[MigInstance, ...] | None:
     """Return the wanted GPU instances, placed beside those that stay; None where they do not fit.
 
     Larger ones are placed first, each at the lowest start that leaves room for the others.
     """
-    order = in_order(wanted)
+    order = in_order(profiles)
     if any(broken_limits(model, [*order, *profiles_of(model, fixed)])):
         return None
     occupied = 0
@@ -78,8 +78,8 @@ def _search(
     first, *rest = order
     for start in first.starts:
         mask = _mask(first.size, start)
-        if not mask & occupied and (found := _search(rest, occupied | mask, dead)) is not None:
-            return (first.at(start), *found)
+        if not mask & occupied and (placements := _search(rest, occupied | mask, dead)) is not None:
+            return (first.at(start), *placements)
     dead.add(state)
     return None
 

@@ -48,9 +48,9 @@ class MigGpu:
     def read(cls, document: Mapping[str, Any]) -> Self:
         """Return a GPU from its form in a document."""
         instances = []
-        for each in document["instances"]:
-            slices = tuple(sorted(each["compute_instances"], reverse=True))
-            instances.append(MigInstance(**{**each, "compute_instances": slices}))
+        for entry in document["instances"]:
+            slices = tuple(sorted(entry["compute_instances"], reverse=True))
+            instances.append(MigInstance(**{**entry, "compute_instances": slices}))
         return cls(**{**document, "instances": tuple(instances)})
 
     @property

@@ -142,21 +142,21 @@ def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Ite
 
     Names depend on the GPU's memory; a GPU whose profile names and memory are both unknown is skipped.
     """
-    found: dict[tuple[str, str], list[int]] = {}
+    indices_of: dict[tuple[str, str], list[int]] = {}
     for plan in planned:
         wish = wishes.by_index[plan.index]
-        named = plan.gpu.mig_profiles or plan.gpu.memory_bytes is not None
-        if plan.model is None or plan.refusal or not (named and wish.of_mig_parted):
+        has_names = plan.gpu.mig_profiles or plan.gpu.memory_bytes is not None
+        if plan.model is None or plan.refusal or not (has_names and wish.of_mig_parted):
             continue
         for text in wish.counts:
-            own = own_name(plan.model, text)
-            if parse_profile_name(own).gigabytes != parse_profile_name(text).gigabytes:
-                found.setdefault((text, own), []).append(plan.index)
-    for (text, own), indices in found.items():
+            own_text = own_name(plan.model, text)
+            if parse_profile_name(own_text).gigabytes != parse_profile_name(text).gigabytes:
+                indices_of.setdefault((text, own_text), []).append(plan.index)
+    for (text, own_text), indices in indices_of.items():
         yield Notice(
             "mig-parted-name",
             f"GPU {format_cpulist(indices)}: mig-parted finds no {text}, as it compares names exactly, and "
-            f"creates no GPU instance at all; here it is taken for {own}",
+            f"creates no GPU instance at all; here it is taken for {own_text}",
         )
 
 
@@ -207,29 +207,31 @@ def _model_for(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
 def _change(
     topology: NodeTopology, gpu: Gpu, model: MigModel | None, wish: GpuWish
 ) -> Difference | Collision:
-    there = tuple(_live(topology, model, one) for one in gpu.gpu_instances or () if gpu.mig_mode == _ON)
+    present = tuple(_live(topology, model, one) for one in gpu.gpu_instances or () if gpu.mig_mode == _ON)
     if model is None or wish.mode == _OFF:
-        return Difference(destroy=there)
-    wanted: tuple[WantedInstance, ...]
-    wanted = placed_instances(model, wish.starts) if wish.starts else wanted_instances(model, wish.counts)
-    return difference(model, there, wanted)
+        return Difference(destroy=present)
+    targets: tuple[WantedInstance, ...]
+    targets = placed_instances(model, wish.starts) if wish.starts else wanted_instances(model, wish.counts)
+    return difference(model, present, targets)
 
 
-def _live(topology: NodeTopology, model: MigModel | None, found: GpuInstance) -> LiveInstance:
+def _live(topology: NodeTopology, model: MigModel | None, live_instance: GpuInstance) -> LiveInstance:
     names = {profile.id: profile.name for profile in model.profiles} if model else {}
-    instance = as_instance(found, names.get(found.profile_id, f"profile {found.profile_id}"))
-    users = _users(topology, found.pids, {one.uuid for one in found.compute_instances})
+    instance = as_instance(
+        live_instance, names.get(live_instance.profile_id, f"profile {live_instance.profile_id}")
+    )
+    users = _users(topology, live_instance.pids, {one.uuid for one in live_instance.compute_instances})
     return LiveInstance(**vars(instance), busy=users)
 
 
 def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | None]) -> str | None:
     """Return the users of a GPU or a MIG device: processes, and pods to which the kubelet gave it."""
     words = []
-    named = set()
+    owners_named = set()
     for pid in sorted(pids):
         process = topology.gpu_processes.get(pid)
         owner = process and (process.pod or process.unit or process.name)
-        named.add(owner)
+        owners_named.add(owner)
         words.append(f"process {pid} ({owner})" if owner else f"process {pid}")
     holders = {
         one.pod
@@ -238,7 +240,7 @@ def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | 
     }
     doubt = topology.holders_doubt
     ended = f", which may have ended (the kubelet did not say: {doubt})" if doubt else ""
-    return ", ".join([*words, *(f"pod {pod}{ended}" for pod in sorted(holders - named))]) or None
+    return ", ".join([*words, *(f"pod {pod}{ended}" for pod in sorted(holders - owners_named))]) or None
 
 
 def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:
@@ -251,8 +253,8 @@ def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> I
             f"  set it back: `nvidia-smi -i {gpu.pci_address} -mig {int(plan.mode == _ON)}`"
         )
     if plan.change.in_the_way and not allowed.in_use:
-        taken = "; ".join(f"{one} by {one.busy}" for one in plan.change.in_the_way)
-        yield f"what would have to go is in use: {taken}\n  {_WAY_OUT}"
+        blocking = "; ".join(f"{one} by {one.busy}" for one in plan.change.in_the_way)
+        yield f"what would have to go is in use: {blocking}\n  {_WAY_OUT}"
     users = _users(topology, gpu.pids, {gpu.uuid})
     if plan.mode_changes and users and not allowed.in_use:
         yield f"its MIG mode has to change while it is in use by {users}\n  {_WAY_OUT}"

@@ -117,25 +117,25 @@ class MigConfigFile(Section):
     ] = Field(alias="mig-configs")
 
 
-def parse_config(text: str, place: str, only: str | None = None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
-    """Return the configs of a file by name, or the one named; `place` names the file in messages.
+def parse_config(text: str, file: str, only: str | None = None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
+    """Return the configs of a file by name, or the one named; messages name it `file`.
 
     Mistakes in other configs than that one do not count, as for mig-parted. Raises PlanError with every
     mistake.
     """
-    document = _read(text, place)
+    document = _read(text, file)
     configs = document.get("mig-configs")
     if only is not None and isinstance(configs, dict):
         if only not in configs:
-            raise PlanError(f"has no config {only!r}", where=place, remedy=f"it has {', '.join(configs)}")
+            raise PlanError(f"has no config {only!r}", where=file, remedy=f"it has {', '.join(configs)}")
         document = {**document, "mig-configs": {only: configs[only]}}
-    return validated(MigConfigFile, document, place, error=PlanError).mig_configs
+    return validated(MigConfigFile, document, file, error=PlanError).mig_configs
 
 
-def _read(text: str, place: str) -> dict[str, Any]:
-    document = read_yaml(text, place, PlanError)
+def _read(text: str, file: str) -> dict[str, Any]:
+    document = read_yaml(text, file, PlanError)
     if not isinstance(document, dict):
         raise PlanError(
-            "not a configuration of mig-parted", where=place, remedy="begin with version: v1 and mig-configs:"
+            "not a configuration of mig-parted", where=file, remedy="begin with version: v1 and mig-configs:"
         )
     return document

@@ -109,15 +109,15 @@ def model_named(text: str) -> MigModel:
     A PCI id is `2330`, `10de:2330` or mig-parted's `0x233010DE`. Raises PlanError for an unknown model, and
     for one whose placements are unknown.
     """
-    wanted = text.lower().removeprefix("nvidia ")
-    match = _DEVICE_ID.fullmatch(wanted)
+    model_text = text.lower().removeprefix("nvidia ")
+    match = _DEVICE_ID.fullmatch(model_text)
     for row in MODELS:
         names = (row.key, *(product.lower() for product in row.products))
-        if wanted in names or (match and match["device"] in row.devices):
+        if model_text in names or (match and match["device"] in row.devices):
             if not row.family:
                 raise PlanError(f"{row.products[0]} has MIG, but where its GPU instances lie is not known")
             return next(one for one in models() if one.key == row.key)
-    raise PlanError(f"{text!r} is not among the GPUs whose MIG profiles are known", remedy=_known())
+    raise PlanError(f"{text!r} is not among the GPUs whose MIG profiles are known", remedy=_model_names())
 
 
 def profile_of(model: MigModel, name: str | ProfileName) -> MigProfile:
@@ -126,19 +126,19 @@ def profile_of(model: MigModel, name: str | ProfileName) -> MigProfile:
     Gigabytes in names depend on the driver, so `1g.23gb` matches a model's `1g.24gb`. A name without them is
     the smallest profile with these slices. Raises PlanError, with the model's profiles, where none matches.
     """
-    wanted = parse_profile_name(name) if isinstance(name, str) else name
+    profile_name = parse_profile_name(name) if isinstance(name, str) else name
     alike = [
         profile
         for profile in model.profiles
-        if (profile.slices, profile.attributes) == (wanted.slices, wanted.attributes)
+        if (profile.slices, profile.attributes) == (profile_name.slices, profile_name.attributes)
     ]
-    found = _nearest(model, alike, wanted.gigabytes)
-    if found is not None:
-        return found
-    memory = "" if wanted.gigabytes is None else f".{wanted.gigabytes}gb"
-    said = f"{wanted.slices}g{memory}{wanted.attributes}"
+    nearest = _nearest(model, alike, profile_name.gigabytes)
+    if nearest is not None:
+        return nearest
+    memory = "" if profile_name.gigabytes is None else f".{profile_name.gigabytes}gb"
+    shown = f"{profile_name.slices}g{memory}{profile_name.attributes}"
     offered = ", ".join(profile.name for profile in model.profiles)
-    raise PlanError(f"{model.products[0]} has no profile {said}", remedy=f"choose among {offered}")
+    raise PlanError(f"{model.products[0]} has no profile {shown}", remedy=f"choose among {offered}")
 
 
 def own_name(model: MigModel, text: str) -> str:
@@ -147,9 +147,9 @@ def own_name(model: MigModel, text: str) -> str:
     mig-parted compares names exactly (pkg/mig/config, resolveMigProfileOnDevice). Raises PlanError, as
     `profile_of` does.
     """
-    wanted = parse_profile_name(text, short=True)
-    compute = f"{wanted.compute}c." if wanted.compute not in (None, wanted.slices) else ""
-    return f"{compute}{profile_of(model, wanted).name}"
+    profile_name = parse_profile_name(text, short=True)
+    compute = f"{profile_name.compute}c." if profile_name.compute not in (None, profile_name.slices) else ""
+    return f"{compute}{profile_of(model, profile_name).name}"
 
 
 def _nearest(model: MigModel, alike: Sequence[MigProfile], gigabytes: int | None) -> MigProfile | None:
@@ -169,15 +169,15 @@ def _in_table(vendor: str, device: str, memory_bytes: int | None) -> MigModel:
     Where the memory is unknown, the first model with that PCI id: they differ only in the names.
     """
     ids = f"{vendor}:{device}"
-    named = [one for one in models() if vendor == NVIDIA and device.lower() in one.devices]
-    if not named:
-        raise PlanError(f"{ids} is not among the GPUs whose MIG profiles are known", remedy=_known())
+    candidates = [one for one in models() if vendor == NVIDIA and device.lower() in one.devices]
+    if not candidates:
+        raise PlanError(f"{ids} is not among the GPUs whose MIG profiles are known", remedy=_model_names())
     if memory_bytes is None:
-        return named[0]
+        return candidates[0]
     gigabytes = -(-memory_bytes // _GIBIBYTE)
-    nearest = min(named, key=lambda one: abs(one.gigabytes - gigabytes))
+    nearest = min(candidates, key=lambda one: abs(one.gigabytes - gigabytes))
     if abs(nearest.gigabytes - gigabytes) > nearest.gigabytes * _MODEL_TOLERANCE:
-        sizes = " or ".join(str(one.gigabytes) for one in named)
+        sizes = " or ".join(str(one.gigabytes) for one in candidates)
         raise PlanError(f"{ids} has {gigabytes} GB of memory; its MIG profiles are known with {sizes} GB")
     return nearest
 
@@ -195,34 +195,34 @@ def _offered(
     NVML does not report the media engines of profiles; they come from the table, else from the names.
     """
     try:
-        known = _in_table(vendor, device, memory_bytes)
+        table_model = _in_table(vendor, device, memory_bytes)
     except PlanError:
-        known = None
-    in_table = {profile.id: profile for profile in known.profiles} if known else {}
+        table_model = None
+    in_table = {profile.id: profile for profile in table_model.profiles} if table_model else {}
     profiles = [_profile_offered(offer, in_table.get(offer.id)) for offer in offers]
-    if not offers or None in profiles or (known is None and memory_bytes is None):
+    if not offers or None in profiles or (table_model is None and memory_bytes is None):
         return None
     order = [*in_table]
-    found = sorted(
+    offered_profiles = sorted(
         (profile for profile in profiles if profile),
         key=lambda one: (order.index(one.id) if one.id in in_table else len(order), one.size, one.id),
     )
-    if known:
-        return replace(known, profiles=tuple(found), doubt=None)
+    if table_model:
+        return replace(table_model, profiles=tuple(offered_profiles), doubt=None)
     return MigModel(
         key=f"{vendor}:{device}",
         generation=generation,
         products=(f"{vendor}:{device}",),
         devices=(device,),
         gigabytes=-(-(memory_bytes or 0) // _GIBIBYTE),
-        compute_slices=max(profile.slices * profile.limit for profile in found),
-        memory_slices=max(start + profile.size for profile in found for start in profile.starts),
-        profiles=tuple(found),
+        compute_slices=max(profile.slices * profile.limit for profile in offered_profiles),
+        memory_slices=max(start + profile.size for profile in offered_profiles for start in profile.starts),
+        profiles=tuple(offered_profiles),
     )
 
 
-def _profile_offered(offer: MigProfileOffer, known: MigProfile | None) -> MigProfile | None:
-    name = offer.name or (known.name if known else None)
+def _profile_offered(offer: MigProfileOffer, table_profile: MigProfile | None) -> MigProfile | None:
+    name = offer.name or (table_profile.name if table_profile else None)
     if name is None or offer.size is None or not offer.starts:
         return None
     try:
@@ -236,13 +236,13 @@ def _profile_offered(offer: MigProfileOffer, known: MigProfile | None) -> MigPro
         tuple(sorted(offer.starts)),
         offer.limit,
         attributes,
-        decoders=known.decoders if known else 0,
-        ofas=known.ofas if known else int(attributes.startswith("+me")),
+        decoders=table_profile.decoders if table_profile else 0,
+        ofas=table_profile.ofas if table_profile else int(attributes.startswith("+me")),
         name=name,
     )
 
 
-def _known() -> str:
+def _model_names() -> str:
     return f"known: {', '.join(one.key for one in models())}"
 
 

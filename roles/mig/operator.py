@@ -49,8 +49,8 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
     names every GPU. Raises PlanError for such a GPU of unknown geometry, and for GPUs of another driver.
     """
     gpus = nvidia_gpus(topology)
-    after = nvml_gpus(as_cut(topology, plan))
-    if len(after) != len(gpus):
+    gpus_afterwards = nvml_gpus(as_cut(topology, plan))
+    if len(gpus_afterwards) != len(gpus):
         raise PlanError(
             "another driver has some of the GPUs: mig-parted counts them, and cannot configure them",
             remedy="give all GPUs to the driver nvidia",
@@ -59,8 +59,10 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, gpu in gpus.items():
         if gpu.pci_address not in planned:
-            _require_known(index, after[index])
-        names = mig_device_names(after[index]) if after[index].mig_mode == "enabled" else None
+            _require_known(index, gpus_afterwards[index])
+        names = (
+            mig_device_names(gpus_afterwards[index]) if gpus_afterwards[index].mig_mode == "enabled" else None
+        )
         counts = None if names is None else dict(sorted(Counter(names).items()))
         groups[gpu.device.lower(), json.dumps(counts)].append(index)
     return [_entry(device, json.loads(counts), indices, gpus) for (device, counts), indices in groups.items()]
@@ -69,8 +71,8 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
 def _require_known(index: int, gpu: Gpu) -> None:
     if gpu.mig_mode == "disabled" or (gpu.mig_mode is None and known_model(gpu) is None):
         return
-    known = gpu.mig_mode == "enabled" and mig_device_names(gpu) is not None
-    if not known or not all(one.compute_instances for one in gpu.gpu_instances or ()):
+    is_known = gpu.mig_mode == "enabled" and mig_device_names(gpu) is not None
+    if not is_known or not all(one.compute_instances for one in gpu.gpu_instances or ()):
         raise PlanError(
             "is in no plan, and how it is cut now is not known, or nothing that mig-parted can say",
             where=f"GPU {index}",

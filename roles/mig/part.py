@@ -39,34 +39,38 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_mig", BOOT_LINK, *([holders_source()] if goal.plan.mig.gpus else [])))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part for the GPUs whose cut changes.
 
     Raises HostError for a GPU that is missing or unknown to NVML, for a node that cannot run the worker, and
     where a running kubelet may not restart.
     """
-    there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
-    wanted = ours(goal)
+    by_address = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
+    targets = ours(goal)
     mode_only = goal.plan.mig.managed_by == "dra-driver"
-    changed = [each for each in wanted if _differs(each, there.get(each.pci_address), mode_only=mode_only)]
-    relinks = (found.answers(NAME).get("unit") == "enabled") is not bool(wanted)
-    if not (changed or relinks):
+    changed_gpus = [
+        target
+        for target in targets
+        if _differs(target, by_address.get(target.pci_address), mode_only=mode_only)
+    ]
+    relinks = (state.answers(NAME).get("unit") == "enabled") is not bool(targets)
+    if not (changed_gpus or relinks):
         return None
-    if wanted:
-        _refuse_without_python(found.answers(NAME))
-    if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, found):
+    if targets:
+        _refuse_without_python(state.answers(NAME))
+    if changed_gpus and "kubelet" not in goal.roles and change_with_kubelet(goal, state):
         raise HostError(
             "is to be cut otherwise, but the kubelet runs: it offers what its device plugins found when it "
             "started, and may not start again",
-            where=changed[0].pci_address,
+            where=changed_gpus[0].pci_address,
             remedy="deploys/site.py or deploys/mig.py changes both together, and drains the node for that",
         )
     return part(
-        changed,
-        [there[each.pci_address] for each in changed],
-        holders=held_by(found),
+        changed_gpus,
+        [by_address[target.pci_address] for target in changed_gpus],
+        holders=held_by(state),
         may_stop=goal.plan.mig.may_stop,
-        enabled=bool(wanted),
+        enabled=bool(targets),
         relinks=relinks,
     )
 
@@ -81,111 +85,119 @@ def seconds(gpus: int) -> int:
     return _ONCE_SECONDS + _GPU_SECONDS * gpus
 
 
-def held_by(found: Found) -> tuple[str, ...]:
+def held_by(state: Found) -> tuple[str, ...]:
     """Return the units whose processes had a GPU open at the look."""
-    return units_of(found, NAME)
+    return units_of(state, NAME)
 
 
 def data(
-    wanted: Sequence[MigGpu], now: Sequence[Gpu], holders: Sequence[str] = (), may_stop: Sequence[str] = ()
+    targets: Sequence[MigGpu],
+    current: Sequence[Gpu],
+    holders: Sequence[str] = (),
+    may_stop: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the files in the folder of the worker's part, including the worker itself."""
-    both = list(zip(wanted, now, strict=True))
+    both = list(zip(targets, current, strict=True))
     planned = ({**asdict(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both)
     return {
-        **worker_files(planned, (asdict(_now(gpu, is_now)) for gpu, is_now in both), holders, may_stop),
+        **worker_files(
+            planned, (asdict(_current_cut(gpu, is_now)) for gpu, is_now in both), holders, may_stop
+        ),
         "pynvml.py": library_source(source()),
         "worker.py": source(),
     }
 
 
 def part(
-    wanted: Sequence[MigGpu],
-    now: Sequence[Gpu],
+    targets: Sequence[MigGpu],
+    current: Sequence[Gpu],
     *,
     enabled: bool = True,
     relinks: bool = False,
     holders: Sequence[str] = (),
     may_stop: Sequence[str] = (),
 ) -> Part:
-    """Return the part that cuts the `wanted` GPUs; `now` has them as they were seen, in the same order.
+    """Return the part that cuts the `targets`; `current` has them as they were seen, in the same order.
 
     `enabled`: our unit cuts them after every boot. Only these units are stopped: `holders` held a GPU at the
     look, `may_stop` are named by the profile.
     """
-    moves = [move for gpu, is_now in zip(wanted, now, strict=True) for move in _moves(gpu, is_now)]
+    moves = [move for gpu, is_now in zip(targets, current, strict=True) for move in _moves(gpu, is_now)]
     if relinks:
         moves.append(switched(UNIT, enabled=enabled))
     return worker_part(
         NAME,
         moves,
-        data=data(wanted, now, holders, may_stop) if wanted else {},
+        data=data(targets, current, holders, may_stop) if targets else {},
         sentences=stops(holders),
         settings={"MIG_BOOT_LINK": BOOT_LINK, "MIG_BOOT_LINK_TARGET": MIG_UNIT_PATH if enabled else ""},
-        seconds=seconds(len(wanted)),
+        seconds=seconds(len(targets)),
         unit=UNIT,
     )
 
 
-def _differs(gpu: MigGpu, now: Gpu | None, *, mode_only: bool) -> bool:
-    old = _now(gpu, now)
-    if _pending(now):
+def _differs(gpu: MigGpu, current: Gpu | None, *, mode_only: bool) -> bool:
+    old = _current_cut(gpu, current)
+    if _pending(current):
         return True
     return old.mode != gpu.mode if mode_only else old.geometry != gpu.geometry
 
 
-def _pending(now: Gpu | None) -> str | None:
+def _pending(current: Gpu | None) -> str | None:
     """Return the MIG mode after the next reset or boot, where it differs from the present one."""
-    return None if now is None or now.mig_pending == now.mig_mode else now.mig_pending
+    return None if current is None or current.mig_pending == current.mig_mode else current.mig_pending
 
 
-def _now(gpu: MigGpu, now: Gpu | None) -> MigGpu:
+def _current_cut(gpu: MigGpu, current: Gpu | None) -> MigGpu:
     """Return the GPU as it is.
 
     Raises HostError where it is missing or its cut is unknown.
     """
-    if now is None or (gpu.uuid and now.uuid and gpu.uuid != now.uuid):
+    if current is None or (gpu.uuid and current.uuid and gpu.uuid != current.uuid):
         raise HostError(
             f"the planned GPU {gpu.uuid or ''} is not there",
             where=gpu.pci_address,
             remedy="see `nvidia-smi -L` and `dmesg` on the host; plan again where the GPU was replaced",
         )
-    if now.mig_mode is None or (now.mig_mode == "enabled" and now.gpu_instances is None):
+    if current.mig_mode is None or (current.mig_mode == "enabled" and current.gpu_instances is None):
         raise HostError(
-            f"NVML does not say how this GPU is cut{f' ({now.unanswered})' if now.unanswered else ''}",
+            "NVML does not say how this GPU is "
+            f"cut{f' ({current.unanswered})' if current.unanswered else ''}",
             where=gpu.pci_address,
             remedy="MIG needs a GPU that has it, and python3 and libnvidia-ml.so.1 on the host",
         )
-    names = {each.id: each.name or "" for each in now.mig_profiles}
-    names |= {each.profile_id: each.profile for each in gpu.instances}
-    found = sorted(now.gpu_instances or (), key=lambda each: each.start)
-    instances = (as_instance(each, names.get(each.profile_id, "")) for each in found)
-    return replace(gpu, mode=now.mig_mode, instances=tuple(instances))
+    names = {offer.id: offer.name or "" for offer in current.mig_profiles}
+    names |= {planned.profile_id: planned.profile for planned in gpu.instances}
+    ordered = sorted(current.gpu_instances or (), key=lambda gpu_instance: gpu_instance.start)
+    instances = (
+        as_instance(gpu_instance, names.get(gpu_instance.profile_id, "")) for gpu_instance in ordered
+    )
+    return replace(gpu, mode=current.mig_mode, instances=tuple(instances))
 
 
-def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
+def _moves(gpu: MigGpu, current: Gpu) -> list[str]:
     """Return a line for each change on a GPU."""
-    old, pending = _now(gpu, now), _pending(now)
-    told = []
-    if pending and not mode_needs_boot(now):
-        told.append(f"{gpu.pci_address}: MIG mode {pending}, which waits for a reset -> {gpu.mode}")
-    elif old.mode != gpu.mode and not mode_needs_boot(now):  # else the part mig_mode reports it
-        told.append(f"{gpu.pci_address}: MIG mode {old.mode} -> {gpu.mode}")
-    for sign, these, others in (("-", old, gpu), ("+", gpu, old)):
-        for each in these.instances:
-            if each not in others.instances:
-                name = each.profile or f"profile {each.profile_id}"
-                cut = "+".join(map(str, each.compute_instances)) or "none"
-                told.append(f"{gpu.pci_address}: {sign} {name} at {each.start}, compute slices {cut}")
-    return told
+    old, pending = _current_cut(gpu, current), _pending(current)
+    lines = []
+    if pending and not mode_needs_boot(current):
+        lines.append(f"{gpu.pci_address}: MIG mode {pending}, which waits for a reset -> {gpu.mode}")
+    elif old.mode != gpu.mode and not mode_needs_boot(current):  # else the part mig_mode reports it
+        lines.append(f"{gpu.pci_address}: MIG mode {old.mode} -> {gpu.mode}")
+    for sign, these, counterpart in (("-", old, gpu), ("+", gpu, old)):
+        for instance in these.instances:
+            if instance not in counterpart.instances:
+                name = instance.profile or f"profile {instance.profile_id}"
+                cut = "+".join(map(str, instance.compute_instances)) or "none"
+                lines.append(f"{gpu.pci_address}: {sign} {name} at {instance.start}, compute slices {cut}")
+    return lines
 
 
-def _refuse_without_python(said: Mapping[str, str]) -> None:
+def _refuse_without_python(facts: Mapping[str, str]) -> None:
     rhel = (
         ". RHEL 8 and its kin take `dnf install python3.11`, `alternatives --set python3 /usr/bin/python3.11`"
     )
-    refuse_old_python(said, "MIG is", rhel)
-    if said.get("library") != "yes":
+    refuse_old_python(facts, "MIG is", rhel)
+    if facts.get("library") != "yes":
         raise HostError(
             "the node has no libnvidia-ml.so.1: MIG cannot be changed",
             remedy="install the NVIDIA driver on the node itself; one in a container is not enough at a boot",

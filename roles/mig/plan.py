@@ -70,9 +70,9 @@ def _label_as_it_is(topology: NodeTopology) -> tuple[str | None, tuple[Notice, .
 
 def as_cut(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
     """Return the machine with its GPUs cut."""
-    wanted = {one.pci_address: one for one in plan.gpus}
+    cut_of = {one.pci_address: one for one in plan.gpus}
     gpus = (
-        _with_instances(gpu, wanted[gpu.pci_address], plan) if gpu.pci_address in wanted else gpu
+        _with_instances(gpu, cut_of[gpu.pci_address], plan) if gpu.pci_address in cut_of else gpu
         for gpu in topology.gpus
     )
     return replace(topology, gpus=tuple(map(with_profile_names, gpus)))
@@ -113,13 +113,13 @@ def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
 
 def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> Iterator[Decision]:
     source = "mig.gpus" if profile.mig.mig_parted is None else "mig.mig_parted"
-    asked = profile.choice(source)
+    choice = profile.choice(source)
     alike = grouped(
         ((_value(gpu, plan), _mode_words(one)), one.index)
         for one, gpu in zip(machine.gpus, plan.gpus, strict=True)
     )
     for (value, mode), indices in alike.items():
-        yield Decision(f"mig.gpu[{format_cpulist(indices)}]", value, f"{asked}; {mode}" if mode else asked)
+        yield Decision(f"mig.gpu[{format_cpulist(indices)}]", value, f"{choice}; {mode}" if mode else choice)
     if not plan.gpus:
         return
     chosen: dict[str, tuple[str | None, str]] = {
@@ -216,10 +216,10 @@ def _doubts(machine: MachineMigPlan) -> dict[str, list[int]]:
     )
 
 
-def _with_instances(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
-    if wanted.mode == "disabled" or plan.managed_by == "dra-driver":
-        left = gpu.gpu_instances if wanted.mode == "enabled" else ()
-        return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=left)
+def _with_instances(gpu: Gpu, cut: MigGpu, plan: MigPlan) -> Gpu:
+    if cut.mode == "disabled" or plan.managed_by == "dra-driver":
+        instances_left = gpu.gpu_instances if cut.mode == "enabled" else ()
+        return replace(gpu, mig_mode=cut.mode, mig_pending=cut.mode, gpu_instances=instances_left)
     instances = (
         GpuInstance(
             number,
@@ -228,6 +228,6 @@ def _with_instances(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
             one.size,
             tuple(ComputeInstance(index, slices) for index, slices in enumerate(one.compute_instances)),
         )
-        for number, one in enumerate(wanted.instances)
+        for number, one in enumerate(cut.instances)
     )
-    return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=tuple(instances))
+    return replace(gpu, mig_mode=cut.mode, mig_pending=cut.mode, gpu_instances=tuple(instances))

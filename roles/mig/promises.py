@@ -31,13 +31,13 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _mig(node: VerifiedNode, name: str, expected: tuple[MigGpu, bool]) -> None:
-    wanted, cut_by_us = expected
+    planned_gpu, cut_by_us = expected
     require(name in node.live.of("mig"), "NVML on the host does not answer for this GPU")
     gpu = MigGpu.read(json.loads(node.live.of("mig")[name]))
-    require_equal(f"MIG {gpu.mode}", f"MIG {wanted.mode}")
+    require_equal(f"MIG {gpu.mode}", f"MIG {planned_gpu.mode}")
     require(
-        not cut_by_us or gpu.geometry == wanted.geometry,
-        f"instances {_instances(gpu)}, planned {_instances(wanted)}",
+        not cut_by_us or gpu.geometry == planned_gpu.geometry,
+        f"instances {_instances(gpu)}, planned {_instances(planned_gpu)}",
     )
 
 

@@ -53,11 +53,11 @@ def wanted_instances(model: MigModel, counts: Mapping[str, int | str]) -> tuple[
     exact = {name: count for name, count in counts.items() if isinstance(count, int)}
     if sum(exact.values()) > MOST_DEVICES:
         raise PlanError(f"{sum(exact.values())} MIG devices are more than any GPU holds")
-    wanted = _counted(model, exact)
+    targets = _counted(model, exact)
     filled = [name for name in counts if name not in exact]
     if len(filled) > 1:
         raise PlanError(f"{' and '.join(filled)} cannot both be all", remedy="give one of them a number")
-    return wanted + _filling(model, filled[0], wanted) if filled else wanted
+    return targets + _filling(model, filled[0], targets) if filled else targets
 
 
 def placed_instances(model: MigModel, placements: Mapping[str, Sequence[int]]) -> tuple[WantedInstance, ...]:
@@ -66,23 +66,23 @@ def placed_instances(model: MigModel, placements: Mapping[str, Sequence[int]]) -
     Raises PlanError for a start that the profile does not have, for overlapping GPU instances, and for those
     beyond the model's limits.
     """
-    wanted = []
+    targets = []
     for name, starts in placements.items():
         profile = profile_of(model, parse_profile_name(name, short=True))
         for start in starts:
             if start not in profile.starts:
                 accepted = ", ".join(map(str, profile.starts))
                 raise PlanError(f"no {profile.name} starts at {start}", remedy=f"choose among {accepted}")
-            wanted.append(WantedInstance(profile, (profile.slices,), start))
-    for one, other in combinations(wanted, 2):
-        if _memory_slices(one) & _memory_slices(other):
+            targets.append(WantedInstance(profile, (profile.slices,), start))
+    for one, second in combinations(targets, 2):
+        if _memory_slices(one) & _memory_slices(second):
             raise PlanError(
-                f"{one.profile.name} at {one.start} and {other.profile.name} at {other.start} overlap",
+                f"{one.profile.name} at {one.start} and {second.profile.name} at {second.start} overlap",
                 remedy="`numaforge mig explain` shows how many memory slices each profile takes",
             )
-    for broken in broken_limits(model, [one.profile for one in wanted]):
+    for broken in broken_limits(model, [one.profile for one in targets]):
         raise PlanError(broken)
-    return tuple(wanted)
+    return tuple(targets)
 
 
 def _memory_slices(one: WantedInstance) -> set[int]:
@@ -90,15 +90,17 @@ def _memory_slices(one: WantedInstance) -> set[int]:
     return set(range(begin, begin + one.profile.size))
 
 
-def _filling(model: MigModel, name: str, beside: tuple[WantedInstance, ...]) -> tuple[WantedInstance, ...]:
+def _filling(
+    model: MigModel, name: str, neighbours: tuple[WantedInstance, ...]
+) -> tuple[WantedInstance, ...]:
     """Return as many MIG devices of a profile as fit beside others, but at least one."""
-    found: tuple[WantedInstance, ...] = ()
+    fitting: tuple[WantedInstance, ...] = ()
     for count in range(1, MOST_DEVICES):
         more = _counted(model, {name: count})
-        if place(model, [one.profile for one in (*beside, *more)]) is None:
+        if place(model, [one.profile for one in (*neighbours, *more)]) is None:
             break
-        found = more
-    return found or _counted(model, {name: 1})
+        fitting = more
+    return fitting or _counted(model, {name: 1})
 
 
 def _counted(model: MigModel, counts: Mapping[str, int]) -> tuple[WantedInstance, ...]:

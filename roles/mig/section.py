@@ -67,8 +67,8 @@ def _not_empty(value: dict[str, object] | None) -> dict[str, object] | None:
     return value
 
 
-def _never_together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {"not": {"allOf": [one, other]}}
+def _never_together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    return {"not": {"allOf": [first, second]}}
 
 
 ProfileText = Annotated[str, AfterValidator(_profile_name), as_text("MIG profile", f"^({NAME_PATTERN})$")]
@@ -142,9 +142,9 @@ class MigGpus(Section):
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
         for keys in (_SELECTIONS, _GEOMETRIES):
-            said = [key for key in keys if getattr(self, key) is not None]
-            if len(said) > 1:
-                raise ValueError(f"says {' and '.join(said)}; say one of them")
+            given_keys = [key for key in keys if getattr(self, key) is not None]
+            if len(given_keys) > 1:
+                raise ValueError(f"says {' and '.join(given_keys)}; say one of them")
         if not any(getattr(self, key) is not None for key in _ANSWERS):
             raise ValueError(f"does not say what the GPUs get; say one of {', '.join(_ANSWERS)}")
         if self.mode == "disabled" and (self.devices or self.placements):
@@ -221,8 +221,8 @@ class Mig(Section):
             raise ValueError("says gpus and mig_parted; say one of them, and gpus: [] for inherited ones")
         configs = self.mig_parted.mig_configs if self.mig_parted else {}
         if self.config is not None and self.config not in configs:
-            known = f"it has {', '.join(configs)}" if configs else "say mig_parted, which has the configs"
-            raise ValueError(f"mig_parted has no config {self.config!r}; {known}")
+            hint = f"it has {', '.join(configs)}" if configs else "say mig_parted, which has the configs"
+            raise ValueError(f"mig_parted has no config {self.config!r}; {hint}")
         if self.config is None and len(configs) > 1:
             raise ValueError(f"mig_parted has several configs; say config: one of {', '.join(configs)}")
         if self.managed_by == "dra-driver" and self._names_instances():

@@ -21,7 +21,10 @@ def _loaded(plan: NodePlan, _: PlannedFile, text: str) -> Both:
 
 
 def _options(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    options = (f"options {name} {' '.join(each)}" for name, each in sorted(plan.modules.options.items()))
+    options = (
+        f"options {name} {' '.join(module_options)}"
+        for name, module_options in sorted(plan.modules.options.items())
+    )
     kept_out = ((f"blacklist {name}", f"install {name} /bin/false") for name in plan.modules.blocked)
     return lines(text), [*options, *(line for pair in kept_out for line in pair)]
 
@@ -37,36 +40,36 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 
     The first needs no boot, because its modules are loaded now; the second waits unless reboots are allowed.
     """
-    modules, found = plan.modules, []
+    modules, planned_files = plan.modules, []
     if modules.load:
-        found.append(PlannedFile(MODULES_LOAD_PATH, "modules", "modules/modules-load.conf.j2"))
+        planned_files.append(PlannedFile(MODULES_LOAD_PATH, "modules", "modules/modules-load.conf.j2"))
     if modules.options or modules.blocked:
         waits = plan.kernel.reboot != "allowed"
-        found.append(PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2", waits=waits))
-    return tuple(found)
+        planned_files.append(PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2", waits=waits))
+    return tuple(planned_files)
 
 
 paths = everywhere(MODULES_LOAD_PATH, MODPROBE_PATH)
 
 
 def on_node(
-    goal: Goal, found: Found, files: list[FileContent], absent: list[str]
+    goal: Goal, state: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return both lists, with modprobe's file reduced to what needs no boot where reboots are not allowed."""
-    from numaforge.roles.modules.part import at_once, told_by
+    from numaforge.roles.modules.part import at_once, entries_in
 
     if goal.plan.kernel.reboot == "allowed":
         return files, absent
-    now = at_once(goal, found)
-    if now.options == goal.plan.modules.options and now.blocked == goal.plan.modules.blocked:
+    immediate = at_once(goal, state)
+    if immediate.options == goal.plan.modules.options and immediate.blocked == goal.plan.modules.blocked:
         return files, absent
     files = [file for file in files if file.path != MODPROBE_PATH]
     absent = [path for path in absent if path != MODPROBE_PATH]
-    told = FileContent(MODPROBE_PATH, modprobe_text(replace(goal.plan, modules=now)))
-    if told_by(found.text(MODPROBE_PATH)) == told_by(told.text):
+    modprobe_file = FileContent(MODPROBE_PATH, modprobe_text(replace(goal.plan, modules=immediate)))
+    if entries_in(state.text(MODPROBE_PATH)) == entries_in(modprobe_file.text):
         return files, absent
-    if now.options or now.blocked:
-        return [*files, told], absent
+    if immediate.options or immediate.blocked:
+        return [*files, modprobe_file], absent
     return files, [*absent, MODPROBE_PATH]
 
 

@@ -60,20 +60,20 @@ def plan_gpu_memory(
 
     Raises PlanError for a mode on a machine without such GPUs, and for `driver` with a driver without CDMM.
     """
-    asked = gpu_memory_asked(profile)
+    chosen = gpu_memory_asked(profile)
     coherent = any(map(is_coherent, machine.gpus))
-    if asked is not None and not coherent:
+    if chosen is not None and not coherent:
         raise PlanError(
             "says who manages memory of GPUs beside a Grace or Vera CPU, and this machine has no such GPU",
             where=SUBJECT,
             remedy=f"leave {SUBJECT} out, in a profile for such machines only",
         )
     previous = earlier.gpu_memory if earlier and coherent else GpuMemoryPlan()
-    mode = asked or (_by_default(machine) if previous.mode else None)
+    mode = chosen or (_by_default(machine) if previous.mode else None)
     if mode is None:
         return Reasoned(GpuMemoryPlan())
     branch = driver_branch(machine)
-    if asked == DRIVER and branch is not None and branch < FIRST_DRIVER:
+    if chosen == DRIVER and branch is not None and branch < FIRST_DRIVER:
         raise PlanError(
             f"is {DRIVER}, and driver {branch} cannot: branch {FIRST_DRIVER} is the first that has {OPTION}",
             where=SUBJECT,
@@ -86,7 +86,7 @@ def plan_gpu_memory(
     plan = GpuMemoryPlan(mode, memory, waits, grows)
     reason = (
         profile.choice(SUBJECT)
-        if asked
+        if chosen
         else f"an earlier plan pinned the mode, this one does not: branch {branch} takes {mode}"
     )
     return Reasoned(
@@ -98,8 +98,8 @@ def plan_gpu_memory(
 
 def mode_now(machine: NodeTopology) -> str:
     """Return who manages the memory: as reported, else by whether the NUMA nodes of GPUs have memory."""
-    found = gpu_memory_mode(machine)
-    return (found.mode if found else None) or (NUMA if memory_of_gpus(machine) else DRIVER)
+    reported = gpu_memory_mode(machine)
+    return (reported.mode if reported else None) or (NUMA if memory_of_gpus(machine) else DRIVER)
 
 
 def moves_memory(machine: NodeTopology, plan: GpuMemoryPlan) -> bool:
@@ -114,34 +114,34 @@ def in_mode(machine: NodeTopology, plan: GpuMemoryPlan) -> NodeTopology:
     """
     if not moves_memory(machine, plan):
         return machine
-    there = memory_of_gpus(machine)
-    after = dict.fromkeys(there, 0) if plan.mode == DRIVER else dict(plan.memory)
+    present = memory_of_gpus(machine)
+    planned = dict.fromkeys(present, 0) if plan.mode == DRIVER else dict(plan.memory)
     nodes = tuple(
         replace(
             node,
-            memory_bytes=after[node.id],
+            memory_bytes=planned[node.id],
             hugepages={size: pool.of(0) for size, pool in node.hugepages.items()},
         )
-        if node.id in after
+        if node.id in planned
         else node
         for node in machine.numa_nodes
     )
-    gone = {
+    removed = {
         size: sum(
             node.hugepages[size].total
             for node in machine.numa_nodes
-            if node.id in after and size in node.hugepages
+            if node.id in planned and size in node.hugepages
         )
         for size in machine.hugepages
     }
     total = machine.memory_bytes
     if total is not None:
-        total = max(0, total + sum(after.values()) - sum(there.values()))
+        total = max(0, total + sum(planned.values()) - sum(present.values()))
     return replace(
         machine,
         numa_nodes=nodes,
         memory_bytes=total,
-        hugepages={size: _less(pool, gone[size]) for size, pool in machine.hugepages.items()},
+        hugepages={size: _less(pool, removed[size]) for size, pool in machine.hugepages.items()},
         nvidia_install=machine.nvidia_install and replace(machine.nvidia_install, gpu_memory_mode=plan.mode),
     )
 

@@ -46,7 +46,7 @@ _WHY_VITAL = {
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Entry:
     """One setting of modprobe: an option of a module, or, without `name`, that the module is blocked."""
 
     module: str
@@ -67,73 +67,77 @@ class _Told:
 def look(goal: Goal) -> Look:
     """Return the question which modules are loaded, with which options, and which of them are vital."""
     plan = goal.plan.modules
-    asked = [f"load:{name}" for name in plan.load]
-    asked += [f"option:{told.module}:{told.name}" for told in _told(plan) if told.name]
-    asked += [f"blocked:{name}" for name in plan.blocked]
-    return Look(call=("look_modules", RECORD, MODPROBE_PATH, *asked))
+    questions = [f"load:{name}" for name in plan.load]
+    questions += [f"option:{entry.module}:{entry.name}" for entry in _entries(plan) if entry.name]
+    questions += [f"blocked:{name}" for name in plan.blocked]
+    return Look(call=("look_modules", RECORD, MODPROBE_PATH, *questions))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that loads and unloads modules, with the settings that need a boot, if one is allowed.
 
     Raises HostError for a module that the kernel does not have, and where a module that the node stands on
     would be kept out or unloaded.
     """
     plan = goal.plan.modules
-    _refuse_missing_modules(found)
-    loaded = _names(found, "loaded")
+    _refuse_missing_modules(state)
+    loaded = _names(state, "loaded")
     load = [name for name in plan.load if name not in loaded]
-    unload = _unload(plan, found)
-    _refuse_vital(found, plan.blocked, [name for name in unload if name in loaded])
-    late, netns = _late(goal, found)
+    unload = _unload(plan, state)
+    _refuse_vital(state, plan.blocked, [name for name in unload if name in loaded])
+    late, netns = _late(goal, state)
     if goal.plan.kernel.reboot != "allowed":
         late = []
     if not (load or unload or late or netns):
         return None
-    taken = [told.late for told in _told(plan) if told.name and told.module in load and told.late not in late]
-    vital, ssh_port = found.every(NAME, "vital"), "".join(_names(found, "sshd")[:1])
-    return part(load, unload, late, netns=netns, taken=taken, vital=vital, ssh_port=ssh_port)
+    shown_options = [
+        entry.late
+        for entry in _entries(plan)
+        if entry.name and entry.module in load and entry.late not in late
+    ]
+    vital, ssh_port = state.every(NAME, "vital"), "".join(_names(state, "sshd")[:1])
+    return part(load, unload, late, netns=netns, taken=shown_options, vital=vital, ssh_port=ssh_port)
 
 
-def pending(goal: Goal, found: Found) -> str | None:
+def pending(goal: Goal, state: Found) -> str | None:
     """Return, in words, what waits for a reboot that is not allowed; None where nothing does."""
     if goal.plan.kernel.reboot == "allowed":
         return None
-    late, _ = _late(goal, found)
+    late, _ = _late(goal, state)
     if not late:
         return None
     leave = goal.plan.kernel.reboot
-    return f"pending: {', '.join(map(_said, late))}; maintenance.reboot is {leave}"
+    return f"pending: {', '.join(map(_sentence, late))}; maintenance.reboot is {leave}"
 
 
-def at_once(goal: Goal, found: Found) -> ModulesPlan:
+def at_once(goal: Goal, state: Found) -> ModulesPlan:
     """Return what modprobe may get of the plan now: all, or only what needs no boot where none is allowed."""
     plan = goal.plan.modules
     if goal.plan.kernel.reboot == "allowed":
         return plan
-    late, _ = _late(goal, found)
-    held = {(told.module, told.name): told for told in told_by(found.text(MODPROBE_PATH))}
-    planned = {(told.module, told.name): told for told in _told(plan)}
-    every = [held.get(key) if told.late in late else told for key, told in planned.items()]
-    every += [told for key, told in held.items() if key not in planned and told.taken_back in late]
-    settled = [told for told in every if told is not None]
+    late, _ = _late(goal, state)
+    held_entries = {(entry.module, entry.name): entry for entry in entries_in(state.text(MODPROBE_PATH))}
+    planned = {(entry.module, entry.name): entry for entry in _entries(plan)}
+    every = [held_entries.get(key) if entry.late in late else entry for key, entry in planned.items()]
+    every += [entry for key, entry in held_entries.items() if key not in planned and entry.taken_back in late]
+    settled = [entry for entry in every if entry is not None]
     options: dict[str, tuple[str, ...]] = {}
-    for told in settled:
-        if told.name:
-            options[told.module] = (*options.get(told.module, ()), f"{told.name}={told.value}")
-    blocked = tuple(told.module for told in settled if not told.name)
+    for entry in settled:
+        if entry.name:
+            options[entry.module] = (*options.get(entry.module, ()), f"{entry.name}={entry.value}")
+    blocked = tuple(entry.module for entry in settled if not entry.name)
     return replace(plan, options=dict(sorted(options.items())), blocked=blocked)
 
 
-def told_by(text: str | None) -> tuple[_Told, ...]:
+def entries_in(text: str | None) -> tuple[_Entry, ...]:
     """Parse modprobe's file of an earlier plan."""
-    told: list[_Told] = []
+    entries: list[_Entry] = []
     for words in map(str.split, (text or "").splitlines()):
         if words[:1] == ["options"]:
-            told += [_option(words[1], option) for option in words[2:]]
+            entries += [_option(words[1], option) for option in words[2:]]
         elif words[:1] == ["blacklist"]:
-            told.append(_Told(words[1]))
-    return tuple(told)
+            entries.append(_Entry(words[1]))
+    return tuple(entries)
 
 
 def part(
@@ -154,7 +158,7 @@ def part(
     """
     moves = [f"module {name}: loaded" for name in load]
     moves += [f"module {name}: unloaded" for name in unload]
-    moves += [f"{_said(text)} after a boot" for text in late]
+    moves += [f"{_sentence(text)} after a boot" for text in late]
     moves += [f"RDMA devices: {netns} between network namespaces"] if netns else []
     return Part(
         NAME,
@@ -175,31 +179,33 @@ def part(
     )
 
 
-def _told(plan: ModulesPlan) -> Iterator[_Told]:
+def _entries(plan: ModulesPlan) -> Iterator[_Entry]:
     for module, options in plan.options.items():
         for option in options:
             yield _option(module, option)
     for module in plan.blocked:
-        yield _Told(module)
+        yield _Entry(module)
 
 
-def _option(module: str, option: str) -> _Told:
+def _option(module: str, option: str) -> _Entry:
     name, _, value = option.partition("=")
-    return _Told(module, name, value or "1")  # an option without a value is an enabled switch
+    return _Entry(module, name, value or "1")  # an option without a value is an enabled switch
 
 
-def _unload(plan: ModulesPlan, found: Found) -> list[str]:
-    kept = {*plan.load, *_names(found, "needed")}
-    return [name for name in _names(found, "recorded") if name not in kept]
+def _unload(plan: ModulesPlan, state: Found) -> list[str]:
+    in_use = {*plan.load, *_names(state, "needed")}
+    return [name for name in _names(state, "recorded") if name not in in_use]
 
 
-def _names(found: Found, kind: str) -> list[str]:
-    words = [text.split() for text in found.said.get(NAME, ())]
-    return list(dict.fromkeys(each[1] for each in words if each[0] == kind and len(each) > 1))
+def _names(state: Found, kind: str) -> list[str]:
+    words = [text.split() for text in state.said.get(NAME, ())]
+    return list(
+        dict.fromkeys(line_words[1] for line_words in words if line_words[0] == kind and len(line_words) > 1)
+    )
 
 
-def _refuse_missing_modules(found: Found) -> None:
-    absent = _names(found, "absent")
+def _refuse_missing_modules(state: Found) -> None:
+    absent = _names(state, "absent")
     if absent:
         raise HostError(
             "is planned, and this kernel has no such module",
@@ -209,21 +215,21 @@ def _refuse_missing_modules(found: Found) -> None:
         )
 
 
-def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -> None:
+def _refuse_vital(state: Found, blocked: Sequence[str], unload: Sequence[str]) -> None:
     """Refuse to keep out or unload modules that a boot or our connection needs."""
     going = [*blocked, *unload]
-    if going and "blind" in found.said.get(NAME, ()):
+    if going and "blind" in state.said.get(NAME, ()):
         raise HostError(
             "is to go, and without the program ip nothing tells whether it drives what we come by",
             where=", ".join(going),
             remedy="install iproute2, then run again",
         )
-    for rest in found.every(NAME, "vital"):
-        module, what, why = rest.split()
+    for rest in state.every(NAME, "vital"):
+        module, user, why = rest.split()
         if module in going:
             goes = "is to be kept out" if module in blocked else "is to be unloaded"
             raise HostError(
-                f"{goes}, and {_WHY_VITAL[why].format(what=what)}",
+                f"{goes}, and {_WHY_VITAL[why].format(what=user)}",
                 where=f"module {module}",
                 remedy="leave it loaded (modules.load), or take modules.blocked out"
                 if module in unload
@@ -231,45 +237,47 @@ def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -
             )
 
 
-def _late(goal: Goal, found: Found) -> tuple[list[str], str]:
+def _late(goal: Goal, state: Found) -> tuple[list[str], str]:
     """Return the lines of what only a boot brings or takes away, and the mode that RDMA takes at once.
 
     An option that its module does not expose counts as set where an earlier plan wrote it, because a boot has
     proved it. Pinning the GPU memory mode that the driver took by default changes nothing, and needs no boot.
     """
-    plan, own = goal.plan.modules, {**_KERNELS_OWN, **_drivers_own(goal.machine)}
-    now: dict[tuple[str, str], str] = {}
-    for rest in found.every(NAME, "parameter"):
-        module, _, told = rest.partition(" ")
-        name, _, value = told.partition(" ")
-        now[module, name] = value.strip()
+    plan, defaults = goal.plan.modules, {**_KERNELS_OWN, **_drivers_own(goal.machine)}
+    current: dict[tuple[str, str], str] = {}
+    for rest in state.every(NAME, "parameter"):
+        module, _, setting = rest.partition(" ")
+        name, _, value = setting.partition(" ")
+        current[module, name] = value.strip()
     for option, value in _drivers_own(goal.machine).items():
-        if now.get(option) == _NOT_SET:
-            now[option] = value
-    loaded, unload, vital = _names(found, "loaded"), _unload(plan, found), _names(found, "vital")
-    held = told_by(found.text(MODPROBE_PATH))
+        if current.get(option) == _NOT_SET:
+            current[option] = value
+    loaded, unload, vital = _names(state, "loaded"), _unload(plan, state), _names(state, "vital")
+    held_entries = entries_in(state.text(MODPROBE_PATH))
 
-    def is_so(told: _Told) -> bool:
-        if not told.name:
-            return told in held and told.module not in loaded
-        if (told.module, told.name) in now:
-            return switch(now[told.module, told.name]) == switch(told.value)
-        loads = told.module in plan.load and told.module not in {*loaded, *vital}
-        return told in held or loads
+    def is_so(setting: _Entry) -> bool:
+        if not setting.name:
+            return setting in held_entries and setting.module not in loaded
+        if (setting.module, setting.name) in current:
+            return switch(current[setting.module, setting.name]) == switch(setting.value)
+        loads = setting.module in plan.load and setting.module not in {*loaded, *vital}
+        return setting in held_entries or loads
 
-    def is_harmless(told: _Told) -> bool:  # removing it needs no boot
-        if told.name:
-            default = own.get((told.module, told.name)) == switch(told.value)
-            return default or told.module not in loaded or told.module in unload
-        return told.module in plan.load
+    def is_harmless(setting: _Entry) -> bool:  # removing it needs no boot
+        if setting.name:
+            default = defaults.get((setting.module, setting.name)) == switch(setting.value)
+            return default or setting.module not in loaded or setting.module in unload
+        return setting.module in plan.load
 
-    planned = list(_told(plan))
-    names = {(told.module, told.name) for told in planned}
-    gone = [told for told in held if (told.module, told.name) not in names]
-    late = [told.late for told in planned if not is_so(told)]
-    late += [told.taken_back for told in gone if not is_harmless(told)]
-    netns = _netns_now(late, found)
-    return [text for text in late if not (netns and text.startswith("option ib_core netns_mode "))], netns
+    planned = list(_entries(plan))
+    names = {(setting.module, setting.name) for setting in planned}
+    removed_entries = [setting for setting in held_entries if (setting.module, setting.name) not in names]
+    late_lines = [setting.late for setting in planned if not is_so(setting)]
+    late_lines += [setting.taken_back for setting in removed_entries if not is_harmless(setting)]
+    netns = _netns_now(late_lines, state)
+    return [
+        text for text in late_lines if not (netns and text.startswith("option ib_core netns_mode "))
+    ], netns
 
 
 def _drivers_own(machine: NodeTopology) -> dict[tuple[str, str], str]:
@@ -285,15 +293,15 @@ def switch(value: str) -> str:
     return {"Y": "1", "y": "1", "N": "0", "n": "0"}.get(value, value)
 
 
-def _netns_now(late: Sequence[str], found: Found) -> str:
+def _netns_now(late: Sequence[str], state: Found) -> str:
     """Return the mode that the RDMA subsystem takes at once: "" while other network namespaces exist."""
-    if "netns free" not in found.said.get(NAME, ()):
+    if "netns free" not in state.said.get(NAME, ()):
         return ""
     modes = {"option ib_core netns_mode 1": "shared", "option ib_core netns_mode 0": "exclusive"}
     return next((modes[text] for text in late if text in modes), "")
 
 
-def _said(text: str) -> str:
+def _sentence(text: str) -> str:
     kind, _, rest = text.partition(" ")
     if kind == "blocked":
         return f"module {rest}: kept out"

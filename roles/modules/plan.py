@@ -32,8 +32,8 @@ NETNS_OPTION = {"shared": "netns_mode=1", "exclusive": "netns_mode=0"}  # driver
 
 def rdma_modules(profile: NodeProfile) -> tuple[str, ...]:
     """Return the modules that `rdma.host.modules` names."""
-    asked = profile.rdma.host.modules
-    return MLX5 if asked == "mlx5" else asked
+    modules_wish = profile.rdma.host.modules
+    return MLX5 if modules_wish == "mlx5" else modules_wish
 
 
 def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
@@ -78,26 +78,26 @@ def gpu_memory_asked(profile: NodeProfile) -> Literal["numa", "driver"] | None:
     return "numa" if f"{MEMORY_MODE}=numa" in options else None
 
 
-def _with(options: tuple[str, ...], wanted: str, module: str, wish: str) -> tuple[str, ...]:
+def _with(options: tuple[str, ...], implied: str, module: str, wish: str) -> tuple[str, ...]:
     """Return a module's options with the one implied by another key of the profile."""
-    name = wanted.partition("=")[0]
-    others = [option for option in options if option.partition("=")[0] == name and option != wanted]
-    if others:
+    name = implied.partition("=")[0]
+    conflicting = [option for option in options if option.partition("=")[0] == name and option != implied]
+    if conflicting:
         raise PlanError(
-            f"says {others[0]}, and {wish} is {wanted}",
+            f"says {conflicting[0]}, and {wish} is {implied}",
             where=f"modules.options.{module}",
             remedy="say one of them",
         )
-    return tuple(dict.fromkeys((*options, wanted)))
+    return tuple(dict.fromkeys((*options, implied)))
 
 
 def _decisions(plan: ModulesPlan, profile: NodeProfile) -> list[Decision]:
-    ours = rdma_modules(profile)
+    rdma_names = rdma_modules(profile)
     decisions = [
         Decision(
             f"modules.load.{name}",
             "now and at boot",
-            profile.choice("rdma.host.modules" if name in ours else "modules.load"),
+            profile.choice("rdma.host.modules" if name in rdma_names else "modules.load"),
         )
         for name in plan.load
     ]
@@ -110,10 +110,10 @@ def _decisions(plan: ModulesPlan, profile: NodeProfile) -> list[Decision]:
 
 
 def _option_reason(module: str, profile: NodeProfile) -> str:
-    asked = module in profile.modules.options
+    is_given = module in profile.modules.options
     nvidia = "gpu_memory" if profile.gpu_memory else "imex.mode"
-    other = nvidia if module == "nvidia" else "rdma.host.netns"
-    return profile.choice(f"modules.options.{module}" if asked else other)
+    implied_by = nvidia if module == "nvidia" else "rdma.host.netns"
+    return profile.choice(f"modules.options.{module}" if is_given else implied_by)
 
 
 def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:

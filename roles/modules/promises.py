@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def modules(plan: NodePlan) -> Table:
     """Each module to load and, where reboots are allowed, each blocked one."""
-    gone = plan.modules.blocked if plan.kernel.reboot == "allowed" else ()
-    return {**dict.fromkeys(plan.modules.load, True), **dict.fromkeys(gone, False)}
+    blocked = plan.modules.blocked if plan.kernel.reboot == "allowed" else ()
+    return {**dict.fromkeys(plan.modules.load, True), **dict.fromkeys(blocked, False)}
 
 
 def module_options(plan: NodePlan) -> Table:
@@ -37,16 +37,16 @@ def module_options(plan: NodePlan) -> Table:
 
 def _module(node: VerifiedNode, name: str, expected: bool) -> None:
     loaded = name in node.live.of("module")
-    found, planned = ("loaded", "not loaded") if loaded else ("not loaded (is it built in?)", "loaded")
-    require(loaded is expected, f"{found}, planned {planned}")
+    actual, planned = ("loaded", "not loaded") if loaded else ("not loaded (is it built in?)", "loaded")
+    require(loaded is expected, f"{actual}, planned {planned}")
 
 
 def _module_option(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, value = expected
-    now = node.value(path)
-    if now is None:
+    actual = node.value(path)
+    if actual is None:
         pytest.skip(f"the module does not tell it: there is no {path}")
-    require(switch(now.strip()) == switch(value), f"{now.strip()}, planned {value} ({path})")
+    require(switch(actual.strip()) == switch(value), f"{actual.strip()}, planned {value} ({path})")
 
 
 def gpu_memory(plan: NodePlan) -> Table:

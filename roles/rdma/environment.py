@@ -45,24 +45,26 @@ def exactly(names: Iterable[str]) -> str:
 
 def rail_of(plan: LibrariesPlan, gpu: int) -> GpuRail:
     """Return the ports of a GPU by its number. Raises PlanError where none is known."""
-    found = next((rail for rail in plan.gpus if rail.gpu == f"GPU{gpu}"), None)
-    if found is None:
-        known = ", ".join(rail.gpu.removeprefix("GPU") for rail in plan.gpus)
+    gpu_rail = next((rail for rail in plan.gpus if rail.gpu == f"GPU{gpu}"), None)
+    if gpu_rail is None:
+        gpu_numbers = ", ".join(rail.gpu.removeprefix("GPU") for rail in plan.gpus)
         raise PlanError(
             f"no RDMA port is known for GPU {gpu}",
             where="--gpu",
-            remedy=f"known here: {known}" if known else "the notices of the plan say why none is",
+            remedy=f"known here: {gpu_numbers}" if gpu_numbers else "the notices of the plan say why none is",
         )
-    return found
+    return gpu_rail
 
 
 def _of_one_gpu(variables: dict[str, str], rail: GpuRail) -> dict[str, str]:
     ports = ",".join(rail.ports)
     by_worker = variables.get(VLLM_VARIABLES, "")
-    left = {name: value for name, value in variables.items() if name not in (VLLM_MAPPING, VLLM_VARIABLES)}
-    left[IB_HCA] = exactly(rail.ports)
-    if UCX_DEVICES in left or UCX_DEVICES in by_worker:
-        left[UCX_DEVICES] = ports
-    if left.pop(NVSHMEM_COUNTS, None) or NVSHMEM_LIST in left or NVSHMEM_LIST in by_worker:
-        left[NVSHMEM_LIST] = ports
-    return left
+    remaining = {
+        name: value for name, value in variables.items() if name not in (VLLM_MAPPING, VLLM_VARIABLES)
+    }
+    remaining[IB_HCA] = exactly(rail.ports)
+    if UCX_DEVICES in remaining or UCX_DEVICES in by_worker:
+        remaining[UCX_DEVICES] = ports
+    if remaining.pop(NVSHMEM_COUNTS, None) or NVSHMEM_LIST in remaining or NVSHMEM_LIST in by_worker:
+        remaining[NVSHMEM_LIST] = ports
+    return remaining

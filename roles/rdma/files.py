@@ -41,8 +41,8 @@ def _conf(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
 
 def _quoted_variables(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     """Return the host's variables, quoted for shells and systemd where needed."""
-    told = environment(plan.rdma.libraries, "host")
-    return {"variables": {name: quote(value) for name, value in told.items()}}
+    variables = environment(plan.rdma.libraries, "host")
+    return {"variables": {name: quote(value) for name, value in variables.items()}}
 
 
 def _topology(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
@@ -85,19 +85,19 @@ TEMPLATES = {
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the files of the boot gate, and those that configure libraries for the rails."""
     libraries = plan.rdma.libraries
-    found = []
+    planned_files = []
     if plan.rdma.host.gate:
-        found += [
+        planned_files += [
             PlannedFile(RDMA_GATE_SCRIPT_PATH, "rdma", "rdma/gate.sh.j2"),
             PlannedFile(RDMA_GATE_UNIT_PATH, "rdma", "rdma/gate.service.j2"),
         ]
     if libraries.hidden_switches:
-        found.append(PlannedFile(NCCL_TOPOLOGY_PATH, "rdma", "rdma/nccl-topology.xml.j2"))
+        planned_files.append(PlannedFile(NCCL_TOPOLOGY_PATH, "rdma", "rdma/nccl-topology.xml.j2"))
     if libraries.nccl_conf:
-        found.append(PlannedFile(libraries.conf_path, "rdma", "rdma/nccl.conf.j2"))
+        planned_files.append(PlannedFile(libraries.conf_path, "rdma", "rdma/nccl.conf.j2"))
     if libraries.env_file:
-        found.append(PlannedFile(RAILS_ENV_PATH, "rdma", "rdma/rails.env.j2"))
-    return tuple(found)
+        planned_files.append(PlannedFile(RAILS_ENV_PATH, "rdma", "rdma/rails.env.j2"))
+    return tuple(planned_files)
 
 
 paths = everywhere(RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
@@ -105,15 +105,15 @@ paths = everywhere(RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
     """Return the admin's own file for NCCL or RCCL, which is put back where we no longer write ours."""
-    told = plan.rdma.libraries
-    if told.nccl_conf or told.admin_conf is None:
+    libraries_plan = plan.rdma.libraries
+    if libraries_plan.nccl_conf or libraries_plan.admin_conf is None:
         return []
-    return [FileContent(told.conf_path, told.admin_conf)]
+    return [FileContent(libraries_plan.conf_path, libraries_plan.admin_conf)]
 
 
 def on_node(
-    goal: Goal, found: Found, files: list[FileContent], absent: list[str]
+    goal: Goal, state: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return both lists, keeping an /etc/nccl.conf or /etc/rccl.conf that is the admin's."""
-    admins = {path for path in CONF_PATHS if is_admins(found.text(path))}
+    admins = {path for path in CONF_PATHS if is_admins(state.text(path))}
     return files, [path for path in absent if path not in admins]

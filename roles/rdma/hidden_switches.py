@@ -37,12 +37,12 @@ def plan_hidden_switches(topology: NodeTopology, wish: Libraries) -> tuple[Hidde
                     where=f"{where}.devices",
                     remedy=f"it has {', '.join([*sorted(gpus), *sorted(nics)]) or 'none'}",
                 )
-        told = [nearest_numa_node(gpus.get(one) or nics[one], topology) for one in switch.devices]
+        device_nodes = [nearest_numa_node(gpus.get(one) or nics[one], topology) for one in switch.devices]
         planned.append(
             HiddenSwitch(
                 # As providers do: a bus that no machine has, so that the address is free.
                 pci_address=f"ffff:ff:{number:02x}.0",
-                numa_node=_numa_node(topology, switch.numa_node, told, where),
+                numa_node=_numa_node(topology, switch.numa_node, device_nodes, where),
                 gpus=tuple(one for one in switch.devices if one in gpus),
                 nics=tuple(one for one in switch.devices if one not in gpus),
                 speed=switch.speed,
@@ -52,21 +52,25 @@ def plan_hidden_switches(topology: NodeTopology, wish: Libraries) -> tuple[Hidde
     return tuple(planned)
 
 
-def _numa_node(topology: NodeTopology, said: int | None, told: Sequence[int | None], where: str) -> int:
+def _numa_node(
+    topology: NodeTopology, wish: int | None, device_nodes: Sequence[int | None], where: str
+) -> int:
     nodes = {node.id for node in topology.numa_nodes}
-    if said is not None:
-        if said in nodes:
-            return said
+    if wish is not None:
+        if wish in nodes:
+            return wish
         raise PlanError(
-            f"there is no NUMA node {said}",
+            f"there is no NUMA node {wish}",
             where=f"{where}.numa_node",
             remedy=f"this machine has {', '.join(sorted(map(str, nodes))) or 'none'}",
         )
-    known = {node for node in told if node is not None}
-    if len(known) != 1:
+    known_nodes = {node for node in device_nodes if node is not None}
+    if len(known_nodes) != 1:
         raise PlanError(
-            "its devices are on several NUMA nodes" if known else "the kernel does not say its NUMA node",
+            "its devices are on several NUMA nodes"
+            if known_nodes
+            else "the kernel does not say its NUMA node",
             where=where,
             remedy="say which one in numa_node",
         )
-    return known.pop()
+    return known_nodes.pop()

@@ -27,10 +27,10 @@ def plan_rdma_host(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Rdm
     Raises PlanError for a NIC that the machine does not have.
     """
     wish = profile.rdma.host
-    asked = any(getattr(wish, name) is not None for name in (*_SETTINGS, "relaxed_ordering"))
-    nics = _nics(topology, wish.nics) if asked or wish.wait_for_virtual_functions else ()
+    is_wanted = any(getattr(wish, name) is not None for name in (*_SETTINGS, "relaxed_ordering"))
+    nics = _nics(topology, wish.nics) if is_wanted or wish.wait_for_virtual_functions else ()
     notices: list[Notice] = []
-    if (asked or wish.wait_for_virtual_functions) and not nics:
+    if (is_wanted or wish.wait_for_virtual_functions) and not nics:
         notices.append(
             Notice("no-rdma-nic", "the machine has no NIC with RDMA: the settings of NICs are left out")
         )
@@ -46,25 +46,25 @@ def plan_rdma_host(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Rdm
     return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(notices))
 
 
-def _nics(topology: NodeTopology, wanted: str | Sequence[str]) -> tuple[RdmaDevice, ...]:
+def _nics(topology: NodeTopology, selection: str | Sequence[str]) -> tuple[RdmaDevice, ...]:
     """Return the wanted physical functions, in the order of the rails."""
     on_rails = rails(topology)
     physical = [
         rail for rail in on_rails if rail.device.pci_address and rail.device.physical_function is None
     ]
-    if wanted == "rails":
+    if selection == "rails":
         near = [rail.device for rail in physical if rail.gpus]
         return tuple(near or (rail.device for rail in physical))
     devices = [rail.device for rail in physical]
-    for name in wanted:
+    for name in selection:
         if not any(name in _names(device) for device in devices):
-            known = ", ".join(" = ".join(_names(device)) for device in devices) or "none"
+            available = ", ".join(" = ".join(_names(device)) for device in devices) or "none"
             raise PlanError(
                 f"the machine has no NIC {name} with RDMA",
                 where="rdma.host.nics",
-                remedy=f"those that it has: {known}",
+                remedy=f"those that it has: {available}",
             )
-    return tuple(device for device in devices if {*_names(device)} & {*wanted})
+    return tuple(device for device in devices if {*_names(device)} & {*selection})
 
 
 def _names(device: RdmaDevice) -> tuple[str, ...]:
@@ -93,8 +93,8 @@ def _settings(
         for name, value in on_ethernet.items():
             yield NicSetting(device.interface or "", name, value)
     if lacking:
-        said = ", ".join(f"{name} {reason}" for name, reason in lacking.items())
-        notices.append(Notice("no-ethernet", f"{said}: {' and '.join(on_ethernet)} left alone there"))
+        lacking_text = ", ".join(f"{name} {reason}" for name, reason in lacking.items())
+        notices.append(Notice("no-ethernet", f"{lacking_text}: {' and '.join(on_ethernet)} left alone there"))
 
 
 def _not_ethernet(device: RdmaDevice) -> str | None:
@@ -127,15 +127,15 @@ def _character_devices(topology: NodeTopology, profile: NodeProfile) -> dict[str
 
     Only mlx5 is known to have management datagrams on every port: iWARP has none.
     """
-    asked = rdma_modules(profile)
-    kinds = {"uverbs": "ib_uverbs" in asked, "umad": "ib_umad" in asked}
+    loaded = rdma_modules(profile)
+    kinds = {"uverbs": "ib_uverbs" in loaded, "umad": "ib_umad" in loaded}
     if not any(kinds.values()):
         return {}
     needed = {
         rail.device.name: tuple(
             kind
-            for kind, wanted in kinds.items()
-            if wanted and (kind == "uverbs" or rail.device.driver == "mlx5_core")
+            for kind, is_wanted in kinds.items()
+            if is_wanted and (kind == "uverbs" or rail.device.driver == "mlx5_core")
         )
         for rail in rails(topology)
         if rail.device.pci_address
@@ -160,14 +160,14 @@ def _decisions(plan: RdmaHostPlan, profile: NodeProfile) -> Iterator[Decision]:
     for name in _SETTINGS:
         nics = [setting for setting in plan.nics if setting.name == name]
         if nics:
-            reason = f"{profile.choice(f'rdma.host.{name}')}, on {', '.join(each.nic for each in nics)}"
+            reason = f"{profile.choice(f'rdma.host.{name}')}, on {', '.join(nic.nic for nic in nics)}"
             yield Decision(f"rdma.host.{name}", nics[0].value, reason)
     if plan.gate:
         number = sum(plan.gate.virtual_functions.values())
-        what = ", ".join((*plan.gate.devices, *([f"{number} virtual functions"] if number else [])))
+        devices_text = ", ".join((*plan.gate.devices, *([f"{number} virtual functions"] if number else [])))
         yield Decision(
             "rdma.host.wait_for_virtual_functions",
             f"at most {plan.gate.seconds} s",
-            f"{profile.choice('rdma.host.wait_for_virtual_functions')}: a kubelet that starts before {what} "
-            "does not offer them",
+            f"{profile.choice('rdma.host.wait_for_virtual_functions')}: a kubelet that starts before "
+            f"{devices_text} does not offer them",
         )

@@ -103,8 +103,8 @@ def _fabric(
     library: Collectives,
     notices: list[Notice],
 ) -> _Fabric:
-    known = {device.name: device for device in topology.rdma_devices}
-    _refuse_unknown(wish.more_devices, known)
+    by_name = {device.name: device for device in topology.rdma_devices}
+    _refuse_unknown(wish.more_devices, by_name)
     candidates = [
         rail.device for rail in rails(topology) if rail.device.physical_function not in _functions(topology)
     ]
@@ -116,7 +116,7 @@ def _fabric(
         else:
             near.append((gpu, distance, devices))
     on_rails = [device for *_, devices in near for device in devices] if topology.gpus else candidates
-    more = [known[name] for name in wish.more_devices]
+    more = [by_name[name] for name in wish.more_devices]
     devices = tuple(
         device
         for device in _each_device_once([*on_rails, *more])
@@ -125,12 +125,12 @@ def _fabric(
     hidden = any(gpu.virtualization in _HIDING for gpu in topology.gpus) and not any(
         distance in _NEAR for _, distance, _ in near
     )
-    left = [device.name for device in candidates if device not in on_rails and device not in more]
-    if left and near:
+    unused = [device.name for device in candidates if device not in on_rails and device not in more]
+    if unused and near:
         notices.append(
             Notice(
                 "device-on-no-rail",
-                f"{_listed(left)}: nearest to no GPU, as storage NICs are, and so left out; what is to be "
+                f"{_listed(unused)}: nearest to no GPU, as storage NICs are, and so left out; what is to be "
                 f"used none the less goes into {_WHERE}.more_devices",
             )
         )
@@ -167,9 +167,9 @@ def _nearest(
         return None, ()  # the profile has no NIC for this GPU, and the guest's own tree shows nothing
     distances = {device.name: distance_to_device(gpu, device, topology) for device in devices}
     for distance in _LEVELS:
-        found = tuple(device for device in devices if distances[device.name] == distance)
-        if found:
-            return distance, tuple(sorted(found, key=lambda device: natural(device.name)))
+        nearest = tuple(device for device in devices if distances[device.name] == distance)
+        if nearest:
+            return distance, tuple(sorted(nearest, key=lambda device: natural(device.name)))
     return None, ()
 
 
@@ -192,15 +192,15 @@ def _ports(device: RdmaDevice) -> tuple[str, ...]:
     return tuple(f"{device.name}:{port.number}" for port in device.ports if port.state in ("ACTIVE", None))
 
 
-def _refuse_unknown(names: Sequence[str], known: dict[str, RdmaDevice]) -> None:
+def _refuse_unknown(names: Sequence[str], by_name: dict[str, RdmaDevice]) -> None:
     for name in names:
-        if name not in known:
+        if name not in by_name:
             raise PlanError(
                 f"there is no RDMA device {name}",
                 where=f"{_WHERE}.more_devices",
-                remedy=f"this machine has {_listed(sorted(known, key=natural)) or 'none'}",
+                remedy=f"this machine has {_listed(sorted(by_name, key=natural)) or 'none'}",
             )
-        if known[name].management:
+        if by_name[name].management:
             raise PlanError(
                 f"{name} manages NVSwitches and carries no traffic of workloads",
                 where=f"{_WHERE}.more_devices",
@@ -227,13 +227,13 @@ def _gpu_rails(topology: NodeTopology, fabric: _Fabric, notices: list[Notice]) -
             )
         )
         return ()
-    found = [
+    rails = [
         GpuRail(
             names[gpu.pci_address], gpu.pci_address, tuple(p for device in devices for p in _ports(device))
         )
         for gpu, _, devices in fabric.near
     ]
-    return tuple(sorted(found, key=lambda rail: natural(rail.gpu)))
+    return tuple(sorted(rails, key=lambda rail: natural(rail.gpu)))
 
 
 # ---- NCCL ----
@@ -299,8 +299,10 @@ class _Interface:
 def _interface(topology: NodeTopology, wish: str, notices: list[Notice]) -> _Interface | None:
     """Return the interface on which NCCL sets up its connections."""
     if wish == DEFAULT_ROUTE:
-        found = next((one.interface for one in topology.networks if one.network == EVERYTHING), None)
-        if found is None:
+        default_interface = next(
+            (one.interface for one in topology.networks if one.network == EVERYTHING), None
+        )
+        if default_interface is None:
             notices.append(
                 Notice(
                     "no-default-route",
@@ -309,33 +311,33 @@ def _interface(topology: NodeTopology, wish: str, notices: list[Notice]) -> _Int
                 )
             )
             return None
-        return _Interface(found, "the interface of the default route")
+        return _Interface(default_interface, "the interface of the default route")
     if "/" in wish:
         return _Interface(_in_network(topology, IPv4Network(wish)), f"the interface that is in {wish}")
-    known = {one.interface for one in topology.networks} | {
+    interfaces = {one.interface for one in topology.networks} | {
         nic.interface for nic in topology.nics if nic.interface
     }
-    if topology.networks and wish not in known:
+    if topology.networks and wish not in interfaces:
         raise PlanError(
             f"there is no interface {wish} with an IPv4 network",
             where=f"{_WHERE}.socket_interface",
-            remedy=f"this machine has {_listed(sorted(known, key=natural))}",
+            remedy=f"this machine has {_listed(sorted(interfaces, key=natural))}",
         )
     return _Interface(wish, "the profile's choice")
 
 
-def _in_network(topology: NodeTopology, wanted: IPv4Network) -> str:
-    """Return the only interface with a network inside `wanted`."""
+def _in_network(topology: NodeTopology, inside: IPv4Network) -> str:
+    """Return the only interface with a network within `inside`."""
     networks = [one for one in topology.networks if one.network != EVERYTHING]
-    found = sorted({one.interface for one in networks if IPv4Network(one.network).subnet_of(wanted)})
-    if len(found) != 1:
-        told = _listed([f"{one.interface} {one.network}" for one in networks]) or "none that was read"
+    matching = sorted({one.interface for one in networks if IPv4Network(one.network).subnet_of(inside)})
+    if len(matching) != 1:
+        listing = _listed([f"{one.interface} {one.network}" for one in networks]) or "none that was read"
         raise PlanError(
-            f"{_listed(found)} are all in {wanted}" if found else f"no interface is in {wanted}",
+            f"{_listed(matching)} are all in {inside}" if matching else f"no interface is in {inside}",
             where=f"{_WHERE}.socket_interface",
-            remedy=f"name the interface, or a network that one of them is in: {told}",
+            remedy=f"name the interface, or a network that one of them is in: {listing}",
         )
-    return found[0]
+    return matching[0]
 
 
 def _default(library: Collectives) -> str:
@@ -436,11 +438,11 @@ def _variables(
 
 def _own_ports(gpus: Sequence[GpuRail]) -> list[str]:
     """Return one port for each GPU; GPUs near the same ports take them in turn."""
-    taken: dict[tuple[str, ...], int] = {}
+    turns: dict[tuple[str, ...], int] = {}
     chosen = []
     for rail in gpus:
-        turn = taken.get(rail.ports, 0)
-        taken[rail.ports] = turn + 1
+        turn = turns.get(rail.ports, 0)
+        turns[rail.ports] = turn + 1
         chosen.append(rail.ports[turn % len(rail.ports)])
     return chosen
 
@@ -472,11 +474,11 @@ def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> di
         return {}
     pairs = ",".join(f"{rail.pci_address}={addresses[port]}" for rail, port in zip(gpus, chosen, strict=True))
     suffix, library = numbers.pop(), fabric.library
-    told = [env.UCX_DEVICES] if library is RCCL else [env.UCX_DEVICES, env.NVSHMEM_LIST]
+    variables = [env.UCX_DEVICES] if library is RCCL else [env.UCX_DEVICES, env.NVSHMEM_LIST]
     return {
         env.VLLM_MAPPING: (pairs, "each GPU with its nearest NIC, by PCI address (vllm-project/vllm#42083)"),
         env.VLLM_VARIABLES: (
-            ",".join(f"{name}:{suffix}" for name in told),
+            ",".join(f"{name}:{suffix}" for name in variables),
             (
                 "vLLM puts each worker's device before what these hold, so they are not set here; "
                 f"{library.name} keeps all rails (vllm-project/vllm#42083)"

@@ -203,11 +203,11 @@ class Libraries(Section):
 
     @model_validator(mode="after")
     def _a_device_hangs_below_one_switch(self) -> Self:
-        seen: set[str] = set()
+        addresses: set[str] = set()
         for address in (address for switch in self.pcie_switches for address in switch.devices):
-            if address in seen:
+            if address in addresses:
                 raise ValueError(f"pcie_switches: {address} is below two switches; it hangs below one")
-            seen.add(address)
+            addresses.add(address)
         if self.pcie_switches and self.topology_file != "auto":
             raise ValueError("says pcie_switches and topology_file; leave one of them out")
         return self

@@ -40,8 +40,8 @@ def config_text(plan: NodePlan) -> str:
 
 def pools_name(rdma: RdmaPlan, kubelet: KubeletPlan | None) -> str:
     """Return the name of a node's pools; nodes share it where the plugin gets the same configuration."""
-    given = f"{_registry(kubelet)}\n{plugin_text(rdma.pools)}"
-    return f"pools-{sha256(given.encode()).hexdigest()[:10]}"
+    digest_input = f"{_registry(kubelet)}\n{plugin_text(rdma.pools)}"
+    return f"pools-{sha256(digest_input.encode()).hexdigest()[:10]}"
 
 
 def plugin_manifests(
@@ -66,10 +66,10 @@ def plugin_manifests(
     return manifests, labels
 
 
-def _manifests(own: Manifest, chosen: str, image: str, plan: NodePlan) -> tuple[Manifest, Manifest]:
+def _manifests(metadata: Manifest, chosen: str, image: str, plan: NodePlan) -> tuple[Manifest, Manifest]:
     # Immutable: changed pools get another name, so no running plugin's configuration changes.
-    text = config_map(own, {_CONFIG_FILE: config_text(plan)}, immutable=True)
-    return text, _daemon_set(own, chosen, image, _registry(plan.kubelet))
+    text = config_map(metadata, {_CONFIG_FILE: config_text(plan)}, immutable=True)
+    return text, _daemon_set(metadata, chosen, image, _registry(plan.kubelet))
 
 
 def _registry(kubelet: KubeletPlan | None) -> str:

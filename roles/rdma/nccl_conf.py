@@ -30,23 +30,23 @@ def plan_conf(topology: NodeTopology, plan: LibrariesPlan) -> Reasoned[Libraries
     if not plan.nccl_conf or admin is None:
         return Reasoned(replace(plan, admin_conf=admin))
     _refuse_unread(admin, path)
-    kept = parse(admin)
-    for name, value in kept.items():
+    admin_settings = parse(admin)
+    for name, value in admin_settings.items():
         if plan.nccl.get(name, value) != value:
             raise PlanError(
                 f"says {name}={value}, and the plan {name}={plan.nccl[name]}",
                 where=path,
                 remedy="take that line out of the file, or have the profile's rdma.libraries say the same",
             )
-    more = sorted(kept.keys() - plan.nccl.keys())
+    more = sorted(admin_settings.keys() - plan.nccl.keys())
     notices = [
         Notice("nccl-conf-kept", f"{path} has settings of the admin that stay: {', '.join(more)}")
     ] * bool(more)
-    if _GID_INDEX in kept:
+    if _GID_INDEX in admin_settings:
         notices.append(
             Notice(
                 "nccl-gid-index-pinned",
-                f"{path} pins {_GID_INDEX}={kept[_GID_INDEX]}: indexes differ from host to host "
+                f"{path} pins {_GID_INDEX}={admin_settings[_GID_INDEX]}: indexes differ from host to host "
                 "and change as addresses come and go (NVIDIA/nccl#551, #890); take that line out",
             )
         )
@@ -94,8 +94,8 @@ def _admins_part(text: str | None) -> str | None:
     """Return a file without our lines, for a host whose plan was lost."""
     if text is None or is_admins(text):
         return text
-    _, kept, admins = text.partition(f"{KEPT}\n")
-    return admins if kept else None
+    _, separator, admins = text.partition(f"{KEPT}\n")
+    return admins if separator else None
 
 
 def _previous(topology: NodeTopology) -> LibrariesPlan:

@@ -35,7 +35,7 @@ _REMEDIES = {
 def check_config(config: PluginConfig) -> tuple[Finding, ...]:
     """Return the findings for a configuration on any machine."""
     if refused := refusal(config):
-        where, said = refused
+        where, message = refused
         field = next(key for key in _REMEDIES if where == key or (where.endswith(key) and "[" in where))
         return (
             Finding(
@@ -45,7 +45,7 @@ def check_config(config: PluginConfig) -> tuple[Finding, ...]:
                 _REMEDIES[field],
                 where,
                 SOURCE,
-                text=said,
+                text=message,
             ),
             *_unknown(config),
         )
@@ -72,13 +72,13 @@ def advertised(config: PluginConfig, machine: NodeTopology) -> dict[str, int]:
 
 
 def _unknown(config: PluginConfig) -> Iterator[Finding]:
-    for path, known in config.unknown:
-        near = get_close_matches(path.rpartition(".")[2], known, n=1)
+    for path, known_keys in config.unknown:
+        near = get_close_matches(path.rpartition(".")[2], known_keys, n=1)
         yield Finding(
             "rdma-key-unknown",
             Severity.WARNING,
             f"{path} is no key of the plugin: it drops it without a word",
-            f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}",
+            f"did you mean {near[0]}?" if near else f"known here: {', '.join(known_keys)}",
             path,
             SOURCE,
         )
@@ -131,12 +131,12 @@ def _pool(pool: PoolConfig) -> Iterator[Finding]:
         )
     for name, texts in pool.selectors.items():
         for text in texts:
-            if wanted := _never_matches(name, text):
+            if hint := _never_matches(name, text):
                 yield Finding(
                     "rdma-selector-never",
                     Severity.WARNING,
                     f"{text!r} is like no device's: the plugin compares letter by letter",
-                    wanted,
+                    hint,
                     f"{pool.place}.selectors.{name}",
                     SOURCE,
                 )
@@ -212,9 +212,9 @@ def _refused_devices(machine: NodeTopology) -> Iterator[Finding]:
 def _selection(
     pool: PoolConfig, functions: tuple[PluginFunction, ...], machine: NodeTopology
 ) -> Iterator[Finding]:
-    found = selected(functions, pool.selectors)
+    selection = selected(functions, pool.selectors)
     where = f"{pool.place}.selectors"
-    if not found:
+    if not selection:
         yield Finding(
             "rdma-selects-nothing",
             Severity.WARNING,
@@ -226,7 +226,7 @@ def _selection(
         )
         return
     yield from _unmatched(pool, functions)
-    managing = [device.name for each in found for device in each.devices if device.management]
+    managing = [device.name for function in selection for device in function.devices if device.management]
     if managing:
         yield Finding(
             "rdma-selects-management",
@@ -235,9 +235,9 @@ def _selection(
             "select by ifNames",
             where,
         )
-    names = [name for each in found for name in each.names]
+    names = [name for function in selection for name in function.names]
     if len(names) > 1:
-        near = {device.numa_node for each in found for device in each.devices}
+        near = {device.numa_node for function in selection for device in function.devices}
         several = len(machine.numa_nodes) > 1 and len(near) > 1
         yield Finding(
             "rdma-selects-several",
@@ -255,11 +255,11 @@ def _offer(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> str:
 
     Where each selector has devices and only all of them together have none, those of every selector.
     """
-    wanted = {name: texts for name, texts in pool.selectors.items() if texts}
-    excluding = [name for name, texts in wanted.items() if not _values(name, functions) & set(texts)]
+    selectors = {name: texts for name, texts in pool.selectors.items() if texts}
+    excluding = [name for name, texts in selectors.items() if not _values(name, functions) & set(texts)]
     offers = (
         f"{name} of this machine: {', '.join(sorted(_values(name, functions))) or 'none'}"
-        for name in excluding or wanted
+        for name in excluding or selectors
     )
     return "; ".join(offers)
 
@@ -285,18 +285,18 @@ def _unmatched(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> Itera
 
 def _overlaps(config: PluginConfig, functions: tuple[PluginFunction, ...]) -> Iterator[Finding]:
     first: dict[str, PoolConfig] = {}
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for pool in config.pools:
         for function in selected(functions, pool.selectors):
-            other = first.setdefault(function.address, pool)
-            if other is pool or (other.place, pool.place) in told:
+            first_pool = first.setdefault(function.address, pool)
+            if first_pool is pool or (first_pool.place, pool.place) in reported:
                 continue
-            told.add((other.place, pool.place))
+            reported.add((first_pool.place, pool.place))
             yield Finding(
                 "rdma-pools-overlap",
                 Severity.WARNING,
-                f"{other.resource} and {pool.resource} both hold {', '.join(function.names)}: each counts "
-                "its containers for itself",
+                f"{first_pool.resource} and {pool.resource} both hold {', '.join(function.names)}: each "
+                "counts its containers for itself",
                 "let each device be selected once",
                 f"{pool.place}.selectors",
                 SOURCE,

@@ -88,16 +88,16 @@ def plugin_text(pools: Iterable[RdmaPool]) -> str:
     )
 
 
-def parse_plugin_config(text: str, place: str) -> PluginConfig:
-    """Parse a config.json; `place` names the file in messages.
+def parse_plugin_config(text: str, file: str) -> PluginConfig:
+    """Parse a config.json; messages name it `file`.
 
     Raises PlanError for what the plugin cannot read, and for keys that are written twice.
     """
     try:
         document = parse_json(text)
     except NotJsonError as error:
-        raise PlanError(f"not valid JSON: {error}", where=place) from error
-    return _ConfigReader(place).config(document)
+        raise PlanError(f"not valid JSON: {error}", where=file) from error
+    return _ConfigReader(file).config(document)
 
 
 def refusal(config: PluginConfig) -> tuple[str, str] | None:
@@ -110,8 +110,8 @@ def refusal(config: PluginConfig) -> tuple[str, str] | None:
         return "configList", "no resources configuration found"
     names: set[str] = set()
     for pool in config.pools:
-        if said := _pool_refusal(pool, names):
-            return f"{pool.place}{said[0]}", said[1]
+        if complaint := _pool_refusal(pool, names):
+            return f"{pool.place}{complaint[0]}", complaint[1]
         names.add(pool.name)
     return None
 
@@ -137,49 +137,49 @@ def _pool_refusal(pool: PoolConfig, names: set[str]) -> tuple[str, str] | None:
 class _ConfigReader:
     """Reads values as encoding/json does into the plugin's types: null counts as absent."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, file: str) -> None:
+        self.place = file
         self.unknown: list[tuple[str, tuple[str, ...]]] = []
 
     def config(self, document: object) -> PluginConfig:
-        held = self._mapping(document, "", _KEYS)
-        entries = self._list(held.get("configlist"), "configList")
-        interval = held.get("periodicupdateinterval")
+        fields = self._mapping(document, "", _KEYS)
+        entries = self._list(fields.get("configlist"), "configList")
+        interval = fields.get("periodicupdateinterval")
         return PluginConfig(
-            None if interval is None else self._whole(interval, "periodicUpdateInterval"),
+            None if interval is None else self._integer(interval, "periodicUpdateInterval"),
             tuple(self._pool(entry, f"configList[{number}]") for number, entry in enumerate(entries)),
             tuple(self.unknown),
         )
 
     def _pool(self, entry: object, path: str) -> PoolConfig:
-        held = self._mapping(entry, path, _RESOURCE_KEYS)
-        selectors = self._mapping(held.get("selectors"), f"{path}.selectors", tuple(SELECTORS))
+        fields = self._mapping(entry, path, _RESOURCE_KEYS)
+        selectors = self._mapping(fields.get("selectors"), f"{path}.selectors", tuple(SELECTORS))
         return PoolConfig(
             path,
-            self._text(held.get("resourcename"), f"{path}.resourceName"),
-            self._text(held.get("resourceprefix"), f"{path}.resourcePrefix"),
-            self._whole(held.get("rdmahcamax"), f"{path}.rdmaHcaMax"),
-            self._texts(held.get("devices"), f"{path}.devices"),
+            self._text(fields.get("resourcename"), f"{path}.resourceName"),
+            self._text(fields.get("resourceprefix"), f"{path}.resourcePrefix"),
+            self._integer(fields.get("rdmahcamax"), f"{path}.rdmaHcaMax"),
+            self._texts(fields.get("devices"), f"{path}.devices"),
             {
                 name: self._texts(selectors.get(name.lower()), f"{path}.selectors.{name}")
                 for name in SELECTORS
             },
         )
 
-    def _mapping(self, value: object, path: str, known: tuple[str, ...]) -> dict[str, object]:
+    def _mapping(self, value: object, path: str, known_keys: tuple[str, ...]) -> dict[str, object]:
         if value is None:
             return {}
         if not isinstance(value, dict):
             self._refuse(value, path, "a mapping")
-        found: dict[str, object] = {}
-        for key, held in value.items():
-            if key.lower() not in {each.lower() for each in known}:
-                self.unknown.append((f"{path}.{key}".removeprefix("."), known))
-            elif key.lower() in found:
+        fields: dict[str, object] = {}
+        for key, item in value.items():
+            if key.lower() not in {known_key.lower() for known_key in known_keys}:
+                self.unknown.append((f"{path}.{key}".removeprefix("."), known_keys))
+            elif key.lower() in fields:
                 raise PlanError(f"{key} is written twice, in two cases", where=self._at(path))
             else:
-                found[key.lower()] = held
-        return found
+                fields[key.lower()] = item
+        return fields
 
     def _list(self, value: object, path: str) -> list[object]:
         if value is None:
@@ -199,16 +199,16 @@ class _ConfigReader:
             self._refuse(value, path, "a text")
         return value
 
-    def _whole(self, value: object, path: str) -> int:
+    def _integer(self, value: object, path: str) -> int:
         if value is None:
             return 0
         if not isinstance(value, int) or isinstance(value, bool) or not -_INT64 <= value < _INT64:
             self._refuse(value, path, "a whole number")
         return value
 
-    def _refuse(self, value: object, path: str, wanted: str) -> NoReturn:
+    def _refuse(self, value: object, path: str, kind: str) -> NoReturn:
         raise PlanError(
-            f"{json.dumps(value)[:80]} is not {wanted}: the plugin cannot read the file", where=self._at(path)
+            f"{json.dumps(value)[:80]} is not {kind}: the plugin cannot read the file", where=self._at(path)
         )
 
     def _at(self, path: str) -> str:

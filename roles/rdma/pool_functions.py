@@ -53,8 +53,8 @@ def plugin_functions(topology: NodeTopology, *, software_devices: bool = False) 
         if address is not None and not lacking(device, topology):
             devices.setdefault(address, []).append(device)
     return {
-        address: _function(address, found, nics.get(address, []))
-        for address, found in sorted(devices.items())
+        address: _function(address, rdma_devices, nics.get(address, []))
+        for address, rdma_devices in sorted(devices.items())
     }
 
 
@@ -68,14 +68,14 @@ def address_of(device: RdmaDevice, nics: Iterable[Nic]) -> str | None:
 def lacking(device: RdmaDevice, topology: NodeTopology) -> tuple[str, ...]:
     """Return the kinds that a device lacks for good: other devices have them, or its driver never does."""
     missing = set(REQUIRED) - _kinds(device)
-    shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
+    shown = {kind for other_device in topology.rdma_devices for kind in _kinds(other_device)}
     never = {"umad"} if device.driver in _WITHOUT_MAD else set()
     return tuple(sorted(missing & (shown | never)))
 
 
 def not_loaded(topology: NodeTopology) -> tuple[str, ...]:
     """Return the kinds of character devices that no RDMA device has, where other kinds exist."""
-    shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
+    shown = {kind for device in topology.rdma_devices for kind in _kinds(device)}
     return tuple(kind for kind in REQUIRED if shown and kind not in shown)
 
 
@@ -89,7 +89,7 @@ def selected(
     return tuple(
         function
         for function in functions
-        if all(getattr(function, SELECTORS[name]) in wanted for name, wanted in selectors.items() if wanted)
+        if all(getattr(function, SELECTORS[name]) in values for name, values in selectors.items() if values)
     )
 
 

@@ -62,9 +62,9 @@ def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[R
     if not offered:
         return Reasoned((), notices=(*notices, _no_device(topology)))
     functions = plugin_functions(topology, software_devices=wish.software_devices)
-    found = rails(_physical_alone(topology, wish))
-    near = {rail.device.name: rail.gpus for rail in found}
-    groups = _devices_by_resource(offered, topology, wish, found)
+    all_rails = rails(_physical_alone(topology, wish))
+    near = {rail.device.name: rail.gpus for rail in all_rails}
+    groups = _devices_by_resource(offered, topology, wish, all_rails)
     pools = tuple(_pool(name, devices, functions, near, topology, wish) for name, devices in groups.items())
     _refuse_shared_functions(pools, wish)
     return Reasoned(pools, tuple(_decisions(pools, profile)), notices)
@@ -101,14 +101,14 @@ def _fits_one(device: RdmaDevice, selections: Iterable[RdmaSelection]) -> bool:
     return any(_fits(device, selection) for selection in selections)
 
 
-def _fits(device: RdmaDevice, wanted: RdmaSelection) -> bool:
+def _fits(device: RdmaDevice, selection: RdmaSelection) -> bool:
     ids = {device.vendor, f"{device.vendor}:{device.device}"}
     tests = (
-        (wanted.names, lambda pattern: fnmatchcase(device.name, pattern)),
-        (wanted.interfaces, lambda pattern: fnmatchcase(device.interface or "", pattern)),
-        (wanted.link_layers, lambda layer: any(port.link_layer == layer for port in device.ports)),
-        (wanted.drivers, lambda driver: driver == device.driver),
-        (wanted.ids, lambda pci_id: pci_id in ids),
+        (selection.names, lambda pattern: fnmatchcase(device.name, pattern)),
+        (selection.interfaces, lambda pattern: fnmatchcase(device.interface or "", pattern)),
+        (selection.link_layers, lambda layer: any(port.link_layer == layer for port in device.ports)),
+        (selection.drivers, lambda driver: driver == device.driver),
+        (selection.ids, lambda pci_id: pci_id in ids),
     )
     return all(any(map(test, values)) for values, test in tests if values)
 
@@ -117,10 +117,10 @@ def _devices_by_resource(
     offered: Sequence[RdmaDevice],
     topology: NodeTopology,
     wish: SharedDevicePlugin,
-    found: Sequence[Rail],
+    all_rails: Sequence[Rail],
 ) -> dict[str, list[RdmaDevice]]:
     """Return the devices by resource name, in the order of the names."""
-    numbers = _rail_numbers(topology, found)
+    numbers = _rail_numbers(topology, all_rails)
     keys: dict[str, Callable[[RdmaDevice], object]] = {
         "rail": lambda device: numbers[_physical(device, topology).name],
         "numa_node": lambda device: _numa_node(device, topology),
@@ -135,9 +135,9 @@ def _devices_by_resource(
     return {_name(wish, value): keyed[value] for value in order}
 
 
-def _rail_numbers(topology: NodeTopology, found: Sequence[Rail]) -> dict[str, int]:
+def _rail_numbers(topology: NodeTopology, all_rails: Sequence[Rail]) -> dict[str, int]:
     """Return the rail number of each physical device, also of those that are left out."""
-    numbers = {rail.device.name: rail.number for rail in found}
+    numbers = {rail.device.name: rail.number for rail in all_rails}
     rest = sorted({device.name for device in topology.rdma_devices} - numbers.keys(), key=natural)
     return numbers | {name: len(numbers) + index for index, name in enumerate(rest)}
 
@@ -160,19 +160,19 @@ def _physical_alone(topology: NodeTopology, wish: SharedDevicePlugin) -> NodeTop
     Port states are removed, too: resource names must not depend on a cable.
     """
     devices = (device for device in topology.rdma_devices if _physical(device, topology) is device)
-    kept = tuple(
+    physical = tuple(
         replace(device, ports=tuple(replace(port, state=None) for port in device.ports))
         for device in devices
         if device.pci_address or wish.software_devices
     )
-    return replace(topology, rdma_devices=kept)
+    return replace(topology, rdma_devices=physical)
 
 
 def _physical(device: RdmaDevice, topology: NodeTopology) -> RdmaDevice:
     """Return the physical device of a virtual function, where it is present; else the device itself."""
     if device.physical_function is None:
         return device
-    owners = (each for each in topology.rdma_devices if each.pci_address == device.physical_function)
+    owners = (owner for owner in topology.rdma_devices if owner.pci_address == device.physical_function)
     return next(owners, device)
 
 
@@ -211,21 +211,23 @@ def _pool(
 
 
 def _selectors(
-    wanted: Sequence[PluginFunction], functions: Sequence[PluginFunction]
+    chosen: Sequence[PluginFunction], functions: Sequence[PluginFunction]
 ) -> dict[str, tuple[str, ...]]:
-    """Return selectors that choose exactly the `wanted` functions of a machine."""
-    by_interface = {"ifNames": tuple(function.interface for function in wanted)}
+    """Return selectors that choose exactly the `chosen` functions of a machine."""
+    by_interface = {"ifNames": tuple(function.interface for function in chosen)}
     by_hardware = {
-        "vendors": tuple(dict.fromkeys(function.vendor for function in wanted)),
-        "deviceIDs": tuple(dict.fromkeys(function.device for function in wanted)),
-        "drivers": tuple(dict.fromkeys(function.driver for function in wanted)),
+        "vendors": tuple(dict.fromkeys(function.vendor for function in chosen)),
+        "deviceIDs": tuple(dict.fromkeys(function.device for function in chosen)),
+        "drivers": tuple(dict.fromkeys(function.driver for function in chosen)),
     }
     for selectors in (by_interface, by_hardware):
-        known = all(text for texts in selectors.values() for text in texts)
-        if known and {each.address for each in selected(functions, selectors)} == {f.address for f in wanted}:
+        all_known = all(text for texts in selectors.values() for text in texts)
+        if all_known and {function_chosen.address for function_chosen in selected(functions, selectors)} == {
+            f.address for f in chosen
+        }:
             return selectors
-    bare = [function for function in wanted if not function.interface]
-    names = ", ".join(name for function in bare or wanted for name in function.names)
+    bare = [function for function in chosen if not function.interface]
+    names = ", ".join(name for function in bare or chosen for name in function.names)
     raise PlanError(
         f"the plugin cannot tell {names} from other devices: it chooses by network interface, vendor, "
         "device, driver and link type, and there is no interface",
@@ -239,10 +241,10 @@ def _refuse_shared_functions(pools: Sequence[RdmaPool], wish: SharedDevicePlugin
     first: dict[str, RdmaPool] = {}
     for pool in pools:
         for address in pool.pci_addresses:
-            other = first.setdefault(address, pool)
-            if other is not pool:
+            first_pool = first.setdefault(address, pool)
+            if first_pool is not pool:
                 raise PlanError(
-                    f"{other.resource} and {pool.resource} are to hold devices of one PCI function, "
+                    f"{first_pool.resource} and {pool.resource} are to hold devices of one PCI function, "
                     f"{address}: the plugin offers a function with all of its RDMA devices",
                     where=f"{_WHERE}.per",
                     remedy=f"choose a coarser one than {wish.per}, such as numa_node or machine",
@@ -252,7 +254,9 @@ def _refuse_shared_functions(pools: Sequence[RdmaPool], wish: SharedDevicePlugin
 def _selection_notices(topology: NodeTopology, wish: SharedDevicePlugin) -> Iterator[Notice]:
     for key in ("include", "exclude"):
         for number, selection in enumerate(getattr(wish, key)):
-            if topology.rdma_devices and not any(_fits(each, selection) for each in topology.rdma_devices):
+            if topology.rdma_devices and not any(
+                _fits(device, selection) for device in topology.rdma_devices
+            ):
                 yield Notice(
                     "rdma-selection-empty", f"{_WHERE}.{key}[{number}] fits no device of this machine"
                 )
@@ -276,9 +280,9 @@ def _host_notices(
 
 
 def _no_device(topology: NodeTopology) -> Notice:
-    what = "no RDMA device that can be offered" if topology.rdma_devices else "no RDMA device"
+    lacking_text = "no RDMA device that can be offered" if topology.rdma_devices else "no RDMA device"
     return Notice(
-        "rdma-no-device", f"this machine has {what}: the shared device plugin has nothing to do here"
+        "rdma-no-device", f"this machine has {lacking_text}: the shared device plugin has nothing to do here"
     )
 
 
@@ -286,5 +290,5 @@ def _decisions(pools: Iterable[RdmaPool], profile: NodeProfile) -> Iterator[Deci
     reason = profile.choice(f"{_WHERE}.per")
     for pool in pools:
         near = f", nearest to {', '.join(pool.gpus)}" if pool.gpus else ""
-        said = f"{', '.join(pool.devices)} for {pool.tokens} containers{near}"
-        yield Decision(f"{_WHERE}.{pool.resource}", said, reason)
+        amount = f"{', '.join(pool.devices)} for {pool.tokens} containers{near}"
+        yield Decision(f"{_WHERE}.{pool.resource}", amount, reason)

@@ -147,8 +147,8 @@ class SharedDevicePlugin(Section):
     @model_validator(mode="after")
     def _one_name_for_each_pool(self) -> Self:
         if self.per is None:
-            if others := sorted(self.model_fields_set - {"per"}):
-                raise ValueError(f"says {', '.join(others)}, and not what a resource holds: give per")
+            if extra_keys := sorted(self.model_fields_set - {"per"}):
+                raise ValueError(f"says {', '.join(extra_keys)}, and not what a resource holds: give per")
             return self
         pattern, needed = self.pattern, PLACEHOLDERS[self.per]
         bare = pattern.replace(needed, "0") if needed else pattern

@@ -75,8 +75,8 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _rdma_netns(node: VerifiedNode, name: str, expected: str) -> None:
-    found = node.value(NETNS)
-    require_equal({"1": "shared", "0": "exclusive"}.get(switch(found or ""), found), expected, NETNS)
+    actual = node.value(NETNS)
+    require_equal({"1": "shared", "0": "exclusive"}.get(switch(actual or ""), actual), expected, NETNS)
 
 
 def _rdma_character_device(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
@@ -89,26 +89,26 @@ def _rdma_character_device(node: VerifiedNode, name: str, expected: tuple[str, s
 
 def _port_is_active(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, state = expected
-    found = node.value(path)
-    require_equal(found and found.rpartition(" ")[2], state, path)
+    actual = node.value(path)
+    require_equal(actual and actual.rpartition(" ")[2], state, path)
 
 
 def _port_reaches_itself(node: VerifiedNode, name: str, expected: tuple[str, str], active: Active) -> None:
     active.need("loopback", node)
-    said = node.prove(_script("loopback", name))
-    require("iters in" in said, f"no answer of ibv_rc_pingpong: {said.strip()[-200:] or 'nothing'}")
+    output = node.prove(_script("loopback", name))
+    require("iters in" in output, f"no answer of ibv_rc_pingpong: {output.strip()[-200:] or 'nothing'}")
 
 
 def _port_bandwidth(node: VerifiedNode, name: str, expected: tuple[str, str], active: Active) -> None:
     active.need("bandwidth", node)
-    said = node.prove(_script("write_bandwidth", name))
-    _reaches(thresholds.write_bandwidth(said), thresholds.write_threshold(said), "Gb/s")
+    output = node.prove(_script("write_bandwidth", name))
+    _reaches(thresholds.write_bandwidth(output), thresholds.write_threshold(output), "Gb/s")
 
 
 def _gpus_all_reduce(node: VerifiedNode, name: str, expected: tuple[str, ...], active: Active) -> None:
     active.need("bandwidth", node)
-    said = node.prove(_SCRIPTS + shell.call("all_reduce", expected))
-    _reaches(thresholds.all_reduce_bandwidth(said), thresholds.all_reduce_threshold(said), "GB/s")
+    output = node.prove(_SCRIPTS + shell.call("all_reduce", expected))
+    _reaches(thresholds.all_reduce_bandwidth(output), thresholds.all_reduce_threshold(output), "GB/s")
 
 
 PROMISES = (

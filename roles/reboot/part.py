@@ -25,15 +25,15 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_reboot", *_DRIVERS)) if goal.plan.kernel.reboot == "allowed" else Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the reboot where a part below needs it.
 
     Raises HostError where the boot loader would start an unknown kernel, or one that the plan does not allow.
     On a node without a boot loader (booted over the network), the kernel is known only after the boot.
     """
-    if not any(each.reboots for each in below):
+    if not any(part_below.reboots for part_below in below):
         return None
-    answers, allowed = found.answers(NAME), goal.plan.kernel.next_kernel
+    answers, allowed = state.answers(NAME), goal.plan.kernel.next_kernel
     if answers.get("next") == "another":
         return _into_another(answers, allowed)
     if answers.get("next") == "unknown" and answers.get("menu") != "none" and allowed != "any":

@@ -106,19 +106,19 @@ def _family(family: Family, node: str) -> Iterator[tuple[str, ...]]:
         return
     yield ("text", f"# HELP {family.name} {family.help}")
     yield ("text", f"# TYPE {family.name} {family.kind}")
-    what = family.name.removeprefix("numaforge_").removesuffix("_seconds_total")
+    subject = family.name.removeprefix("numaforge_").removesuffix("_seconds_total")
     for sample in family.samples:
         match sample:
             case Stated(labels, value):
                 yield ("text", f"{_series(family.name, node, labels)}}} {value}")
             case Measured(labels, path):
-                yield ("measured", what, f"{_series(family.name, node, labels)}}}", path)
+                yield ("measured", subject, f"{_series(family.name, node, labels)}}}", path)
             case Stalled(labels, path):
-                yield ("stalled", what, f"{_series(family.name, node, labels)},kind=", path)
+                yield ("stalled", subject, f"{_series(family.name, node, labels)},kind=", path)
             case Counted(label, path, cpus):
                 yield (
                     "counted",
-                    what,
+                    subject,
                     f"{_series(family.name, node, {})},{label}=",
                     format_cpulist(cpus),
                     path,

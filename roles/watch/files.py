@@ -41,8 +41,8 @@ def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 
 
 def _read_timer(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    found = [line for line in lines(text) if line.startswith("OnUnitInactiveSec=")]
-    return found, [f"OnUnitInactiveSec={PERIOD_SECONDS}"]
+    timer_lines = [line for line in lines(text) if line.startswith("OnUnitInactiveSec=")]
+    return timer_lines, [f"OnUnitInactiveSec={PERIOD_SECONDS}"]
 
 
 TEMPLATES = {

@@ -25,32 +25,32 @@ _SETTINGS = ("node", "folder", "kubeconfig")
 
 def look(goal: Goal) -> Look:
     """Return the question for the earlier configuration, which names the metrics' folder, and the timer."""
-    wanted = "timer" if goal.plan.watch else ""
-    return Look(files=(WATCH_CONF_PATH,), call=("look_watch", BOOT_LINK, wanted))
+    timer_wish = "timer" if goal.plan.watch else ""
+    return Look(files=(WATCH_CONF_PATH,), call=("look_watch", BOOT_LINK, timer_wish))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part where the timer, the metrics' folder or reporting to the Node changes.
 
     After a boot in the middle of the change, nothing has to wait for it: the watch compares nothing while a
     change is in progress. (A unit before a timer would be before basic.target, and so before itself.)
     """
-    said, plan = found.answers(NAME), goal.plan.watch
-    enabled, timer = said.get("unit") == "enabled", said.get("timer")
-    earlier = settings_of(found.text(WATCH_CONF_PATH))
+    answers, plan = state.answers(NAME), goal.plan.watch
+    enabled, timer = answers.get("unit") == "enabled", answers.get("timer")
+    earlier = settings_of(state.text(WATCH_CONF_PATH))
     folder = earlier.get("folder")
-    left = folder is not None and (plan is None or folder != plan.directory)
+    leaves_folder = folder is not None and (plan is None or folder != plan.directory)
     untold = "kubeconfig" in earlier and (plan is None or plan.kubeconfig is None)
     moves = []
     if enabled is not (plan is not None):
         moves.append(switched(WATCH_TIMER, enabled=not enabled))
     if plan and timer is not None and timer != "active":
         moves.append(f"{WATCH_TIMER}: {timer or 'unknown'} -> active")
-    if left:
+    if leaves_folder:
         moves.append(f"{folder}/numaforge.prom: removed")
     if untold:
         moves.append(f"the Node's condition {CONDITION}: removed")
-    return part(tuple(moves), watches=plan is not None, leaves=left or untold) if moves else None
+    return part(tuple(moves), watches=plan is not None, leaves=leaves_folder or untold) if moves else None
 
 
 def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:

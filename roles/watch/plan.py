@@ -51,10 +51,10 @@ def plan_watch(machine: NodeTopology, profile: NodeProfile) -> Reasoned[WatchPla
         return Reasoned(None)
     flags = machine.kubelet.flags if machine.kubelet else ()
     name = registered_name(flags, machine.hostname)
-    tells = machine.kubelet is not None and wish.condition is not False
+    reports = machine.kubelet is not None and wish.condition is not False
     plan = WatchPlan(
         directory=wish.directory or DIRECTORY,
-        kubeconfig=(flag_value(flags, "kubeconfig") or KUBECONFIG) if tells else None,
+        kubeconfig=(flag_value(flags, "kubeconfig") or KUBECONFIG) if reports else None,
         node=None if name == (machine.hostname or "").lower() else name,
         gpus=tuple(WatchedGpu(gpu.pci_address, gpu.uuid, gpu.numa_node) for gpu in machine.gpus),
     )

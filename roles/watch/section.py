@@ -43,7 +43,7 @@ class Watch(Section):
 
     @model_validator(mode="after")
     def _off_says_nothing_else(self) -> Self:
-        others = sorted(name for name in ("directory", "condition") if getattr(self, name) is not None)
-        if others and not self.enabled:
-            raise ValueError(f"says {', '.join(others)} and does not watch; say enabled: true as well")
+        extra_keys = sorted(name for name in ("directory", "condition") if getattr(self, name) is not None)
+        if extra_keys and not self.enabled:
+            raise ValueError(f"says {', '.join(extra_keys)} and does not watch; say enabled: true as well")
         return self

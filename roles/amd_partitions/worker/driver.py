@@ -51,43 +51,46 @@ def mode(path: Path, word: str) -> str:
 def compute_nodes(address: str) -> int | None:
     """Return how many compute nodes of the kernel's KFD are parts of a GPU; None without KFD."""
     domain, bus, device = (int(part, 16) for part in address.partition(".")[0].split(":"))
-    place = domain, bus << 8 | device << 3
-    found = 0
+    location = domain, bus << 8 | device << 3
+    nodes = 0
     for file in NODES.glob("*/properties"):
         try:
             rows = (line.split() for line in file.read_text(encoding="ascii").splitlines())
         except OSError:
             continue
-        said = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
-        if said.get("simd_count") and (said.get("domain", 0), said.get("location_id", -1) & 0xFFF8) == place:
-            found += 1
-    return found if NODES.exists() else None
+        properties = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+        if (
+            properties.get("simd_count")
+            and (properties.get("domain", 0), properties.get("location_id", -1) & 0xFFF8) == location
+        ):
+            nodes += 1
+    return nodes if NODES.exists() else None
 
 
-def is_so(wanted: AmdGpu, now: AmdGpu) -> bool:
+def is_so(target: AmdGpu, current: AmdGpu) -> bool:
     """Whether a GPU has the wanted modes."""
-    return wanted.compute in ("", now.compute) and wanted.memory in ("", now.memory)
+    return target.compute in ("", current.compute) and target.memory in ("", current.memory)
 
 
-def read_back(wanted: AmdGpu) -> None:
+def read_back(target: AmdGpu) -> None:
     """Compare a GPU with what is wanted, and its partitions with those that the kernel has.
 
     Raises NotDoneError where it differs.
     """
-    now = gpu_now(wanted.pci_address)
-    if not is_so(wanted, now):
-        raise NotDoneError(f"{wanted.pci_address}: wanted {wanted.modes}, and there is {now.modes}")
-    if None not in (wanted.partitions, now.partitions) and wanted.partitions != now.partitions:
+    current = gpu_now(target.pci_address)
+    if not is_so(target, current):
+        raise NotDoneError(f"{target.pci_address}: wanted {target.modes}, and there is {current.modes}")
+    if None not in (target.partitions, current.partitions) and target.partitions != current.partitions:
         raise NotDoneError(
-            f"{wanted.pci_address}: {wanted.modes} makes {wanted.partitions} partitions, and the "
-            f"kernel's KFD has {now.partitions}"
+            f"{target.pci_address}: {target.modes} makes {target.partitions} partitions, and the "
+            f"kernel's KFD has {current.partitions}"
         )
 
 
 def device_names() -> list[str]:
     """Return the names of amdgpu's device files below /dev/dri: those of GPUs and of their partitions."""
     folders = [*DRIVER.glob("*:*:*.*/drm/*"), *PLATFORM.glob("amdgpu_xcp*/drm/*")]
-    return sorted({each.name for each in folders if re.fullmatch(r"(card|renderD)[0-9]+", each.name)})
+    return sorted({file.name for file in folders if re.fullmatch(r"(card|renderD)[0-9]+", file.name)})
 
 
 def held() -> Iterator[tuple[str, Sequence[Holder]]]:
@@ -107,34 +110,34 @@ def write(path: Path, text: str) -> None:
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
-        status, said = output("tee", str(path), text=text, seconds=WRITE_SECONDS)
+        status, output_text = output("tee", str(path), text=text, seconds=WRITE_SECONDS)
         if not status:
             return
-        why = said.strip().splitlines()[-1].rpartition(": ")[2] if said.strip() else "it failed"
+        why = output_text.strip().splitlines()[-1].rpartition(": ")[2] if output_text.strip() else "it failed"
         if "busy" not in why or time.monotonic() > deadline:
             raise NotDoneError(f"{path.parent.name}: {path.name} does not take {text}: {why}")
         time.sleep(POLL_SECONDS)
 
 
-def refuse_pair(wanted: AmdGpu) -> None:
+def refuse_pair(target: AmdGpu) -> None:
     """Ask the driver which memory modes go with a compute mode; a driver without that file passes.
 
     The question leaves the GPU as it is. Raises NotDoneError where the wanted one is not among them.
     """
-    folder = DRIVER / wanted.pci_address / "compute_partition_config"
-    asked, answer = folder / "xcp_config", folder / "supported_nps_configs"
-    if not (asked.exists() and answer.exists() and wanted.compute and wanted.memory):
+    folder = DRIVER / target.pci_address / "compute_partition_config"
+    request, answer = folder / "xcp_config", folder / "supported_nps_configs"
+    if not (request.exists() and answer.exists() and target.compute and target.memory):
         return
-    before = asked.read_text(encoding="ascii").strip()
-    write(asked, wanted.compute)
+    previous = request.read_text(encoding="ascii").strip()
+    write(request, target.compute)
     try:
         allowed = re.findall(r"NPS[0-9]", answer.read_text(encoding="ascii"))
     finally:
-        write(asked, before)
-    if allowed and wanted.memory not in allowed:
+        write(request, previous)
+    if allowed and target.memory not in allowed:
         raise NotDoneError(
-            f"{wanted.pci_address}: its driver allows {', '.join(allowed)} with {wanted.compute}, and not "
-            f"{wanted.memory}"
+            f"{target.pci_address}: its driver allows {', '.join(allowed)} with {target.compute}, and not "
+            f"{target.memory}"
         )
 
 
@@ -145,9 +148,9 @@ def change_memory(gpus: Sequence[AmdGpu], addresses: Sequence[str], folder: Path
     current_memory_partition_store).
     """
     if folder is not None:
-        add_lines(folder / "requested", [f"{boot_id()} {each.memory}" for each in gpus])
-    for each in gpus:
-        write(DRIVER / each.pci_address / MEMORY, each.memory)
+        add_lines(folder / "requested", [f"{boot_id()} {gpu.memory}" for gpu in gpus])
+    for gpu in gpus:
+        write(DRIVER / gpu.pci_address / MEMORY, gpu.memory)
     reload(addresses, folder)
 
 
@@ -164,9 +167,9 @@ def reload(addresses: Sequence[str], folder: Path | None) -> None:
 
     Raises NotDoneError for a driver that cannot be unloaded, or comes back without one of them.
     """
-    status, said = output("modprobe", "-r", "amdgpu", seconds=RELOAD_SECONDS)
+    status, output_text = output("modprobe", "-r", "amdgpu", seconds=RELOAD_SECONDS)
     if status:
-        raise NotDoneError(f"amdgpu cannot be unloaded: {one_line(said)}")
+        raise NotDoneError(f"amdgpu cannot be unloaded: {one_line(output_text)}")
     if folder is not None:
         add_lines(folder / "requested", [DONE])
     load(addresses)
@@ -174,9 +177,9 @@ def reload(addresses: Sequence[str], folder: Path | None) -> None:
 
 def load(addresses: Iterable[str]) -> None:
     """Load the driver where it is not loaded, and wait until it has the GPUs."""
-    status, said = output("modprobe", "amdgpu", seconds=RELOAD_SECONDS)
+    status, output_text = output("modprobe", "amdgpu", seconds=RELOAD_SECONDS)
     if status:
-        raise NotDoneError(f"amdgpu cannot be loaded: {one_line(said)}")
+        raise NotDoneError(f"amdgpu cannot be loaded: {one_line(output_text)}")
     deadline = time.monotonic() + DRIVER_SECONDS
     while away := missing(addresses):
         if time.monotonic() > deadline:
@@ -188,7 +191,9 @@ def load(addresses: Iterable[str]) -> None:
 
 def missing(addresses: Iterable[str]) -> list[str]:
     """Return the GPUs that the driver does not have, or whose modes it does not report."""
-    return [each for each in addresses if not (DRIVER / each).exists() or gpu_now(each).compute == ""]
+    return [
+        address for address in addresses if not (DRIVER / address).exists() or gpu_now(address).compute == ""
+    ]
 
 
 def is_loaded() -> bool:
@@ -201,6 +206,6 @@ def boot_id() -> str:
     return BOOT_ID.read_text(encoding="ascii").strip().replace(" ", "-")
 
 
-def one_line(said: str) -> str:
+def one_line(text: str) -> str:
     """Return the end of a program's output, in one line."""
-    return " ".join(said.split())[-200:] or "it says nothing"
+    return " ".join(text.split())[-200:] or "it says nothing"

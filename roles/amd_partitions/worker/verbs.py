@@ -60,57 +60,57 @@ def gpus_of(path: Path) -> list[AmdGpu]:
     return [AmdGpu.read(gpu) for gpu in json.loads(path.read_text(encoding="utf-8"))["gpus"]]
 
 
-def bring(wanted: Sequence[AmdGpu], folder: Path | None) -> None:
+def bring(targets: Sequence[AmdGpu], folder: Path | None) -> None:
     """Bring GPUs to what is wanted; GPUs that have the modes are not touched. A missing GPU gets a reload.
 
     The memory mode comes first: the reload for it chooses a compute mode by itself. At a boot
     there is no folder, and no holder is stopped. Raises NotDoneError.
     """
-    addresses = [each.pci_address for each in wanted]
+    addresses = [target.pci_address for target in targets]
     if not is_loaded():
         load(addresses)
     elif folder is not None and missing(addresses):
         release(lambda: held(), folder, OPTION)
         reload(addresses, folder)
-    changing = [each for each in wanted if not is_so(each, gpu_now(each.pci_address))]
+    changing = [target for target in targets if not is_so(target, gpu_now(target.pci_address))]
     if not changing:
         return
     if folder is not None:
         release(lambda: held(), folder, OPTION)
     else:
         refuse_held()
-    memory = [each for each in changing if each.memory not in ("", gpu_now(each.pci_address).memory)]
+    memory = [target for target in changing if target.memory not in ("", gpu_now(target.pci_address).memory)]
     if memory:
         change_memory(memory, addresses, folder)
-    for each in wanted:
-        if each.compute not in ("", gpu_now(each.pci_address).compute):
-            write(DRIVER / each.pci_address / COMPUTE, each.compute)
-    for each in wanted:
-        read_back(each)
+    for target in targets:
+        if target.compute not in ("", gpu_now(target.pci_address).compute):
+            write(DRIVER / target.pci_address / COMPUTE, target.compute)
+    for target in targets:
+        read_back(target)
 
 
 def refuse_held() -> None:
     """Refuse at a boot while anything holds a GPU: a boot stops nothing."""
-    for what, there in held():
-        if there:
-            raise NotDoneError(f"{what} in use by {', '.join(map(str, there))}, and a boot stops nothing")
+    for device, holders in held():
+        if holders:
+            raise NotDoneError(f"{device} in use by {', '.join(map(str, holders))}, and a boot stops nothing")
 
 
 def keep(folder: Path) -> None:
     """Note the current modes; refuse where they differ from those planned on, or a person holds a GPU."""
-    wanted = gpus_of(folder / "planned.json")
-    found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
+    targets = gpus_of(folder / "planned.json")
+    planned_on_by_address = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
     refuse_others(held(), folder, OPTION)
-    there = []
-    for each in wanted:
-        now, planned_on = gpu_now(each.pci_address), found[each.pci_address]
-        if now != planned_on:
+    current_modes = []
+    for target in targets:
+        current, planned_on = gpu_now(target.pci_address), planned_on_by_address[target.pci_address]
+        if current != planned_on:
             raise NotDoneError(
-                f"{each.pci_address} has {now.modes}; when it was looked at it had {planned_on.modes}"
+                f"{target.pci_address} has {current.modes}; when it was looked at it had {planned_on.modes}"
             )
-        refuse_pair(each)
-        there.append(asdict(now))
-    note_earlier(folder, there)
+        refuse_pair(target)
+        current_modes.append(asdict(current))
+    note_earlier(folder, current_modes)
 
 
 def apply(folder: Path) -> None:
@@ -136,18 +136,18 @@ def withdraw(earlier: Sequence[AmdGpu], folder: Path) -> None:
 
     Where that fails, a note says so: the driver applies it at its next unload, and a boot forgets it.
     """
-    asked = requested(folder)
-    if asked is None or not is_loaded():
+    request = requested(folder)
+    if request is None or not is_loaded():
         return
     try:
         release(lambda: held(), folder, OPTION)
-        reload([each.pci_address for each in earlier], folder)
+        reload([gpu.pci_address for gpu in earlier], folder)
     except NotDoneError as error:
         if not is_loaded():
             raise
         note(
             folder,
-            f"amdgpu still has the request for {asked}, and carries it out when it is unloaded next; "
+            f"amdgpu still has the request for {request}, and carries it out when it is unloaded next; "
             f"a reboot forgets it ({error})",
         )
 
@@ -163,18 +163,20 @@ def prove(folder: Path) -> None:
 def by_hand(folder: Path) -> None:
     """Print the commands that bring the GPUs to what was kept."""
     earlier = gpus_of(folder / "earlier.json")
-    away = missing([each.pci_address for each in earlier])
-    now = {each.pci_address: gpu_now(each.pci_address) for each in earlier} if not away else {}
-    memory = [each for each in earlier if each.memory and now and each.memory != now[each.pci_address].memory]
-    for each in memory:
-        print(f"echo {each.memory} > {DRIVER / each.pci_address / MEMORY}", end="; ")
-    if memory or away:
+    absent = missing([gpu.pci_address for gpu in earlier])
+    current = {gpu.pci_address: gpu_now(gpu.pci_address) for gpu in earlier} if not absent else {}
+    memory = [
+        gpu for gpu in earlier if gpu.memory and current and gpu.memory != current[gpu.pci_address].memory
+    ]
+    for gpu in memory:
+        print(f"echo {gpu.memory} > {DRIVER / gpu.pci_address / MEMORY}", end="; ")
+    if memory or absent:
         print("modprobe -r amdgpu; modprobe amdgpu", end="; ")
-    if away:  # their modes are seen when they are back
+    if absent:  # their modes are seen when they are back
         print(f"python3 -BEs '{folder}/worker.py' undo '{folder}'", end="; ")
-    for each in earlier if not away else ():
-        if memory or each.compute != now[each.pci_address].compute:
-            print(f"echo {each.compute} > {DRIVER / each.pci_address / COMPUTE}", end="; ")
+    for gpu in earlier if not absent else ():
+        if memory or gpu.compute != current[gpu.pci_address].compute:
+            print(f"echo {gpu.compute} > {DRIVER / gpu.pci_address / COMPUTE}", end="; ")
     for unit in noted_units(folder):
         print(f"systemctl start '{unit}'", end="; ")
 

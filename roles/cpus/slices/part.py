@@ -20,14 +20,14 @@ def look(goal: Goal) -> Look:
     return Look(units=tuple(SLICES), properties=("AllowedCPUs",), call=("look_system", RECORD, *SLICES))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part for slices whose CPUs change: planned ones, and those that only an earlier plan had."""
-    allowed, effective, recorded = _said(found)
+    allowed, effective, recorded = _reported(state)
     planned = {name: format_cpulist(cpus) for name, cpus in goal.plan.system.slices.items()}
-    wanted = planned | {name: cpus for name, cpus in recorded.items() if name not in planned}
+    planned_or_recorded = planned | {name: cpus for name, cpus in recorded.items() if name not in planned}
     changes = {
         name: (allowed.get(name, ""), cpus)
-        for name, cpus in sorted(wanted.items())
+        for name, cpus in sorted(planned_or_recorded.items())
         if name not in planned or allowed.get(name, "") != cpus or effective.get(name, cpus) != cpus
     }
     if not changes:
@@ -57,12 +57,12 @@ def part(
     )
 
 
-def _said(found: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+def _reported(state: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return the CPUs that systemd allows, the effective ones, and the recorded ones, by slice."""
     allowed: dict[str, str] = {}
     effective: dict[str, str] = {}
     recorded: dict[str, str] = {}
-    for text in found.said.get(NAME, ()):
+    for text in state.said.get(NAME, ()):
         kind, _, rest = text.partition(" ")
         name, _, value = rest.partition(" ")
         match kind:

@@ -32,7 +32,7 @@ def _values(plan: NodePlan) -> list[str]:
 
 def _daemons(node: VerifiedNode, name: str, expected: CpuSet) -> None:
     effective = node.value(_effective(name))
-    processes = [said.split() for slice_, said in node.live.lines("process") if slice_ == name]
+    processes = [words.split() for slice_, words in node.live.lines("process") if slice_ == name]
     if effective is None and not processes:
         pytest.skip(f"nothing runs in {name}")
     require_equal(effective, format_cpulist(expected), "cpuset.cpus.effective")

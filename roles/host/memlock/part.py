@@ -20,15 +20,15 @@ _NOT_THERE = "-"
 def look(goal: Goal) -> Look:
     """Return the question for the limits of units that are planned or have our drop-in."""
     planned = goal.plan.rdma.host.memlock_units
-    asked = [
+    units = [
         word
         for unit in dict.fromkeys((*planned, *may_be_limited(goal.machine.kubelet)))
         for word in (unit, memlock_path(unit), "planned" if unit in planned else "not")
     ]
-    return Look(call=("look_memlock", *asked))
+    return Look(call=("look_memlock", *units))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the restart of units whose limit differs or that lose our drop-in.
 
     Raises HostError where the kubelet has to restart, runs, and is not among the called roles.
@@ -36,13 +36,13 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     planned = goal.plan.rdma.host.memlock_units
     restarted = [
         unit
-        for unit, (loaded, limit, running) in _limits(found).items()
+        for unit, (loaded, limit, running) in _limits(state).items()
         if loaded == "loaded"
         and (unit not in planned or limit != "infinity" or running not in (_NOT_THERE, "infinity"))
     ]
     if not restarted:
         return None
-    running = [unit for unit in restarted if _limits(found)[unit][2] != _NOT_THERE]
+    running = [unit for unit in restarted if _limits(state)[unit][2] != _NOT_THERE]
     kubelet = goal.machine.kubelet.unit if goal.machine.kubelet else None
     if kubelet in running and "kubelet" not in goal.roles:
         raise HostError(
@@ -78,7 +78,7 @@ def part(
     )
 
 
-def _limits(found: Found) -> dict[str, tuple[str, str, str]]:
+def _limits(state: Found) -> dict[str, tuple[str, str, str]]:
     """Return the look's answer for each unit: whether it is loaded, its limit, and its process's."""
-    words = [text.split() for text in found.said.get(NAME, ())]
+    words = [text.split() for text in state.said.get(NAME, ())]
     return {unit: (loaded, limit, running) for unit, loaded, limit, running in words}

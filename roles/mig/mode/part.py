@@ -25,30 +25,30 @@ def look(goal: Goal) -> Look:
     return Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part for GPUs whose mode changes with a boot; a plan has none where reboots are not allowed.
 
     Raises HostError for a GPU that is not the planned one.
     """
-    there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
+    by_address = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
     changed = [
-        (each, now)
-        for each in mig.ours(goal)
-        if (now := there.get(each.pci_address))
-        and now.mig_mode not in (None, each.mode)
-        and mode_needs_boot(now)
+        (planned_gpu, current)
+        for planned_gpu in mig.ours(goal)
+        if (current := by_address.get(planned_gpu.pci_address))
+        and current.mig_mode not in (None, planned_gpu.mode)
+        and mode_needs_boot(current)
     ]
     if not changed:
         return None
     return part(
-        [each for each, _ in changed],
-        [now for _, now in changed],
-        holders=mig.held_by(found),
+        [planned_gpu for planned_gpu, _ in changed],
+        [current for _, current in changed],
+        holders=mig.held_by(state),
         may_stop=goal.plan.mig.may_stop,
     )
 
 
-def pending(goal: Goal, found: Found) -> str | None:
+def pending(goal: Goal, state: Found) -> str | None:
     """Return, in words, which GPUs wait for a reboot that is not allowed; None where none does."""
     waiting = goal.plan.mig.pending
     if not waiting:
@@ -58,20 +58,24 @@ def pending(goal: Goal, found: Found) -> str | None:
 
 
 def part(
-    wanted: Sequence[MigGpu], now: Sequence[Gpu], *, holders: Sequence[str] = (), may_stop: Sequence[str] = ()
+    targets: Sequence[MigGpu],
+    current: Sequence[Gpu],
+    *,
+    holders: Sequence[str] = (),
+    may_stop: Sequence[str] = (),
 ) -> Part:
-    """Return the part that sets the mode of the `wanted` GPUs; `now` has them as they were seen.
+    """Return the part that sets the mode of the `targets`; `current` has them as they were seen.
 
     `holders` and `may_stop` are those of numaforge.roles.mig.part.part.
     """
-    seconds = mig.seconds(len(wanted))
+    seconds = mig.seconds(len(targets))
     return Part(
         NAME,
         moves=tuple(
             f"{gpu.pci_address}: MIG mode {is_now.mig_mode} -> {gpu.mode}, with the reboot"
-            for gpu, is_now in zip(wanted, now, strict=True)
+            for gpu, is_now in zip(targets, current, strict=True)
         ),
-        data=mig.data(wanted, now, holders, may_stop),
+        data=mig.data(targets, current, holders, may_stop),
         drains=True,
         reboots=True,
         apply_seconds=seconds,

@@ -76,14 +76,14 @@ def connect(seconds: float) -> None:
 
 def devices() -> dict[str, Any]:
     """Return NVML's handle of each GPU that answers, by PCI address as sysfs writes it."""
-    found = {}
+    handles = {}
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
-            found[text_of(nvml.nvmlDeviceGetPciInfo(device).busId).lower()[-12:]] = device
+            handles[text_of(nvml.nvmlDeviceGetPciInfo(device).busId).lower()[-12:]] = device
         except nvml.NVMLError:
             continue  # the GPU is lost; a plan that names it fails, because it is missing here
-    return found
+    return handles
 
 
 def offered(ask: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
@@ -122,26 +122,26 @@ def instances(device: Any) -> list[Existing]:
 
     if mode(device) != ENABLED:
         return []
-    found = {}
+    by_id = {}
     for profile in {info.id for info in offered(ask)}:
         handles = members(nvml.nvmlDeviceGetGpuInstances, device, profile, nvml.c_nvmlGpuInstance_t)
         for handle in handles:
             info = nvml.nvmlGpuInstanceGetInfo(handle)
             compute = compute_instances(handle)
             slices = tuple(sorted((slices for slices, _ in compute), reverse=True))
-            place = info.placement
-            cut = MigInstance("", info.profileId, place.start, place.size, slices)
-            found[info.id] = Existing(info.id, cut, handle, compute)
-    return [found[number] for number in sorted(found)]
+            placement = info.placement
+            cut = MigInstance("", info.profileId, placement.start, placement.size, slices)
+            by_id[info.id] = Existing(info.id, cut, handle, compute)
+    return [by_id[number] for number in sorted(by_id)]
 
 
 def compute_instances(handle: Any) -> list[tuple[int, Any]]:
     """Return the slices and the handle of each compute instance."""
     slices = {info.id: info.sliceCount for info in compute_profiles(handle)}
     return [
-        (slices[profile], each)
+        (slices[profile], member)
         for profile in sorted(slices)
-        for each in members(
+        for member in members(
             nvml.nvmlGpuInstanceGetComputeInstances, handle, profile, nvml.c_nvmlComputeInstance_t
         )
     ]
@@ -162,7 +162,7 @@ def text_of(answer: Any) -> str:
 
 def gpu_now(address: str, device: Any) -> MigGpu:
     """Return a GPU as it is cut."""
-    cuts = sorted((each.cut for each in instances(device)), key=order)
+    cuts = sorted((instance.cut for instance in instances(device)), key=order)
     return MigGpu(address, text_of(nvml.nvmlDeviceGetUUID(device)), mode(device) or "", tuple(cuts))
 
 
@@ -171,11 +171,11 @@ def order(instance: MigInstance) -> tuple[int, int]:
     return -instance.size, instance.start
 
 
-def told(gpu: MigGpu) -> str:
+def summary(gpu: MigGpu) -> str:
     """Return a geometry in a few words: "enabled, 9@0 (3), 14@4 (1+1)"."""
     lines = [
-        f"{each.profile_id}@{each.start} ({'+'.join(map(str, each.compute_instances)) or 'none'})"
-        for each in sorted(gpu.instances, key=order)
+        f"{instance.profile_id}@{instance.start} ({'+'.join(map(str, instance.compute_instances)) or 'none'})"
+        for instance in sorted(gpu.instances, key=order)
     ]
     return ", ".join([f"MIG mode {gpu.mode or 'not supported'}", *lines])
 
@@ -215,33 +215,41 @@ class Work:
     @property
     def goes(self) -> list[Existing]:
         """The GPU instances that have to go."""
-        kept = {each.place for each in self.wanted.instances}
-        return [each for each in self.there if self.wanted.mode != ENABLED or each.cut.place not in kept]
+        kept_places = {instance.place for instance in self.wanted.instances}
+        return [
+            existing
+            for existing in self.there
+            if self.wanted.mode != ENABLED or existing.cut.place not in kept_places
+        ]
 
     @property
     def recut(self) -> list[Existing]:
         """The GPU instances that stay and get other compute instances."""
         goes = self.goes
-        return [each for each in self.there if each not in goes and each.cut not in self.wanted.instances]
+        return [
+            existing
+            for existing in self.there
+            if existing not in goes and existing.cut not in self.wanted.instances
+        ]
 
     @property
     def done(self) -> bool:
         """Whether nothing has to change."""
-        now = (self.now, frozenset(each.cut for each in self.there))
-        return self.waits or (now == self.wanted.geometry and not self.switches)
+        present = (self.now, frozenset(existing.cut for existing in self.there))
+        return self.waits or (present == self.wanted.geometry and not self.switches)
 
 
-def work_on(wanted: Iterable[Wanted]) -> list[Work]:
+def work_on(targets: Iterable[Wanted]) -> list[Work]:
     """Return the work left; GPUs that are as wanted, or as far as possible without a boot, have none."""
-    return [work for work in looked_at(wanted) if not work.done]
+    return [work for work in looked_at(targets) if not work.done]
 
 
-def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
+def looked_at(targets: Iterable[Wanted]) -> list[Work]:
     """Return the present state of the wanted GPUs."""
-    found = devices()
+    handles = devices()
     works = []
-    for gpu in wanted:
-        device = found.get(gpu.pci_address)
+    for gpu in targets:
+        device = handles.get(gpu.pci_address)
         if device is None or (gpu.uuid and text_of(nvml.nvmlDeviceGetUUID(device)) != gpu.uuid):
             raise NotDoneError(f"{gpu.pci_address}: the GPU {gpu.uuid or ''} is not there any more")
         if mode(device) is None and gpu.mode:
@@ -250,10 +258,10 @@ def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
     return works
 
 
-def patiently(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+def patiently(failure: str, call: Callable[..., Any], *arguments: Any) -> Any:
     """Call NVML, and retry for a while where it reports something in use.
 
-    Raises NotDoneError, beginning with `what`.
+    Raises NotDoneError, beginning with `failure`.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -261,40 +269,40 @@ def patiently(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
             return call(*arguments)
         except nvml.NVMLError as error:
             if error.value != nvml.NVML_ERROR_IN_USE or time.monotonic() > deadline:
-                raise NotDoneError(f"{what}: {reasoned(error)}") from error
+                raise NotDoneError(f"{failure}: {reasoned(error)}") from error
         time.sleep(0.5)
 
 
 def clear(work: Work) -> None:
     """Destroy the instances that go."""
-    for each in [*work.goes, *work.recut]:
-        what = f"{work.address}: the GPU instance {each.id} cannot be destroyed"
-        for _, handle in each.compute:
-            patiently(what, nvml.nvmlComputeInstanceDestroy, handle)
-        if each in work.goes:
-            patiently(what, nvml.nvmlGpuInstanceDestroy, each.handle)
+    for existing in [*work.goes, *work.recut]:
+        failure = f"{work.address}: the GPU instance {existing.id} cannot be destroyed"
+        for _, handle in existing.compute:
+            patiently(failure, nvml.nvmlComputeInstanceDestroy, handle)
+        if existing in work.goes:
+            patiently(failure, nvml.nvmlGpuInstanceDestroy, existing.handle)
 
 
 def create(work: Work) -> None:
     """Create what is missing, each instance where it is wanted."""
-    there = {each.cut.place: each for each in work.there}
-    for wanted in sorted(work.wanted.instances, key=order):
-        name = f"{work.address}: the GPU instance {wanted.profile or wanted.profile_id} at {wanted.start}"
-        if found := there.get(wanted.place):
-            if found.compute:
+    by_place = {existing.cut.place: existing for existing in work.there}
+    for planned in sorted(work.wanted.instances, key=order):
+        name = f"{work.address}: the GPU instance {planned.profile or planned.profile_id} at {planned.start}"
+        if existing_instance := by_place.get(planned.place):
+            if existing_instance.compute:
                 continue
-            handle = found.handle
+            handle = existing_instance.handle
         else:
-            placement = nvml.c_nvmlGpuInstancePlacement_t(wanted.start, wanted.size)
+            placement = nvml.c_nvmlGpuInstancePlacement_t(planned.start, planned.size)
             ask = nvml.nvmlDeviceCreateGpuInstanceWithPlacement
-            what = f"{name} cannot be created"
-            handle = patiently(what, ask, work.device, wanted.profile_id, nvml.byref(placement))
+            failure = f"{name} cannot be created"
+            handle = patiently(failure, ask, work.device, planned.profile_id, nvml.byref(placement))
         profiles = {info.sliceCount: info.id for info in reversed(compute_profiles(handle))}
-        for slices in wanted.compute_instances:
-            what = f"{name} cannot get a compute instance of {slices} slices"
+        for slices in planned.compute_instances:
+            failure = f"{name} cannot get a compute instance of {slices} slices"
             if slices not in profiles:
-                raise NotDoneError(f"{what}: it offers {sorted(profiles)}")
-            patiently(what, nvml.nvmlGpuInstanceCreateComputeInstance, handle, profiles[slices])
+                raise NotDoneError(f"{failure}: it offers {sorted(profiles)}")
+            patiently(failure, nvml.nvmlGpuInstanceCreateComputeInstance, handle, profiles[slices])
 
 
 def read_back(gpu: MigGpu) -> None:
@@ -305,6 +313,6 @@ def read_back(gpu: MigGpu) -> None:
     device = devices().get(gpu.pci_address)
     if device is None:
         raise NotDoneError(f"{gpu.pci_address}: the GPU does not answer any more")
-    there = gpu_now(gpu.pci_address, device)
-    if there.geometry != gpu.geometry:
-        raise NotDoneError(f"{gpu.pci_address}: wanted {told(gpu)}, and there is {told(there)}")
+    current = gpu_now(gpu.pci_address, device)
+    if current.geometry != gpu.geometry:
+        raise NotDoneError(f"{gpu.pci_address}: wanted {summary(gpu)}, and there is {summary(current)}")

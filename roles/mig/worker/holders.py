@@ -20,7 +20,7 @@ OPTION = "mig.may_stop"
 
 def running(device: Any) -> dict[int, int | None]:
     """Return the processes that NVML reports on a GPU, with the id of each one's GPU instance or None."""
-    found: dict[int, int | None] = {}
+    instance_of: dict[int, int | None] = {}
     for ask in (
         nvml.nvmlDeviceGetComputeRunningProcesses,
         nvml.nvmlDeviceGetGraphicsRunningProcesses,
@@ -32,16 +32,16 @@ def running(device: Any) -> dict[int, int | None]:
             continue
         for process in processes:
             instance = process.gpuInstanceId
-            found[process.pid] = None if instance in (None, 0xFFFFFFFF) else instance
-    return found
+            instance_of[process.pid] = None if instance in (None, 0xFFFFFFFF) else instance
+    return instance_of
 
 
 def capabilities(minor: int, instance: Existing) -> set[int]:
     """Return the processes that have a GPU instance open by its capability file."""
     folder = Path(f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance.id}")
     texts = [file.read_text(encoding="ascii") for file in folder.glob("**/access")]
-    minors = [found[1] for text in texts if (found := re.search(r"DeviceFileMinor:\s*(\d+)", text))]
-    return opened("|".join(f"/dev/nvidia-caps/nvidia-cap{each}" for each in minors)) if minors else set()
+    minors = [match[1] for text in texts if (match := re.search(r"DeviceFileMinor:\s*(\d+)", text))]
+    return opened("|".join(f"/dev/nvidia-caps/nvidia-cap{number}" for number in minors)) if minors else set()
 
 
 def holders(work: Work) -> list[Holder]:
@@ -56,11 +56,11 @@ def holders(work: Work) -> list[Holder]:
     if work.switches:
         return sorted_holders({*at_work, *watching})
     leaving = [*work.goes, *work.recut]
-    ids = {each.id for each in leaving}
+    ids = {instance.id for instance in leaving}
     inside = {pid for pid, instance in at_work.items() if instance in ids}
-    inside |= {pid for each in leaving for pid in capabilities(minor, each)}
-    pods = [each for each in sorted_holders(watching - {*at_work}) if each.kind == "pod"]
-    return sorted_holders(inside | {each.pid for each in pods})
+    inside |= {pid for instance in leaving for pid in capabilities(minor, instance)}
+    pods = [holder for holder in sorted_holders(watching - {*at_work}) if holder.kind == "pod"]
+    return sorted_holders(inside | {holder.pid for holder in pods})
 
 
 def held(works: Iterable[Work]) -> Iterator[tuple[str, list[Holder]]]:

@@ -35,8 +35,8 @@ def switch(works: list[Work], folder: Path | None) -> None:
     for work in works:
         if not work.switches:
             continue
-        what = f"{work.address}: the MIG mode cannot be set"
-        patiently(what, nvml.nvmlDeviceSetMigMode, work.device, int(work.wanted.mode == ENABLED))
+        failure = f"{work.address}: the MIG mode cannot be set"
+        patiently(failure, nvml.nvmlDeviceSetMigMode, work.device, int(work.wanted.mode == ENABLED))
         if mode(work.device) != work.wanted.mode and not work.wanted.by_boot:
             waiting.append(work)
     if not waiting:
@@ -55,35 +55,35 @@ def reset(works: list[Work], folder: Path) -> None:
         address for address, device in devices().items() if address not in addresses and has_links(device)
     ]
     nvml.nvmlShutdown()  # this process holds the GPUs, too
-    status, said = output("nvidia-smi", "-r", "-i", ",".join(addresses))
+    status, output_text = output("nvidia-smi", "-r", "-i", ",".join(addresses))
     connect(DRIVER_SECONDS)
     if status and linked and has_links(devices().get(addresses[0])):
-        said = f"{said}\n{reset_linked(addresses, linked, folder)}"
+        output_text = f"{output_text}\n{reset_linked(addresses, linked, folder)}"
     start_persistence(folder)
     for work in works:
         device = devices().get(work.address)
         if device is None or mode(device) != work.wanted.mode:
             raise NotDoneError(
-                f"{work.address}: the MIG mode needs a reset: {' '.join(said.split())}{hints()}"
+                f"{work.address}: the MIG mode needs a reset: {' '.join(output_text.split())}{hints()}"
             )
 
 
 def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
     """Reset all GPUs that NVLink connects; return nvidia-smi's output, or why they cannot be reset."""
-    found = devices()
+    handles = devices()
     for address in linked:
-        device = found[address]
-        busy = [str(each) for each in sorted_holders({*running(device)})]
+        device = handles[address]
+        busy = [str(holder) for holder in sorted_holders({*running(device)})]
         if busy or instances(device):
             why = ", ".join(busy) or "its GPU instances"
             return f"They are reset together with {address}, which is in use by {why}."
-    works = [Linked(Wanted(address, None, ""), found[address], None, []) for address in linked]
+    works = [Linked(Wanted(address, None, ""), handles[address], None, []) for address in linked]
     release(lambda: held(works), folder, OPTION)
     stop_persistence(linked, folder)
     nvml.nvmlShutdown()
-    _, said = output("nvidia-smi", "-r", "-i", ",".join(sorted([*addresses, *linked])))
+    _, output_text = output("nvidia-smi", "-r", "-i", ",".join(sorted([*addresses, *linked])))
     connect(DRIVER_SECONDS)
-    return said
+    return output_text
 
 
 class Linked(Work):
@@ -108,9 +108,9 @@ def has_links(device: Any) -> bool:
 
 def stop_persistence(addresses: Iterable[str], folder: Path) -> None:
     """Turn off persistence mode that is set without the daemon, for it holds the GPUs; note them first."""
-    held = [address for address in addresses if persistence(address)]
-    add_lines(folder / "persistent", held)
-    for address in held:
+    persistent = [address for address in addresses if persistence(address)]
+    add_lines(folder / "persistent", persistent)
+    for address in persistent:
         persist(address, on=False)
 
 

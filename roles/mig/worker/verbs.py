@@ -56,7 +56,7 @@ from numaforge.roles.mig.worker.geometry import (
     order,
     read_back,
     reasoned,
-    told,
+    summary,
     work_on,
 )
 from numaforge.roles.mig.worker.holders import OPTION, held
@@ -71,27 +71,28 @@ STALE = "still describes the GPUs to containers as they were"
 CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
 
-def bring(wanted: list[Wanted], folder: Path | None) -> None:
+def bring(targets: list[Wanted], folder: Path | None) -> None:
     """Bring GPUs to their wanted state, and leave those alone that have it.
 
     Without a folder, as at a boot, no holder is stopped and nothing is destroyed. Raises NotDoneError.
     """
-    works = work_on(wanted)
+    works = work_on(targets)
     if folder is None:
         for work in works:
             if work.goes or work.recut:
-                there = told(gpu_now(work.address, work.device))
+                current_cut = summary(gpu_now(work.address, work.device))
                 raise NotDoneError(
-                    f"{work.address} has {there}, and the plan {told(work.wanted)}: a boot destroys nothing"
+                    f"{work.address} has {current_cut}, and the plan {summary(work.wanted)}: a boot destroys "
+                    "nothing"
                 )
     else:
         release(lambda: held(works), folder, OPTION)
     for work in works:
         clear(work)
     switch(works, folder)
-    for work in work_on(wanted):
+    for work in work_on(targets):
         create(work)
-    for work in looked_at(wanted):
+    for work in looked_at(targets):
         if not work.waits:
             read_back(work.wanted)
 
@@ -103,25 +104,25 @@ def refresh_cdi(folder: Path | None) -> None:
         return
     for file in CDI_FILES if shutil.which("nvidia-ctk") else ():
         if Path(file).exists():
-            status, said = output("nvidia-ctk", "cdi", "generate", f"--output={file}")
+            status, output_text = output("nvidia-ctk", "cdi", "generate", f"--output={file}")
             if status:
-                note(folder, f"{file} {STALE}: {' '.join(said.split())[-200:]}")
+                note(folder, f"{file} {STALE}: {' '.join(output_text.split())[-200:]}")
 
 
 def keep(folder: Path) -> None:
     """Record the present state; refuse one that was not planned on, and holders that may not be stopped."""
-    wanted = gpus_of(folder / "planned.json")
-    found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
-    refuse_others(held(work_on(wanted)), folder, OPTION)
-    there = []
-    for work in looked_at(wanted):
-        gpu, planned_on = gpu_now(work.address, work.device), found[work.address]
+    targets = gpus_of(folder / "planned.json")
+    planned_on_by_address = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
+    refuse_others(held(work_on(targets)), folder, OPTION)
+    current_gpus = []
+    for work in looked_at(targets):
+        gpu, planned_on = gpu_now(work.address, work.device), planned_on_by_address[work.address]
         if gpu.geometry != planned_on.geometry:
             raise NotDoneError(
-                f"{work.address} has {told(gpu)}; when it was looked at it had {told(planned_on)}"
+                f"{work.address} has {summary(gpu)}; when it was looked at it had {summary(planned_on)}"
             )
-        there.append({**asdict(gpu), "by_boot": work.wanted.by_boot})
-    note_earlier(folder, there)
+        current_gpus.append({**asdict(gpu), "by_boot": work.wanted.by_boot})
+    note_earlier(folder, current_gpus)
 
 
 def apply(folder: Path) -> None:
@@ -144,10 +145,10 @@ def undo(folder: Path) -> None:
         refresh_cdi(folder)
 
 
-def bring_each(wanted: list[Wanted], folder: Path | None) -> None:
+def bring_each(targets: list[Wanted], folder: Path | None) -> None:
     """Bring GPUs to their wanted state one by one: a failing GPU does not stop the others."""
     failed = []
-    for gpu in wanted:
+    for gpu in targets:
         try:
             bring([gpu], folder)
         except NotDoneError as error:
@@ -188,11 +189,11 @@ def by_hand(folder: Path) -> None:
     """Print the commands that bring the GPUs back to the kept state."""
     try:
         connect(0)
-        there = devices()
+        handles = devices()
     except NotDoneError:
-        there = {}
+        handles = {}
     for gpu in gpus_of(folder / "earlier.json"):
-        gpu_by_hand(gpu, there.get(gpu.pci_address), folder)
+        gpu_by_hand(gpu, handles.get(gpu.pci_address), folder)
     for address in lines_of(folder / "persistent"):
         print(f"nvidia-smi -i {address} -pm 1", end="; ")
     for unit in noted_units(folder):
@@ -204,17 +205,19 @@ def gpu_by_hand(gpu: Wanted, device: Any, folder: Path) -> None:
     address = gpu.pci_address
     if device is not None and gpu_now(address, device).geometry == gpu.geometry:
         return
-    whole = all(len(each.compute_instances) == 1 for each in gpu.instances)
-    places = ",".join(f"{each.profile_id}:{each.start}" for each in sorted(gpu.instances, key=order))
+    undivided = all(len(instance.compute_instances) == 1 for instance in gpu.instances)
+    placements = ",".join(
+        f"{instance.profile_id}:{instance.start}" for instance in sorted(gpu.instances, key=order)
+    )
     lines = []
     if device is None or instances(device):
         lines += [f"nvidia-smi mig -i {address} -dci", f"nvidia-smi mig -i {address} -dgi"]
     if device is None or mode(device) != gpu.mode:
         lines += [f"nvidia-smi -i {address} -mig {int(gpu.mode == ENABLED)}"]
         lines += ["systemctl reboot"] if gpu.by_boot else []
-    if places:
-        lines += [f"nvidia-smi mig -i {address} -cgi {places}{' -C' if whole else ''}"]
-    if not whole:  # nvidia-smi would need the ids of the instances that it has just created
+    if placements:
+        lines += [f"nvidia-smi mig -i {address} -cgi {placements}{' -C' if undivided else ''}"]
+    if not undivided:  # nvidia-smi would need the ids of the instances that it has just created
         lines += [f"python3 -BEs '{folder}/worker.py' undo '{folder}'"]
     print("; ".join(lines), end="; ")
 
@@ -222,10 +225,10 @@ def gpu_by_hand(gpu: Wanted, device: Any, folder: Path) -> None:
 def boot(plan: Path) -> None:
     """Bring the GPUs to the plan after a boot: only their mode where the DRA driver cuts them."""
     mig = json.loads(plan.read_text(encoding="utf-8"))["mig"]
-    gpus, found = [Wanted.read(gpu) for gpu in mig["gpus"]], devices()
+    gpus, handles = [Wanted.read(gpu) for gpu in mig["gpus"]], devices()
     if mig.get("managed_by") == "dra-driver":
-        there = {address: mode(device) for address, device in found.items()}
-        gpus = [gpu for gpu in gpus if there.get(gpu.pci_address, "lost") != gpu.mode]
+        modes = {address: mode(device) for address, device in handles.items()}
+        gpus = [gpu for gpu in gpus if modes.get(gpu.pci_address, "lost") != gpu.mode]
     try:
         bring_each(gpus, None)
     finally:

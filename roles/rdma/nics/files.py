@@ -18,7 +18,7 @@ NICS_UNIT_PATH = "/etc/systemd/system/numaforge-nics.service"
 
 
 def _nics(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return lines(text), [f"{each.nic} {each.name} {each.value}" for each in plan.rdma.host.nics]
+    return lines(text), [f"{setting.nic} {setting.name} {setting.value}" for setting in plan.rdma.host.nics]
 
 
 TEMPLATES = {

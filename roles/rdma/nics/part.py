@@ -29,36 +29,36 @@ _TOOLS = {
 
 def look(goal: Goal) -> Look:
     """Return the question for the present settings, those before numaforge, and the enabled units."""
-    asked = [word for setting in goal.plan.rdma.host.nics for word in (setting.nic, setting.name)]
-    return Look(call=("look_nics", RECORD, *LINKS.values(), *asked))
+    setting_words = [word for setting in goal.plan.rdma.host.nics for word in (setting.nic, setting.name)]
+    return Look(call=("look_nics", RECORD, *LINKS.values(), *setting_words))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that changes settings that differ, and puts back those that are no longer planned.
 
     Raises HostError for a planned NIC that is missing, and for more queues than a NIC has.
     """
-    planned = {(each.nic, each.name): each.value for each in goal.plan.rdma.host.nics}
-    now, recorded = _said(found, "value"), _said(found, "recorded")
-    if gone := sorted({nic for nic, _ in {*planned} - {*now}}):
+    planned = {(setting.nic, setting.name): setting.value for setting in goal.plan.rdma.host.nics}
+    current, recorded = _reported(state, "value"), _reported(state, "recorded")
+    if missing_nics := sorted({nic for nic, _ in {*planned} - {*current}}):
         raise HostError(
             "is planned, and is not there now",
-            where=", ".join(gone),
+            where=", ".join(missing_nics),
             remedy="see what has become of the NIC, then run again",
         )
-    _refuse_too_many_queues(planned, _said(found, "most"))
-    changed = {key: value for key, value in planned.items() if now[key] not in (value, _UNKNOWN)}
+    _refuse_too_many_queues(planned, _reported(state, "most"))
+    changed = {key: value for key, value in planned.items() if current[key] not in (value, _UNKNOWN)}
     returned = {key: value for key, value in recorded.items() if key not in planned}
-    enabled = found.every(NAME, "enabled")
+    enabled = state.every(NAME, "enabled")
     files = [file.path for file in goal.plan.files]
-    wanted = {path: path in files for path in LINKS}
-    relinked = [path for path in LINKS if (LINKS[path] in enabled) is not wanted[path]]
+    planned_links = {path: path in files for path in LINKS}
+    relinked = [path for path in LINKS if (LINKS[path] in enabled) is not planned_links[path]]
     if not (changed or returned or relinked):
         return None
-    moves = [f"{nic} {name}: {now[nic, name]} -> {value}" for (nic, name), value in changed.items()]
+    moves = [f"{nic} {name}: {current[nic, name]} -> {value}" for (nic, name), value in changed.items()]
     moves += [f"{nic} {name}: back to {value}" for (nic, name), value in returned.items()]
-    moves += [switched(PurePosixPath(path).name, enabled=wanted[path]) for path in relinked]
-    return part(_settings(changed), _settings(returned), enabled=wanted, moves=moves)
+    moves += [switched(PurePosixPath(path).name, enabled=planned_links[path]) for path in relinked]
+    return part(_settings(changed), _settings(returned), enabled=planned_links, moves=moves)
 
 
 def _refuse_too_many_queues(
@@ -74,18 +74,22 @@ def _refuse_too_many_queues(
             )
 
 
-def pending(goal: Goal, found: Found) -> str | None:
+def pending(goal: Goal, state: Found) -> str | None:
     """Return, in words, which settings are left alone for lack of a tool on the host; None where none is."""
-    now = _said(found, "value")
-    lacking = [each for each in goal.plan.rdma.host.nics if now.get((each.nic, each.name)) == _UNKNOWN]
+    current = _reported(state, "value")
+    lacking = [
+        setting
+        for setting in goal.plan.rdma.host.nics
+        if current.get((setting.nic, setting.name)) == _UNKNOWN
+    ]
     if not lacking:
         return None
-    what = "; ".join(
-        f"{name} of {', '.join(each.nic for each in lacking if each.name == name)}, which "
+    lacking_tools = "; ".join(
+        f"{name} of {', '.join(setting.nic for setting in lacking if setting.name == name)}, which "
         + (f"takes {_TOOLS[name]}" if name in _TOOLS else "its PCIe capability does not tell")
-        for name in dict.fromkeys(each.name for each in lacking)
+        for name in dict.fromkeys(setting.name for setting in lacking)
     )
-    return f"left alone: {what}"
+    return f"left alone: {lacking_tools}"
 
 
 def part(
@@ -113,7 +117,7 @@ def part(
             "GATE_LINK": LINKS[RDMA_GATE_UNIT_PATH],
             "GATE_TARGET": targets[RDMA_GATE_UNIT_PATH],
         },
-        drains=any(each.name in _TOOLS for each in (*changed, *returned)),
+        drains=any(setting.name in _TOOLS for setting in (*changed, *returned)),
         apply_seconds=60,
         undo_seconds=60,
         boot_seconds=60,
@@ -123,8 +127,8 @@ def part(
     )
 
 
-def _said(found: Found, kind: str) -> dict[tuple[str, str], str]:
-    words = [text.split() for text in found.said.get(NAME, ())]
+def _reported(state: Found, kind: str) -> dict[tuple[str, str], str]:
+    words = [text.split() for text in state.said.get(NAME, ())]
     return {
         (nic, name): value
         for key, *rest in words
@@ -138,4 +142,4 @@ def _settings(by_key: Mapping[tuple[str, str], str]) -> list[NicSetting]:
 
 
 def _lines(settings: Iterable[NicSetting]) -> str:
-    return lines(*(line(f"{each.nic} {each.name} {each.value}") for each in settings))
+    return lines(*(line(f"{setting.nic} {setting.name} {setting.value}") for setting in settings))

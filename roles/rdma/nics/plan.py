@@ -49,7 +49,7 @@ def plan_nic_queues(
         raise refuse_without_reserved(_FIELD)
     count = str(len(reserved) if wish.combined == "reserved" else wish.combined)
     notices: list[Notice] = []
-    names = _named(machine, wish.nics) if wish.nics else _unasked(machine, notices)
+    names = _interfaces(machine, wish.nics) if wish.nics else _unasked(machine, notices)
     if not names:
         return Reasoned((), notices=tuple(notices))
     settings = tuple(NicSetting(name, CHANNELS, count) for name in names)
@@ -57,23 +57,23 @@ def plan_nic_queues(
     return Reasoned(settings, (Decision(_FIELD, count, reason),))
 
 
-def _named(topology: NodeTopology, wanted: Sequence[str]) -> tuple[str, ...]:
-    for name in wanted:
+def _interfaces(topology: NodeTopology, names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
         if not any(name in _names(nic) for nic in topology.nics):
-            known = ", ".join(" = ".join(_names(nic)) for nic in topology.nics if nic.interface) or "none"
+            available = ", ".join(" = ".join(_names(nic)) for nic in topology.nics if nic.interface) or "none"
             raise PlanError(
                 f"the machine has no NIC {name}",
                 where="nic_queues.nics",
-                remedy=f"those that it has: {known}",
+                remedy=f"those that it has: {available}",
             )
-    found = [nic for nic in topology.nics if {*_names(nic)} & {*wanted}]
-    if hidden := [nic.pci_address for nic in found if nic.interface is None]:
+    nics = [nic for nic in topology.nics if {*_names(nic)} & {*names}]
+    if hidden := [nic.pci_address for nic in nics if nic.interface is None]:
         raise PlanError(
             f"{', '.join(hidden)} has no interface on the host, so its queues are not the host's",
             where="nic_queues.nics",
             remedy="leave it out",
         )
-    return tuple(dict.fromkeys(nic.interface for nic in found if nic.interface))
+    return tuple(dict.fromkeys(nic.interface for nic in nics if nic.interface))
 
 
 def _names(nic: Nic) -> tuple[str, ...]:

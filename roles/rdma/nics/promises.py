@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def nics(plan: NodePlan) -> Table:
     """Each NIC setting."""
-    return {f"{each.nic}-{each.name}": each for each in plan.rdma.host.nics}
+    return {f"{setting.nic}-{setting.name}": setting for setting in plan.rdma.host.nics}
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
@@ -30,10 +30,10 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _nic_setting(node: VerifiedNode, name: str, expected: NicSetting) -> None:
-    now = node.live.of("nic").get(name)
-    if now == "-" and expected.name != "max_read_request":
+    actual = node.live.of("nic").get(name)
+    if actual == "-" and expected.name != "max_read_request":
         pytest.skip("the host has no tool that tells it: mlnx_qos, for pfc also dcb")
-    require_equal(now, expected.value)
+    require_equal(actual, expected.value)
 
 
 PROMISES = (Promise("nic_setting", nics, _nic_setting, asks=_asks),)

@@ -33,21 +33,25 @@ def plan_allocatable(
 
 
 def _devices(
-    known: Mapping[str, int],
+    by_plan: Mapping[str, int],
     devices: Inventory,
     advertised: Mapping[str, int] | None,
     partitions: AmdPartitionsPlan,
     rdma: RdmaPlan,
 ) -> dict[str, int]:
     """Return the devices by resource: those of the plan's device plugins, and those of other plugins."""
-    found = dict(known)
+    devices_by_resource = dict(by_plan)
     if advertised is not None:
-        found = {name: count for name, count in known.items() if not GPU_RESOURCE.fullmatch(name)}
-        found |= advertised
+        devices_by_resource = {
+            name: count for name, count in by_plan.items() if not GPU_RESOURCE.fullmatch(name)
+        }
+        devices_by_resource |= advertised
     if partitions.gpus:
-        found = {name: count for name, count in found.items() if not AMD_RESOURCE.fullmatch(name)}
+        devices_by_resource = {
+            name: count for name, count in devices_by_resource.items() if not AMD_RESOURCE.fullmatch(name)
+        }
         counts = counts_of(devices)
-        found |= {name: count for name, count in counts.items() if AMD_RESOURCE.fullmatch(name)}
+        devices_by_resource |= {name: count for name, count in counts.items() if AMD_RESOURCE.fullmatch(name)}
     if rdma.pools_deployed:
-        found |= counts_of(shared_tokens({pool.resource: pool.tokens for pool in rdma.pools}))
-    return found
+        devices_by_resource |= counts_of(shared_tokens({pool.resource: pool.tokens for pool in rdma.pools}))
+    return devices_by_resource

@@ -71,21 +71,21 @@ def plan_capacity(
     return Reasoned(_predicted(machine, existing, cpus, memory, pools), notices=notices)
 
 
-def _pools_of_gpus(machine: NodeTopology, wanted: WantedPages) -> Iterator[Notice]:
+def _pools_of_gpus(machine: NodeTopology, pages_by_node: WantedPages) -> Iterator[Notice]:
     """Say which pools are gone once the driver manages the memory that they are taken of."""
-    held = memory_of_gpus(machine)
+    gpu_nodes = memory_of_gpus(machine)
     pools: Counter[str] = Counter()
     nodes = []
-    for place, node in pool_places(machine).items():
-        pages = {size: count for size, count in pools_after(node, wanted[place]).items() if count}
-        if node.id in held and pages:
+    for node_id, node in pool_places(machine).items():
+        pages = {size: count for size, count in pools_after(node, pages_by_node[node_id]).items() if count}
+        if node.id in gpu_nodes and pages:
             nodes.append(node.id)
             pools.update(pages)
     if pools:
-        said = " and ".join(f"{count} x {size}" for size, count in pools.items())
+        sums = " and ".join(f"{count} x {size}" for size, count in pools.items())
         yield Notice(
             "pools-in-gpu-memory",
-            f"{said} on NUMA nodes {format_cpulist(nodes)} are taken of GPUs' memory. Where the driver "
+            f"{sums} on NUMA nodes {format_cpulist(nodes)} are taken of GPUs' memory. Where the driver "
             f"manages that (CDMM, the default from branch {FIRST_DRIVER_BY_DEFAULT} on) "
             "these NUMA nodes are empty: the pools are gone, and a plan that names these nodes is refused",
         )
@@ -97,12 +97,13 @@ def _gpu_memory_changed(
     earlier = previous.allocatable if previous else None
     if earlier is None or gpu_memory.mode is not None:  # then the role gpu_memory says it
         return
-    was, now = earlier.gpu_memory_bytes, gpu_memory_bytes(machine)
-    if bool(was) != bool(now):
+    was, present = earlier.gpu_memory_bytes, gpu_memory_bytes(machine)
+    if bool(was) != bool(present):
         change = (
             f"the earlier plan counted {format_bytes(was)} of GPUs' memory, which the driver manages now"
             if was
-            else f"{format_bytes(now)} of GPUs' memory are NUMA nodes now, which the driver managed before"
+            else f"{format_bytes(present)} of GPUs' memory are NUMA nodes now, which the driver managed "
+            "before"
         )
         yield Notice(
             "gpu-memory-changed",
@@ -116,25 +117,25 @@ def _predicted(
     existing: ExistingSettings,
     cpus: CpuPlan,
     memory: MemoryPlan,
-    wanted: WantedPages,
+    pages_by_node: WantedPages,
 ) -> PredictedAllocatable:
     """Predict what the kubelet reports: capacity less the reservations, and huge pages out of memory.
 
     pkg/kubelet/nodestatus/setters.go: every huge page's memory is taken from Allocatable memory, used or not.
     """
     pools = dict.fromkeys(machine.hugepages, 0)
-    for place, node in pool_places(machine).items():
-        for size, count in pools_after(node, wanted[place]).items():
+    for node_id, node in pool_places(machine).items():
+        for size, count in pools_after(node, pages_by_node[node_id]).items():
             pools[size] = pools.get(size, 0) + count * parse_bytes(size)
     reserved_millis = len(cpus.reserved) * 1000 or sum(
         int(parse_quantity(setting.value) * 1000)
         for name in ("kubeReserved", "systemReserved")
         if (setting := existing.get(name, "cpu"))
     )
-    left = memory.capacity_bytes - memory.reserved_bytes - sum(pools.values())
+    rest = memory.capacity_bytes - memory.reserved_bytes - sum(pools.values())
     return PredictedAllocatable(
         cpu_millis=cpu_capacity(machine) * 1000 - reserved_millis,
-        memory_bytes=max(0, left),
+        memory_bytes=max(0, rest),
         hugepages_bytes=dict(sorted(pools.items())),
-        gpu_memory_bytes=min(max(0, left), gpu_memory_bytes(machine)),
+        gpu_memory_bytes=min(max(0, rest), gpu_memory_bytes(machine)),
     )

@@ -25,10 +25,10 @@ class InstalledKubelet:
 
 
 def read_installed(
-    machine: NodeTopology, profile: NodeProfile, asked: str | None, earlier: NodePlan | None
+    machine: NodeTopology, profile: NodeProfile, version_wish: str | None, earlier: NodePlan | None
 ) -> Reasoned[InstalledKubelet]:
     """Return what the kubelet of this host is, and what its admin has set."""
-    version = kubelet_version(machine, profile, asked, earlier)
+    version = kubelet_version(machine, profile, version_wish, earlier)
     existing = read_existing(
         machine.kubelet, earlier.kubelet if earlier else None, version.value or KubeletVersion(LATEST_MINOR)
     )

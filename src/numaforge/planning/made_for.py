@@ -56,35 +56,35 @@ def kind_notices(topology: NodeTopology, profile: NodeProfile) -> tuple[Notice, 
 
 
 def _gpus(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
-    wanted = profile.made_for.gpus
-    if wanted is None:
+    accepted = profile.made_for.gpus
+    if accepted is None:
         return
-    found = {f"{gpu.vendor}:{gpu.device}" for gpu in topology.gpus}
-    strange = sorted(gpu for gpu in found if gpu not in wanted and gpu.partition(":")[0] not in wanted)
-    if strange or (wanted and not found):
-        yield f"GPUs {', '.join(strange) or 'none'} instead of {', '.join(wanted) or 'none'}"
+    ids = {f"{gpu.vendor}:{gpu.device}" for gpu in topology.gpus}
+    strange = sorted(gpu for gpu in ids if gpu not in accepted and gpu.partition(":")[0] not in accepted)
+    if strange or (accepted and not ids):
+        yield f"GPUs {', '.join(strange) or 'none'} instead of {', '.join(accepted) or 'none'}"
 
 
 def _numa_nodes(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
-    wanted = profile.made_for.numa_nodes_per_package
+    accepted = profile.made_for.numa_nodes_per_package
     nodes: dict[int, set[int | None]] = defaultdict(set)
     for core in topology.cores:
         nodes[core.package].add(core.numa_node)
-    if wanted is None or any(None in held for held in nodes.values()):
+    if accepted is None or any(None in node_ids for node_ids in nodes.values()):
         return
-    found = sorted({len(held) for held in nodes.values()} - {*wanted})
-    if found:
-        yield f"{_numbers(found)} NUMA nodes with CPUs in a package instead of {_numbers(wanted)}"
+    counts = sorted({len(node_ids) for node_ids in nodes.values()} - {*accepted})
+    if counts:
+        yield f"{_numbers(counts)} NUMA nodes with CPUs in a package instead of {_numbers(accepted)}"
 
 
 def _caches(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
-    wanted = profile.made_for.l3_per_numa_node
+    accepted = profile.made_for.l3_per_numa_node
     nodes = [node for node in topology.numa_nodes if node.cpus]
-    if wanted is None or not nodes or not topology.l3_caches:
+    if accepted is None or not nodes or not topology.l3_caches:
         return
     most = max(sum(bool(cache.cpus & node.cpus) for cache in topology.l3_caches) for node in nodes)
-    if (most > 1) != (wanted == "several"):
-        yield f"{'several L3 caches' if most > 1 else 'one L3 cache'} in a NUMA node instead of {wanted}"
+    if (most > 1) != (accepted == "several"):
+        yield f"{'several L3 caches' if most > 1 else 'one L3 cache'} in a NUMA node instead of {accepted}"
 
 
 def _numbers(numbers: list[int] | tuple[int, ...]) -> str:

@@ -41,9 +41,9 @@ def plan_labels(
         STRATEGY_LABEL: mig.strategy if plugin and mig.strategy != "none" and in_mig_mode(machine) else None,
         POOLS_LABEL: pools_name(rdma, kubelet) if rdma.pools_deployed else None,
     }
-    wanted = {name: value for name, value in sorted(labels.items()) if value is not None}
-    decisions = tuple(Decision(f"labels.{name}", value, REASONS[name]) for name, value in wanted.items())
-    return Reasoned(wanted, decisions)
+    planned = {name: value for name, value in sorted(labels.items()) if value is not None}
+    decisions = tuple(Decision(f"labels.{name}", value, REASONS[name]) for name, value in planned.items())
+    return Reasoned(planned, decisions)
 
 
 REASONS = {

@@ -45,9 +45,11 @@ def planned_node(
     `files` are those that the kubelet's role writes, `state` the kubelet's current state files, by name.
     Raises KubeletConfigError where no kubelet is planned.
     """
-    there = machine.kubelet
-    expected = effect(plan, machine, files, machine.kubelet_config, there.drop_ins if there else {}, state)
-    gone = {path.rpartition("/")[2] for path in expected.removals}
-    after = machine_as_planned(machine, plan)
-    left = {name: text for name, text in state.items() if name not in gone}
-    return PlannedNode(after, expected.after, devices_of(after, plan), left, plan)
+    install = machine.kubelet
+    expected = effect(
+        plan, machine, files, machine.kubelet_config, install.drop_ins if install else {}, state
+    )
+    removed_names = {path.rpartition("/")[2] for path in expected.removals}
+    planned_machine = machine_as_planned(machine, plan)
+    kept_state = {name: text for name, text in state.items() if name not in removed_names}
+    return PlannedNode(planned_machine, expected.after, devices_of(planned_machine, plan), kept_state, plan)

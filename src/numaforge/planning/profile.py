@@ -112,7 +112,8 @@ class NodeProfile(Section):
         default=Watch.unset(), description="Whether the node itself checks that it still matches its plan."
     )
 
-    def choice(self, path: str, said: str = "the profile's choice") -> str:
-        """Return `said`, the reason for a value that this profile sets, with its source where it has one."""
+    def choice(self, path: str, reason: str = "the profile's choice") -> str:
+        """Return `reason`, the reason for a value that this profile sets, with its source where it has "
+        "one."""
         source = self.sources.get(path)
-        return f"{said} ({source})" if source else said
+        return f"{reason} ({source})" if source else reason

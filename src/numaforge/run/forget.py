@@ -62,7 +62,7 @@ def _forget(flag_stays: bool) -> Commands:
     if "yes" not in answer.part("kept"):
         host.noop("nothing of numaforge is left")
         return
-    kept = f"; what was edited during earlier changes is kept in {', '.join(edits)}" if edits else ""
+    kept_edits = f"; what was edited during earlier changes is kept in {', '.join(edits)}" if edits else ""
     removed = f"{PLAN_PATH} and {values['STATE']}, with the backups of earlier changes, are removed"
-    show_beside(host, f"{removed}{kept}")
+    show_beside(host, f"{removed}{kept_edits}")
     yield script_command(library + shell.call("forget", ("yes" if flag_stays else "",)))

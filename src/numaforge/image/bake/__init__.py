@@ -82,27 +82,27 @@ class Recipe:
         """The units that start at boot."""
         return (*_UNITS, *self.wish.enable)
 
-    def missing(self, found: FoundImage) -> tuple[str, ...]:
+    def missing(self, present: FoundImage) -> tuple[str, ...]:
         """Return the packages that are missing or not of the wanted version."""
         return tuple(
             name
             for name, version in self.wish.packages.items()
-            if name not in found.packages or not fnmatchcase(found.packages[name][0], version)
+            if name not in present.packages or not fnmatchcase(present.packages[name][0], version)
         )
 
-    def unheld(self, found: FoundImage) -> tuple[str, ...]:
+    def unheld(self, present: FoundImage) -> tuple[str, ...]:
         """Return the packages that are not held, so that an upgrade could replace them."""
-        return tuple(name for name in self.wish.packages if found.packages.get(name, ("", ""))[1] != "held")
+        return tuple(name for name in self.wish.packages if present.packages.get(name, ("", ""))[1] != "held")
 
-    def disabled(self, found: FoundImage) -> tuple[str, ...]:
+    def disabled(self, present: FoundImage) -> tuple[str, ...]:
         """Return the units that would not start at boot."""
-        return tuple(unit for unit in self.units if found.units.get(unit) not in _ENABLED)
+        return tuple(unit for unit in self.units if present.units.get(unit) not in _ENABLED)
 
-    def files(self, found: FoundImage) -> dict[str, str]:
+    def files(self, present: FoundImage) -> dict[str, str]:
         """Return the files of the image by path, except its manifest, which has their checksums."""
-        python, machine, command = best_python(found)
+        python, machine, command = best_python(present)
         files = {
-            PROGRAM: program.program(program.wanted(python, machine), command),
+            PROGRAM: program.program(program.digest(python, machine), command),
             _BOOT: boot_script(),
             **{f"{_UNIT_FOLDER}/{unit}": (_HERE / unit).read_text() for unit in _UNITS},
             GUARD: (_HERE / "guard.conf").read_text(),
@@ -117,40 +117,40 @@ class Recipe:
             files[_HOLDS] = f"Unattended-Upgrade::Package-Blacklist {{\n{blacklist}}};\n"
         return files
 
-    def records(self, found: FoundImage) -> dict[str, str]:
+    def records(self, present: FoundImage) -> dict[str, str]:
         """Return the manifest and the bill of materials of an image that is complete otherwise."""
-        python, machine, _ = best_python(found)
-        sums = {path: checksum(text) for path, text in self.files(found).items()}
+        python, machine, _ = best_python(present)
+        sums = {path: checksum(text) for path, text in self.files(present).items()}
         text = manifest(
-            found.release,
-            found.installed,
+            present.release,
+            present.installed,
             sums,
-            digest=program.wanted(python, machine),
+            digest=program.digest(python, machine),
             driver=self.wish.driver,
             held=self.wish.packages,
         )
-        materials = bill(found.release, found.installed, program.libraries())
+        materials = bill(present.release, present.installed, program.libraries())
         return {MANIFEST: text, **({BOM: materials} if materials else {})}
 
-    def lacks(self, found: FoundImage) -> Iterator[str]:
+    def lacks(self, present: FoundImage) -> Iterator[str]:
         """Yield a sentence for each change that the image needs."""
-        for name in self.missing(found):
-            has = found.packages.get(name, ("", ""))[0]
+        for name in self.missing(present):
+            has = present.packages.get(name, ("", ""))[0]
             yield f"{name} {self.wish.packages[name]} is installed{f' in the place of {has}' if has else ''}"
-        for name in self.unheld(found):
+        for name in self.unheld(present):
             yield f"{name} is held"
-        if not found.pythons and self.missing(found):
+        if not present.pythons and self.missing(present):
             yield f"numaforge is put into {program.HOME}, with its files and units"
             return
-        wanted = {**self.files(found), **self.records(found)}
-        if self.missing(found):
-            wanted = self.files(found)
-        for path, text in wanted.items():
-            if found.files.get(path) != checksum(text):
+        files = {**self.files(present), **self.records(present)}
+        if self.missing(present):
+            files = self.files(present)
+        for path, text in files.items():
+            if present.files.get(path) != checksum(text):
                 yield f"{path} is written"
-        for unit in self.disabled(found):
+        for unit in self.disabled(present):
             yield f"{unit} is enabled, and not started"
-        for path in found.left:
+        for path in present.left:
             yield f"{path} is emptied" if path in _EMPTIED else f"{path} is removed"
 
 
@@ -175,16 +175,16 @@ def image() -> None:
     _bake(name="Bake the image", recipe=Recipe(wish, profiles, expected))
 
 
-def _machine(named: str) -> NodeTopology:
+def _machine(name_or_file: str) -> NodeTopology:
     """Return a ready machine, or the one in a file."""
-    if named in ready_machines():
-        return ready_machine(named)
+    if name_or_file in ready_machines():
+        return ready_machine(name_or_file)
     try:
-        return saved_machine(parse_json(read_text(named)))
+        return saved_machine(parse_json(read_text(name_or_file)))
     except NotJsonError as error:
-        raise NumaforgeError(f"is no JSON: {error}", where=named) from error
+        raise NumaforgeError(f"is no JSON: {error}", where=name_or_file) from error
     except NumaforgeError as error:
-        raise error.at(named) from error
+        raise error.at(name_or_file) from error
 
 
 def _plan(machine: NodeTopology, profile: NodeProfile, name: str) -> None:
@@ -205,10 +205,10 @@ def _bake(recipe: Recipe) -> Commands:
 
     + recipe: what it is made of
     """
-    found = read_found(reached(host, _look(recipe)))
-    if found.node:
-        raise HostError(f"{found.node}: this is a node, and no image", remedy="plan it: deploys/site.py")
-    lacks = [*recipe.lacks(found)]
+    present = read_found(reached(host, _look(recipe)))
+    if present.node:
+        raise HostError(f"{present.node}: this is a node, and no image", remedy="plan it: deploys/site.py")
+    lacks = [*recipe.lacks(present)]
     if not lacks:
         host.noop("the image is as it is to be")
         return
@@ -219,39 +219,39 @@ def _bake(recipe: Recipe) -> Commands:
 def _make(on: Host, recipe: Recipe) -> None:
     """Make the image: packages first, because one may be the Python that the rest needs."""
     ask = partial(reached, on, seconds=_SECONDS)
-    found = read_found(ask(_look(recipe)))
-    if missing := recipe.missing(found):
+    present = read_found(ask(_look(recipe)))
+    if missing := recipe.missing(present):
         ask(_script("install_packages", *(_apts(name, recipe.wish.packages[name]) for name in missing)))
-    if unheld := recipe.unheld(found):
+    if unheld := recipe.unheld(present):
         ask(_script("hold", *unheld))
-    found = read_found(ask(_look(recipe)))
-    if wrong := recipe.missing(found):
-        has = ", ".join(f"{name} {found.packages.get(name, ('nothing', ''))[0]}" for name in wrong)
+    present = read_found(ask(_look(recipe)))
+    if wrong := recipe.missing(present):
+        has = ", ".join(f"{name} {present.packages.get(name, ('nothing', ''))[0]}" for name in wrong)
         raise HostError(f"apt has installed {has}", where=f"{KEY}: packages")
-    python, machine, command = best_python(found)
-    files = recipe.files(found)
-    if found.files.get(PROGRAM) != checksum(files[PROGRAM]):
+    python, machine, command = best_python(present)
+    files = recipe.files(present)
+    if present.files.get(PROGRAM) != checksum(files[PROGRAM]):
         packed = base64.encodebytes(program.packages(python, machine)).decode()
         ask(_script("unpack", program.HOME, command, data=packed))
-        found = read_found(ask(_look(recipe)))
-    _put(ask, found, files)
-    found = read_found(ask(_look(recipe)))
-    if absent := [unit for unit in recipe.units if found.units.get(unit, "") in ("", "not-found")]:
+        present = read_found(ask(_look(recipe)))
+    _put(ask, present, files)
+    present = read_found(ask(_look(recipe)))
+    if absent := [unit for unit in recipe.units if present.units.get(unit, "") in ("", "not-found")]:
         raise HostError(
             f"the image has no {', '.join(absent)}",
             where=f"{KEY}: enable",
             remedy="name the package that has it in packages, or leave it out of enable",
         )
-    if disabled := recipe.disabled(found):
+    if disabled := recipe.disabled(present):
         ask(_script("enable", *disabled))
-    _put(ask, found, recipe.records(found))
+    _put(ask, present, recipe.records(present))
     if recipe.wish.sysprep:
         ask(_script("sysprep"))
 
 
-def _put(ask: partial[Answer], found: FoundImage, files: Mapping[str, str]) -> None:
+def _put(ask: partial[Answer], present: FoundImage, files: Mapping[str, str]) -> None:
     for path, text in files.items():
-        if found.files.get(path) != checksum(text):
+        if present.files.get(path) != checksum(text):
             mode = "0755" if path in (PROGRAM, _BOOT) else "0644"
             ask(_script("put", path, mode, data=base64.encodebytes(text.encode()).decode()))
 
@@ -269,22 +269,22 @@ def read_found(answer: Answer) -> FoundImage:
         pythons=tuple((version, machine, path) for version, machine, path in pythons),
         files={path: total for total, path in (row.split(" ", 1) for row in rows.get("file", ()))},
         units={unit: state for state, unit in (row.split(" ", 1) for row in rows.get("unit", ()))},
-        packages={name: (version, held) for held, version, name in packages},
+        packages={name: (version, state) for state, version, name in packages},
         installed=tuple(Installed(*row.split(" ")) for row in rows.get("installed", ())),
         left=tuple(rows.get("left", ())),
         release="".join(rows.get("release", ())[:1]),
     )
 
 
-def best_python(found: FoundImage) -> tuple[str, str, str]:
+def best_python(present: FoundImage) -> tuple[str, str, str]:
     """Return the version, machine and path of the first Python that can run numaforge.
 
     Raises HostError without one.
     """
-    for python, machine, path in found.pythons:
+    for python, machine, path in present.pythons:
         if program.is_new_enough(python):
             return python, machine, path
-    has = ", ".join(python for python, *_ in found.pythons) or "no Python"
+    has = ", ".join(python for python, *_ in present.pythons) or "no Python"
     raise HostError(
         f"the image has {has}, and numaforge needs {program.OLDEST_PYTHON}",
         where=f"{KEY}: packages",
@@ -311,8 +311,8 @@ def _look(recipe: Recipe) -> str:
         *recipe.machines,
     ]
     lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
-    left = "sysprep" if recipe.wish.sysprep else ""
-    return _script("tell_image", *(" ".join(each) for each in lists), left)
+    sysprep = "sysprep" if recipe.wish.sysprep else ""
+    return _script("tell_image", *(" ".join(words) for words in lists), sysprep)
 
 
 def _script(function: str, *arguments: str, data: str = "") -> str:

@@ -41,14 +41,14 @@ def leftovers(host: Any) -> dict[str, list[str]]:
     """The violations, by rule."""
     done = host.run("sh -c %s", shell.library("image/bake/hygiene") + "tell_leftovers")
     assert done.rc == 0, done.stderr
-    found: dict[str, list[str]] = {}
+    violations: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
-        rule, _, what = line.partition(" ")
-        found.setdefault(rule, []).append(what)
-    return found
+        rule, _, violation = line.partition(" ")
+        violations.setdefault(rule, []).append(violation)
+    return violations
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_image(rule: str, leftovers: dict[str, list[str]]) -> None:
-    found = leftovers.get(rule, [])
-    assert not found, f"{RULES[rule]}: {', '.join(found)}"
+    violations = leftovers.get(rule, [])
+    assert not violations, f"{RULES[rule]}: {', '.join(violations)}"

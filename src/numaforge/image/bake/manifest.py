@@ -39,7 +39,9 @@ def manifest(
         "driver": {"owner": driver},
         "held": sorted(held),
         "files": dict(sorted(files.items())),
-        "packages": {each.name: each.version for each in sorted(installed, key=lambda each: each.name)},
+        "packages": {
+            package.name: package.version for package in sorted(installed, key=lambda package: package.name)
+        },
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -59,34 +61,34 @@ def bill(release: str, installed: Sequence[Installed], libraries: Mapping[str, s
     )
     components = [
         Component(
-            name=each.name,
-            version=each.version,
+            name=package.name,
+            version=package.version,
             type=ComponentType.LIBRARY,
-            bom_ref=f"deb/{each.name}",
+            bom_ref=f"deb/{package.name}",
             purl=PackageURL(
                 "deb",
                 name,
-                each.name,
-                each.version,
-                {"arch": each.architecture, "distro": f"{name}-{version}"},
+                package.name,
+                package.version,
+                {"arch": package.architecture, "distro": f"{name}-{version}"},
             ),
         )
-        for each in installed
+        for package in installed
     ]
     components += [
         Component(
-            name=each,
-            version=found,
+            name=library,
+            version=version,
             type=ComponentType.LIBRARY,
-            bom_ref=f"pypi/{each}",
-            purl=PackageURL("pypi", None, each.lower().replace("_", "-"), found),
+            bom_ref=f"pypi/{library}",
+            purl=PackageURL("pypi", None, library.lower().replace("_", "-"), version),
         )
-        for each, found in {**libraries, "numaforge": __version__}.items()
+        for library, version in {**libraries, "numaforge": __version__}.items()
     ]
     bom = Bom(components=components)
     bom.metadata.component = system
     bom.register_dependency(system, components)
     bom.metadata.timestamp = _MADE
-    text = "\n".join(f"{each.name} {each.version}" for each in components)
+    text = "\n".join(f"{component.name} {component.version}" for component in components)
     bom.serial_number = uuid5(NAMESPACE_URL, f"numaforge:image:{release}:{text}")
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"

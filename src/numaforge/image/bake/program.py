@@ -37,7 +37,7 @@ OLDEST_PYTHON = ".".join(map(str, _OLDEST))
 
 
 @cache
-def wanted(python: str, machine: str) -> str:
+def digest(python: str, machine: str) -> str:
     """Return the digest of what `packages` packs: all versions, and the content of our own files."""
     digest = hashlib.sha256(f"{python} {machine} {__version__}\n".encode())
     for name, version in sorted(libraries().items()):
@@ -54,7 +54,7 @@ def program(digest: str, python: str) -> str:
 
 def is_new_enough(python: str) -> bool:
     """Whether numaforge runs with a Python such as "3.12"."""
-    return tuple(int(each) for each in python.split(".") if each.isdecimal()) >= _OLDEST
+    return tuple(int(number) for number in python.split(".") if number.isdecimal()) >= _OLDEST
 
 
 def packages(python: str, machine: str) -> bytes:
@@ -64,20 +64,20 @@ def packages(python: str, machine: str) -> bytes:
     with pip's error.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numaforge" / "image"
-    kept = cache / f"{wanted(python, machine)}.tar.gz"
-    if not kept.exists():
+    cached = cache / f"{digest(python, machine)}.tar.gz"
+    if not cached.exists():
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             folder = Path(scratch, "lib")
             _fetch(folder, python, machine)
             new = Path(scratch, "new")
             new.write_bytes(_packed(folder))
-            new.replace(kept)
-    return kept.read_bytes()
+            new.replace(cached)
+    return cached.read_bytes()
 
 
 def _fetch(folder: Path, python: str, machine: str) -> None:
-    platforms = [word for each in _PLATFORMS for word in ("--platform", f"{each}_{machine}")]
+    platforms = [word for platform in _PLATFORMS for word in ("--platform", f"{platform}_{machine}")]
     kind = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     locked = ["--no-deps", "--require-hashes", "--requirement", str(LOCK)]
@@ -93,10 +93,10 @@ def _fetch(folder: Path, python: str, machine: str) -> None:
 
 def _packed(folder: Path) -> bytes:
     """Pack third-party packages and our own: the same files give the same tar content."""
-    others = ((str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file())
+    third_party = ((str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file())
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as archive:
-        for name, file in sorted([*others, *_own_files()]):
+        for name, file in sorted([*third_party, *_own_files()]):
             if not any(part.endswith(_LEFT_OUT) for part in Path(name).parts) and not name.startswith("bin/"):
                 entry = tarfile.TarInfo(f"lib/{name}")
                 entry.size, entry.mode = file.stat().st_size, 0o644

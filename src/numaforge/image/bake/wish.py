@@ -24,18 +24,18 @@ _DRIVER = re.compile(
 )
 
 
-def _named(pattern: re.Pattern[str], what: str) -> AfterValidator:
+def _matching(pattern: re.Pattern[str], description: str) -> AfterValidator:
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
-            raise ValueError(f"{text!r} is not {what}")
+            raise ValueError(f"{text!r} is not {description}")
         return text
 
     return AfterValidator(check)
 
 
-Package = Annotated[str, _named(_PACKAGE, "the name of a Debian package")]
-Version = Annotated[str, _named(_VERSION, "a version, in which * stands for anything")]
-Unit = Annotated[str, _named(_UNIT, "a unit, such as kubelet.service")]
+Package = Annotated[str, _matching(_PACKAGE, "the name of a Debian package")]
+Version = Annotated[str, _matching(_VERSION, "a version, in which * stands for anything")]
+Unit = Annotated[str, _matching(_UNIT, "a unit, such as kubelet.service")]
 
 
 class Image(Section):
@@ -88,16 +88,16 @@ class Image(Section):
         return self
 
 
-def read_image(said: object) -> Image:
+def read_image(data: object) -> Image:
     """Return the image of the host data, a mapping or its file; raise NumaforgeError with every mistake."""
-    place, document = f"host data {KEY}", said
-    if isinstance(said, (str, Path)):
-        place, document = str(said), read_yaml(read_text(said), str(said))
+    source, document = f"host data {KEY}", data
+    if isinstance(data, (str, Path)):
+        source, document = str(data), read_yaml(read_text(data), str(data))
     if not isinstance(document, Mapping):
         raise NumaforgeError(
             "is no mapping",
-            where=place,
+            where=source,
             remedy="write what the image is to have, such as boot: {profile: training}",
         )
-    found: dict[str, Any] = dict(document)
-    return validated(Image, found, place)
+    fields: dict[str, Any] = dict(document)
+    return validated(Image, fields, source)

@@ -72,11 +72,11 @@ class PyinfraMachine:
     def change(self) -> Transaction | None:
         """Look at the host again and return what it needs; None where it is as planned."""
         name = new_id()
-        found = look(self._ask, self._target.question, name)
-        if found.unfinished:
+        state = look(self._ask, self._target.question, name)
+        if state.unfinished:
             settle(self._ask, self._ask_anew)
-            found = look(self._ask, self._target.question, name)
-        return need(self._target.goal, found, name)
+            state = look(self._ask, self._target.question, name)
+        return need(self._target.goal, state, name)
 
     def expected(self) -> Expected:
         """Return what the cluster should report of the node afterwards."""
@@ -102,9 +102,9 @@ class PyinfraMachine:
         """Prevent a transaction from ever beginning on the host."""
         self._ask(void_script(transaction))
 
-    def status(self, transaction: str | None, seen: Status | None = None) -> Status:
-        """Return the status of a transaction; a host `seen` at work answers once there is news."""
-        status = read_status(self._ask(status_script(transaction or _NO_TRANSACTION, seen)))
+    def status(self, transaction: str | None, last_status: Status | None = None) -> Status:
+        """Return the status of a transaction; a host `last_status` at work answers once there is news."""
+        status = read_status(self._ask(status_script(transaction or _NO_TRANSACTION, last_status)))
         if transaction is not None:
             self._tokens[transaction] = status.token
         return status
@@ -119,8 +119,8 @@ class PyinfraMachine:
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the host undo a transaction that was applied."""
-        seen = self.status(transaction)
-        self._ask(revert_script(transaction, reason, seen, blames_plan=blames_plan))
+        last_status = self.status(transaction)
+        self._ask(revert_script(transaction, reason, last_status, blames_plan=blames_plan))
 
     def settle(self) -> None:
         """End an interrupted transaction by undoing it."""
@@ -146,15 +146,15 @@ class PyinfraMachine:
 
     def held(self) -> tuple[str, ...]:
         """Return why the host's measurements keep it out of service; () where nothing does."""
-        asked = self._target.goal.plan.measure
-        if asked is None:
+        plan = self._target.goal.plan.measure
+        if plan is None:
             return ()
         command = f"numaforge measure INVENTORY --limit {self._host.name} --kubeconfig FILE"
         try:
-            kept = read_kept(self._ask(kept_script()))
+            record = read_kept(self._ask(kept_script()))
         except MeasurementError as error:
             return (f"{error.message}: run `{command}`",)
-        return why_held(kept, asked.least_share, command)
+        return why_held(record, plan.least_share, command)
 
     def proved(self) -> None:
         """Remove the marks: every transaction is proved."""

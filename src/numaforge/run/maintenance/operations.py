@@ -60,27 +60,27 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     ask = partial(reached, host)
     by_rollout = target.joined and options.without_drain is None
     note_claim(host, target, options)
-    found = look(ask, target.question)
-    if found.unfinished:
-        show_unfinished(host, found.unfinished, drains=by_rollout or led)
+    state = look(ask, target.question)
+    if state.unfinished:
+        show_unfinished(host, state.unfinished, drains=by_rollout or led)
         if by_rollout or led:  # the roll-out knows the node's phase in the cluster, and ends it
-            announce_outlook(host, target, options, Outlook(does=(str(found.unfinished),), unfinished=True))
+            announce_outlook(host, target, options, Outlook(does=(str(state.unfinished),), unfinished=True))
             yield host_command(_roll_out, target, options, led=led, in_place=led)
             return
         yield host_command(_settle)
-        found = look(ask, target.question)
+        state = look(ask, target.question)
 
-    resumes = by_rollout and (found.unproved is not None or led)
-    transaction = _needed(target, options, found, resumes=resumes)
+    resumes = by_rollout and (state.unproved is not None or led)
+    transaction = _needed(target, options, state, resumes=resumes)
     drains = transaction is not None and transaction.drains
     unreadable = _why_unreadable(ask, target) if by_rollout and drains else ""
     labels = target.relabelling if by_rollout else ()
     taken_out = by_rollout and (drains or bool(labels))
-    announce_outlook(host, target, options, outlook(transaction, labels, found.unproved, unreadable))
+    announce_outlook(host, target, options, outlook(transaction, labels, state.unproved, unreadable))
     show_change(
         host,
         transaction,
-        pending(target.goal, found),
+        pending(target.goal, state),
         labels=(*labels, *_people(transaction)),
         drains=taken_out,
         undrained=None if taken_out else options.without_drain,
@@ -89,11 +89,11 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         from .rollout import refuse_without_means
 
         refuse_without_means(options)
-    if led or taken_out or (by_rollout and found.unproved):
+    if led or taken_out or (by_rollout and state.unproved):
         refused = transaction is not None and (transaction.failed_before or transaction.undrainable)
-        seen = unreadable if drains and not refused else None
+        reason_unreadable = unreadable if drains and not refused else None
         yield host_command(
-            _roll_out, target, options, led=led, in_place=led and not taken_out, unreadable=seen
+            _roll_out, target, options, led=led, in_place=led and not taken_out, unreadable=reason_unreadable
         )
     elif transaction is None:
         host.noop("the node is already as planned")
@@ -101,14 +101,14 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         yield host_command(_change, target, options, transaction)
 
 
-def _needed(target: Target, options: RolloutOptions, found: Found, *, resumes: bool) -> Transaction | None:
+def _needed(target: Target, options: RolloutOptions, state: Found, *, resumes: bool) -> Transaction | None:
     """Return the transaction that a host needs; None where it is as planned.
 
     `resumes`: a roll-out of its node may be in progress, which knows more of it. Raises HostError for a
     change that is not made here.
     """
-    transaction = need(target.goal, found)
-    if found.plans_itself and transaction is not None:
+    transaction = need(target.goal, state)
+    if state.plans_itself and transaction is not None:
         raise HostError(
             "this node plans itself before each start of its kubelet, and would take back what is changed",
             remedy="write its profile to /etc/numaforge/profile.yaml and reboot it, replace it by one of a "
@@ -175,7 +175,7 @@ def _settle(on: Host) -> None:
     settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 
 
-def _change(on: Host, target: Target, options: RolloutOptions, seen: Transaction) -> None:
+def _change(on: Host, target: Target, options: RolloutOptions, planned_change: Transaction) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable.
 
     A host that has waited for its turn is looked at again: it may need something else by then.
@@ -187,8 +187,8 @@ def _change(on: Host, target: Target, options: RolloutOptions, seen: Transaction
         seconds = options.unreachable_seconds
         return run(patiently(partial(reached, on, script), tell=on.log, patience_seconds=seconds))
 
-    with turn(on, options, counts=seen.disturbs or options.says_how_many) as own_turn:
-        transaction: Transaction | None = seen
+    with turn(on, options, counts=planned_change.disturbs or options.says_how_many) as own_turn:
+        transaction: Transaction | None = planned_change
         if own_turn.late:
             transaction = _needed(target, options, look(ask, target.question), resumes=False)
             if transaction and transaction.drains and target.joined and options.without_drain is None:
@@ -204,6 +204,6 @@ def _change(on: Host, target: Target, options: RolloutOptions, seen: Transaction
             on.log,
             partial(show_progress, on),
         )
-        said = result.reason or "the node is as planned"
-        on.log(f"{result.outcome}: {said}")
-        show_end(on, said)
+        reason = result.reason or "the node is as planned"
+        on.log(f"{result.outcome}: {reason}")
+        show_end(on, reason)

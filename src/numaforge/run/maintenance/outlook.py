@@ -56,7 +56,7 @@ def outlook(
     )
 
 
-def announce_outlook(host: Host, target: Target, options: RolloutOptions, found: Outlook) -> None:
+def announce_outlook(host: Host, target: Target, options: RolloutOptions, forecast: Outlook) -> None:
     """Report what this run would do to a host to the process that started the run."""
     if not events.heard():
         return
@@ -66,19 +66,19 @@ def announce_outlook(host: Host, target: Target, options: RolloutOptions, found:
         node=target.node,
         access=asdict(access_to(host)),
         joined=target.joined,
-        restarts=found.drains,
-        sentences=found.does if found.drains else (),
-        changes=bool(found.does),
-        reboots=found.reboots,
-        does=found.does,
-        unfinished=found.unfinished,
+        restarts=forecast.drains,
+        sentences=forecast.does if forecast.drains else (),
+        changes=bool(forecast.does),
+        reboots=forecast.reboots,
+        does=forecast.does,
+        unfinished=forecast.unfinished,
         allocatable=target.expected.allocatable,
         labels=target.expected.labels,
         devices=sorted(target.expected.devices),
         unpins=target.unpins,
         options=options.model_dump(),
         said=sorted(options.model_fields_set),
-        unreadable=found.unreadable,
-        ended_work=found.ended_work,
+        unreadable=forecast.unreadable,
+        ended_work=forecast.ended_work,
         trays=[tray and asdict(tray) for tray in target.trays],
     )

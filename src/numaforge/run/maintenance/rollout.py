@@ -135,7 +135,7 @@ def _in_place(host: Host, target: Target, options: RolloutOptions, role: RunRole
         node=NodeOfHost(_clusters.of(options), target.node) if target.joined else None,
         settings=options.for_node(),
         clock=time.monotonic,
-        tell=partial(_tell, host),
+        tell=partial(_report, host),
         may_reboot=options.says_how_many,
         veto=lambda: _veto(options, role),
     )
@@ -156,7 +156,7 @@ def _out_of_service(
         runner=this_runner(),
         settings=options.for_node(),
         clock=time.monotonic,
-        tell=partial(_tell, host),
+        tell=partial(_report, host),
         veto=lambda: _veto(options, role),
         cached_pool=_clusters.cached_pool(options),
         rollout=role.name,
@@ -165,7 +165,7 @@ def _out_of_service(
     )
 
 
-def _tell(host: Host, progress: Progress) -> None:
+def _report(host: Host, progress: Progress) -> None:
     events.record("progress", host.name, phase=progress.phase, waits_for=progress.waits_for)
     show_progress(host, Unfinished(progress.node, "rolls out", progress.phase))
     host.log(": ".join(filter(None, (progress.phase, "; ".join(progress.waits_for)))))

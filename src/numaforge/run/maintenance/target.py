@@ -105,10 +105,10 @@ class Target:
         """The label changes, in words, since the plan that an earlier run left on the host."""
         if not self._labels_count:
             return ()
-        wanted, earlier = self.goal.plan.labels, self._earlier_labels
-        changed = [name for name in sorted({*wanted, *earlier}) if wanted.get(name) != earlier.get(name)]
+        planned, earlier = self.goal.plan.labels, self._earlier_labels
+        changed = [name for name in sorted({*planned, *earlier}) if planned.get(name) != earlier.get(name)]
         return tuple(
-            f"the Node's label {name} {f'becomes {wanted[name]}' if name in wanted else 'is put back'}"
+            f"the Node's label {name} {f'becomes {planned[name]}' if name in planned else 'is put back'}"
             for name in changed
         )
 
@@ -155,7 +155,7 @@ class Target:
 def _prefixes(*plans: NodePlan | None) -> tuple[str, ...]:
     """Return the prefixes of resources that only the plugins of planned devices advertise."""
     deployed = (plan.rdma for plan in plans if plan and plan.rdma.pools_deployed)
-    found = {f"{pool.resource.partition('/')[0]}/" for rdma in deployed for pool in rdma.pools}
+    prefixes = {f"{pool.resource.partition('/')[0]}/" for rdma in deployed for pool in rdma.pools}
     if any(plan and plan.amd_partitions.gpus for plan in plans):
-        found |= {*AMD_PREFIXES}
-    return tuple(sorted(found))
+        prefixes |= {*AMD_PREFIXES}
+    return tuple(sorted(prefixes))

@@ -70,16 +70,16 @@ def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[HostT
         return
     operation, settings = str(host.executing_op_hash), options.for_fleet()
     turns = _turns.setdefault((operation, settings), _Turns(operation, hosts, settings))
-    found = turns.wait(host, counts=counts)
+    own_turn = turns.wait(host, counts=counts)
     broken_off = Outcome(Ending.HELD, "its change broke off")
     try:
-        yield found
-        found.ended = found.ended or Outcome(Ending.DONE)
+        yield own_turn
+        own_turn.ended = own_turn.ended or Outcome(Ending.DONE)
     except NumaforgeError as error:
-        found.ended = Outcome(_ENDINGS.get(error.exit_code, Ending.BLOCKED), error.message)
+        own_turn.ended = Outcome(_ENDINGS.get(error.exit_code, Ending.BLOCKED), error.message)
         raise
     finally:
-        found.ended = found.ended or broken_off
+        own_turn.ended = own_turn.ended or broken_off
 
 
 class _Turns:
@@ -100,22 +100,22 @@ class _Turns:
         """Return the host's turn once it has come."""
         from numaforge.rollout.fleet import Member
 
-        found, member, since = HostTurn(), Member(host.name, None, counts=counts), time.monotonic()
-        self._turn_of[host.name] = member, found
+        own_turn, member, since = HostTurn(), Member(host.name, None, counts=counts), time.monotonic()
+        self._turn_of[host.name] = member, own_turn
         _ready.add((self._operation, host.name))
         if self.fleet is not None:
             self.fleet.add(member)
             self._require_canaries(self.fleet)
         if self._driver is None:
             self._driver = gevent.spawn(self._drive)
-        found.begins.wait()
+        own_turn.begins.wait()
         if self.fleet is None or host.name in self.fleet.waiting:
             why = self.fleet.stopped if self.fleet else "the order of the hosts could not be decided"
             error = HostError(f"not begun: {why}", remedy="nothing was changed on this host; run again")
             error.exit_code = ExitCode.BLOCKED
             raise error
-        found.late = time.monotonic() - since > _FRESH_SECONDS
-        return found
+        own_turn.late = time.monotonic() - since > _FRESH_SECONDS
+        return own_turn
 
     def _drive(self) -> None:
         """Begin hosts as the fleet decides, until none is ready and none changes."""
@@ -123,7 +123,7 @@ class _Turns:
             while any(map(self._is_looked_at, self._hosts)):
                 gevent.sleep(_TICK_SECONDS)
             if self.fleet is None:
-                self.fleet = self._made()
+                self.fleet = self._new_fleet()
             for _ in self.fleet.run():
                 if stopped() and not self.fleet.stopped:
                     self.fleet.stop(INTERRUPTED)
@@ -134,10 +134,10 @@ class _Turns:
             self.fleet.stop(str(error))
         finally:
             self._driver = None
-            for _, found in self._turn_of.values():
-                found.begins.set()
+            for _, own_turn in self._turn_of.values():
+                own_turn.begins.set()
 
-    def _made(self) -> Fleet:
+    def _new_fleet(self) -> Fleet:
         from numaforge.rollout.fleet import Fleet
 
         fleet = Fleet(
@@ -173,9 +173,9 @@ class _Turns:
         )
 
     def _begin(self, member: Member) -> HostTurn:
-        _, found = self._turn_of[member.host]
-        found.begins.set()
-        return found
+        _, own_turn = self._turn_of[member.host]
+        own_turn.begins.set()
+        return own_turn
 
     def _require_canaries(self, fleet: Fleet) -> None:
         """Stop where others wait for a named canary of this run that will not be changed before them."""

@@ -54,13 +54,14 @@ class Verification:
                     yield _POLL_SECONDS
                     waited += _POLL_SECONDS
                 output.seek(0)
-                said = output.read().strip().splitlines()
-            found = suite.failures(suite.results(report)) if report.exists() else ()
+                output_lines = output.read().strip().splitlines()
+            failed = suite.failures(suite.results(report)) if report.exists() else ()
         if process.returncode == ExitCode.UNREACHABLE:
             raise HostUnreachableError("the host does not answer the verification suite", where=self.host.id)
-        if process.returncode and not found:
-            return (f"the verification suite could not run: {said[-1] if said else process.returncode}",)
-        return tuple(str(result) for result in found)
+        if process.returncode and not failed:
+            end = output_lines[-1] if output_lines else process.returncode
+            return (f"the verification suite could not run: {end}",)
+        return tuple(str(result) for result in failed)
 
 
 def verification_of(host: Host) -> Verification:
