@@ -159,7 +159,7 @@ def build(*, baked: bool = False) -> Image:
 
 
 def _own_digest() -> str:
-    from numaforge.image.bake.program import wanted
+    from numaforge.image.bake.program import digest
 
     return digest("3.11", platform.machine())  # of Debian 12
 
