@@ -24,7 +24,7 @@ export PYTEST_DEBUG_TEMPROOT
 
 include lab/lab.mk
 
-.PHONY: bundle image box release help setup demo test test-fast lint lock bench bench-plans clean
+.PHONY: bundle docs image box release help setup demo test test-fast lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -55,6 +55,9 @@ lint: setup ## format, lint, imports and types; shell too
 
 bench: setup ## measure the figures of docs/figures.md
 	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
+
+docs: setup ## dist/docs: the documentation as a site, every link checked
+	@$(PYTHON) docs/site.py
 
 bundle: setup ## dist/numaforge.pyz: numaforge with all that it needs, in one file, for this Python and machine
 	@$(PYTHON) packaging/bundle.py dist/numaforge.pyz
