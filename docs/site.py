@@ -1,6 +1,6 @@
 """Write the documentation as a site into dist/docs: `make docs`; the menu is in mkdocs.yml.
 
-The README is its first page. What stands behind a block's language, such as its file's name, becomes its title.
+The README is its first page. A block's title is what stands behind its language, such as the file's name.
 Links to the repository's other files lead to copies of them. A link that leads nowhere is an error.
 """
 
