@@ -8,7 +8,6 @@ import pytest
 from pyinfra.api import Inventory
 from pyinfra.api.arguments import all_argument_meta
 
-from docs.host_data import PAGE, page
 from numaforge.hosts.host_data import TABLE, mistakes_in, notices
 
 REFUSED = {
@@ -179,8 +178,3 @@ def test_what_stands_in_for_a_bad_value_is_of_pyinfras_type(datum):
         assert type(datum.neutral).__name__ == getattr(
             kind, "__forward_arg__", getattr(kind, "__name__", kind)
         )
-
-
-def test_the_page_is_what_the_table_says():
-    text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run: python -m docs.host_data"

@@ -16,10 +16,6 @@ SCRIPT = runpy.run_path(str(DOCS / "check_examples.py"))
 EXAMPLES = re.findall(r"^```yaml ([\d.]+)\n(.*?)```\n\n```text\n(.*?)\n```", TEXT, re.DOTALL | re.MULTILINE)
 
 
-def test_the_page_is_current() -> None:
-    assert SCRIPT["page"](TEXT) == TEXT
-
-
 @pytest.mark.parametrize(("version", "config", "answer"), EXAMPLES, ids=[*SCRIPT["examples"](TEXT)])
 def test_an_example_says_as_printed_what_is_printed_below_it(
     version: str,

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel, RowPanel
 from jsonschema import Draft202012Validator
 
-from docs import alert_tables, dashboard
+from docs import dashboard
 from numaforge.cli import run
 from numaforge.errors import ExitCode
 from numaforge.findings.gpus import xids
@@ -181,11 +181,6 @@ def test_the_codes_of_the_alerts_are_those_of_the_table() -> None:
     assert {int(code) for code in re.findall(r"\d+", fatal.partition("[")[0])} == codes
     left_out = {int(code) for code in re.findall(r"\d+", other.partition("[")[0])}
     assert left_out == codes | {each.code for each in xids.APPLICATION} | {xids.NONE_YET}
-
-
-def test_the_page_has_the_codes_of_the_table() -> None:
-    text = alert_tables.ALERTS_PAGE.read_text(encoding="utf-8")
-    assert alert_tables.page(text) == text
 
 
 def test_no_word_is_left_to_be_filled_in() -> None:
