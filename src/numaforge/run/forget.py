@@ -55,7 +55,7 @@ def _forget(flag_stays: bool) -> Commands:
         "CONFIG_DIR": DROP_IN_DIR,
         "MODPROBE": MODPROBE_PATH,
     }
-    library = shell.assignments(values) + shell.library("node/paths", "src/numaforge/run/forget/forget")
+    library = shell.assignments(values) + shell.library("node/paths", "run/forget")
     look = shell.call("tell_part", ["kept", "kept"]) + shell.call("tell_part", ["edits", "edits"])
     answer = reached(host, asking(library + look))
     edits = [path for path in answer.part("edits") if path]
