@@ -34,7 +34,7 @@ from numaforge.hosts import (
     reach_as_openssh,
     read_frames_once,
 )
-from numaforge.hosts.beside import told
+from numaforge.hosts.beside import recorded
 from numaforge.hosts.failures import tell_refused
 from numaforge.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.hosts.inventories import (
@@ -88,7 +88,7 @@ def adapt() -> None:
         print_inventory=_and_who_is_refused,
     )
     if events.heard():  # who started the run shows all of its hosts itself
-        command_line(print_meta=told)
+        command_line(print_meta=recorded)
     else:
         show_overview()
 
@@ -122,20 +122,20 @@ def _mistakes_in_one_line(inventory: str) -> Iterator[None]:
         yield
     except SyntaxError as error:
         name = error.filename or inventory
-        place = f"{name}, line {error.lineno}" if error.lineno else name
+        where = f"{name}, line {error.lineno}" if error.lineno else name
         remedy = "" if name.endswith(".py") else f"; an inventory is Python: {FROM_ANSIBLE}"
         if "U+FEFF" in str(error.msg):
             remedy = "; save the file without a byte order mark"
-        raise InventoryError(f"{place}: {error.msg}{remedy}") from error
+        raise InventoryError(f"{where}: {error.msg}{remedy}") from error
     except SystemExit as error:
         raise InventoryError(f"{inventory}: ends the program, and names no host") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InventoryError(str(error)) from error
     except UnexpectedExternalError as error:
-        said = of_file(error)
-        if _A_DEPLOY in said:
-            said = f"{error.filename} is a deploy: the inventory comes first, pyinfra INVENTORY DEPLOY"
-        raise InventoryError(said) from error
+        message = of_file(error)
+        if _A_DEPLOY in message:
+            message = f"{error.filename} is a deploy: the inventory comes first, pyinfra INVENTORY DEPLOY"
+        raise InventoryError(message) from error
 
 
 def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None]:
@@ -150,8 +150,8 @@ def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None
 def _say_notices(state: State) -> None:
     """Print the inventory's notices, unless the program that started the run prints them."""
     if not events.heard():
-        for each in (*group_data_notices, *notices(hosts_of(state))):
-            remark(each)
+        for notice in (*group_data_notices, *notices(hosts_of(state))):
+            remark(notice)
 
 
 def connect_all(state: State) -> None:
@@ -187,10 +187,10 @@ def introduce(state: State) -> None:
         present = sorted({shard.of(host.name, canaries) for host in hosts})
         hosts = [host for host in hosts if shard.of(host.name, canaries) == shard.index]
         state.limit_hosts = hosts
-    found = {host.name: host.data.get(PLACE) for host in hosts}
+    locations = {host.name: host.data.get(PLACE) for host in hosts}
     why = no_host[-1] if no_host else None
     odd = [*group_data_notices, *notices(hosts)] if events.heard() else []  # else this run says them itself
-    events.record("inventory", "", hosts=found, shards=present, why=why, notices=odd)
+    events.record("inventory", "", hosts=locations, shards=present, why=why, notices=odd)
     if os.environ.get(events.CONNECTIONS):
         events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
@@ -214,10 +214,10 @@ def _without_traceback() -> Iterator[None]:
 
 def _canaries(host: Host) -> Iterable[str]:
     """Return the hosts that are named as canaries, by the inventory and on our command line."""
-    for place in (PLACE, f"{PLACE}_options"):
-        said = host.data.get(place)
-        if isinstance(said, Mapping):
-            yield from said.get("canary_hosts") or ()
+    for key in (PLACE, f"{PLACE}_options"):
+        location = host.data.get(key)
+        if isinstance(location, Mapping):
+            yield from location.get("canary_hosts") or ()
 
 
 def _connection(host: Host) -> dict[str, object]:

@@ -92,10 +92,10 @@ class SiteRun:
         )
 
     @property
-    def others(self) -> list[str]:
+    def other_operations(self) -> list[str]:
         """Return the names of operations other than maintenances, which `hosts` do not cover."""
-        named = (name for place in self._state.op_meta for name in self._state.op_meta[place].names)
-        return [name for name in named if not name.endswith((MAINTENANCE, FORGET))]
+        names = (name for operation in self._state.op_meta for name in self._state.op_meta[operation].names)
+        return [name for name in names if not name.endswith((MAINTENANCE, FORGET))]
 
     def show_others(self) -> None:
         """Print pyinfra's own table of the operations of a deploy, on standard error."""
@@ -132,8 +132,8 @@ class SiteRun:
         lines = [f"{name}: {change}" for name, change in self._overview.under_way.items()]
         waits = f"waits for {counted(len(lines), 'host')}" if lines else "ends what it is doing"
         more = [f"and {len(lines) - _SHOWN_HOSTS} more"] if len(lines) > _SHOWN_HOSTS else []
-        said = f"{INTERRUPTED}: no further host is begun; {waits}; interrupt again to leave"
-        complain("\n".join([said, *lines[:_SHOWN_HOSTS], *more]))
+        notice = f"{INTERRUPTED}: no further host is begun; {waits}; interrupt again to leave"
+        complain("\n".join([notice, *lines[:_SHOWN_HOSTS], *more]))
 
 
 @contextmanager
@@ -198,13 +198,13 @@ def _prepare(state: State, run: Run) -> None:
 
 def _chosen(inventory: Inventory, limits: Sequence[str]) -> list[Host]:
     """Return the hosts of groups and patterns in the inventory's order, chosen as by pyinfra's --limit."""
-    found: set[Host] = set()
+    limited: set[Host] = set()
     for limit in limits:
         try:
-            found.update(inventory.get_group(limit))
+            limited.update(inventory.get_group(limit))
         except NoGroupError:
-            found.update(host for host in inventory if fnmatch(host.name, limit))
-    return [host for host in inventory if host in found]
+            limited.update(host for host in inventory if fnmatch(host.name, limit))
+    return [host for host in inventory if host in limited]
 
 
 @contextmanager

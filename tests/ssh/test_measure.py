@@ -13,7 +13,7 @@ import pytest
 
 from numaforge import cli
 from numaforge.errors import ExitCode
-from numaforge.hosts.capture import asked
+from numaforge.hosts.capture import answer_of
 from numaforge.maintenance.part import Goal
 from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Measurement
 from numaforge.planning.measure import MeasurePlan
@@ -176,7 +176,7 @@ def held(node: Sandbox) -> tuple[str, ...]:
     """Ask the gate of a roll-out about a host, as it does: over the host's connection."""
     planned = plan_node(two_cpu_vm(), load_profile("cpu-only"))
     goal = Goal(replace(planned, measure=MeasurePlan(0.8)), two_cpu_vm(), frozenset())
-    return asked("node", node.data(), lambda host: PyinfraMachine(host, Target(goal), None).held())
+    return answer_of("node", node.data(), lambda host: PyinfraMachine(host, Target(goal), None).held())
 
 
 def test_a_node_that_was_not_measured_is_held_with_the_command(start_sandbox: StartSandbox) -> None:

@@ -32,27 +32,27 @@ class PeerRule(Rule):
     remedy: str
     roughly: float | None = None
 
-    def alike(self, one: str, other: str) -> bool:
+    def alike(self, one: str, second: str) -> bool:
         """Return whether two values count as equal."""
         least = self.roughly
-        if one == other or least is None or _NUMBER.sub("", one) != _NUMBER.sub("", other):
-            return one == other
-        ours, others = ([*map(float, _NUMBER.findall(text))] for text in (one, other))
-        return len(ours) == len(others) and all(
+        if one == second or least is None or _NUMBER.sub("", one) != _NUMBER.sub("", second):
+            return one == second
+        first_numbers, second_numbers = ([*map(float, _NUMBER.findall(text))] for text in (one, second))
+        return len(first_numbers) == len(second_numbers) and all(
             a == b or (min(a, b) >= least and abs(a - b) <= _SAME_SHARE * max(a, b))
-            for a, b in zip(ours, others, strict=True)
+            for a, b in zip(first_numbers, second_numbers, strict=True)
         )
 
 
 def facts_of(machine: NodeTopology, settings: Mapping[str, Any]) -> dict[str, Values]:
     """Return the facts of a machine by rule; `settings` are those of its running kubelet."""
-    found = {rule.id: rule.read(machine) for rule in PEER_RULES}
-    found[_SETTINGS.id] = {
+    values_of = {rule.id: rule.read(machine) for rule in PEER_RULES}
+    values_of[_SETTINGS.id] = {
         name: json.dumps(value, sort_keys=True)
         for name, value in sorted(settings.items())
         if name not in _OF_ONE_NODE
     }
-    return {rule: values for rule, values in found.items() if values}
+    return {rule: values for rule, values in values_of.items() if values}
 
 
 def text_of(value: str | Spread) -> str:
@@ -60,12 +60,12 @@ def text_of(value: str | Spread) -> str:
     if isinstance(value, str):
         return value
     ordered = sorted(value.items(), key=lambda each: (-len(each[1]), each[0]))
-    return ", ".join(f"{len(places)} x {said}" if places else said for said, places in ordered)
+    return ", ".join(f"{len(places)} x {text}" if places else text for text, places in ordered)
 
 
-def _rule(number: int, what: str, read: Read, remedy: str, severity: Severity = Severity.WARNING) -> PeerRule:
-    title = f"not as its siblings: {what}"
-    return PeerRule(f"NA{number}", severity, title, what, read, remedy, _ROUGH.get(number))
+def _rule(number: int, noun: str, read: Read, remedy: str, severity: Severity = Severity.WARNING) -> PeerRule:
+    title = f"not as its siblings: {noun}"
+    return PeerRule(f"NA{number}", severity, title, noun, read, remedy, _ROUGH.get(number))
 
 
 _ROUGH = {112: 0, 117: 1024}  # memory, and sysctls that the kernel makes of it

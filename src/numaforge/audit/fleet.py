@@ -44,7 +44,7 @@ class AuditFinding:
     @property
     def key(self) -> str:
         """The identity of the finding across audits: its rule and place, and an unusual value."""
-        values = (f"{each.place}={each.value}" for each in self.unusual)
+        values = (f"{deviation.place}={deviation.value}" for deviation in self.unusual)
         return " ".join(filter(None, (self.finding.id, self.finding.where, *values)))
 
 
@@ -61,12 +61,12 @@ class FleetAudit:
     @property
     def by_machine(self) -> dict[str, list[AuditFinding]]:
         """The findings of each machine that has some."""
-        return grouped((each.machine, each) for each in self.findings)
+        return grouped((finding.machine, finding) for finding in self.findings)
 
     @property
     def open(self) -> list[AuditFinding]:
         """The findings that no baseline has."""
-        return [each for each in self.findings if not each.accepted]
+        return [finding for finding in self.findings if not finding.accepted]
 
 
 @dataclass(frozen=True)
@@ -81,29 +81,34 @@ def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Fai
     """Return the findings on each machine by itself, against its siblings, and in its rack."""
     makes = grouped(
         (make, name)
-        for name, make in zip(machines, with_lost([each.make for each in machines.values()]), strict=True)
+        for name, make in zip(
+            machines, with_lost([machine.make for machine in machines.values()]), strict=True
+        )
     )
-    found = [AuditFinding(name, finding) for name, each in machines.items() for finding in each.findings]
-    found += [AuditFinding(name, finding) for name, finding in rack_findings(machines)]
+    findings = [
+        AuditFinding(name, finding) for name, machine in machines.items() for finding in machine.findings
+    ]
+    findings += [AuditFinding(name, finding) for name, finding in rack_findings(machines)]
     for names in makes.values():
-        found += _beside_siblings({name: machines[name] for name in names})
-    found += [AuditFinding(name, _failure(each)) for name, each in failed.items()]
+        findings += _beside_siblings({name: machines[name] for name in names})
+    findings += [AuditFinding(name, _failure(failure)) for name, failure in failed.items()]
     gravity, order = list(Severity), list(AUDIT_RULES)
     return FleetAudit(
         machines,
-        {name: each.reason for name, each in failed.items()},
+        {name: failure.reason for name, failure in failed.items()},
         {make: tuple(names) for make, names in sorted(makes.items(), key=lambda each: -len(each[1]))},
         racks_of(machines),
         tuple(
             sorted(
-                found, key=lambda each: (gravity.index(each.finding.severity), order.index(each.finding.id))
+                findings,
+                key=lambda each: (gravity.index(each.finding.severity), order.index(each.finding.id)),
             )
         ),
     )
 
 
 def _beside_siblings(machines: Mapping[str, AuditedMachine]) -> Iterator[AuditFinding]:
-    for name, unusual in unusual_of({name: each.facts for name, each in machines.items()}).items():
+    for name, unusual in unusual_of({name: machine.facts for name, machine in machines.items()}).items():
         for rule_id, several in unusual.items():
             rule = PEER_RULE[rule_id]
             evidence = f"{rule.what}: {', '.join(map(str, several))}"
@@ -135,13 +140,13 @@ Earlier = Mapping[str, EarlierMachine]
 """An earlier audit, by machine."""
 
 
-def with_baseline(audit: FleetAudit, known: Earlier) -> FleetAudit:
+def with_baseline(audit: FleetAudit, baseline: Earlier) -> FleetAudit:
     """Return the audit with those findings accepted that an earlier one has."""
     nothing = EarlierMachine()
     findings = tuple(
-        replace(each, accepted=each.key in there.keys or each.finding.id in there.rules)
-        for each in audit.findings
-        for there in (known.get(each.machine, nothing),)
+        replace(finding, accepted=finding.key in accepted.keys or finding.finding.id in accepted.rules)
+        for finding in audit.findings
+        for accepted in (baseline.get(finding.machine, nothing),)
     )
     return replace(audit, findings=findings)
 
@@ -170,48 +175,48 @@ class Changes:
         return bool(self.new or self.gone or self.facts or self.machines_new or self.machines_gone)
 
 
-def changes(audit: FleetAudit, before: Earlier) -> Changes:
+def changes(audit: FleetAudit, earlier_audit: Earlier) -> Changes:
     """Return what has changed: findings and facts only of machines that both audits have read."""
-    there = {*audit.machines, *audit.failed}
-    keys = {name: {each.key for each in found} for name, found in audit.by_machine.items()}
-    gone = {
+    present = {*audit.machines, *audit.failed}
+    keys = {name: {finding.key for finding in of_machine} for name, of_machine in audit.by_machine.items()}
+    lost = {
         name: tuple(sorted(earlier.keys - keys.get(name, set())))
-        for name, earlier in before.items()
+        for name, earlier in earlier_audit.items()
         if name in audit.machines
     }
     return Changes(
         new=tuple(
-            each
-            for each in audit.findings
-            if each.machine in before and each.key not in before[each.machine].keys
+            finding
+            for finding in audit.findings
+            if finding.machine in earlier_audit and finding.key not in earlier_audit[finding.machine].keys
         ),
-        gone={name: several for name, several in gone.items() if several},
-        facts=tuple(_moved(audit.machines, before)),
-        machines_new=tuple(sorted(there - before.keys())),
-        machines_gone=tuple(sorted(before.keys() - there)),
+        gone={name: several for name, several in lost.items() if several},
+        facts=tuple(_moved(audit.machines, earlier_audit)),
+        machines_new=tuple(sorted(present - earlier_audit.keys())),
+        machines_gone=tuple(sorted(earlier_audit.keys() - present)),
     )
 
 
-def _moved(machines: Mapping[str, AuditedMachine], before: Earlier) -> Iterator[MovedFact]:
-    for name in machines.keys() & before.keys():
-        now, then = fact_texts(machines[name]), before[name].facts
+def _moved(machines: Mapping[str, AuditedMachine], earlier_audit: Earlier) -> Iterator[MovedFact]:
+    for name in machines.keys() & earlier_audit.keys():
+        current, then = fact_texts(machines[name]), earlier_audit[name].facts
         for rule in PEER_RULES:
-            held, earlier = now.get(rule.id, {}), then.get(rule.id, {})
-            for place in {**earlier, **held} if earlier else ():
-                old, new = earlier.get(place), held.get(place)
+            values_now, earlier = current.get(rule.id, {}), then.get(rule.id, {})
+            for location in {**earlier, **values_now} if earlier else ():
+                old, new = earlier.get(location), values_now.get(location)
                 if old != new and (old is None or new is None or not rule.alike(old, new)):
-                    yield MovedFact(name, f"{rule.what}{f', {place}' if place else ''}", old, new)
+                    yield MovedFact(name, f"{rule.what}{f', {location}' if location else ''}", old, new)
 
 
 def fact_texts(machine: AuditedMachine) -> dict[str, dict[str, str]]:
     """Return the facts of a machine as texts, by rule and place."""
     return {
-        rule: {place: text_of(value) for place, value in values.items()}
+        rule: {location: text_of(value) for location, value in values.items()}
         for rule, values in machine.facts.items()
     }
 
 
 def gravest(findings: Iterable[AuditFinding]) -> Severity | None:
     """Return the gravest severity among findings; None without findings."""
-    severities = {each.finding.severity for each in findings}
+    severities = {finding.finding.severity for finding in findings}
     return next((severity for severity in Severity if severity in severities), None)

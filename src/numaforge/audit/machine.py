@@ -45,8 +45,8 @@ def audited(machine: NodeTopology) -> AuditedMachine:
     """Return what the rules find on a machine, and its facts."""
     judgements = check(MACHINE_RULES, machine)
     report = kubelet_report(machine)
-    found = [finding for judgement in judgements for finding in judgement.findings]
-    found += report.findings if report else ()
+    findings = [finding for judgement in judgements for finding in judgement.findings]
+    findings += report.findings if report else ()
     install = machine.nvidia_install
     imex = {
         "service": install.imex_service if install else None,
@@ -58,9 +58,9 @@ def audited(machine: NodeTopology) -> AuditedMachine:
         hostname=machine.hostname,
         make=make_of(machine),
         facts=facts_of(machine, report.effective if report else {}),
-        findings=tuple(found),
-        unknown=tuple(each.rule.id for each in judgements if each.verdict is Verdict.UNKNOWN),
+        findings=tuple(findings),
+        unknown=tuple(judgement.rule.id for judgement in judgements if judgement.verdict is Verdict.UNKNOWN),
         fabrics=cliques_of(machine),
-        imex={name: said for name, said in imex.items() if said is not None},
+        imex={name: tray for name, tray in imex.items() if tray is not None},
         gpu_memory=mode.mode if mode else None,
     )

@@ -40,8 +40,11 @@ def make_of(machine: NodeTopology) -> Make:
         f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
     )
     ids = {f"{gpu.vendor}:{gpu.device}" for gpu in machine.gpus}
-    devices = {MODELS.get(each, each) for each in ids}
-    devices |= {each.name or f"{each.vendor}:{each.device}" for each in machine.accelerators}
+    devices = {MODELS.get(model_id, model_id) for model_id in ids}
+    devices |= {
+        accelerator.name or f"{accelerator.vendor}:{accelerator.device}"
+        for accelerator in machine.accelerators
+    }
     install = machine.nvidia_install
     driver = machine.nvidia is not None or (install is not None and bool(install.loaded or install.on_disk))
     return Make(
@@ -59,14 +62,14 @@ def with_lost(makes: Sequence[Make]) -> list[Make]:
     Such a machine has NVIDIA's driver but no GPUs, and only one make has its processors.
     """
     counts = Counter(make for make in makes if make.devices)
-    whole = {
+    repaired = {
         lost: of_it[0]
         for lost in {make for make in makes if make.lost}
         if len(of_it := [make for make in counts if _alike(make, lost)]) == 1
         and counts[of_it[0]] >= LEAST_SIBLINGS
         and makes.count(lost) < LEAST_SIBLINGS
     }
-    return [whole.get(make, make) for make in makes]
+    return [repaired.get(make, make) for make in makes]
 
 
 def _alike(make: Make, lost: Make) -> bool:

@@ -48,26 +48,26 @@ def unusual_of(make: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, 
     A value is usual where at least three machines have it, and more than half of those where it is known: a
     tie makes no outlier.
     """
-    found: dict[str, dict[str, tuple[Unusual, ...]]] = {}
+    unusual_facts: dict[str, dict[str, tuple[Unusual, ...]]] = {}
     for rule in PEER_RULES:
-        known = {name: facts[rule.id] for name, facts in make.items() if rule.id in facts}
+        values_of = {name: facts[rule.id] for name, facts in make.items() if rule.id in facts}
         unusual: dict[str, list[Unusual]] = {}
-        for place in dict.fromkeys(place for values in known.values() for place in values):
-            held = _held(known, place, complete=rule.id in _COMPLETE)
-            usual = _usual(rule, list(held.values()))
+        for location in dict.fromkeys(location for values in values_of.values() for location in values):
+            value_of = _values_at(values_of, location, complete=rule.id in _COMPLETE)
+            usual = _usual(rule, list(value_of.values()))
             if usual is not None:
-                for name, value in held.items():
-                    if said := _compared(rule, place, value, usual):
-                        unusual.setdefault(name, []).append(said)
+                for name, value in value_of.items():
+                    if difference := _compared(rule, location, value, usual):
+                        unusual.setdefault(name, []).append(difference)
         for name, several in unusual.items():
-            found.setdefault(name, {})[rule.id] = tuple(several)
-    return found
+            unusual_facts.setdefault(name, {})[rule.id] = tuple(several)
+    return unusual_facts
 
 
-def _held(known: Mapping[str, Values], place: str, *, complete: bool) -> dict[str, str | Spread]:
+def _values_at(values_of: Mapping[str, Values], location: str, *, complete: bool) -> dict[str, str | Spread]:
     if complete:
-        return {name: values.get(place, "none") for name, values in known.items()}
-    return {name: values[place] for name, values in known.items() if place in values}
+        return {name: values.get(location, "none") for name, values in values_of.items()}
+    return {name: values[location] for name, values in values_of.items() if location in values}
 
 
 def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:
@@ -75,7 +75,7 @@ def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:
     texts = grouped((text_of(value), value) for value in values)
     groups: list[tuple[str, list[str | Spread]]] = []
     for text, alike in sorted(texts.items(), key=lambda each: -len(each[1])):
-        group = next((held for first, held in groups if rule.alike(text, first)), None)
+        group = next((members for first, members in groups if rule.alike(text, first)), None)
         if group is None:
             groups.append((text, [*alike]))
         else:
@@ -85,7 +85,7 @@ def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:
     return _Usual(largest[0], len(largest)) if usual else None
 
 
-def _compared(rule: PeerRule, place: str, value: str | Spread, usual: _Usual) -> Unusual | None:
+def _compared(rule: PeerRule, location: str, value: str | Spread, usual: _Usual) -> Unusual | None:
     text, common = text_of(value), text_of(usual.value)
     if rule.alike(text, common):
         return None
@@ -95,13 +95,13 @@ def _compared(rule: PeerRule, place: str, value: str | Spread, usual: _Usual) ->
         fewer_or_more = sum(map(len, value.values())) != sum(map(len, usual.value.values()))
         if fewer_or_more and rule.id not in _COUNTS and value.keys() <= usual.value.keys():
             return None
-    return Unusual(place, text, common, usual.machines, devices)
+    return Unusual(location, text, common, usual.machines, devices)
 
 
 def _to_blame(value: Spread, usual: Spread) -> Iterator[str]:
     """Yield the devices whose value is rarer among siblings; none where all devices are alike."""
     if len(value) == 1:
         return
-    for said, places in value.items():
-        if len(places) > len(usual.get(said, ())):
+    for text, places in value.items():
+        if len(places) > len(usual.get(text, ())):
             yield from places

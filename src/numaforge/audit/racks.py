@@ -43,7 +43,7 @@ def rack_findings(machines: Mapping[str, AuditedMachine]) -> Iterator[tuple[str,
     """Yield what is wrong with trays as parts of their racks, each with the tray's name."""
     for name, machine in machines.items():
         if len(machine.fabrics) > 1:
-            yield name, _found("NA201", f"its GPUs are in {', '.join(machine.fabrics)}", _NMX)
+            yield name, _finding("NA201", f"its GPUs are in {', '.join(machine.fabrics)}", _NMX)
     for cluster, names in racks_of(machines).items():
         single = {name: machines[name].fabrics[0] for name in names if len(machines[name].fabrics) == 1}
         yield from _minority("NA202", single, f"NVLink domain {cluster}", _NMX)
@@ -83,12 +83,12 @@ def _minority(rule: str, values: Mapping[str, str], where: str, remedy: str) -> 
     most, having = next(iter(groups.items()))
     number = len(having)
     tie = number * 2 <= len(values)
-    others = ", ".join(f"{len(names)} have {value}" for value, names in groups.items())
+    counts = ", ".join(f"{len(names)} have {value}" for value, names in groups.items())
     for name, value in values.items():
         if tie or value != most:
-            evidence = f"{value}; {others}" if tie else f"{value}; {number} trays have {most}"
-            yield name, _found(rule, evidence, remedy, where)
+            evidence = f"{value}; {counts}" if tie else f"{value}; {number} trays have {most}"
+            yield name, _finding(rule, evidence, remedy, where)
 
 
-def _found(rule: str, evidence: str, remedy: str, where: str | None = None) -> Finding:
+def _finding(rule: str, evidence: str, remedy: str, where: str | None = None) -> Finding:
     return Finding(rule, _RULE[rule].severity, evidence, remedy, where, _SOURCE)

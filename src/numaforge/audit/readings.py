@@ -42,8 +42,8 @@ def whole(value: Callable[[NodeTopology], object]) -> Read:
     """Return a reader of one value of the machine as a whole."""
 
     def read(machine: NodeTopology) -> Values:
-        found = value(machine)
-        return {} if found is None else {WHOLE: str(found)}
+        reading = value(machine)
+        return {} if reading is None else {WHOLE: str(reading)}
 
     return read
 
@@ -85,16 +85,16 @@ def carrying(machine: NodeTopology) -> Iterator[RdmaDevice]:
 def _spread(values: Iterable[tuple[str, object]]) -> Values:
     """Return the places of each value; nothing where one value is not known."""
     places: dict[str, list[str]] = {}
-    for place, value in values:
+    for name, value in values:
         if value is None:
             return {}
-        places.setdefault(str(value), []).append(place)
-    return {WHOLE: {value: tuple(held) for value, held in places.items()}} if places else {}
+        places.setdefault(str(value), []).append(name)
+    return {WHOLE: {value: tuple(names) for value, names in places.items()}} if places else {}
 
 
 def _by_kind(values: Iterable[tuple[str | None, str, object]]) -> Values:
-    kinds = grouped((kind or "other", (place, value)) for kind, place, value in values)
-    return {kind: spread[WHOLE] for kind, told in kinds.items() if (spread := _spread(told))}
+    kinds = grouped((kind or "other", (name, value)) for kind, name, value in values)
+    return {kind: spread[WHOLE] for kind, members in kinds.items() if (spread := _spread(members))}
 
 
 # ---- the machine ----
@@ -118,9 +118,9 @@ def cmdline(machine: NodeTopology) -> str | None:
 def cpus(machine: NodeTopology) -> str:
     """Return how many CPUs there are: `224 online, 2 per core, 4 offline`."""
     threads = sorted({len(core.cpus) for core in machine.cores})
-    told = [f"{len(machine.online)} online"]
-    told += [f"{' or '.join(map(str, threads))} per core"] if threads else []
-    return ", ".join([*told, *([f"{len(machine.offline)} offline"] if machine.offline else [])])
+    parts = [f"{len(machine.online)} online"]
+    parts += [f"{' or '.join(map(str, threads))} per core"] if threads else []
+    return ", ".join([*parts, *([f"{len(machine.offline)} offline"] if machine.offline else [])])
 
 
 def numa_nodes(machine: NodeTopology) -> str | None:
@@ -131,8 +131,8 @@ def numa_nodes(machine: NodeTopology) -> str | None:
 def memory(machine: NodeTopology) -> str | None:
     """Return the memory of each NUMA node in GiB: a list, in which numbers may differ a little."""
     sizes = [node.memory_bytes for node in machine.numa_nodes] or [machine.memory_bytes]
-    known = [f"{size / _GIB:.1f}" for size in sizes if size is not None]
-    return f"{', '.join(known)} GiB" if len(known) == len(sizes) else None
+    gib = [f"{size / _GIB:.1f}" for size in sizes if size is not None]
+    return f"{', '.join(gib)} GiB" if len(gib) == len(sizes) else None
 
 
 def hugepages(machine: NodeTopology) -> Values:
@@ -140,8 +140,8 @@ def hugepages(machine: NodeTopology) -> Values:
     sizes = sorted({size for node in machine.numa_nodes for size in node.hugepages})
     pools = {size: [node.hugepages.get(size) for node in machine.numa_nodes] for size in sizes}
     return {
-        size: _run_length(str(pool.total if pool else 0) for pool in held) or ""
-        for size, held in pools.items()
+        size: _run_length(str(pool.total if pool else 0) for pool in pool_group) or ""
+        for size, pool_group in pools.items()
     }
 
 
@@ -161,12 +161,12 @@ def frequency_scaling(machine: NodeTopology) -> Values:
     scaling = machine.cpufreq
     if scaling is None:
         return {}
-    found = {
+    texts = {
         "driver": scaling.driver,
         "governors": ", ".join(sorted(set(scaling.governors.values()))),
         "energy preferences": ", ".join(sorted(set(scaling.energy_preferences.values()))),
     }
-    return {place: text for place, text in found.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
 def sleep_states(machine: NodeTopology) -> str | None:
@@ -192,8 +192,8 @@ def gpus(machine: NodeTopology) -> Values:
 
 def link_of_gpu(gpu: Gpu) -> str | None:
     """Return what GPU and slot can both reach, and the active lanes: an idle GPU lowers its speed."""
-    best, now = gpu.driver_link or gpu.link, gpu.link or gpu.driver_link
-    return None if best is None or now is None else lanes(best.max_speed, now.width) or None
+    best, current = gpu.driver_link or gpu.link, gpu.link or gpu.driver_link
+    return None if best is None or current is None else lanes(best.max_speed, current.width) or None
 
 
 def ecc(gpu: Gpu) -> str | None:
@@ -203,7 +203,7 @@ def ecc(gpu: Gpu) -> str | None:
 
 def mig(gpu: Gpu) -> str | None:
     """Return the MIG mode, and where the instances lie."""
-    cut = sorted((each.start, each.size) for each in gpu.gpu_instances or ())
+    cut = sorted((instance.start, instance.size) for instance in gpu.gpu_instances or ())
     places = " ".join(f"{start}:{size}" for start, size in cut)
     return gpu.mig_mode and f"{gpu.mig_mode}{f' with {places}' if places else ''}"
 
@@ -227,12 +227,12 @@ def nvidia_driver(machine: NodeTopology) -> Values:
     """Return the versions of the running driver and of the one on disk, and the kind of running module."""
     install, nvidia = machine.nvidia_install, machine.nvidia
     is_open = install.open_module if install else None
-    found = {
+    texts = {
         "version": (install.loaded if install else None) or (nvidia.version if nvidia else None),
         "module": None if is_open is None else "open" if is_open else "proprietary",
         "on disk": install.on_disk if install else None,
     }
-    return {place: text for place, text in found.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
 def nvidia_packages(machine: NodeTopology) -> Values:
@@ -246,17 +246,17 @@ def nvidia_packages(machine: NodeTopology) -> Values:
 
 def rdma_devices(machine: NodeTopology) -> Values:
     """Return the RDMA devices that carry traffic, by vendor and device."""
-    found = _spread((device.name, f"{device.vendor}:{device.device}") for device in carrying(machine))
-    return found or {WHOLE: {"none": ()}}
+    devices = _spread((device.name, f"{device.vendor}:{device.device}") for device in carrying(machine))
+    return devices or {WHOLE: {"none": ()}}
 
 
 def ports(device: RdmaDevice) -> str | None:
     """Return the attributes of a device's ports, in the kernel's words."""
-    told = [
+    parts = [
         " ".join(filter(None, (port.link_layer, port.state, (port.rate or "").split(" (")[0])))
         for port in device.ports
     ]
-    return " + ".join(told) or None
+    return " + ".join(parts) or None
 
 
 def access_control(function: PciFunction) -> str | None:
@@ -273,8 +273,8 @@ def link_of_function(function: PciFunction) -> str | None:
 
 def address_translation(function: PciFunction) -> str | None:
     """Return whether a function has ATS."""
-    found = function.address_translation
-    return None if found is None else "with" if found else "without"
+    translation = function.address_translation
+    return None if translation is None else "with" if translation else "without"
 
 
 # ---- software ----

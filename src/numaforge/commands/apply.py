@@ -98,5 +98,5 @@ def _show(site: SiteRun, *, diff: bool, hint: bool = False) -> None:
         echo(line)
     for line in diff_lines(hosts, [EVERY_HOST] if diff else []):
         echo(line)
-    if site.others:
+    if site.other_operations:
         site.show_others()

@@ -143,7 +143,7 @@ def _of_host(
 ) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
     """Return the files that a plan writes on a host, and those present, over one connection."""
     from numaforge.commands.machine import plan_of
-    from numaforge.hosts.capture import asked
+    from numaforge.hosts.capture import answer_of
     from numaforge.hosts.facts import as_root, detect
     from numaforge.maintenance.bundle import parse_states, read_script
     from numaforge.planning.render import plan_files
@@ -158,7 +158,7 @@ def _of_host(
         answer = as_root(connected, read_script([file.path for file in files]))
         return files, parse_states(answer)
 
-    return asked_of(host, data, lambda name, connection: asked(name, connection, ask), f"asking {host}")
+    return asked_of(host, data, lambda name, connection: answer_of(name, connection, ask), f"asking {host}")
 
 
 def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:

@@ -15,21 +15,21 @@ from numaforge.hosts.processes import hosts_of
 from numaforge.rollout import events
 
 
-def told(show: Callable[[State], None]) -> Callable[[State], None]:
+def recorded(show: Callable[[State], None]) -> Callable[[State], None]:
     """Make the display of a dry run's changes also record them, host by host."""
 
     @wraps(show)
-    def show_and_tell(state: State) -> None:
+    def show_and_record(state: State) -> None:
         show(state)
         for host in hosts_of(state):
             does = [
                 name
-                for place, data in state.ops[host].items()
+                for operation, data in state.ops[host].items()
                 if data.operation_meta._maybe_is_change
-                for name in sorted(state.get_op_meta(place).names)
+                for name in sorted(state.get_op_meta(operation).names)
                 if not name.endswith(MAINTENANCE)
             ]
             if does:
                 events.record("beside", host.name, does=does)
 
-    return show_and_tell
+    return show_and_record

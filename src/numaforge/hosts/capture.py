@@ -21,10 +21,10 @@ def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
 
     Raises HostError when the host cannot be reached or lacks the rights.
     """
-    return asked(name, data, detect)
+    return answer_of(name, data, detect)
 
 
-def asked(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> Answer:
+def answer_of(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> Answer:
     """Connect to one host, ask it, and return the answer.
 
     Raises HostError when the host cannot be reached or lacks the rights, and what `ask` raises.

@@ -39,7 +39,8 @@ def access_to(host: Host) -> Access:
     return Access(
         host=host.name,
         pin=str(host.data.get(PIN) or ""),
-        addresses=_peer(host) or tuple(dict.fromkeys(each for name in names for each in _resolved(name))),
+        addresses=_peer(host)
+        or tuple(dict.fromkeys(address for name in names for address in _resolved(name))),
         names=tuple(dict.fromkeys(names)),
     )
 
@@ -57,10 +58,10 @@ def _peer(host: Host) -> tuple[str, ...]:
 
 def _resolved(name: str) -> tuple[str, ...]:
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return ()
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
 def _transport(host: Host) -> Transport | None:

@@ -59,12 +59,12 @@ class OpenSshConnector(SSHConnector):
 
 def destination(host: Host) -> Destination:
     """Return how OpenSSH would reach a host; raises HostError where it cannot use its configuration."""
-    return destination_of(*_asked(host))
+    return destination_of(*_name_and_data(host))
 
 
 def ask_for(hosts: Iterable[Host]) -> None:
     """Ask OpenSSH how it would reach hosts, all at once; those that are not reached by SSH are left out."""
-    ask_openssh(_asked(host) for host in hosts if issubclass(host.connector_cls, OpenSshConnector))
+    ask_openssh(_name_and_data(host) for host in hosts if issubclass(host.connector_cls, OpenSshConnector))
 
 
 def reach_as_openssh(hosts: Iterable[Host]) -> None:
@@ -79,6 +79,6 @@ def reach_as_openssh(hosts: Iterable[Host]) -> None:
             setattr(host.data, CHECKING, "yes")
 
 
-def _asked(host: Host) -> tuple[str, dict[str, Any]]:
+def _name_and_data(host: Host) -> tuple[str, dict[str, Any]]:
     data = host.data.dict()  # type: ignore[no-untyped-call]
     return host.name, data

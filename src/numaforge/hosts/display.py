@@ -75,8 +75,8 @@ def show_change(
     together.change(host, summary)
     if transaction and host.state.is_executing:
         counts = ((len(changed), "file"), (len(condensed(moves)), "value"))
-        said = [counted(count, noun) for count, noun in counts if count]
-        host.log(f"changes {', '.join(said) or 'what it runs with'}{', drained' if drains else ''}")
+        counts_text = [counted(count, noun) for count, noun in counts if count]
+        host.log(f"changes {', '.join(counts_text) or 'what it runs with'}{', drained' if drains else ''}")
 
 
 def show_beside(host: Host, sentence: str) -> None:

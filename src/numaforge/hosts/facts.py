@@ -48,18 +48,18 @@ def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """
     answer = answer_of(host, script_text, seconds or datum(host, ANSWER_SECONDS), command=AS_ROOT)
-    found = right(answer)
-    if found == "noid":
+    right_to_root = right(answer)
+    if right_to_root == "noid":
         raise HostError(
             "the host lacks id, which tells who logs in", remedy="install coreutils or busybox there"
         )
-    if found in _NO_ROOT:
+    if right_to_root in _NO_ROOT:
         raise HostError(
-            f"the login user {_NO_ROOT[found]}",
+            f"the login user {_NO_ROOT[right_to_root]}",
             where="ssh_user",
             remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
         )
-    host.data._sudo = found == "sudo"
+    host.data._sudo = right_to_root == "sudo"
     return answer
 
 

@@ -22,8 +22,10 @@ def fail_host(host: Host, error: NumaforgeError) -> None:
     """Say the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
     print_error(host, error)
     go_on_without_failed(host.state)
-    own = host.state.inventory.get_host(host.name)  # not pyinfra's `host`, which is another one elsewhere
-    host.state.fail_hosts({own})  # type: ignore[no-untyped-call]
+    inventory_host = host.state.inventory.get_host(
+        host.name
+    )  # not pyinfra's `host`, which is another one elsewhere
+    host.state.fail_hosts({inventory_host})  # type: ignore[no-untyped-call]
 
 
 def fault(error: Exception) -> NumaforgeError:
@@ -35,10 +37,10 @@ def fault(error: Exception) -> NumaforgeError:
         raise error
     if isinstance(error, OSError):
         return HostError(str(error), remedy="see what this host, or this machine, says of it")
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     refused = HostError(
         f"this is a fault of numaforge itself: {type(error).__name__}: {str(error)[:200]} "
-        f"({Path(place.filename).name}, line {place.lineno})",
+        f"({Path(frame.filename).name}, line {frame.lineno})",
         remedy="nothing more is done on this host; please report it with the host's snapshot "
         "(numaforge capture), and run with NUMAFORGE_TRACEBACK=1 to see where it happened",
     )

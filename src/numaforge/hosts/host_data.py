@@ -45,7 +45,7 @@ class Datum:
     neutral: object = None
 
 
-def _whole(least: int, most: int) -> Callable[[Any], bool]:
+def _is_whole_number(least: int, most: int) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and least <= value <= most
 
 
@@ -119,21 +119,21 @@ TABLE = (
         "kubelet_start_seconds",
         "a whole number from 1 to 3600",
         "How long one start of the kubelet may take.",
-        _whole(1, 3600),
+        _is_whole_number(1, 3600),
         default=120,
     ),
     Datum(
         "kubelet_stable_seconds",
         "a whole number from 0 to 3600",
         "How long the kubelet must then stay healthy.",
-        _whole(0, 3600),
+        _is_whole_number(0, 3600),
         default=10,
     ),
     Datum(
         "numaforge_confirm_seconds",
         "a whole number from 30 to 1800",
         "How long a changed host waits to be reached over a new connection before it rolls back by itself.",
-        _whole(30, 1800),
+        _is_whole_number(30, 1800),
         default=300,
     ),
     Datum(
@@ -147,7 +147,7 @@ TABLE = (
         ANSWER_SECONDS,
         "a whole number from 1 to 3600",
         "How long a host may take to report what it is: all hosts of an inventory are asked at once.",
-        _whole(1, 3600),
+        _is_whole_number(1, 3600),
         default=600,
     ),
     Datum("out", "a folder", "Where `deploys/detect.py` saves its files.", _is_text, default="numaforge-out"),
@@ -167,7 +167,7 @@ TABLE = (
         "ssh_port",
         "a whole number from 1 to 65535",
         "The port. Unset: that of ssh_config, or 22.",
-        _whole(1, 65535),
+        _is_whole_number(1, 65535),
         neutral=0,
     ),
     Datum(
@@ -211,7 +211,7 @@ TABLE = (
         "ssh_connect_retries",
         "a whole number from 0 to 100",
         "How often to retry a connection.",
-        _whole(0, 100),
+        _is_whole_number(0, 100),
         default=0,
         neutral=0,
     ),
@@ -264,16 +264,16 @@ def datum(host: Host, name: str) -> Any:
 
 def mistakes_in(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the mistakes in a host's data, by key; None counts as unset."""
-    found = {name: _mistake(_BY_NAME[name], value) for name, value in data.items() if name in _BY_NAME}
-    known = (*_BY_NAME, *_IN_A_RUN)
-    unknown = [name for name in data if name.startswith(OURS) and name not in known]
-    near = {name: get_close_matches(name, known, n=1) for name in unknown}
-    found |= {
-        name: f"is not read; {f'did you mean {close[0]}?' if close else f'known are {_ours()}'}"
+    mistakes = {name: _mistake(_BY_NAME[name], value) for name, value in data.items() if name in _BY_NAME}
+    known_names = (*_BY_NAME, *_IN_A_RUN)
+    unknown = [name for name in data if name.startswith(OURS) and name not in known_names]
+    near = {name: get_close_matches(name, known_names, n=1) for name in unknown}
+    mistakes |= {
+        name: f"is not read; {f'did you mean {close[0]}?' if close else f'known are {_our_names()}'}"
         for name, close in near.items()
     }
-    found |= ansible.lost_logins(data)
-    return {name: message for name, message in found.items() if message}
+    mistakes |= ansible.lost_logins(data)
+    return {name: message for name, message in mistakes.items() if message}
 
 
 def not_known(name: str) -> str:
@@ -282,9 +282,9 @@ def not_known(name: str) -> str:
         return lost
     if not name.startswith("ssh_") or name in _BY_NAME:
         return ""
-    known = [each for each in _BY_NAME if each.startswith("ssh_")]
-    close = get_close_matches(name, known, n=1)
-    return f"is not read; {f'did you mean {close[0]}?' if close else 'known are ' + ', '.join(known)}"
+    known_names = [datum for datum in _BY_NAME if datum.startswith("ssh_")]
+    close = get_close_matches(name, known_names, n=1)
+    return f"is not read; {f'did you mean {close[0]}?' if close else 'known are ' + ', '.join(known_names)}"
 
 
 def notices(hosts: Iterable[Host]) -> list[str]:
@@ -295,16 +295,16 @@ def notices(hosts: Iterable[Host]) -> list[str]:
     of them, and the other fails.
     """
     hosts = [*hosts]
-    found: dict[str, list[str]] = {}
+    hosts_of: dict[str, list[str]] = {}
     for host in hosts:
         data = host.data.dict()  # type: ignore[no-untyped-call]
         of_connector = tuple(host.connector_cls.data_meta)
         for sentence in (*_unread(data, of_connector), *ansible.unread(data), *_turned_on(data)):
-            found.setdefault(sentence, []).append(host.name)
+            hosts_of.setdefault(sentence, []).append(host.name)
         if (why := without_openssh()) and "ssh_port" in host.connector_cls.data_meta:
             sentence = f"{why}: ssh_config is read without Include, Match and ProxyJump"
-            found.setdefault(sentence, []).append(host.name)
-    grouped = [*sorted(found.items()), *_at_one_address(hosts).items()]
+            hosts_of.setdefault(sentence, []).append(host.name)
+    grouped = [*sorted(hosts_of.items()), *_at_one_address(hosts).items()]
     if not grouped:
         return []
     from numaforge.report.hostnames import in_short
@@ -318,8 +318,8 @@ def _unread(data: Mapping[str, Any], of_connector: tuple[str, ...]) -> Iterator[
             continue  # it is refused
         if isinstance(data[name], _MANY) and not name.startswith("_"):
             continue  # the admin's own: no such datum is read
-        if meant := _meant(name, of_connector) or _without_prefix(name, data):
-            yield f"host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
+        if suggestion := _suggestion(name, of_connector) or _without_prefix(name, data):
+            yield f"host data {name}: neither numaforge nor pyinfra reads it; did you mean {suggestion}?"
 
 
 def _turned_on(data: Mapping[str, Any]) -> Iterator[str]:
@@ -336,14 +336,14 @@ def _switches() -> frozenset[str]:
 
 
 def _at_one_address(hosts: Iterable[Host]) -> dict[str, list[str]]:
-    found: dict[tuple[object, ...], list[str]] = {}
+    hosts_of: dict[tuple[object, ...], list[str]] = {}
     for host in hosts:
         if "ssh_port" in host.connector_cls.data_meta:
             data = (host.data.get(key) for key in ("ssh_port", "ssh_config_file"))
-            found.setdefault((host.data.get("ssh_hostname") or host.name, *data), []).append(host.name)
+            hosts_of.setdefault((host.data.get("ssh_hostname") or host.name, *data), []).append(host.name)
     return {
         f"all have the address {address}: name a host once": names
-        for (address, *_), names in found.items()
+        for (address, *_), names in hosts_of.items()
         if len(names) > 1
     }
 
@@ -354,17 +354,20 @@ def _read(of_connector: tuple[str, ...]) -> frozenset[str]:
 
 
 @cache
-def _meant(name: str, of_connector: tuple[str, ...]) -> str:
+def _suggestion(name: str, of_connector: tuple[str, ...]) -> str:
     """Return the datum whose spelling a name resembles or begins; "" for none.
 
     A word such as `env` or `port` is an admin's own, and so is a name that could mean several data.
     """
     arguments = all_argument_meta if name.startswith("_") else auth_argument_meta  # `sudo` for `_sudo`
-    known = [*arguments] if name.startswith("_") else [*_BY_NAME, *of_connector, *arguments]
-    known = [each for each in known if "_" in each]
-    if close := get_close_matches(name, known, n=1, cutoff=_CLOSE):
+    known_names = [*arguments] if name.startswith("_") else [*_BY_NAME, *of_connector, *arguments]
+    known_names = [known_name for known_name in known_names if "_" in known_name]
+    if close := get_close_matches(name, known_names, n=1, cutoff=_CLOSE):
         return close[0]
-    return next((each for each in known if "_" in name.strip("_") and each.startswith(name)), "")
+    return next(
+        (known_name for known_name in known_names if "_" in name.strip("_") and known_name.startswith(name)),
+        "",
+    )
 
 
 def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
@@ -372,12 +375,12 @@ def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
 
     The datum must accept the value; one that accepts any text is no evidence.
     """
-    ours = {each.name.removeprefix(OURS): each for each in TABLE if each.name.startswith(OURS)}
-    close = get_close_matches(name, ours, n=1, cutoff=_CLOSE)
-    meant = ours[close[0]] if close else None
-    if meant is None or meant.name in data or meant.is_accepted is _is_text or _mistake(meant, data[name]):
+    by_suffix = {datum.name.removeprefix(OURS): datum for datum in TABLE if datum.name.startswith(OURS)}
+    close = get_close_matches(name, by_suffix, n=1, cutoff=_CLOSE)
+    near = by_suffix[close[0]] if close else None
+    if near is None or near.name in data or near.is_accepted is _is_text or _mistake(near, data[name]):
         return ""
-    return meant.name
+    return near.name
 
 
 def set_aside(hosts: Iterable[Host]) -> None:
@@ -415,8 +418,8 @@ def _odd_name(host: Host) -> str:
         return ""
     user, _, rest = host.name.rpartition("@")
     name, _, port = rest.partition(":")
-    meant = {"ssh_user": user or None, "ssh_port": int(port) if port.isascii() and port.isdigit() else None}
-    data = {key: value for key, value in meant.items() if value is not None}
+    login = {"ssh_user": user or None, "ssh_port": int(port) if port.isascii() and port.isdigit() else None}
+    data = {key: value for key, value in login.items() if value is not None}
     if data and is_host_name(name):
         return f"is no name of a host; write ({json.dumps(name)}, {json.dumps(data)})"
     return (
@@ -445,22 +448,22 @@ def refuse(state: State) -> None:
             fail_alone(host)
 
 
-def _mistake(known: Datum, value: object) -> str:
+def _mistake(datum: Datum, value: object) -> str:
     if value is None:
         return ""
     try:
-        good = known.is_accepted(value)
+        good = datum.is_accepted(value)
     except NumaforgeError as error:
         return str(error)
     shown = f"{value!r}"
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]}..."
-    return "" if good else f"{shown} is not accepted; write {known.accepted}"
+    return "" if good else f"{shown} is not accepted; write {datum.accepted}"
 
 
 def _error(mistakes: Mapping[str, str]) -> HostError:
     return HostError("\n".join(f"host data {name}: {message}" for name, message in mistakes.items()))
 
 
-def _ours() -> str:
+def _our_names() -> str:
     return ", ".join(name for name in _BY_NAME if name.startswith(OURS))

@@ -53,14 +53,14 @@ def interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def changes(tell: Callable[[], object]) -> Iterator[None]:
+def changes(report: Callable[[], object]) -> Iterator[None]:
     """Let the first interrupt stop the run, which `tell` reports; the next one ends it."""
     leave = signal.getsignal(signal.SIGINT)
 
     def stop(number: int, frame: FrameType | None) -> None:
         if not _stopped:
             _stopped.append(INTERRUPTED)
-            tell()
+            report()
         elif callable(leave):
             leave(number, frame)
 
@@ -70,9 +70,9 @@ def changes(tell: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    handlers = {number: signal.signal(number, handler) for number in _SIGNALS}
     try:
         yield
     finally:
-        for number, earlier in before.items():
+        for number, earlier in handlers.items():
             signal.signal(number, earlier)

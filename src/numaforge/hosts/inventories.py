@@ -68,23 +68,25 @@ def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> 
     pyinfra reads Python alone there, and takes each file for a group. One of a group without hosts may belong
     to another inventory: it is named where its name is spelt like that of a group that has no file.
     """
-    folders = {Path(place).resolve() / "group_data" for place in (cwd, Path(inventory).parent) if place}
+    folders = {Path(folder).resolve() / "group_data" for folder in (cwd, Path(inventory).parent) if folder}
     files = [file for folder in sorted(folders) if folder.is_dir() for file in sorted(folder.iterdir())]
-    others = [group for group, hosts in made.groups.items() if hosts and not made.group_data.get(group)]
+    groups_without_data = [
+        group for group, hosts in made.groups.items() if hosts and not made.group_data.get(group)
+    ]
     if not made.data:
-        others.append("all")
+        groups_without_data.append("all")
     for file in files:
         if file.suffix in ansible.SUFFIXES:
             yield f"{_relative(file)}: pyinfra reads group_data/*.py alone; {ansible.FROM_ANSIBLE}"
-        elif file.suffix == ".py" and (meant := _misspelt(file.stem, made, others)):
-            yield f"{_relative(file)}: no host is in a group of that name; did you mean {meant}.py?"
+        elif file.suffix == ".py" and (suggestion := _misspelt(file.stem, made, groups_without_data)):
+            yield f"{_relative(file)}: no host is in a group of that name; did you mean {suggestion}.py?"
 
 
-def _misspelt(group: str, made: Inventory, others: list[str]) -> str:
+def _misspelt(group: str, inventory: Inventory, groups_without_data: list[str]) -> str:
     """Return the group that is meant by the name of one without hosts; "" for none."""
-    if group == "all" or made.groups.get(group):
+    if group == "all" or inventory.groups.get(group):
         return ""
-    return next(iter(get_close_matches(group.lower(), others, n=1, cutoff=_CLOSE)), "")
+    return next(iter(get_close_matches(group.lower(), groups_without_data, n=1, cutoff=_CLOSE)), "")
 
 
 def _relative(file: Path) -> str:
@@ -115,7 +117,7 @@ def _reason(name: str, value: object) -> str | None:
         return f"is {shown(value)}, and no list"
     if not value:
         return "is empty"
-    odd = [each for each in value if not isinstance(each, str | tuple)] if isinstance(value, list) else []
+    odd = [entry for entry in value if not isinstance(entry, str | tuple)] if isinstance(value, list) else []
     return f"holds {shown(odd[0])}, which is no name of a host" if odd else None
 
 
@@ -128,12 +130,12 @@ def _odd_host(value: object) -> str | None:
             )
         value = value[0]
     data: dict[str, object] = {}
-    for each in value if isinstance(value, list) else ():
-        if isinstance(each, tuple) and not (
-            len(each) == 2 and isinstance(each[0], str) and isinstance(each[1], dict)
+    for entry in value if isinstance(value, list) else ():
+        if isinstance(entry, tuple) and not (
+            len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)
         ):
-            return f'{shown(each)} is no pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
-        name, its = each if isinstance(each, tuple) else (each, {})
+            return f'{shown(entry)} is no pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
+        name, its = entry if isinstance(entry, tuple) else (entry, {})
         if name == "":
             return "holds '', which is no name of a host"
         if odd := [key for key in its if not isinstance(key, str)]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.hosts.capture import asked
+from numaforge.hosts.capture import answer_of
 from numaforge.hosts.facts import as_root
 from numaforge.hosts.failures import fail_host, fault
 from numaforge.hosts.host_data import datum
@@ -62,12 +62,12 @@ _IN_USE = (
 
 def measure() -> None:
     """Measure the host of this deploy, keep it there, and record it for the process that started this run."""
-    _told(MEASURED, lambda host: measured_on(host, _order(datum(host, DATA))))
+    _record_answer(MEASURED, lambda host: measured_on(host, _order(datum(host, DATA))))
 
 
 def kept() -> None:
     """Record what the host of this deploy keeps of its last measurement."""
-    _told(KEPT, kept_on)
+    _record_answer(KEPT, kept_on)
 
 
 def keep() -> None:
@@ -76,16 +76,16 @@ def keep() -> None:
 
     documents = json.loads(Path(datum(host, DATA)["file"]).read_text(encoding="utf-8"))
     if host.name in documents:
-        _told(KEPT, lambda each: _keep(each, MEASUREMENT.decode(documents[each.name])))
+        _record_answer(KEPT, lambda each: _keep(each, MEASUREMENT.decode(documents[each.name])))
 
 
-def _told(kind: str, ask: Any) -> None:
+def _record_answer(kind: str, ask: Any) -> None:
     from pyinfra import host
 
     if host in host.state.failed_hosts:
         return
     try:
-        found = ask(host)
+        measured = ask(host)
     except HostError as error:
         fail_host(host, error)
     except NumaforgeError as error:
@@ -93,11 +93,11 @@ def _told(kind: str, ask: Any) -> None:
     except Exception as error:  # one odd host must not end the run of all
         events.record(kind, host.name, refused=str(fault(error)))
     else:
-        events.record(kind, host.name, document=None if found is None else MEASUREMENT.encode(found))
+        events.record(kind, host.name, document=None if measured is None else MEASUREMENT.encode(measured))
 
 
-def _order(said: Mapping[str, Any]) -> MeasureOrder:
-    return MeasureOrder(**{**said, "drained": tuple(said.get("drained", ()))})
+def _order(document: Mapping[str, Any]) -> MeasureOrder:
+    return MeasureOrder(**{**document, "drained": tuple(document.get("drained", ()))})
 
 
 def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Measurement:
@@ -105,12 +105,12 @@ def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Mea
 
     Raises HostError where the host cannot be reached, lacks the rights, or is in use.
     """
-    return asked(name, data, lambda host: measured_on(host, order))
+    return answer_of(name, data, lambda host: measured_on(host, order))
 
 
 def kept_of_host(name: str, data: Mapping[str, Any]) -> Measurement | None:
     """Connect to one host and return its saved last measurement; None where there is none."""
-    return asked(name, data, kept_on)
+    return answer_of(name, data, kept_on)
 
 
 def measured_on(host: Host, order: MeasureOrder) -> Measurement:
@@ -123,11 +123,11 @@ def measured_on(host: Host, order: MeasureOrder) -> Measurement:
         raise HostError("the host lacks timeout, which ends a program that hangs", remedy="install coreutils")
     effort = Effort(order.seconds, order.runs)
     choose = alignment_tasks if order.aligned else tasks
-    wanted, missing = choose(machine, split_of(machine, _reserved(machine)), readiness.programs, effort)
-    answer = as_root(host, run_script(wanted, effort), longest_seconds(wanted, effort))
-    figures, refused = read_runs(answer, wanted, effort)
-    found = measurement(machine, readiness, figures, refused, missing)
-    return found if order.aligned else _keep(host, found)
+    chosen, missing = choose(machine, split_of(machine, _reserved(machine)), readiness.programs, effort)
+    answer = as_root(host, run_script(chosen, effort), longest_seconds(chosen, effort))
+    figures, refused = read_runs(answer, chosen, effort)
+    measured = measurement(machine, readiness, figures, refused, missing)
+    return measured if order.aligned else _keep(host, measured)
 
 
 def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
@@ -157,9 +157,9 @@ def _reserved(machine: NodeTopology) -> str | None:
     return format_cpulist(plan.cpus.reserved) if plan and plan.cpus.reserved else None
 
 
-def _keep(host: Host, found: Measurement) -> Measurement:
-    as_root(host, keep_script(found))
-    return found
+def _keep(host: Host, measured: Measurement) -> Measurement:
+    as_root(host, keep_script(measured))
+    return measured
 
 
 def kept_on(host: Host) -> Measurement | None:

@@ -82,9 +82,9 @@ def _chunks(name: str, buffer: Any) -> Iterator[bytes]:
 def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
     begun: list[bytes] = []
     for chunk in chunks:
-        first, *others = chunk.split(b"\n")
+        first, *further = chunk.split(b"\n")
         begun.append(first)
-        for following in others:
+        for following in further:
             yield b"".join(begun).decode("utf-8", "replace")
             begun = [following]
     if last := b"".join(begun):
@@ -95,8 +95,8 @@ def as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Hos
     """Show lines without terminal control sequences."""
 
     @wraps(print_lines)
-    def print_text(host: Host, said: CommandOutput) -> None:
-        print_lines(host, CommandOutput([OutputLine(line.buffer_name, plain(line.line)) for line in said]))
+    def print_text(host: Host, output: CommandOutput) -> None:
+        print_lines(host, CommandOutput([OutputLine(line.buffer_name, plain(line.line)) for line in output]))
 
     return print_text
 

@@ -64,18 +64,18 @@ class Overview:
         self._shown: StateStage | None = None
         self._under_way: dict[str, tuple[float, Unfinished]] = {}
 
-    def note(self, host: Host, **said: Any) -> None:
+    def note(self, host: Host, **facts: Any) -> None:
         """Keep what is known of a host; what is said later of the same counts."""
         self._roles_called = True
-        self._known[host.name] = replace(self._of(host), **said)
+        self._known[host.name] = replace(self._of(host), **facts)
 
-    def change(self, host: Host, found: HostSummary) -> None:
+    def change(self, host: Host, summary: HostSummary) -> None:
         """Keep what a maintenance of a host changes, beside what others change in the same stage."""
         earlier, stage = self._of(host), host.state.current_stage
         if self._stages.get(host.name) == stage:
-            found = found.merged(earlier)
+            summary = summary.merged(earlier)
         self._stages[host.name] = stage
-        self.note(host, **{name: getattr(found, name) for name in CHANGES})
+        self.note(host, **{name: getattr(summary, name) for name in CHANGES})
 
     def fail(self, host: Host, error: NumaforgeError) -> None:
         """Keep why a host leaves the run."""
@@ -113,8 +113,8 @@ class Overview:
     @property
     def under_way(self) -> dict[str, Unfinished]:
         """The changes in progress by host, as they were when last heard of; seconds count from now."""
-        now = time.monotonic()
-        return {name: change.aged(now - heard) for name, (heard, change) in self._under_way.items()}
+        moment = time.monotonic()
+        return {name: change.aged(moment - heard) for name, (heard, change) in self._under_way.items()}
 
     def leave(self, state: State) -> None:
         """Keep what is known of each host that a run leaves in the middle of its change, or has not begun."""
@@ -130,13 +130,13 @@ class Overview:
 
     def hosts(self, state: State) -> list[HostSummary]:
         """Return every host of the run in the inventory's order."""
-        found = []
+        summaries = []
         for host in hosts_of(state):
             summary = self._of(host)
             if host in state.failed_hosts and summary.state not in FAILED:
                 summary = replace(summary, state="failed", reason="see the messages above")
-            found.append(summary)
-        return found
+            summaries.append(summary)
+        return summaries
 
     def show(self, state: State) -> None:
         """Print the fleet once for each stage, and the diffs that were asked for below it."""
@@ -146,7 +146,7 @@ class Overview:
         self._shown = stage
         hosts = self.hosts(state)
         chosen = _chosen(state)
-        changes = any(each.changed for each in hosts)
+        changes = any(summary.changed for summary in hosts)
         ask = f"every change as a diff: --diff, or --data {DIFF}=HOST for one host"
         for line in fleet_lines(hosts, screen(), hints=[ask] if changes and not chosen else ()):
             echo(line, err=True)
@@ -268,8 +268,8 @@ def _in_place_of(table: Callable[[State], None], mine: Overview) -> Callable[[St
 
 
 def _chosen(state: State) -> set[str]:
-    said = EVERY_HOST if state.config.DIFF else _of_run(state, DIFF)
-    return {name for name in str(said or "").split(",") if name}
+    chosen = EVERY_HOST if state.config.DIFF else _of_run(state, DIFF)
+    return {name for name in str(chosen or "").split(",") if name}
 
 
 def _of_run(state: State, key: str) -> object:

@@ -25,7 +25,7 @@ _printers: tuple[Any, ...] = (facts, operations)
 _util: Any = util
 
 
-def command_line(**ours: Callable[[Any], Any]) -> None:
+def command_line(**replacements: Callable[[Any], Any]) -> None:
     """Replace functions of pyinfra's command line; each of `ours` receives the one that it replaces.
 
     `make_inventory` takes no folder, `connect_all` ends the run for all hosts where one has bad data, and
@@ -34,20 +34,20 @@ def command_line(**ours: Callable[[Any], Any]) -> None:
     """
     from pyinfra_cli import cli  # type: ignore[import-untyped]
 
-    for name, replacement in ours.items():
+    for name, replacement in replacements.items():
         setattr(cli, name, replacement(getattr(cli, name)))
 
 
-def inventory_groups(ours: Callable[[Any], Any]) -> None:
+def inventory_groups(replacement: Callable[[Any], Any]) -> None:
     """Replace once what tells which names of an inventory are lists of hosts; `ours` is given what does so.
 
     Until pyinfra says which names it passes over, and refuses hosts that are none.
     """
     from pyinfra_cli import inventory
 
-    now = inventory._is_inventory_group
-    if now.__module__ == inventory.__name__:
-        inventory._is_inventory_group = ours(now)
+    current = inventory._is_inventory_group
+    if current.__module__ == inventory.__name__:
+        inventory._is_inventory_group = replacement(current)
 
 
 def guard_output() -> None:
@@ -74,7 +74,7 @@ def read_frames_once() -> None:
     else is left alone. Until pyinfra reads frames without their source (`inspect.stack(0)`).
     """
     if _util.stack is inspect.stack and _util.getframeinfo is inspect.getframeinfo:
-        _util.stack, _util.getframeinfo = _stack, _place
+        _util.stack, _util.getframeinfo = _stack, _frame_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _stack() -> list[tuple[FrameType]]:
     return frames
 
 
-def _place(frame: FrameType) -> _Frame:
+def _frame_of(frame: FrameType) -> _Frame:
     return _Frame(frame.f_code.co_filename, frame.f_lineno)
 
 

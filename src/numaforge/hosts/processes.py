@@ -37,7 +37,7 @@ def shared(hosts: Sequence[Host], processes: int) -> list[list[Host]]:
 def end_with_others(code: int) -> int:
     """Wait for the other processes, and return the exit code of all together."""
     ended = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in _others]
-    return next((each for each in (code, *ended) if each), 0)
+    return next((status for status in (code, *ended) if status), 0)
 
 
 def hosts_of(state: State) -> list[Host]:

@@ -33,13 +33,13 @@ def of_file(error: Any) -> str:
     """Return what is wrong in a file that pyinfra runs, with its line."""
     mistake, name = error.exception, error.filename
     lines = [line for frame, line in traceback.walk_tb(mistake.__traceback__) if _is_of(frame, name)]
-    place = f"{name}, line {lines[-1]}" if lines else name
-    return f"{place}: {type(mistake).__name__}: {mistake}"
+    where = f"{name}, line {lines[-1]}" if lines else name
+    return f"{where}: {type(mistake).__name__}: {mistake}"
 
 
 def _of_pyinfra(error: Any) -> str | None:
-    said = str(error.exception)
-    return NO_HOST_LEFT if said == _PYINFRAS_WORDS else said
+    message = str(error.exception)
+    return NO_HOST_LEFT if message == _PYINFRAS_WORDS else message
 
 
 def _of_internal(error: Any) -> str | None:
@@ -55,11 +55,11 @@ def _of_internal(error: Any) -> str | None:
 
 def _showing(show: Callable[..., None], words: Callable[[Any], str | None]) -> Callable[..., None]:
     def shown(error: Any, file: Any = None) -> None:
-        said = None if os.environ.get("NUMAFORGE_TRACEBACK") else words(error)
-        if said is None:
+        message = None if os.environ.get("NUMAFORGE_TRACEBACK") else words(error)
+        if message is None:
             show(error, file)
         else:
-            exceptions.CliError(said).show(file)
+            exceptions.CliError(message).show(file)
 
     shown.in_one_line = True  # type: ignore[attr-defined]
     return shown

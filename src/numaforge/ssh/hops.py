@@ -95,14 +95,14 @@ class Program(socket.socket):
     """A socket whose other end is a program's input and output."""
 
     def __init__(self, command: list[str]) -> None:
-        ours, theirs = socket.socketpair()
-        super().__init__(ours.family, ours.type, ours.proto, fileno=ours.detach())
+        near_end, far_end = socket.socketpair()
+        super().__init__(near_end.family, near_end.type, near_end.proto, fileno=near_end.detach())
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read after the socket is closed)
-        with theirs:
+        with far_end:
             self._process = subprocess.Popen(
                 command,
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
+                stdin=far_end.fileno(),
+                stdout=far_end.fileno(),
                 stderr=self._errors,
                 start_new_session=True,
             )
@@ -172,10 +172,10 @@ class _Jump:
                 else f"the jump host {self._question.name} does not reach {host} port {port}"
             ) from error
 
-    def _connection(self, asked: float, seconds: float) -> socket.socket:
+    def _connection(self, asked_at: float, seconds: float) -> socket.socket:
         """Connect to OpenSSH's socket; who waits while the jump host fails, fails as well."""
         with self._lock:
-            if self._failed is not None and self._failed[0] >= asked:
+            if self._failed is not None and self._failed[0] >= asked_at:
                 raise self._failed[1]
             control = socket.socket(socket.AF_UNIX)
             try:
@@ -231,17 +231,17 @@ class _Forward(socket.socket):
     """A socket that OpenSSH connects to a host behind a jump host, by its socket for such requests."""
 
     def __init__(self, control: socket.socket, host: str, port: int, seconds: float) -> None:
-        ours, theirs = socket.socketpair()
-        super().__init__(ours.family, ours.type, ours.proto, fileno=ours.detach())
+        near_end, far_end = socket.socketpair()
+        super().__init__(near_end.family, near_end.type, near_end.proto, fileno=near_end.detach())
         self._control = control  # OpenSSH ends the forwarding when it is closed
         control.settimeout(seconds)
-        with theirs:
+        with far_end:
             _send(control, struct.pack(">II", _HELLO, _MUX_VERSION))
             _receive(control)
             name = host.encode()
             _send(control, struct.pack(f">IIII{len(name)}sI", _FORWARD, 0, 0, len(name), name, port))
             for _ in range(2):  # its input and its output
-                socket.send_fds(control, [b"\0"], [theirs.fileno()])
+                socket.send_fds(control, [b"\0"], [far_end.fileno()])
             (kind,) = struct.unpack_from(">I", _receive(control))
         if kind != _OPENED:
             self.close()

@@ -38,11 +38,11 @@ def identities(destination: Destination, *, agent: bool, files: bool) -> Iterato
     """Yield keys: those of the agent that ssh_config names, the agent's others, and those of files."""
     paths = [path for path in destination.files("identityfile") if _exists(path) or _exists(f"{path}.pub")]
     halves = {path: _public_half(path) for path in paths}
-    named = {*halves.values()}
+    wanted_keys = {*halves.values()}
     of_agent = _agent_keys(destination) if agent else ()
-    yield from (key for key in of_agent if key.asbytes() in named)
+    yield from (key for key in of_agent if key.asbytes() in wanted_keys)
     if not destination.is_on("identitiesonly"):
-        yield from (key for key in of_agent if key.asbytes() not in named)
+        yield from (key for key in of_agent if key.asbytes() not in wanted_keys)
     tried = {key.asbytes() for key in of_agent}
     certificates = destination.files("certificatefile")
     for path in paths if files else ():
@@ -112,24 +112,28 @@ def _with_certificates(plain: PKey, certificates: Iterable[str]) -> Iterator[PKe
 
 def _agent_keys(destination: Destination) -> tuple[AgentKey, ...]:
     """Return the keys of IdentityAgent, or of SSH_AUTH_SOCK; none where no agent answers."""
-    place = next(iter(destination.settings.get("identityagent", ())), "SSH_AUTH_SOCK")
-    path = os.environ.get("SSH_AUTH_SOCK", "") if place == "SSH_AUTH_SOCK" else destination.filled(place)
+    agent_setting = next(iter(destination.settings.get("identityagent", ())), "SSH_AUTH_SOCK")
+    path = (
+        os.environ.get("SSH_AUTH_SOCK", "")
+        if agent_setting == "SSH_AUTH_SOCK"
+        else destination.filled(agent_setting)
+    )
     path = os.environ.get(path[1:], "") if path.startswith("$") else str(Path(path).expanduser())
-    if place == "none" or not path:
+    if agent_setting == "none" or not path:
         return ()
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(path)
         agent = AgentSSH()
         agent._connect(connection)  # type: ignore[attr-defined] # not in its types
-        found = tuple(agent.get_keys())
+        agent_keys = tuple(agent.get_keys())
     except (OSError, SSHException):
         connection.close()
         return ()
-    for key in found:
+    for key in agent_keys:
         if getattr(key, "inner_key", None) is None:  # of a security key (paramiko/paramiko#2462)
             key.public_blob = None  # paramiko asks each key for it
-    return found
+    return agent_keys
 
 
 def _load(path: str, password: str | None) -> PKey:
@@ -179,9 +183,9 @@ def key_mistake(path: str) -> str:
 def _public_half(path: str) -> bytes | None:
     """Return the public half of a private key: from the file beside it, or from its own open part."""
     for public in (f"{path}.pub", path):
-        if found := _PUBLIC.match(_text(public) or ""):
+        if match := _PUBLIC.match(_text(public) or ""):
             try:
-                return base64.b64decode(found[1])
+                return base64.b64decode(match[1])
             except binascii.Error:
                 continue
     try:
@@ -207,8 +211,8 @@ def _header(path: str) -> tuple[bytes, bytes]:
 
     Raises ValueError or struct.error for any other.
     """
-    found = _OPENSSH.search(_text(path) or "")
-    content = base64.b64decode("".join(found[1].split())) if found else b""
+    match = _OPENSSH.search(_text(path) or "")
+    content = base64.b64decode("".join(match[1].split())) if match else b""
     if not content.startswith(_MAGIC):
         raise ValueError(f"{path} is not in OpenSSH's format")
     reader = Message(content[len(_MAGIC) :])

@@ -82,13 +82,13 @@ class KnownKeys(MissingHostKeyPolicy):
                 remedy="another machine may have it, too: give the host new keys and make those known",
             )
         if self._is_this_machine(client) or any(
-            not known.mark and known.key == plain for known in self._known
+            not entry.mark and entry.key == plain for entry in self._known
         ):
             return
         why = self._why_not_certified(certificate) if certificate else ""
         if certificate and not why:
             return
-        of_kind = [known for known in self._of_name if not known.mark and known.kind == key.get_name()]
+        of_kind = [entry for entry in self._of_name if not entry.mark and entry.kind == key.get_name()]
         checking = self._destination.get("stricthostkeychecking")
         if of_kind and checking not in _UNCHECKED:
             raise self._not_the_known_one(key, of_kind[0])
@@ -107,7 +107,7 @@ class KnownKeys(MissingHostKeyPolicy):
         return isinstance(peer, tuple) and ip_address(peer[0].partition("%")[0]).is_loopback
 
     def _is_revoked(self, key: PKey, certificate: bytes | None) -> bool:
-        revoked = [known.key for known in self._known if known.mark == "@revoked"]
+        revoked = [entry.key for entry in self._known if entry.mark == "@revoked"]
         if key.asbytes() in revoked or (certificate and _Certificate.of(certificate).authority in revoked):
             return True
         return any(_is_revoked_by(file, key) for file in self._destination.files("revokedhostkeys"))
@@ -116,7 +116,7 @@ class KnownKeys(MissingHostKeyPolicy):
         """Return why a certificate is not accepted, "" where it is."""
         certificate = _Certificate.of(blob)
         if certificate.authority not in [
-            known.key for known in self._known if known.mark == "@cert-authority"
+            entry.key for entry in self._known if entry.mark == "@cert-authority"
         ]:
             return "its certificate is of another authority"
         if not certificate.is_signed:
@@ -144,8 +144,8 @@ class KnownKeys(MissingHostKeyPolicy):
         with os.fdopen(descriptor, "w") as opened:
             opened.write(line)
 
-    def _not_the_known_one(self, key: PKey, known: KnownKey) -> HostRefusedError:
-        known_print = _fingerprint(PKey.from_type_string(known.kind, known.key))
+    def _not_the_known_one(self, key: PKey, entry: KnownKey) -> HostRefusedError:
+        known_print = _fingerprint(PKey.from_type_string(entry.kind, entry.key))
         return HostRefusedError(
             f"the host key of {self.name} is not the known one: {_fingerprint(key)}, known is {known_print}",
             remedy="either it was installed anew, or this is another machine; if you know that it is the "
@@ -197,12 +197,14 @@ class _Certificate:
         names, principals = Message(reader.get_string()), []
         while names.get_remainder():
             principals.append(names.get_text())
-        after, before, critical = reader.get_int64(), reader.get_int64(), reader.get_string()
+        valid_after, valid_before, critical = reader.get_int64(), reader.get_int64(), reader.get_string()
         reader.get_string()  # extensions
         reader.get_string()
         authority = reader.get_string()
         signed = blob[: len(blob) - len(reader.get_remainder())]
-        return cls(kind, principals, after, before, critical, authority, signed, reader.get_string())
+        return cls(
+            kind, principals, valid_after, valid_before, critical, authority, signed, reader.get_string()
+        )
 
     @property
     def is_signed(self) -> bool:
@@ -290,9 +292,10 @@ def _is_revoked_by(file: str, key: PKey) -> bool:
     with NamedTemporaryFile("w", suffix=".pub") as public:
         public.write(f"{key.get_name()} {key.get_base64()}\n")
         public.flush()
-        asked = ["ssh-keygen", "-Q", "-f", file, public.name]
+        command = ["ssh-keygen", "-Q", "-f", file, public.name]
         return (
-            subprocess.run(asked, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode != 0
+            subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode
+            != 0
         )
 
 

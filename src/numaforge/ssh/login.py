@@ -91,18 +91,18 @@ def connect(destination: Destination, login: Login) -> SSHClient:
 
     Raises HostError where the host, or a jump host, refuses; HostUnreachableError where none answers.
     """
-    known = KnownKeys(destination)
+    known_keys = KnownKeys(destination)
     seconds = destination.seconds("connecttimeout") or login.seconds
     client = SSHClient()
-    client.set_missing_host_key_policy(known)
-    own = list(identity(login.key, login.key_password, destination)) if login.key else None
-    keys = own or identities(destination, agent=login.agent, files=login.key_files)
-    strategy = _Strategy(destination, login, known, keys)
+    client.set_missing_host_key_policy(known_keys)
+    configured = list(identity(login.key, login.key_password, destination)) if login.key else None
+    keys = configured or identities(destination, agent=login.agent, files=login.key_files)
+    strategy = _Strategy(destination, login, known_keys, keys)
     try:
         with ExitStack() as undo:
             undo.callback(client.close)
             sock = undo.enter_context(dial(destination, seconds))
-            _start(client, sock, destination, known, strategy, seconds, login)
+            _start(client, sock, destination, known_keys, strategy, seconds, login)
             undo.pop_all()
     except HostUnreachableError as error:
         raise HostUnreachableError(
@@ -113,7 +113,7 @@ def connect(destination: Destination, login: Login) -> SSHClient:
         raise HostUnreachableError("the connection was cut")
     if interval := destination.seconds("serveraliveinterval"):
         transport.set_keepalive(interval)
-    if (login.forward_agent or destination.is_on("forwardagent")) and not known.changed:
+    if (login.forward_agent or destination.is_on("forwardagent")) and not known_keys.changed:
         AgentRequestHandler(transport.open_session())
     return client
 
@@ -122,7 +122,7 @@ def _start(
     client: SSHClient,
     sock: socket.socket,
     destination: Destination,
-    known: KnownKeys,
+    known_keys: KnownKeys,
     strategy: _Strategy,
     seconds: float,
     login: Login,
@@ -136,7 +136,7 @@ def _start(
             timeout=seconds,
             banner_timeout=max(seconds, _BANNER_SECONDS),
             auth_strategy=strategy,  # type: ignore[arg-type] # it has what a strategy needs
-            transport_factory=partial(_transport, destination, known),
+            transport_factory=partial(_transport, destination, known_keys),
             **login.paramiko,
         )
     except IncompatiblePeer as error:
@@ -153,19 +153,21 @@ def _needs_mac(cipher: str) -> bool:
     return "gcm" not in cipher
 
 
-def _transport(destination: Destination, known: KnownKeys, sock: socket.socket, **options: Any) -> Transport:
+def _transport(
+    destination: Destination, known_keys: KnownKeys, sock: socket.socket, **options: Any
+) -> Transport:
     transport = HostTransport(sock, **options)
     offered = transport.get_security_options()
     offered.ciphers = sorted(offered.ciphers, key=_needs_mac)  # GCM authenticates while it decrypts
     for keyword, name in _ALGORITHMS.items():
-        wanted = destination.get(keyword)
-        if wanted and wanted != defaults().get(keyword):
-            shared = [algorithm for algorithm in wanted.split(",") if algorithm in getattr(offered, name)]
+        algorithms = destination.get(keyword)
+        if algorithms and algorithms != defaults().get(keyword):
+            shared = [algorithm for algorithm in algorithms.split(",") if algorithm in getattr(offered, name)]
             if not shared:
-                raise HostError(f"ssh_config's {keyword} names none that paramiko has: {wanted}")
+                raise HostError(f"ssh_config's {keyword} names none that paramiko has: {algorithms}")
             setattr(offered, name, shared)
     kinds = [kind for kind in destination.get("hostkeyalgorithms").split(",") if kind in offered.key_types]
-    transport.host_keys = known.preferred(kinds or offered.key_types)
+    transport.host_keys = known_keys.preferred(kinds or offered.key_types)
     return transport
 
 
@@ -173,12 +175,12 @@ class _Strategy:
     """Tries what OpenSSH would try, in its order: keys, and then a password."""
 
     def __init__(
-        self, destination: Destination, login: Login, known: KnownKeys, keys: Iterable[PKey]
+        self, destination: Destination, login: Login, known_keys: KnownKeys, keys: Iterable[PKey]
     ) -> None:
         self._destination = destination
         self._keys = keys
         self._login = login
-        self._known = known
+        self._known = known_keys
         self._tried: list[str] = []
         self._accepted: tuple[str, ...] = ()
 
@@ -216,7 +218,7 @@ class _Strategy:
 
     def _refused(self, why: str = "") -> HostError:
         destination = self._destination
-        found = why or f"tried {', '.join(self._tried) or 'no key, for there is none'}"
+        reason = why or f"tried {', '.join(self._tried) or 'no key, for there is none'}"
         accepted = f"; the host accepts {', '.join(self._accepted)}" if self._accepted else ""
         passed_over = [
             name
@@ -225,7 +227,7 @@ class _Strategy:
         ]
         without = f"; {', '.join(passed_over)} of ssh_config: not obeyed here" if passed_over else ""
         return HostRefusedError(
-            f"the login as {destination.user} is refused: {found}{accepted}{without}",
+            f"the login as {destination.user} is refused: {reason}{accepted}{without}",
             remedy=f"try `{_trial(destination)}`; name user and key in ssh_config, or ssh_user and ssh_key",
         )
 

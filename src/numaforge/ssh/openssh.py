@@ -93,7 +93,7 @@ class Destination:
 
         Raises HostError for what cannot be read.
         """
-        before, _, last = self.get("proxyjump").rpartition(",")
+        earlier_hops, _, last = self.get("proxyjump").rpartition(",")
         if not last:
             return None
         hop = _HOP.fullmatch(last)
@@ -103,7 +103,7 @@ class Destination:
             *(["-l", hop["user"]] if hop["user"] else []),
             *(["-p", hop["port"]] if hop["port"] else []),
         ]
-        options += ["-J", before] if before else []
+        options += ["-J", earlier_hops] if earlier_hops else []
         return Question(hop["bracketed"] or hop["plain"], tuple(options), self.question.config)
 
     def get(self, keyword: str) -> str:
@@ -128,7 +128,7 @@ class Destination:
 
     def filled(self, text: str) -> str:
         """Return a text with its tokens (%h) and environment variables (${HOME}) replaced."""
-        here = socket.gethostname()
+        hostname = socket.gethostname()
         tokens = {
             "%": "%",
             "h": self.host,
@@ -139,8 +139,8 @@ class Destination:
             "u": _user(),
             "d": str(Path("~").expanduser()),
             "i": str(os.getuid()),
-            "L": here.partition(".")[0],
-            "l": here,
+            "L": hostname.partition(".")[0],
+            "l": hostname,
         }
         return _TOKEN.sub(
             lambda match: os.environ.get(match[2], "") if match[2] else tokens.get(match[1], match[0]), text
@@ -197,8 +197,8 @@ def ask_openssh(hosts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     while unanswered := [question for question in questions if question not in _answers]:
         shares = range(0, len(unanswered), _HOSTS_OF_SHELL)
         with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
-            asked = [pool.submit(_ask, unanswered[start : start + _HOSTS_OF_SHELL]) for start in shares]
-            for share in asked:
+            answers = [pool.submit(_ask, unanswered[start : start + _HOSTS_OF_SHELL]) for start in shares]
+            for share in answers:
                 share.result()
         questions = {jump for question in unanswered if (jump := _jump_of(_answers[question]))}
 
@@ -236,7 +236,9 @@ def defaults() -> Destination:
 def _ask(questions: list[Question]) -> None:
     """Ask in one shell; where one question gets no answer, the others are asked in another."""
     while questions:
-        script = "".join(f'{shlex.join(each.command)} < /dev/null 2>&1; echo "= $?"\n' for each in questions)
+        script = "".join(
+            f'{shlex.join(question.command)} < /dev/null 2>&1; echo "= $?"\n' for question in questions
+        )
         process = subprocess.Popen(
             ["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -296,20 +298,20 @@ def _read_by_paramiko(question: Question) -> Destination:
     file = Path(question.config or "~/.ssh/config").expanduser()
     text = file.read_text("utf-8", "replace") if file.is_file() else ""
     try:
-        found = SSHConfig.from_text(text).lookup(question.name)
+        lookup = SSHConfig.from_text(text).lookup(question.name)
     except (ConfigParseError, ImportError, ValueError) as error:
         raise HostError(
             f"{without_openssh()}, and {file} cannot be read without: {error}", remedy="install it"
         ) from error
-    if re.search(r"(?im)^\s*(include|match)\b", text) or "proxyjump" in found:
+    if re.search(r"(?im)^\s*(include|match)\b", text) or "proxyjump" in lookup:
         raise HostError(
             f"{without_openssh()}, and {file} has an Include, a Match or a ProxyJump for this host",
             remedy="install OpenSSH's client",
         )
     options = dict(zip(question.options[::2], question.options[1::2], strict=True))
-    given = {"port": options.get("-p"), "user": options.get("-l")}
-    settings = {key: value if isinstance(value, list) else [str(value)] for key, value in found.items()}
-    settings |= {key: [value] for key, value in given.items() if value}
+    login_options = {"port": options.get("-p"), "user": options.get("-l")}
+    settings = {key: value if isinstance(value, list) else [str(value)] for key, value in lookup.items()}
+    settings |= {key: [value] for key, value in login_options.items() if value}
     settings.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ed25519")])
     settings.setdefault("userknownhostsfile", ["~/.ssh/known_hosts"])
     settings.setdefault("globalknownhostsfile", ["/etc/ssh/ssh_known_hosts"])
@@ -321,25 +323,23 @@ def _absolute(path: object) -> str:
 
 
 @cache
-def _config(own: str, **first: str | None) -> str:
+def _config(user_config: str, **first: str | None) -> str:
     """Return the file for -F, "" where OpenSSH's own files suffice.
 
     OpenSSH hands -F on to the `ssh` of each jump host, and no other option. So the settings `first`, which
     come from host data, are written into a file that includes those that count without. OpenSSH takes the
     user's folder from passwd: where HOME is another, it is the one that counts here.
     """
-    wanted = [f"    {keyword} {_quoted(value, tokens=True)}" for keyword, value in first.items() if value]
+    keywords = [f"    {keyword} {_quoted(value, tokens=True)}" for keyword, value in first.items() if value]
     home = str(Path("~").expanduser())
     elsewhere = not without_openssh() and home != pwd.getpwuid(os.getuid()).pw_dir
-    if not wanted and (own or not elsewhere):
-        return own
-    files = [own] if own else [f"{home}/.ssh/config", SYSTEM_CONFIG]
-    lines = ["Host *", *wanted, *(f"    Include {_quoted(file)}" for file in files)]
-    if elsewhere and not own:
-        known = f"{home}/.ssh/known_hosts"
-        lines.append(
-            f"    UserKnownHostsFile {_quoted(known, tokens=True)} {_quoted(f'{known}2', tokens=True)}"
-        )
+    if not keywords and (user_config or not elsewhere):
+        return user_config
+    files = [user_config] if user_config else [f"{home}/.ssh/config", SYSTEM_CONFIG]
+    lines = ["Host *", *keywords, *(f"    Include {_quoted(file)}" for file in files)]
+    if elsewhere and not user_config:
+        known_hosts = (f"{home}/.ssh/known_hosts", f"{home}/.ssh/known_hosts2")
+        lines.append(f"    UserKnownHostsFile {' '.join(_quoted(file, tokens=True) for file in known_hosts)}")
     with tempfile.NamedTemporaryFile("w", dir=run_folder(), delete=False, encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     return file.name

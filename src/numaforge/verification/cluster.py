@@ -49,6 +49,6 @@ class ApiServer:
         except OSError as error:
             pytest.fail(f"cannot run kubectl: {error.strerror}; --kubeconfig needs it in PATH", pytrace=False)
         if answer.returncode:
-            said = answer.stderr.decode(errors="replace").strip()
-            pytest.fail(f"kubectl get --raw {path}: {said}", pytrace=False)
+            stderr = answer.stderr.decode(errors="replace").strip()
+            pytest.fail(f"kubectl get --raw {path}: {stderr}", pytrace=False)
         return json.loads(answer.stdout)

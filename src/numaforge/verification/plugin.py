@@ -167,8 +167,8 @@ def cluster(request: pytest.FixtureRequest) -> ApiServer:
 class Active:
     """Which proofs by traffic were requested, and whether they may disturb a node."""
 
-    def __init__(self, asked: str | None, drained: bool, cluster: ApiServer | None) -> None:
-        self.asked, self.drained, self.cluster = asked, drained, cluster
+    def __init__(self, requested: str | None, drained: bool, cluster: ApiServer | None) -> None:
+        self.asked, self.drained, self.cluster = requested, drained, cluster
 
     def need(self, proof: str, node: VerifiedNode) -> None:
         """Skip a test that was not requested, or that would disturb the node's pods."""

@@ -86,8 +86,8 @@ def why_unusable() -> str | None:
     )
     if done.returncode == 0:
         return None
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return said[-1] if said else f"python ended with {done.returncode}"
+    output = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return output[-1] if output else f"python ended with {done.returncode}"
 
 
 def environment() -> dict[str, str]:
@@ -95,9 +95,9 @@ def environment() -> dict[str, str]:
 
     Packages are found where this process finds them: an image has them in a separate folder.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    packages = os.pathsep.join(filter(None, [str(FOLDER.parents[1]), kept.get("PYTHONPATH")]))
-    return kept | {
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    packages = os.pathsep.join(filter(None, [str(FOLDER.parents[1]), inherited.get("PYTHONPATH")]))
+    return inherited | {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": "testinfra.plugin",
         "PYTHONPATH": packages,
@@ -110,24 +110,31 @@ def results(report: Path) -> tuple[CaseResult, ...]:
     return tuple(_result(case) for case in cases)
 
 
-def failures(found: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+def failures(results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
     """Return the tests that failed."""
-    return tuple(result for result in found if result.outcome == "failed")
+    return tuple(result for result in results if result.outcome == "failed")
 
 
 def _result(case: ET.Element) -> CaseResult:
     name = case.get("name") or ""
-    said = {each.get("name"): each.get("value") or "" for each in case.iter("property")}
-    about: dict[str, Any] = {"host": said.get(HOST, ""), "unreachable": UNREACHABLE in said}
+    properties = {
+        property_element.get("name"): property_element.get("value") or ""
+        for property_element in case.iter("property")
+    }
+    about: dict[str, Any] = {"host": properties.get(HOST, ""), "unreachable": UNREACHABLE in properties}
     for kind, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
-        found = case.find(kind)
-        if found is not None:
-            return CaseResult(name, outcome, _reason(found.get("message") or kind), **about)
+        element = case.find(kind)
+        if element is not None:
+            return CaseResult(name, outcome, _reason(element.get("message") or kind), **about)
     return CaseResult(name, "passed", **about)
 
 
 def _reason(message: str) -> str:
     """Return a promise's own words, and of any other failure the first line."""
-    own = message.strip().removeprefix(_FAILED)
-    text = own if own != message.strip() else own.splitlines()[0].removeprefix("AssertionError: ")
+    unprefixed = message.strip().removeprefix(_FAILED)
+    text = (
+        unprefixed
+        if unprefixed != message.strip()
+        else unprefixed.splitlines()[0].removeprefix("AssertionError: ")
+    )
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -29,8 +29,8 @@ def _test(promise: Promise) -> Callable[..., None]:
     """Return the promise's own test function: marks stay on `holds`, which promises may share."""
 
     @wraps(promise.holds)
-    def holds(**given: Any) -> None:
-        promise.holds(**given)
+    def holds(**arguments: Any) -> None:
+        promise.holds(**arguments)
 
     marked: Callable[..., None] = pytest.mark.expects(name=promise.name)(holds)
     return marked

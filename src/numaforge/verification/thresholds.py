@@ -34,30 +34,30 @@ ALL_REDUCE = (  # GB/s, the bus bandwidth of all_reduce_perf over the 8 GPUs of 
 ALL_REDUCE_GPUS = 8
 
 
-def write_threshold(said: str) -> LeastBandwidth | None:
+def write_threshold(output: str) -> LeastBandwidth | None:
     """Return the threshold for the rate in the first line of the output of active.sh's `write_bandwidth`."""
-    rate = re.match(r"(\d+) Gb/sec", said)
+    rate = re.match(r"(\d+) Gb/sec", output)
     return next((row for row in WRITE_BANDWIDTH if rate and row.of == rate[1]), None)
 
 
-def write_bandwidth(said: str) -> float | None:
+def write_bandwidth(output: str) -> float | None:
     """Return Gb/s from the table of ib_write_bw; None where there is none."""
-    return _read(outputs.perftest_write, said)
+    return _read(outputs.perftest_write, output)
 
 
-def all_reduce_threshold(said: str) -> LeastBandwidth | None:
+def all_reduce_threshold(output: str) -> LeastBandwidth | None:
     """Return the threshold for the GPUs in the first lines of the output of active.sh's `all_reduce`."""
-    model = ":".join(word.removeprefix("0x") for word in said.split()[:2])
+    model = ":".join(word.removeprefix("0x") for word in output.split()[:2])
     return next((row for row in ALL_REDUCE if row.of == model), None)
 
 
-def all_reduce_bandwidth(said: str) -> float | None:
+def all_reduce_bandwidth(output: str) -> float | None:
     """Return the average bus bandwidth in GB/s at the end of all_reduce_perf's output; None without one."""
-    return _read(outputs.nccl_all_reduce, said)
+    return _read(outputs.nccl_all_reduce, output)
 
 
-def _read(reader: outputs.Reader, said: str) -> float | None:
+def _read(reader: outputs.Reader, output: str) -> float | None:
     try:
-        return reader(f"{said}\n")[""]
+        return reader(f"{output}\n")[""]
     except outputs.UnreadableOutputError:
         return None

@@ -42,20 +42,20 @@ def visitors_script(seconds: int) -> str:
 def read_visitors(output: Output, cpus: CpuSet) -> Visitors:
     """Return the visitors of these CPUs; raises HostUnreachableError for a truncated answer."""
     lines = Answer.of(output).lines
-    before, after = (_counts(_told(lines, kind), cpus) for kind in ("before", "after"))
-    came = {name: count - before.get(name, 0) for name, count in after.items()}
-    processes = (_visitor(line) for line in _told(lines, "process"))
+    counts_before, counts_after = (_counts(_lines_of(lines, kind), cpus) for kind in ("before", "after"))
+    came = {name: count - counts_before.get(name, 0) for name, count in counts_after.items()}
+    processes = (_visitor(line) for line in _lines_of(lines, "process"))
     return Visitors(
         interrupts={name: count for name, count in came.items() if count > 0},
         processes=tuple(
-            each
-            for each in processes
-            if parse_cpulist(each.cpus) & cpus and not pod_path(f"0::{each.cgroup}", {})
+            process
+            for process in processes
+            if parse_cpulist(process.cpus) & cpus and not pod_path(f"0::{process.cgroup}", {})
         ),
     )
 
 
-def _told(lines: Sequence[str], kind: str) -> list[str]:
+def _lines_of(lines: Sequence[str], kind: str) -> list[str]:
     return [line.removeprefix(f"{kind} ") for line in lines if line.startswith(f"{kind} ")]
 
 
@@ -69,8 +69,8 @@ def _counts(table: Sequence[str], cpus: CpuSet) -> dict[str, int]:
         numbers = words[: len(columns)]
         if len(numbers) < len(columns):  # ERR and MIS are totals of the machine
             continue
-        told = words[len(columns)].split() if len(words) > len(columns) else []
-        name = told[-1] if key.strip().isdigit() and told else key.strip()
+        names = words[len(columns)].split() if len(words) > len(columns) else []
+        name = names[-1] if key.strip().isdigit() and names else key.strip()
         mine = sum(int(number) for cpu, number in zip(columns, numbers, strict=True) if cpu in cpus)
         counts[name] = counts.get(name, 0) + mine
     return counts
