@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import ModuleType
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from numaforge.kubernetes_objects import as_yaml
@@ -27,27 +26,45 @@ from numaforge.schedulers import (
 )
 from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, commented
 
-SYSTEMS: dict[str, ModuleType] = {
-    module.NAME: module
-    for module in (
-        labels,
-        nfd,
-        node_resource_topology,
-        volcano,
-        koordinator,
-        crane,
-        coscheduling,
-        gangs,
-        kueue,
-        openshift,
-        dra,
-        gpu_operator,
-        network_operator,
-        amd_gpu_operator,
+
+@dataclass(frozen=True)
+class System:
+    """A system that files are written for; an operator has a kind of its own, with defaults."""
+
+    name: str
+    why: str
+    documents: Callable[[ServedFleet], Iterator[Written]]
+    own_kind: tuple[str, str] | None = None
+    unset: Mapping[str, Any] = field(default_factory=dict)
+
+
+SYSTEMS = {
+    system.name: system
+    for system in (
+        System(labels.NAME, labels.WHY, labels.documents),
+        System(nfd.NAME, nfd.WHY, nfd.documents),
+        System(node_resource_topology.NAME, node_resource_topology.WHY, node_resource_topology.documents),
+        System(volcano.NAME, volcano.WHY, volcano.documents),
+        System(koordinator.NAME, koordinator.WHY, koordinator.documents),
+        System(crane.NAME, crane.WHY, crane.documents),
+        System(coscheduling.NAME, coscheduling.WHY, coscheduling.documents),
+        System(gangs.NAME, gangs.WHY, gangs.documents),
+        System(kueue.NAME, kueue.WHY, kueue.documents),
+        System(openshift.NAME, openshift.WHY, openshift.documents),
+        System(dra.NAME, dra.WHY, dra.documents),
+        System(
+            gpu_operator.NAME, gpu_operator.WHY, gpu_operator.documents, gpu_operator.OWN, gpu_operator.UNSET
+        ),
+        System(network_operator.NAME, network_operator.WHY, network_operator.documents),
+        System(
+            amd_gpu_operator.NAME,
+            amd_gpu_operator.WHY,
+            amd_gpu_operator.documents,
+            amd_gpu_operator.OWN,
+            amd_gpu_operator.UNSET,
+        ),
     )
 }
-"""A module has NAME, WHY and `documents`. An operator's module also has OWN, the API version and kind of its
-object, and UNSET, the defaults of its unset fields."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,7 @@ class Folder:
 
     def held_where_served(self, unserved: Collection[tuple[str, str]]) -> tuple[Mapping[str, Any], ...]:
         """Return what a cluster is held to; nothing where it does not serve an operator's own kind."""
-        own_kind = getattr(SYSTEMS[self.name], "OWN", None)
-        if own_kind in unserved:
+        if SYSTEMS[self.name].own_kind in unserved:
             return ()
         return tuple(
             document
@@ -101,10 +117,10 @@ class Folder:
 
     def completed(self, live: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return a live object with its operator's defaults for unset fields."""
-        module = SYSTEMS[self.name]
-        if live is None or (live.get("apiVersion"), live.get("kind")) != getattr(module, "OWN", None):
+        system = SYSTEMS[self.name]
+        if live is None or (live.get("apiVersion"), live.get("kind")) != system.own_kind:
             return live
-        return merge(module.UNSET, live)
+        return merge(system.unset, live)
 
 
 def generate(
@@ -117,9 +133,9 @@ def generate(
     """
     folders = []
     for name in names or SYSTEMS:
-        module, fleet = SYSTEMS[name], ServedFleet(tuple(nodes), gang_version=gang_version)
-        files = tuple(module.documents(fleet))
+        system, fleet = SYSTEMS[name], ServedFleet(tuple(nodes), gang_version=gang_version)
+        files = tuple(system.documents(fleet))
         if not (names or files or fleet.left_out):
             continue
-        folders.append(Folder(name, module.WHY, files, fleet.left_out, fleet.nothing))
+        folders.append(Folder(name, system.why, files, fleet.left_out, fleet.nothing))
     return tuple(folders)
