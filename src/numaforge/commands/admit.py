@@ -49,7 +49,8 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
                 f"pod {operation.name!r} is admitted already",
                 remedy=f"remove it first, with a document `remove: {operation.name}`, or rename one",
             )
-        refused, short_of = unschedulable(node, operation), node.short_of(operation)
+        refused = request.unselected(operation, scenario) or unschedulable(node, operation)
+        short_of = node.short_of(operation)
         unknown, claims = not_known(node, operation), node.judged_claims(operation)
         answer = refused or node.admit(operation)
         remarks = (

@@ -17,7 +17,7 @@ from numaforge.report.terminal import remark, show, show_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.explain.claims import ClaimWorld
+    from numaforge.commands.inputs import GivenPods
     from numaforge.kubelet.admission.fit import FitReport, Scenario
     from numaforge.kubelet.admission.pod import Pod
 
@@ -63,7 +63,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
     from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
 
-    shape, claims = _only_pod(pod)
+    shape, request = _only_pod(pod)
     remarks = [f"{mig.field}: {mig.reason}" for mig in explain_mig(shape)]
     is_bound = False
     documents: list[dict[str, Any]] = []
@@ -71,9 +71,10 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     for path in topologies or (None,):
         if path and "=" in path and not Path(path).exists():
             raise click.UsageError(f"{path}: =COUNT is for --shapes; one pod is tried on one node of a kind")
-        scenario = scenario_of(path, claims, **kubelet)
-        report = fit_node(scenario, shape)
-        resource = _device_resource(scenario, shape)
+        scenario = scenario_of(path, request.claims, **kubelet)
+        refusal = request.unselected(shape, scenario)
+        report = fit_node(scenario, shape, refusal)
+        resource = None if refusal else _device_resource(scenario, shape)
         shapes = largest_shapes(scenario, resource) if resource else ()
         empty = scenario.node()
         is_bound = is_bound or bool(bound_claims(empty, shape))
@@ -160,8 +161,8 @@ def _nodes_named(topologies: tuple[str, ...]) -> Iterator[tuple[str | None, int]
             yield from ((source_name, 1) for source_name in each_named([source]))
 
 
-def _only_pod(path: str) -> tuple[Pod, ClaimWorld]:
-    """Return the only pod in a file, and the claim objects beside it."""
+def _only_pod(path: str) -> tuple[Pod, GivenPods]:
+    """Return the only pod in a file, and all that the file holds."""
     from numaforge.commands.inputs import read_pods
 
     request = read_pods([path])
@@ -170,7 +171,7 @@ def _only_pod(path: str) -> tuple[Pod, ClaimWorld]:
         raise NumaforgeError(
             f"holds {len(pods)} pods", where=path, remedy="give the one whose shape is to fit"
         )
-    return pods[0], request.claims
+    return pods[0], request
 
 
 def _device_resource(scenario: Scenario, pod: Pod) -> str | None:

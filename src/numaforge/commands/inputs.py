@@ -14,8 +14,11 @@ from numaforge.kubelet_paths import DROP_IN_DIR, ROOT_DIR
 
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
+    from numaforge.explain.placing import Placing
     from numaforge.explain.pod_sets import PodSets
     from numaforge.kubelet.admission.device_manager import Device
+    from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.kubelet.admission.node import Admission
     from numaforge.kubelet.admission.pod import Pod
     from numaforge.kubelet.findings import Report
     from numaforge.topology.model import NodeTopology
@@ -164,10 +167,26 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
 
 @dataclass(frozen=True)
 class GivenPods:
-    """What files hold: pods in order, the name of a pod where one is removed, and claim objects."""
+    """What files hold: pods in order, the name of a pod where one is removed, and claim objects.
+
+    `placings` has each pod's constraints on nodes, by its name.
+    """
 
     operations: tuple[Pod | str, ...]
     claims: ClaimWorld
+    placings: Mapping[str, Placing]
+
+    def unselected(self, pod: Pod, scenario: Scenario) -> Admission | None:
+        """Return the scheduler's refusal where the labels of a node contradict a pod's, else None."""
+        from numaforge.explain.node_claims import NodeClaims
+        from numaforge.kubelet.admission.demand import qos_class
+        from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission
+
+        claims = scenario.claims
+        if not isinstance(claims, NodeClaims) or claims.is_selected_by(self.placings[pod.name]):
+            return None
+        message = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+        return Admission(pod.name, False, qos_class(pod), UNSCHEDULABLE, message)
 
 
 def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
@@ -180,15 +199,21 @@ def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
     from numaforge.explain.claims import claim_world
 
     objects: list[Mapping[str, Any]] = []
-    operations = tuple(_operations(paths, objects, replicas=replicas))
-    return GivenPods(operations, claim_world(objects))
+    placings: dict[str, Placing] = {}
+    operations = tuple(_operations(paths, objects, placings, replicas=replicas))
+    return GivenPods(operations, claim_world(objects), placings)
 
 
 def _operations(
-    paths: Sequence[str], objects: list[Mapping[str, Any]], *, replicas: bool
+    paths: Sequence[str],
+    objects: list[Mapping[str, Any]],
+    placings: dict[str, Placing],
+    *,
+    replicas: bool,
 ) -> Iterator[Pod | str]:
-    """Yield pods, and the names of removed ones; claim objects are added to `objects`."""
+    """Yield pods, and the names of removed ones; adds to `objects` claim objects, to `placings` the pods'."""
     from numaforge.explain.claims import is_of_claims
+    from numaforge.explain.placing import placing_of
     from numaforge.explain.pod_sets import REMOVE, documents_of, name_without_pods, pod_sets
 
     for path in paths:
@@ -211,8 +236,9 @@ def _operations(
                 sets = pod_sets(document, f"{Path(path).stem}-{number}" if number else Path(path).stem)
                 without_pods += [] if sets else [name_without_pods(document)]
                 for pods in sets:
-                    for pod in _pods_of(pods, replicas=replicas):
+                    for pod, spec in _pods_of(pods, replicas=replicas):
                         has_pods = True
+                        placings[pod.name] = placing_of(spec, pod.name)
                         yield pod
             except NumaforgeError as error:
                 raise error.at(path) from error
@@ -223,8 +249,8 @@ def _operations(
         remark_passed_over(path, without_pods)
 
 
-def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[Pod]:
-    """Yield the pods of each set, else the first of each; the namespace "default" is not in their names."""
+def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[tuple[Pod, Mapping[str, Any]]]:
+    """Yield the pods of each set, else the first of each, with their spec, named without "default"."""
     from numaforge.kubelet.admission.pod import Pod
 
     for pod_set in pods.sets:
@@ -233,7 +259,7 @@ def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[Pod]:
         metadata = {**pod_set.metadata, "name": "pod"}
         first = Pod.from_manifest({"metadata": metadata, "spec": pod_set.spec}, _short(pod_set.names[0]))
         names = pod_set.names if replicas else (pods.name,)
-        yield from (first.renamed(_short(name)) for name in names)
+        yield from ((first.renamed(_short(name)), pod_set.spec) for name in names)
 
 
 def _short(name: str) -> str:

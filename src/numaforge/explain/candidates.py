@@ -16,7 +16,7 @@ from numaforge.explain.claims import NOTHING_KNOWN, ClaimWorld
 from numaforge.explain.cluster import LiveNode, LivePod
 from numaforge.explain.devices import HeldClaim, NodeDevices, devices_on
 from numaforge.explain.node_claims import claimed_device, places_of
-from numaforge.explain.placing import HostPort, Labels, keeps_away
+from numaforge.explain.placing import HostPort, Labels, keeps_away, present_labels
 from numaforge.explain.pod_claims import Place
 from numaforge.explain.workload import GangPod
 from numaforge.kubelet.admission.claims import ClaimedDevice
@@ -40,13 +40,14 @@ _STORAGE = "ephemeral-storage"
 class GivenMachine:
     """A node's machine and kubelet as given, with the state files as captured.
 
-    `given_devices` are those of containers at the time: pod ("namespace/name" or UID) -> container ->
+    A label that is None is one that the Node does not have. `given_devices` are those of
+    containers at the time: pod ("namespace/name" or UID) -> container ->
     resource -> ids; None where unknown. `world` has the claim objects of its plan.
     """
 
     name: str
     scenario: Scenario | None
-    labels: Labels = field(default_factory=dict)
+    labels: Mapping[str, str | None] = field(default_factory=dict)
     why_unknown: str = ""
     given_devices: Mapping[str, Mapping[str, Mapping[str, set[str]]]] | None = None
     world: ClaimWorld = NOTHING_KNOWN
@@ -156,8 +157,8 @@ class Candidate:
     """A node as scheduler and kubelet see it; placing a pod makes another candidate.
 
     `allocatable` is in whole units, CPUs in thousandths; `known`: no resource is missing there because a
-    plugin is unknown. `labels_known`: likewise for labels. `devices` are those that serve claims, None where
-    unknown. `doubts` are what the answers rest on.
+    plugin is unknown. `labels_known`: likewise for labels; else it certainly lacks those in `lacks`.
+    `devices` are those that serve claims, None where unknown. `doubts` are what the answers rest on.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Candidate:
     doubts: tuple[str, ...] = ()
     world: ClaimWorld = NOTHING_KNOWN
     devices: NodeDevices | None = None
+    lacks: frozenset[str] = frozenset()
 
     def judge(self, member: GangPod) -> SaidOfPod:
         """Return the scheduler's and the kubelet's verdict on a pod here."""
@@ -234,7 +236,7 @@ class Candidate:
     def not_seen(self, member: GangPod) -> tuple[str, ...]:
         """Return which of a pod's wishes cannot be judged here: labels, resources and claims."""
         read = member.placing.keys | ({member.domain} if member.domain else set())
-        labels = () if self.labels_known else tuple(sorted(read - self.labels.keys()))
+        labels = () if self.labels_known else tuple(sorted(self._unknown_labels(read)))
         requests = self._request(member.pod)
         resources = () if self.is_live else tuple(name for name in requests if self._is_unknown(name))
         unknown = self._claims(member).unknown
@@ -254,12 +256,7 @@ class Candidate:
     def _reasons(self, member: GangPod) -> Iterable[str]:
         placing = member.placing
         if not self.labels_known:
-            # Unknown labels do not count against the node.
-            unknown = placing.keys - self.labels.keys()
-            selector = {key: value for key, value in placing.selector.items() if key not in unknown}
-            terms = None if unknown & placing.keys_of_terms else placing.terms
-            spread = tuple(key for key in placing.spread if key not in unknown)
-            placing = replace(placing, selector=selector, terms=terms, spread=spread)
+            placing = placing.without(self._unknown_labels(placing.keys))
         yield from keeps_away(
             placing,
             node=self.name,
@@ -283,6 +280,9 @@ class Candidate:
                 continue
             if amount > self.allocatable.get(resource, 0) - self.used.get(resource, 0):
                 yield f"Insufficient {resource}"
+
+    def _unknown_labels(self, keys: Iterable[str]) -> frozenset[str]:
+        return frozenset(keys) - self.labels.keys() - self.lacks
 
     def has_claims(self, member: GangPod) -> bool:
         """Return whether claims serve anything that a pod asks for here."""
@@ -441,7 +441,8 @@ def _empty(machine: GivenMachine, kubelets: dict[bytes, tuple[KnownKubelet | Non
     amounts = {CPU: offered.cpu_milli, MEMORY: offered.memory_bytes, **offered.scalars} if offered else {}
     return Candidate(
         name=machine.name,
-        labels={_HOSTNAME: machine.name, **machine.labels},
+        labels={_HOSTNAME: machine.name, **present_labels(machine.labels)},
+        lacks=frozenset(key for key, value in machine.labels.items() if value is None),
         labels_known=False,
         taints=(),
         cordoned=False,
@@ -586,6 +587,8 @@ def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, 
                     device.healthy,
                     device.part_of if device.part_of is None else gpus.setdefault(device.part_of, len(gpus)),
                     device.one_per_request,
+                    [score for _, score in device.links],
+                    device.sharing,
                 )
                 for device in listed
             ],

@@ -15,7 +15,8 @@ from numaforge.explain.claims import (
     spec_of_resources,
 )
 from numaforge.explain.devices import DeviceId, NodeDevices, OfferedDevice, devices_on
-from numaforge.explain.placing import Labels
+from numaforge.explain.discovered_labels import planned_labels
+from numaforge.explain.placing import Placing, present_labels
 from numaforge.explain.pod_claims import Place
 from numaforge.kubelet.admission.claims import NO_CLAIMS, UNKNOWN_OFFER, ClaimedDevice, JudgedClaims
 from numaforge.kubelet.admission.device_manager import Inventory
@@ -25,13 +26,11 @@ from numaforge.kubelet.config.flags import registered_name
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
-from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.labels import labels_of
 from numaforge.schedulers.slices import BUS_ID, LEGACY_NUMA_NODES, planned_slices, registered_slices
 from numaforge.topology.model import NodeTopology
-from numaforge.topology.trays import cliques_of
 
 _HOSTNAME = "kubernetes.io/hostname"
 
@@ -41,12 +40,19 @@ class NodeClaims:
     """How a node serves claims (numaforge.kubelet.admission.claims.Claims), by the scheduler's search.
 
     `extended`: its Kubernetes serves extended resources by claims. `near` has the NUMA node of the
-    machine's PCI functions.
+    machine's PCI functions. `lacks` are labels that it certainly has not.
     """
 
     place: Place
     extended: bool
     near: Mapping[str, int]
+    lacks: frozenset[str] = frozenset()
+
+    def is_selected_by(self, placing: Placing) -> bool:
+        """Return whether a pod's nodeSelector and affinity may select the node; unknown labels may be any."""
+        labels = self.place.labels
+        known = placing.without(placing.keys - labels.keys() - self.lacks)
+        return known.selects(labels, self.place.node)
 
     def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
         """Return whether the devices serve a pod's claims beside those of the pods here."""
@@ -118,19 +124,22 @@ def places_of(machine: NodeTopology) -> dict[str, int]:
     return {address.lower(): numa_node for address, numa_node in places.items() if numa_node is not None}
 
 
-def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[Labels, ClaimWorld]:
+def as_planned(
+    name: str, scenario: Scenario, plan: NodePlan | None
+) -> tuple[dict[str, str | None], ClaimWorld]:
     """Return the labels and claim objects of a node of this name once its plan is applied.
+
+    A label that it will not have is None.
 
     Without a plan, the objects are those of the registered drivers. Nothing is known of claims where
     there is neither.
     """
     machine = scenario.topology
-    cliques = cliques_of(machine)
-    clique = {CLIQUE: cliques[0]} if len(cliques) == 1 else {}
+    discovered = planned_labels(machine, plan)
     if plan is None:
-        return clique, claim_world(_registered(name, scenario))
+        return discovered, claim_world(_registered(name, scenario))
     served = ServedNode(machine, plan, scenario.devices or {}, "")
-    labels = {**labels_of(served), **clique}
+    labels = {**discovered, **labels_of(served)}
     if plan.dra is None:
         return labels, NOTHING_KNOWN
     classes = planned_classes(claims_of(machine, plan))
@@ -175,11 +184,13 @@ def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given_worl
     machine = scenario.topology
     labels, planned = as_planned(name, scenario, plan)
     world = planned.merged(given_world)
-    labels = {_HOSTNAME: name, **labels}
+    present = {_HOSTNAME: name, **present_labels(labels)}
     devices, why = None, f"{UNKNOWN_OFFER}: no ResourceSlices are given"
     if world.slices is not None:
         is_planned = given_world.slices is None
-        devices = devices_on(name, labels, world.slices, world.held_claims(), world.rules, planned=is_planned)
+        devices = devices_on(
+            name, present, world.slices, world.held_claims(), world.rules, planned=is_planned
+        )
     if given_world.slices is not None and devices and not (devices.devices or devices.incomplete):
         devices, why = None, f"{UNKNOWN_OFFER}: no given ResourceSlice is of the node {name}"
     if devices and scenario.state and not given_world.claims:
@@ -187,4 +198,5 @@ def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given_worl
     if devices is None:
         world = replace(world, why_unknown=why)
     extended = _minor(scenario) >= FIRST_MINOR_WITH_EXTENDED_RESOURCES
-    return NodeClaims(Place(name, labels, devices, world), extended, places_of(machine))
+    lacks = frozenset(labels) - present.keys()
+    return NodeClaims(Place(name, present, devices, world), extended, places_of(machine), lacks)

@@ -7,8 +7,8 @@ how evenly pods are spread are not judged, but named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.given import digits
@@ -69,6 +69,19 @@ class Placing:
             return False
         return self.terms is None or any(term_selects(term, labels, node) for term in self.terms)
 
+    def without(self, unknown: Collection[str]) -> Placing:
+        """Return the constraints without those that read labels of which nothing is known."""
+        terms = [_known(term, unknown) for term in self.terms or ()]
+        # A term that reads unknown labels alone may select the node, whatever the others say.
+        known_terms = tuple(term for term in terms if term is not None)
+        is_open = self.terms is None or len(known_terms) < len(terms)
+        return replace(
+            self,
+            selector={key: value for key, value in self.selector.items() if key not in unknown},
+            terms=None if is_open else known_terms,
+            spread=tuple(key for key in self.spread if key not in unknown),
+        )
+
 
 def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
     """Read a pod's constraints on nodes; raises PodError for what no API server would accept."""
@@ -107,6 +120,11 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
             if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
         ),
     )
+
+
+def present_labels(labels: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the labels that a node has, without those of which it is known that it lacks them."""
+    return {key: value for key, value in labels.items() if value is not None}
 
 
 def keeps_away(
@@ -172,6 +190,15 @@ def term_selects(term: Mapping[str, Any], labels: Labels, node: str) -> bool:
     return all(_holds(expression, labels) for expression in expressions) and all(
         _holds(field, {"metadata.name": node}) for field in fields
     )
+
+
+def _known(term: Mapping[str, Any], unknown: Collection[str]) -> Mapping[str, Any] | None:
+    """Return a term without the requirements for unknown labels; None where it has no others."""
+    expressions = _listed(term, "matchExpressions")
+    known = [expression for expression in expressions if str(expression.get("key")) not in unknown]
+    if len(known) == len(expressions):
+        return term
+    return {**term, "matchExpressions": known} if known or _listed(term, "matchFields") else None
 
 
 def _holds(requirement: Mapping[str, Any], labels: Labels) -> bool:

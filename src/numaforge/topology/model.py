@@ -722,6 +722,7 @@ class NodeTopology:
     hostname: str | None
     kernel_cmdline: str | None
     product: str | None = None  # what the maker calls the machine: "NVIDIA DGXH100"
+    product_name: str | None = None  # the same without the maker: "DGXH100"
     firmware: str | None = None  # version of the machine's firmware (BIOS)
     switchable: CpuSet | None = None  # CPUs, offline ones too, that can be taken offline; None: not known
     nvidia_install: NvidiaInstall | None = None

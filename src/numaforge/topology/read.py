@@ -83,6 +83,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         architecture=architecture,
         cpu_vendor=_cpu_vendor(files),
         product=_product(files),
+        product_name=_one_line(files, f"{_DMI}/product_name"),
         firmware=_one_line(files, f"{_DMI}/bios_version"),
         kernel=_kernel(files),
         kernel_cmdline=_one_line(files, "/proc/cmdline"),

@@ -126,11 +126,16 @@ class FitReport:
     not_tried: str | None = None
 
 
-def fit(scenario: Scenario, pod: Pod) -> FitReport:
+def fit(scenario: Scenario, pod: Pod, refusal: Admission | None = None) -> FitReport:
     """Fill a node as configured and under each policy and scope, and look for changes that help.
 
-    Raises KubeletConfigError where the kubelet would not start as configured.
+    With the scheduler's `refusal` nothing is filled: no setting of a kubelet changes it. Raises
+    KubeletConfigError where the kubelet would not start as configured.
     """
+    if refusal is not None:
+        settings = scenario.node().settings
+        refused = Fit(settings.topology_policy, settings.topology_scope, 0, error=refusal.message)
+        return FitReport(refused, (refused,), ())
     configured = fill(scenario, pod)
     alternatives = tuple(_alternatives(scenario, pod, configured))
     not_tried = _too_many_nodes(scenario)
