@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from numaforge.topology.document import to_document
+from numaforge.machine.topology.document import to_document
 from tests.fixtures.machines import dgx_h100
 
 RUNS = 7

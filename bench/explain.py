@@ -23,7 +23,7 @@ from numaforge.explain.workload import workloads_of
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.shapes import Load, NodeKind, Shape, best_settings
-from numaforge.topology.ready import ready_machine
+from numaforge.machine.topology.ready import ready_machine
 
 KINDS = {"dgx-h100": 150, "epyc-nps4": 100, "hgx-b200": 50}
 ON_EACH = 40

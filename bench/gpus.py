@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from numaforge.snapshot import script
-from numaforge.snapshot.capture import _probe
+from numaforge.machine.snapshot import script
+from numaforge.machine.snapshot.capture import _probe
 from tests.fakes.nvml.gpus import FakeGpus, gpu_text
 
 LINKS = ("nvlinks 18", "nvlink 0-17 switch hidden", "fabric 00112233-4455-6677-8899-aabbccddeeff.7")
@@ -24,7 +24,7 @@ MACHINES = {
 }
 COUNTED = """
 import pynvml
-from numaforge.snapshot import nvml_probe
+from numaforge.machine.snapshot import nvml_probe
 calls = []
 found = pynvml._nvmlGetFunctionPointer
 pynvml._nvmlGetFunctionPointer = lambda name: calls.append(name) or found(name)

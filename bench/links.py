@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from rich.console import Console
 
+from numaforge.machine.topology.links import link_matrix, nvlink_domains
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.report.matrix import MatrixTable
-from numaforge.topology.links import link_matrix, nvlink_domains
-from numaforge.topology.model import NodeTopology
 from tests.fixtures import machines
 
 ROUNDS = 20

@@ -11,12 +11,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.draw import best_ms
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.advice import forget
 from numaforge.roles.mig.plan import as_cut, plan_mig
-from numaforge.topology.model import Gpu, NodeTopology
 from tests.fixtures.machines import dgx_h100
 
 LIMIT_MS = 50

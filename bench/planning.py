@@ -15,12 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from numaforge.machine.snapshot import from_root
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
-from numaforge.snapshot import from_root
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import big_512, dgx_h100, many_numa_nodes
 from tests.fixtures.trees import write_tree
 

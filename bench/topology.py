@@ -11,9 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from numaforge.snapshot import Snapshot, from_local, from_root, parse_output, script
-from numaforge.topology.document import to_document
-from numaforge.topology.read import read_topology
+from numaforge.machine.snapshot import Snapshot, from_local, from_root, parse_output, script
+from numaforge.machine.topology.document import to_document
+from numaforge.machine.topology.read import read_topology
 from tests.fixtures.machines import big_512
 from tests.fixtures.trees import write_tree
 

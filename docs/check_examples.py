@@ -13,11 +13,11 @@ from typing import Any
 from docs.generated import renewed
 from lab.kubelets import MINORS
 from numaforge.kubelet.findings import RULES
-from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check
+from numaforge.kubelet_minors.versions import KNOWN_MINORS
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.report.check import report_lines
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.ready import ready_machine
 
 PAGE = Path(__file__).with_name("check.md")
 RECORD = Path(__file__).with_name("kubelets.json")

@@ -21,8 +21,10 @@ from xml.sax.saxutils import escape
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from numaforge import shell
 from numaforge.image import bake as image
+from numaforge.lib import shell
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.maintenance import parts
 from numaforge.maintenance.transaction import Transaction
 from numaforge.planning.plan import NodePlan
@@ -34,11 +36,9 @@ from numaforge.rollout import phases
 from numaforge.rollout.fleet import Fleet, FleetSettings, Member
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending, Phase
-from numaforge.snapshot import Snapshot
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.rollout_world import World
 
-NODE = Path(shell.__file__).parent / "node"
+NODE = Path(shell.__file__).parents[1] / "node"
 SECOND_SCHEDULER = Path(__file__).with_name("second-scheduler.json")
 """What `make test-second-scheduler` has seen."""
 

@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from docs.generated import renewed
+from numaforge.lib.quantity import format_bytes
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import leaves, load_profile
-from numaforge.quantity import format_bytes
 from numaforge.roles.kubelet.largest_pods import LargestPod
 from tests.fixtures.profile_machines import EXAMPLES
 from tests.machines.facts import KUBELET_VERSION

@@ -22,7 +22,7 @@ from lab import kubelets as real_kubelets
 from lab.cluster import Lab
 from lab.errors import LabError
 from lab.paths import REPOSITORY
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 
 
 class HandsOn(click.Command):

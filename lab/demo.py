@@ -18,8 +18,8 @@ from lab.errors import LabError
 from lab.node import Node
 from lab.paths import LAB, REPOSITORY
 from lab.progress import step
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.file_content import PLAN_PATH
 
 POD = LAB / "pinned-pod.yaml"
 POD_NAME = "pinned"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 
 
 class LabError(NumaforgeError):

@@ -1,7 +1,7 @@
 """Generate what differs by Kubernetes minor from the kubelet's own sources: `python -m lab.minors`.
 
 Feature gates, their dependencies, flags, fields and policy options are tables in Go. This reads them in
-each release's modules and writes `src/numaforge/kubelet/minors/tables.py`. A new minor is a line in RELEASES.
+each release's modules and writes `src/numaforge/kubelet_minors/tables.py`. A new minor is a line in RELEASES.
 The modules are looked for in Go's module cache; `--download` lets Go fetch what is not there.
 """
 
@@ -34,7 +34,7 @@ RELEASES = {
 }
 """The release that is read for each minor, without the `1.` of Kubernetes and the `0.` of its libraries."""
 
-TABLES = REPOSITORY / "src/numaforge/kubelet/minors/tables.py"
+TABLES = REPOSITORY / "src/numaforge/kubelet_minors/tables.py"
 STAGING = (
     "apiextensions-apiserver",
     "apiserver",

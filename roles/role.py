@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from numaforge.file_content import FileContent, PlannedFile
+    from numaforge.lib.file_content import FileContent, PlannedFile
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.maintenance.part import Found, Goal
     from numaforge.planning.plan import NodePlan
     from numaforge.template import Both, Template
-    from numaforge.topology.model import NodeTopology
 
 
 ALWAYS = ("topology",)

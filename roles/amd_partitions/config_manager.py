@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
 from numaforge.roles.mig.operator import operator_name
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import PLAN_PATH, PlannedFile, everywhere
+from numaforge.lib.file_content import PLAN_PATH, PlannedFile, everywhere
 from numaforge.roles.amd_partitions.worker import source
 from numaforge.template import program_template, unit_template
 

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
-from numaforge.file_content import boot_link
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import boot_link
 from numaforge.maintenance.part import Found, Goal, Look, Part, switched
 from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.node.program import holders_source
@@ -22,7 +22,7 @@ from numaforge.roles.hugepages.part import change_with_kubelet
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numaforge.topology.model import Gpu
+    from numaforge.machine.topology.model import Gpu
 
 NAME = "amd_partitions"
 UNIT = PurePosixPath(AMD_UNIT_PATH).name

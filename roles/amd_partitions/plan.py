@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.amd_resources import LISTED, AmdPlugin, kinds_of
-from numaforge.ordering import grouped
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.ordering import grouped
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
+from numaforge.machine.topology.slices import partitions_in
+from numaforge.machine.topology.vendors import AMD
 from numaforge.roles.amd_partitions.config_manager import refuse_for_manager
 from numaforge.roles.amd_partitions.instance import AmdGpu, AmdPartitionsPlan
 from numaforge.roles.amd_partitions.models import (
@@ -21,9 +24,6 @@ from numaforge.roles.amd_partitions.models import (
     partitions,
 )
 from numaforge.roles.amd_partitions.section import RELEASE
-from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
-from numaforge.topology.slices import partitions_in
-from numaforge.topology.vendors import AMD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:

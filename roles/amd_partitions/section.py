@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from numaforge.lib.section import Section, at_most_one_of, given
+from numaforge.lib.section_values import as_text
 from numaforge.roles.mig.section import Numbers, UnitName
-from numaforge.sections.section import Section, at_most_one_of, given
-from numaforge.sections.values import as_text
 
 RELEASE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
 """A release of AMD's device plugin, in profiles and plans."""

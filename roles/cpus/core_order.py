@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.machine import whole_cores
-from numaforge.ordering import grouped
-from numaforge.topology.model import Core, CpuSet, NodeTopology
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.model import Core, CpuSet, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.quantity import format_bytes
+from numaforge.lib.quantity import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, Nvme
+    from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, Nvme
 
 MIB = 2**20
 

@@ -11,12 +11,19 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
-from numaforge.codec import CpuSet
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.machine import cores_seen, packages_counted
-from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
+from numaforge.lib.codec import CpuSet
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import (
+    Core,
+    Cpufreq,
+    IdleState,
+    L3Cache,
+    NodeTopology,
+    Package,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

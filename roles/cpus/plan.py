@@ -6,13 +6,13 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.codec import CpuSet
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import NumaforgeError, PlanError
 from numaforge.kubelet.admission.machine import cores_seen, cpu_capacity, cpus_seen, whole_cores
-from numaforge.kubelet.minors.options import PREFER_ALIGN_BY_UNCORE_CACHE
-from numaforge.kubelet.values.booleans import truth
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.kubelet_minors.options import PREFER_ALIGN_BY_UNCORE_CACHE
+from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.lib.codec import CpuSet
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.roles.cpus.core_order import CoreOrder, cores_by_numa_node, isolated_cpus
 from numaforge.roles.cpus.default_amounts import (
     CPUS_PER_RESERVED,
@@ -23,12 +23,12 @@ from numaforge.roles.cpus.default_amounts import (
 )
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import Core, NodeTopology, NumaNode
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.offline import OfflinePlan
     from numaforge.roles.cpus.section import ReservedCpus
     from numaforge.roles.kubelet.existing import ExistingSettings, Setting
-    from numaforge.topology.model import Core, NodeTopology, NumaNode
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
-from numaforge.errors import NumaforgeError
-from numaforge.sections.section import Section, exactly_one_of, given
-from numaforge.sections.values import as_text
+from numaforge.lib.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.section import Section, exactly_one_of, given
+from numaforge.lib.section_values import as_text
 
 
 def _cpulist(value: object) -> str:

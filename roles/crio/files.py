@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PlannedFile, everywhere
+from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER, PodTuningPlan
 from numaforge.template import Both, Template
 

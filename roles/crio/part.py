@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.machine.topology.runtime import CRIO
 from numaforge.maintenance.part import Found, Goal, Look, Part
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
-from numaforge.topology.runtime import CRIO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.runtime import CRIO, crio_minor, runtime_unit
 from numaforge.roles.crio.section import Ask
-from numaforge.topology.runtime import CRIO, crio_minor, runtime_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kubelet.delivery import KubeletPlan
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

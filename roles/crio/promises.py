@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge import shell
+from numaforge.lib import shell
+from numaforge.machine.topology.runtime import CRIO
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
-from numaforge.topology.runtime import CRIO
 from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:

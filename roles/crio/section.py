@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import Section, each_once
+from numaforge.lib.section import Section, each_once
 
 Ask = Literal["interrupts", "cpu_quota", "load_balancing", "c_states", "governor"]
 

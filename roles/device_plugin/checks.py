@@ -13,8 +13,8 @@ from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.device_plugin.config import DevicePluginConfig, SharedResources, Sharing
-    from numaforge.topology.model import NodeTopology
 
 _MOST_MPS_CLIENTS = 48  # cmd/mps-control-daemon/mps/device.go: 16 before compute capability 7.5
 _IGNORED = "is not yet supported in the config. Ignoring..."

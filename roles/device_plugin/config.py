@@ -13,11 +13,11 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared
 from numaforge.kubelet.admission.nvidia_resources import PREFIX, SHARED
-from numaforge.sections.section import Section, validated
-from numaforge.sections.strict_yaml import read_yaml
+from numaforge.lib.errors import PlanError
+from numaforge.lib.section import Section, validated
+from numaforge.lib.strict_yaml import read_yaml
 
 MIG_STRATEGIES = ("none", "single", "mixed")
 LONGEST_NAME = 63

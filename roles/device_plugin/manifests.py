@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import PlanError
-from numaforge.kubernetes_objects import Manifest, as_yaml, config_map, metadata
+from numaforge.lib.errors import PlanError
+from numaforge.lib.kubernetes_objects import Manifest, as_yaml, config_map, metadata
 from numaforge.roles.amd_partitions.config_manager import (
     CONFIG_KEY,
     PROFILE_LABEL,
@@ -19,8 +19,8 @@ from numaforge.roles.mig.operator import operator_entries, operator_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 OPERATOR_KEY = "config.yaml"  # where mig-manager reads it (gpu-operator, assets/state-mig-manager)
 

@@ -8,8 +8,8 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.kubelet.admission.nvidia_resources import MOST_REPLICAS
-from numaforge.sections.section import Section, given
-from numaforge.sections.values import as_text
+from numaforge.lib.section import Section, given
+from numaforge.lib.section_values import as_text
 
 PREFIX = "nvidia.com/"
 _RESOURCE = re.compile(r"(nvidia\.com/)?(gpu|mig-[1-9][0-9]*g\.[0-9]+gb([.-][a-z][a-z.]*)?)")

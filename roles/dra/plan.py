@@ -10,22 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.inventory import counts_of, inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_unit
 from numaforge.roles.kubelet.engine import by_claims
-from numaforge.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import CpuSet, NodeTopology, Package
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kubelet.delivery import KubeletPlan
-    from numaforge.topology.model import CpuSet, NodeTopology, Package
 
 
 @dataclass(frozen=True)

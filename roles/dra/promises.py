@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.nvidia_resources import GPU
-from numaforge.quantity import parse_quantity
+from numaforge.lib.quantity import parse_quantity
 from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:

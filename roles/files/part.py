@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.lib.shell import line
 from numaforge.maintenance.bundle import FileChange, changes, checksum, encoded
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.planning.files import WRITERS
 from numaforge.planning.render import files_of, role_files
-from numaforge.shell import line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.file_content import FileContent
+    from numaforge.lib.file_content import FileContent
 
 NAME = "files"
 

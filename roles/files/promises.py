@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
-from numaforge.file_content import PlannedFile, boot_units
+from numaforge.lib import shell
+from numaforge.lib.file_content import PlannedFile, boot_units
+from numaforge.machine.snapshot.redaction import redact
 from numaforge.planning.render import render_file
-from numaforge.snapshot.redaction import redact
 from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.codec import ByName
-from numaforge.errors import PlanError
 from numaforge.findings.gpudirect.access_control import (
     Layout,
     Required,
@@ -15,12 +13,14 @@ from numaforge.findings.gpudirect.access_control import (
     required_control,
 )
 from numaforge.findings.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.codec import ByName
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

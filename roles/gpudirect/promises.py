@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge import shell
 from numaforge.findings.gpudirect.access_control import wrong_bits
+from numaforge.lib import shell
 from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PLAN_PATH, PlannedFile
+from numaforge.lib.file_content import PLAN_PATH, PlannedFile
+from numaforge.machine.topology.runtime import may_be_limited
+from numaforge.machine.topology.userland import SWAP_SERVICES
 from numaforge.roles.host.plan import pam_limits, unit_limits, upgrade_patterns
 from numaforge.template import Both, Template, lines
-from numaforge.topology.runtime import may_be_limited
-from numaforge.topology.userland import SWAP_SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 PAM_LIMITS_PATH = "/etc/security/limits.d/90-numaforge.conf"
 UPGRADES_PATH = "/etc/apt/apt.conf.d/52numaforge-hold"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_values.files import SYSCTL_PATH
 from numaforge.roles.kernel_values.paths import knob_values
@@ -15,7 +15,7 @@ from numaforge.roles.kernel_values.plan import TuningPlan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.topology.model import HostProcess, NodeTopology, Userland
+    from numaforge.machine.topology.model import HostProcess, NodeTopology, Userland
 
 GOVERNOR, PREFERENCE = "the CPUs' governor", "the CPUs' energy preference"
 KSM = "the merging of pages (KSM)"

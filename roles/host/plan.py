@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.codec import ByName
-from numaforge.errors import PlanError
-from numaforge.given import digits
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.codec import ByName
+from numaforge.lib.errors import PlanError
+from numaforge.lib.given import digits
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.snapshot.catalogue import HELD_PACKAGES
+from numaforge.machine.topology.model import NodeTopology, Userland
+from numaforge.machine.topology.runtime import pod_units
 from numaforge.roles.host.managers import contests
 from numaforge.roles.host.section import UNLIMITED
-from numaforge.snapshot.catalogue import HELD_PACKAGES
-from numaforge.topology.model import NodeTopology, Userland
-from numaforge.topology.runtime import pod_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

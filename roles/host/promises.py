@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.roles.host.files import limits_path
 from numaforge.roles.host.plan import unit_limits
 from numaforge.verification.promise import Promise, Table, require, require_equal

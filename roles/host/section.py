@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import Section
-from numaforge.sections.values import QUANTITY, Count, as_text, byte_count
+from numaforge.lib.section import Section
+from numaforge.lib.section_values import QUANTITY, Count, as_text, byte_count
 
 UNLIMITED = "unlimited"
 

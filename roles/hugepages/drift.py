@@ -12,8 +12,8 @@ from numaforge.roles.hugepages.plan import pools_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numaforge.machine.topology.model import HugepagePool, NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import HugepagePool, NodeTopology
 
 
 def _pools(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:

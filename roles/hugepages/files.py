@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import FileContent, PlannedFile, everywhere
+from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
 from numaforge.maintenance.bundle import changes
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.hugepages.paths import hugepage_counts

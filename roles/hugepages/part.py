@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
+from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.hugepages.paths import by_path, hugepage_counts, pool_pages
 from numaforge.roles.hugepages.plan import pools_of
-from numaforge.shell import line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

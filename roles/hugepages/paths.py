@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.quantity import parse_bytes
+from numaforge.lib.quantity import parse_bytes
 from numaforge.roles.hugepages.plan import pool_places, pools_after, pools_of
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.hugepages.plan import WantedPages
-    from numaforge.topology.model import NodeTopology
 
 
 def hugepage_pool(numa_node: int | None, size: str) -> str:

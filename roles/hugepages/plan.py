@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.quantity import format_bytes, parse_bytes
-from numaforge.reasons import Decision, Reasoned
-from numaforge.topology.model import HugepagePool, NodeTopology, NumaNode
-from numaforge.topology.page_size import page_size
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.lib.reasons import Decision, Reasoned
+from numaforge.machine.topology.model import HugepagePool, NodeTopology, NumaNode
+from numaforge.machine.topology.page_size import page_size
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.hugepages.section import Hugepages
-    from numaforge.topology.model import NodeTopology
 
 
 SUBJECT = "hugepages"

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.quantity import format_bytes
-from numaforge.sections.section import Section, at_most_one_of, exactly_one_of
-from numaforge.sections.values import PERCENTAGE, Count, as_text, byte_count
+from numaforge.lib.quantity import format_bytes
+from numaforge.lib.section import Section, at_most_one_of, exactly_one_of
+from numaforge.lib.section_values import PERCENTAGE, Count, as_text, byte_count
 
 _SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
 _HUGEPAGE_SIZE = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi)")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
+from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
-from numaforge.shell import line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology, NvidiaInstall
 
 SUBJECT = "imex.mode"
 

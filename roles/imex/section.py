@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import Section, each_once
-from numaforge.sections.values import as_text
+from numaforge.lib.section import Section, each_once
+from numaforge.lib.section_values import as_text
 
 _ADDRESS = r"[0-9a-fA-F:]*[0-9a-fA-F:.]+"
 _SOCKET = re.compile(r"/(?:[A-Za-z0-9._-]+/)+[A-Za-z0-9._-]+")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.snapshot.redaction import checksum
-from numaforge.topology.trays import BY_HOST, NOT_BY_HOST, Tray, tray_of
+from numaforge.machine.snapshot.redaction import checksum
+from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST, Tray, tray_of
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def planned_tray(machine: NodeTopology, plan: NodePlan) -> Tray | None:

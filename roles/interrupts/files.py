@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PlannedFile, everywhere
+from numaforge.lib.file_content import PlannedFile, everywhere
+from numaforge.lib.shell import library
 from numaforge.roles.interrupts.paths import affinity_lines
-from numaforge.shell import library
 from numaforge.template import Both, Template, lines, program, unit_template
 
 if TYPE_CHECKING:

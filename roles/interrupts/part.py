@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist, format_cpumask
-from numaforge.errors import HostError
-from numaforge.file_content import boot_link
+from numaforge.lib.cpulist import format_cpulist, format_cpumask
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import boot_link
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
 from numaforge.roles.interrupts.paths import DEFAULT_AFFINITY, IRQBALANCE, WORKQUEUES, affinity_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist, format_cpumask
+from numaforge.lib.cpulist import format_cpulist, format_cpumask
 
 if TYPE_CHECKING:
     from numaforge.roles.interrupts.plan import InterruptsPlan

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.codec import ByName, CpuSet
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.ordering import grouped
-from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
+from numaforge.lib.codec import ByName, CpuSet
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.ordering import grouped
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

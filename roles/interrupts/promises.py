@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
-from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib import shell
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.roles.interrupts import paths as interrupts_paths
 from numaforge.verification.promise import Promise, Table, require, require_equal, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numaforge.machine.topology.model import CpuSet
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import CpuSet
     from numaforge.verification.live import VerifiedNode
 
 _SHOWN = 4

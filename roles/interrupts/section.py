@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.sections.section import Section, given, off_is_no_boolean
+from numaforge.lib.section import Section, given, off_is_no_boolean
 
 # YAML 1.1 reads an unquoted `off` as false.
 ReservedOrOff = Annotated[

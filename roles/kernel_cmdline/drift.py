@@ -11,8 +11,8 @@ from numaforge.findings.finding import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _parameters(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.quantity import parse_bytes
-from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.topology.page_size import hugepage_sizes, page_size
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import parse_bytes
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.page_size import hugepage_sizes, page_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology
 
 _FIELD = "kernel.page_size"
 _DEFAULT_SIZE = "default_hugepagesz="

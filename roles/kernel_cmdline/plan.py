@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.roles.gpudirect.plan import config_acs
 from numaforge.roles.kernel_cmdline.page_size import judge_page_size, refuse_other_pages
 from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name
@@ -18,11 +18,11 @@ from numaforge.roles.kernel_values.keys import sysctl_knobs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.gpudirect.plan import AcsPlan
     from numaforge.roles.memory.plan import NumaNodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from numaforge.cpulist import CPULIST_PATTERN, parse_cpulist
-from numaforge.errors import NumaforgeError
+from numaforge.lib.cpulist import CPULIST_PATTERN, parse_cpulist
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.section import Removable, off_is_no_boolean
+from numaforge.lib.section_values import Count, as_text
 from numaforge.roles.kernel_cmdline.parameters import (
     REPEATED,
     accepted_pattern,
@@ -18,8 +20,6 @@ from numaforge.roles.kernel_cmdline.parameters import (
     refusal,
     refused_pattern,
 )
-from numaforge.sections.section import Removable, off_is_no_boolean
-from numaforge.sections.values import Count, as_text
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
 # ends the line at ";" and expands "$".

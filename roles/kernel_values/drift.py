@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
-from numaforge.roles.kernel_values.knobs import KNOB_AT
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.knobs import KNOB_AT
 from numaforge.roles.kernel_values.paths import knob_values
 from numaforge.roles.kernel_values.sysctls import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _values(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:

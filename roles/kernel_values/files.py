@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PlannedFile, everywhere
+from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.kernel_values.paths import raised_values, sets_files, tuning_values
 from numaforge.template import Both, Template, lines, starts, written_values
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, create_model
 
-from numaforge.roles.kernel_values.knobs import KNOBS, AtLeast, Knob, Word
-from numaforge.sections.section import Section
+from numaforge.lib.section import Section
+from numaforge.machine.knobs import KNOBS, AtLeast, Knob, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import HostError
-from numaforge.file_content import boot_link
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import boot_link
+from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
@@ -24,7 +25,6 @@ from numaforge.roles.kernel_values.record import (
     swaps_of,
 )
 from numaforge.roles.kernel_values.sysctls import IN_USE, reaches
-from numaforge.shell import line
 
 NAME = "kernel_values"
 UNIT = PurePosixPath(TUNING_UNIT_PATH).name

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import PlanError
-from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS
+from numaforge.lib.errors import PlanError
+from numaforge.machine.knobs import KNOB_AT, KNOBS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,13 +7,13 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.codec import ByCpu, ByName, CpuSet
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.codec import ByCpu, ByName, CpuSet
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.knobs import KNOB_AT, KNOBS, Knob
 from numaforge.roles.cpus.offline import OfflinePlan
 from numaforge.roles.kernel_values.keys import said, sysctl_knobs
-from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob
 from numaforge.roles.kernel_values.paths import knob_fields, knob_values
 from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
 from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
@@ -21,10 +21,10 @@ from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_rais
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numaforge.machine.topology.model import Cpufreq, NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning
-    from numaforge.topology.model import Cpufreq, NodeTopology
 
 
 @dataclass(frozen=True)

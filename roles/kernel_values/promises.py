@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from numaforge import shell
+from numaforge.lib import shell
+from numaforge.machine.knobs import KNOB_AT
 from numaforge.roles.kernel_values import paths as kernel_values_paths
-from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.roles.kernel_values.sysctls import reaches
 from numaforge.verification.promise import (
     Promise,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.snapshot import catalogue
+from numaforge.machine.snapshot import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

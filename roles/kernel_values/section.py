@@ -7,11 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.roles.kernel_cmdline.section import Risk
-from numaforge.roles.kernel_values.dangers import danger
-from numaforge.roles.kernel_values.keys import sysctl_knobs, with_knobs
-from numaforge.roles.kernel_values.knobs import KNOBS
-from numaforge.sections.section import (
+from numaforge.lib.section import (
     Removable,
     Section,
     each_once,
@@ -19,7 +15,11 @@ from numaforge.sections.section import (
     given,
     off_is_no_boolean,
 )
-from numaforge.sections.values import Count, as_text
+from numaforge.lib.section_values import Count, as_text
+from numaforge.machine.knobs import KNOBS
+from numaforge.roles.kernel_cmdline.section import Risk
+from numaforge.roles.kernel_values.dangers import danger
+from numaforge.roles.kernel_values.keys import sysctl_knobs, with_knobs
 
 # "/" stands for a dot within a part, such as that of the interface eth0.1. No part begins with one: of dots
 # alone it would lead out of the folder.

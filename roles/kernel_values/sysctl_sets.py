@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.given import digits
-from numaforge.reasons import Notice
+from numaforge.lib.given import digits
+from numaforge.lib.reasons import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 CONGESTION_CONTROLS = "net.ipv4.tcp_available_congestion_control"
 QDISC = "net.core.default_qdisc"

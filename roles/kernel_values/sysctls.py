@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.given import digits
+from numaforge.lib.errors import PlanError
+from numaforge.lib.given import digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

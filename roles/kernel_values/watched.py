@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.machine.knobs import KNOB_AT
 from numaforge.roles.kernel_values import paths
-from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.watched import Compared, Counted, Family, Held
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from numaforge.codec import ByName
-from numaforge.errors import PlanError
-from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
-from numaforge.reasons import Notice
+from numaforge.lib.codec import ByName
+from numaforge.lib.errors import PlanError
+from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
+from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.roles.kubelet.existing import (
     DROP_IN_NAME,
     ExistingSettings,
@@ -18,10 +19,9 @@ from numaforge.roles.kubelet.existing import (
     flatten_settings,
     merged_by_us,
 )
-from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
-    from numaforge.kubelet.minors.versions import KubeletVersion
+    from numaforge.kubelet_minors.versions import KubeletVersion
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
 

@@ -8,14 +8,14 @@ from numaforge.findings.drift import Concern, DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
 from numaforge.kubelet.config.comparison import differences
-from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.installed import kubelet_report
+from numaforge.kubelet_minors.versions import KubeletVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _settings(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:

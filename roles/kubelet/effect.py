@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
-from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check as check_startup
-from numaforge.kubelet_paths import DROP_IN_DIR
+from numaforge.kubelet_minors.flags import flag_value
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.lib.kubelet_paths import DROP_IN_DIR
+from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.roles.hugepages.paths import hugepage_totals
 from numaforge.roles.modules.gpu_memory import moves_memory
-from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
-    from numaforge.file_content import FileContent
+    from numaforge.lib.file_content import FileContent
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.reasons import Notice
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.kubelet.minors.versions import KubeletVersion
+    from numaforge.kubelet_minors.versions import KubeletVersion
     from numaforge.roles.kubelet.section import Kubelet
 
 FIELD = "kubelet.resource_engine"

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration, Origin, load_installed
-from numaforge.kubelet.values.goyaml import YamlError, read
+from numaforge.kubelet_minors.values.goyaml import YamlError, read
+from numaforge.lib.errors import KubeletConfigError, PlanError
 
 if TYPE_CHECKING:
-    from numaforge.kubelet.minors.versions import KubeletVersion
+    from numaforge.kubelet_minors.versions import KubeletVersion
+    from numaforge.machine.topology.model import KubeletInstall
     from numaforge.roles.kubelet.plan import KubeletPlan
-    from numaforge.topology.model import KubeletInstall
 
 DROP_IN_NAME = "90-numaforge.conf"
 

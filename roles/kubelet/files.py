@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from numaforge.errors import KubeletConfigError
-from numaforge.file_content import FileContent, PlannedFile
 from numaforge.kubelet.checkpoints import MEMORY_STATE_FILE
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.lib.file_content import FileContent, PlannedFile
+from numaforge.lib.shell import library
+from numaforge.machine.snapshot.catalogue import NUMA
 from numaforge.roles.kubelet.delivery import KIND, merge, without
 from numaforge.roles.kubelet.existing import DROP_IN_NAME
-from numaforge.shell import library
-from numaforge.snapshot.catalogue import NUMA
 from numaforge.template import Both, Template, as_yaml, header, lines, plain, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
-    from numaforge.topology.model import NodeTopology
 
 MEMORY_STATE_SCRIPT_PATH = "/usr/local/lib/numaforge/memory-state.sh"
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from numaforge.codec import ByName
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.kubelet.admission.node import Node
-from numaforge.quantity import format_bytes
-from numaforge.reasons import Notice, Reasoned
+from numaforge.lib.codec import ByName
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.lib.quantity import format_bytes
+from numaforge.lib.reasons import Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.hugepages.plan import with_pools
-from numaforge.topology.model import NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory

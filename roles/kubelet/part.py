@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.kubelet.findings import require_start
+from numaforge.lib.errors import HostError
+from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Goal, Look, Part, Unit, lines
 from numaforge.planning.render import files_of
 from numaforge.roles.hugepages.part import pools_found
 from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.kubelet import kubelet as role
 from numaforge.roles.kubelet.effect import Effect, effect
-from numaforge.shell import line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

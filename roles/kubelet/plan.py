@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError, PlanError
-from numaforge.given import digits
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.hint_work import (
     ENDLESS_NUMA_NODES,
@@ -21,7 +18,7 @@ from numaforge.kubelet.admission.hint_work import (
 )
 from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.machine import MachineInfo, cores_seen
-from numaforge.kubelet.minors.options import (
+from numaforge.kubelet_minors.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
     FULL_PCPUS_ONLY,
@@ -35,18 +32,21 @@ from numaforge.kubelet.minors.options import (
     known_versions_of,
     topology_options,
 )
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.booleans import truth
-from numaforge.quantity import format_bytes
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError, PlanError
+from numaforge.lib.given import digits
+from numaforge.lib.quantity import format_bytes
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.links import nodes_of_gpus
+from numaforge.machine.topology.model import KubeletInstall, NodeTopology, why_no_version
 from numaforge.roles.cpus.plan import uneven_smt
 from numaforge.roles.kubelet import engine
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
 from numaforge.roles.kubelet.largest_pods import admits_all_devices
 from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.memory.plan import holds_reservation
-from numaforge.topology.links import nodes_of_gpus
-from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

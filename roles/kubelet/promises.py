@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from numaforge import shell
-from numaforge.file_content import PlannedFile
 from numaforge.kubelet.config.comparison import differences, same_memory
-from numaforge.quantity import parse_quantity
+from numaforge.lib import shell
+from numaforge.lib.file_content import PlannedFile
+from numaforge.lib.quantity import parse_quantity
 from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from numaforge.errors import PlanError
 from numaforge.findings import Finding, Severity
-from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.startup.check import check
-from numaforge.reasons import Notice
+from numaforge.kubelet_minors.flags import flag_value
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.roles.host.plan import UNIFIED
 from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.kubelet.delivery import KIND, merge, without
-from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from numaforge.kubelet.values.pages import pages_of
+from numaforge.kubelet_minors.values.pages import pages_of
 from numaforge.watched import Family, Stated
 
 if TYPE_CHECKING:

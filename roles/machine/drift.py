@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
+from numaforge.lib.cpulist import format_cpulist
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _another_machine(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:

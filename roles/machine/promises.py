@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.verification.promise import HOSTNAME, Promise, Table, value_is, values_of
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from numaforge.codec import ByName, CpuSet
-from numaforge.errors import NumaforgeError, PlanError
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
-from numaforge.kubelet.minors.versions import LATEST_MINOR
-from numaforge.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.lib.codec import ByName, CpuSet
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
+from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.roles.cpus.default_amounts import DEFAULT_MAX_PODS, default_memory
 from numaforge.roles.hugepages.plan import (
     PagesBySize,
@@ -27,11 +27,11 @@ from numaforge.roles.kubelet.existing import ExistingSettings, Setting
 from numaforge.roles.memory.numa_notices import disagreeing_totals
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.memory.section import Memory
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

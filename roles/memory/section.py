@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.quantity import format_bytes
-from numaforge.sections.section import Section
-from numaforge.sections.values import PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
+from numaforge.lib.quantity import format_bytes
+from numaforge.lib.section import Section
+from numaforge.lib.section_values import PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
 
 
 def _eviction_threshold(value: object) -> str:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.reasons import Notice
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.roles.mig.models import known_model, model_named
-from numaforge.topology.vendors import NVIDIA
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import Gpu, NodeTopology
     from numaforge.roles.mig.mig_parted import DeviceFilter, MigConfigEntry
     from numaforge.roles.mig.section import MigGpus
-    from numaforge.topology.model import Gpu, NodeTopology
 
 
 @dataclass(frozen=True)

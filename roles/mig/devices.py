@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from numaforge.machine.topology.model import Gpu, GpuInstance, MigProfileOffer, NodeTopology
+from numaforge.machine.topology.slices import mig_devices
+from numaforge.machine.topology.vendors import listed_by_nvml
 from numaforge.roles.mig.choice import nvidia_gpus
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import known_model
-from numaforge.topology.model import Gpu, GpuInstance, MigProfileOffer, NodeTopology
-from numaforge.topology.slices import mig_devices
-from numaforge.topology.vendors import listed_by_nvml
 
 
 def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:

@@ -12,8 +12,8 @@ from numaforge.roles.mig.devices import as_instance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _cut(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:

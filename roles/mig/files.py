@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import PLAN_PATH, PlannedFile, everywhere
+from numaforge.lib.file_content import PLAN_PATH, PlannedFile, everywhere
+from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.roles.mig.worker import source
-from numaforge.snapshot.nvml_library import library_source
 from numaforge.template import program_template, unit_template
 
 if TYPE_CHECKING:

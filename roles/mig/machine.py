@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.reasons import Notice
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.model import Gpu, GpuInstance, NodeTopology
+from numaforge.machine.topology.vendors import listed_by_nvml
 from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
 from numaforge.roles.mig.devices import as_instance
@@ -15,8 +17,6 @@ from numaforge.roles.mig.difference import NOTHING, Difference, LiveInstance, di
 from numaforge.roles.mig.models import UNKNOWN, MigModel, known_model, mode_needs_boot, model_of, own_name
 from numaforge.roles.mig.names import parse_profile_name
 from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
-from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
-from numaforge.topology.vendors import listed_by_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.section import Section, validated
+from numaforge.lib.strict_yaml import read_yaml
 from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name
-from numaforge.sections.section import Section, validated
-from numaforge.sections.strict_yaml import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

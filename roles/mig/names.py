@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 
 _NUMBER = "[1-9][0-9]{0,3}"
 _ATTRIBUTE = "[a-zA-Z][a-zA-Z0-9.]*"

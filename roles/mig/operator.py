@@ -8,18 +8,18 @@ from collections import Counter, defaultdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.models import known_model
 from numaforge.roles.mig.plan import as_cut
-from numaforge.topology.vendors import NVIDIA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.machine.topology.model import Gpu, NodeTopology
     from numaforge.roles.mig.instance import MigPlan
-    from numaforge.topology.model import Gpu, NodeTopology
 
 Entry = dict[str, Any]
 

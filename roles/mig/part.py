@@ -9,8 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
-from numaforge.file_content import boot_link
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import boot_link
+from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.maintenance.part import Found, Goal, Look, Part, switched
 from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.node.program import holders_source
@@ -19,13 +20,12 @@ from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.models import mode_needs_boot
 from numaforge.roles.mig.worker import source
-from numaforge.snapshot.nvml_library import library_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.machine.topology.model import Gpu
     from numaforge.roles.mig.instance import MigGpu
-    from numaforge.topology.model import Gpu
 
 NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.ordering import grouped
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.ordering import grouped
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 from numaforge.roles.device_plugin.checks import check_strategy, sentence
 from numaforge.roles.mig.devices import with_profile_names
 from numaforge.roles.mig.geometry import counted_names
 from numaforge.roles.mig.instance import MigGpu, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
-from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
 from numaforge.roles.mig.instance import MigGpu
 from numaforge.verification.promise import Promise, Table, require, require_equal

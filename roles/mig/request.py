@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.roles.mig.geometry import broken_limits, place
 from numaforge.roles.mig.models import MigModel, MigProfile, profile_of
 from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.section import Section, at_most_one_of, given
+from numaforge.lib.section_values import Count, as_text
 from numaforge.roles.mig.mig_parted import MigConfigFile
 from numaforge.roles.mig.names import MOST_DEVICES, NAME_PATTERN, parse_profile_name
-from numaforge.sections.section import Section, at_most_one_of, given
-from numaforge.sections.values import Count, as_text
 
 ALL = "all"
 

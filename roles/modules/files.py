@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import FileContent, PlannedFile, everywhere
+from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
 from numaforge.template import Both, Template, lines
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.quantity import format_bytes
-from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.modules.plan import gpu_memory_asked
-from numaforge.topology.gpu_models import is_coherent
-from numaforge.topology.memory_mode import (
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import format_bytes
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.gpu_models import is_coherent
+from numaforge.machine.topology.memory_mode import (
     DRIVER,
     FIRST_DRIVER,
     FIRST_DRIVER_BY_DEFAULT,
@@ -27,13 +26,14 @@ from numaforge.topology.memory_mode import (
     keeps_memory_online,
     memory_of_gpus,
 )
+from numaforge.roles.modules.plan import gpu_memory_asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import HugepagePool, NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import HugepagePool, NodeTopology
 
 SUBJECT = "gpu_memory"
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
-from numaforge.roles.modules.files import MODPROBE_PATH
-from numaforge.shell import line
-from numaforge.topology.memory_mode import (
+from numaforge.lib.errors import HostError
+from numaforge.lib.shell import line
+from numaforge.machine.topology.memory_mode import (
     DRIVER,
     FIRST_DRIVER_BY_DEFAULT,
     NUMA,
     driver_branch,
     gpu_memory_mode,
 )
-from numaforge.topology.memory_mode import OPTION as MEMORY_MODE
+from numaforge.machine.topology.memory_mode import OPTION as MEMORY_MODE
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.roles.modules.files import MODPROBE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.modules.plan import ModulesPlan
-    from numaforge.topology.model import NodeTopology
 
 NAME = "modules"
 RECORD = "/etc/numaforge/modules"

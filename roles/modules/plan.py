@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from numaforge.codec import ByName
-from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.topology.memory_mode import OPTION as MEMORY_MODE
+from numaforge.lib.codec import ByName
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.memory_mode import OPTION as MEMORY_MODE
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile

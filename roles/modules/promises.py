@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
+from numaforge.machine.topology.memory_mode import DRIVER, NUMA
 from numaforge.roles.modules.part import switch
-from numaforge.topology.memory_mode import DRIVER, NUMA
 from numaforge.verification.promise import Promise, Table, asks_names, require, require_equal, values_of
 
 if TYPE_CHECKING:

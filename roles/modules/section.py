@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import Section
-from numaforge.sections.values import as_text
+from numaforge.lib.section import Section
+from numaforge.lib.section_values import as_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 # modprobe.d has neither quotes nor escapes that every version reads: a space ends an option, "#" a line.

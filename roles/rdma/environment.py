@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from shlex import quote, split
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import FileContent, PlannedFile, everywhere
+from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
+from numaforge.lib.shell import library
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.nccl_conf import KEPT, is_admins, parse
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches
@@ -17,7 +18,6 @@ from numaforge.roles.rdma.paths import (
     RDMA_GATE_SCRIPT_PATH,
     RDMA_GATE_UNIT_PATH,
 )
-from numaforge.shell import library
 from numaforge.template import Both, Template, program_template, unit_template, xml_comment
 
 if TYPE_CHECKING:

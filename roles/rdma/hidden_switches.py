@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.links import nearest_numa_node
 from numaforge.roles.rdma.planned import HiddenSwitch
-from numaforge.topology.links import nearest_numa_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.rdma.libraries_section import Libraries
-    from numaforge.topology.model import NodeTopology
 
 _WHERE = "rdma.libraries.pcie_switches"
 _MOST_SWITCHES = 32  # devices of one PCI bus

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from numaforge.lib.section import Section
+from numaforge.lib.section_values import as_text
 from numaforge.roles.modules.section import ModuleName
-from numaforge.sections.section import Section
-from numaforge.sections.values import as_text
 
 _NIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _PRIORITIES = range(8)  # IEEE 802.1Q

@@ -7,20 +7,20 @@ from ipaddress import IPv4Network
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.ordering import natural
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.errors import PlanError
+from numaforge.lib.ordering import natural
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.links import gpu_names
+from numaforge.machine.topology.model import Gpu, NodeTopology, RdmaDevice
+from numaforge.machine.topology.networks import DEFAULT_ROUTE as EVERYTHING
+from numaforge.machine.topology.rails import distance_to_device, rails
+from numaforge.machine.topology.vendors import only_amd
 from numaforge.roles.rdma import environment as env
 from numaforge.roles.rdma.hidden_switches import plan_hidden_switches
 from numaforge.roles.rdma.libraries_section import DEFAULT_ROUTE, Libraries
 from numaforge.roles.rdma.nccl_conf import plan_conf
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH, NCCL_TOPOLOGY_PATH, RCCL_CONF_PATH
 from numaforge.roles.rdma.planned import GpuRail, HiddenSwitch, LibrariesPlan
-from numaforge.topology.links import gpu_names
-from numaforge.topology.model import Gpu, NodeTopology, RdmaDevice
-from numaforge.topology.networks import DEFAULT_ROUTE as EVERYTHING
-from numaforge.topology.rails import distance_to_device, rails
-from numaforge.topology.vendors import only_amd
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from numaforge.lib.section import Section
+from numaforge.lib.section_values import as_text
 from numaforge.roles.rdma.nccl_names import KNOWN_NAMES, NCCL_NAMES, REFUSED, WRITTEN_BY_NCCL
-from numaforge.sections.section import Section
-from numaforge.sections.values import as_text
 
 DEFAULT_ROUTE = "default-route"
 

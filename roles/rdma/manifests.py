@@ -5,9 +5,9 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.kubelet_paths import ROOT_DIR
-from numaforge.kubernetes_objects import Manifest, config_map, metadata
+from numaforge.lib.errors import PlanError
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubernetes_objects import Manifest, config_map, metadata
 from numaforge.roles.rdma.plugin_config import plugin_text
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.reasons import Notice, Reasoned
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Notice, Reasoned
+from numaforge.machine.snapshot.redaction import REDACTED
 from numaforge.roles.rdma.planned import LibrariesPlan
-from numaforge.snapshot.redaction import REDACTED
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 KEPT = "# What the admin has here, and gets back:"
 """The line of our file above the admin's own text."""

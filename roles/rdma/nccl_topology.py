@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.topology.links import nearest_numa_node, pcie_switches
-from numaforge.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice
+from numaforge.machine.topology.links import nearest_numa_node, pcie_switches
+from numaforge.machine.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

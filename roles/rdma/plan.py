@@ -6,16 +6,16 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from numaforge.reasons import Reasoned
+from numaforge.lib.reasons import Reasoned
 from numaforge.roles.rdma.host import plan_rdma_host
 from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.roles.rdma.planned import RdmaPlan
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.rdma.nics.plan import NicSetting
     from numaforge.roles.rdma.pools import RdmaPool
-    from numaforge.topology.model import NodeTopology
 
 
 def plan_rdma(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from numaforge.codec import ByName
+from numaforge.lib.codec import ByName
 from numaforge.roles.rdma.nics.plan import NicSetting
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding, Severity
-from numaforge.kubelet.values.labels import qualified_name_complaints
+from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.roles.rdma.plugin_config import NEW_FIELD, PluginConfig, PoolConfig, refusal
 from numaforge.roles.rdma.pool_functions import (
     SELECTORS,
@@ -20,7 +20,7 @@ from numaforge.roles.rdma.pools_section import LONGEST_PREFIX, PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 SOURCE = "k8s-rdma-shared-dev-plugin v1.5.3"
 _REMEDIES = {

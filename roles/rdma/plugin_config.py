@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from numaforge.errors import PlanError
-from numaforge.given import NotJsonError, parse_json
+from numaforge.lib.errors import PlanError
+from numaforge.lib.given import NotJsonError, parse_json
 from numaforge.roles.rdma.pool_functions import SELECTORS
 
 if TYPE_CHECKING:

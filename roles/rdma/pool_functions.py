@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.ordering import grouped, natural
-from numaforge.topology.model import Nic, NodeTopology, RdmaDevice
+from numaforge.lib.ordering import grouped, natural
+from numaforge.machine.topology.model import Nic, NodeTopology, RdmaDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

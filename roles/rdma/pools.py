@@ -7,9 +7,10 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.ordering import grouped, natural
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.errors import PlanError
+from numaforge.lib.ordering import grouped, natural
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.rails import Rail, rails
 from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.pool_functions import (
     PluginFunction,
@@ -20,13 +21,12 @@ from numaforge.roles.rdma.pool_functions import (
     selected,
 )
 from numaforge.roles.rdma.pools_section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
-from numaforge.topology.rails import Rail, rails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from numaforge.machine.topology.model import NodeTopology, RdmaDevice
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology, RdmaDevice
 
 _WHERE = "rdma.device_plugin"
 

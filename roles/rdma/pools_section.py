@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.sections.section import Section, given
-from numaforge.sections.values import as_text
+from numaforge.lib.section import Section, given
+from numaforge.lib.section_values import as_text
 
 PLACEHOLDERS = {"rail": "{rail}", "numa_node": "{numa_node}", "device": "{device}", "machine": ""}
 """The placeholder that a resource's name must contain, so that each pool gets its own name."""

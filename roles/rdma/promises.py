@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.roles.modules.part import switch
 from numaforge.roles.rdma import paths as rdma_paths
 from numaforge.verification import thresholds

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from numaforge.lib.section import Section
 from numaforge.roles.rdma.gpudirect_section import GpuDirect
 from numaforge.roles.rdma.host_section import RdmaHost
 from numaforge.roles.rdma.libraries_section import Libraries
 from numaforge.roles.rdma.pools_section import SharedDevicePlugin
-from numaforge.sections.section import Section
 
 __all__ = ["GpuDirect", "Libraries", "Rdma", "RdmaHost", "SharedDevicePlugin"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
 from numaforge.maintenance.part import Found, Goal, Look, Part
 
 if TYPE_CHECKING:

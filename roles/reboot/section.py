@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from numaforge.sections.section import Section
+from numaforge.lib.section import Section
 
 
 class Maintenance(Section):

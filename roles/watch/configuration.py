@@ -20,9 +20,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.file_content import boot_link, boot_units
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.file_content import boot_link, boot_units
 from numaforge.roles.amd_partitions import watched as amd_partitions
 from numaforge.roles.cpus import watched as cpus
 from numaforge.roles.cpus.slices import watched as slices

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile, everywhere
+from numaforge.lib.file_content import PLAN_PATH, FileContent, PlannedFile, everywhere
+from numaforge.lib.shell import library
 from numaforge.maintenance.bundle import checksum
 from numaforge.roles.watch.configuration import configuration
-from numaforge.shell import library
 from numaforge.template import Both, Template, header, lines, program, unit_template
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _FINGERPRINT_DIGITS = 16
 
 @cache
 def _source() -> str:
-    return library("kernel_files", "node/paths", "roles/watch/at_boot").rstrip("\n")
+    return library("lib/kernel_files", "node/paths", "roles/watch/at_boot").rstrip("\n")
 
 
 def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

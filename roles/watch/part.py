@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import boot_link
+from numaforge.lib.file_content import boot_link
 from numaforge.maintenance.part import Found, Goal, Look, Part, switched
 from numaforge.roles.watch.files import (
     WATCH_CONF_PATH,

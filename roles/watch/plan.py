@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.kubelet.config.flags import flag_value, registered_name
-from numaforge.reasons import Decision, Reasoned
+from numaforge.kubelet_minors.flags import flag_value, registered_name
+from numaforge.lib.reasons import Decision, Reasoned
 from numaforge.roles.watch.section import DIRECTORY
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology
 
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 

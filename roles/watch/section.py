@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from numaforge.sections.section import Section, given
+from numaforge.lib.section import Section, given
 
 DIRECTORY = "/var/lib/node_exporter/textfile_collector"
 

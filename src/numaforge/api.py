@@ -9,8 +9,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import ArgumentError, KubeletConfigError, NumaforgeError
 from numaforge.explain.claims import NOTHING_KNOWN
 from numaforge.explain.node_claims import with_claims
 from numaforge.findings import Finding
@@ -22,9 +20,16 @@ from numaforge.kubelet.admission.pod import UNNAMED, Pod
 from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report, require_start
-from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
-from numaforge.kubelet_paths import DROP_IN_DIR
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import ArgumentError, KubeletConfigError, NumaforgeError
+from numaforge.lib.kubelet_paths import DROP_IN_DIR
+from numaforge.machine.snapshot import Snapshot, from_local, from_root
+from numaforge.machine.topology.document import from_document, to_document
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
+from numaforge.machine.topology.ready import ready_machine, ready_machines
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
@@ -36,11 +41,6 @@ from numaforge.planning.render import files_of, render_plan
 from numaforge.report.difference import Unlike, differences
 from numaforge.report.svg import draw
 from numaforge.roles.kubelet import kubelet
-from numaforge.snapshot import Snapshot, from_local, from_root
-from numaforge.topology.document import from_document, to_document
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
-from numaforge.topology.ready import ready_machine, ready_machines
 
 __all__ = [
     "Admission",

@@ -20,7 +20,7 @@ import click
 from numaforge import __version__
 from numaforge.commands.completion import COMPLETE, complete
 from numaforge.commands.options import LazyGroup
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain, echo_lines
 
 COMMANDS = (

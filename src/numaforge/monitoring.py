@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from textwrap import indent
 
 from numaforge.findings.gpus import xids
-from numaforge.resources import template_dir
+from numaforge.lib.resources import template_dir
 
 RULES = "rules.yaml"
 PROMETHEUS_RULE = "prometheusrule.yaml"

@@ -23,8 +23,6 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
-from numaforge.ansible import FROM_ANSIBLE
-from numaforge.errors import NumaforgeError
 from numaforge.hosts import (
     ask_for,
     command_line,
@@ -52,11 +50,13 @@ from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.patches import inventory_groups
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
+from numaforge.lib.ansible import FROM_ANSIBLE
+from numaforge.lib.errors import NumaforgeError
+from numaforge.machine.snapshot import script
 from numaforge.report.terminal import remark
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.shards import Shard, shard_here
-from numaforge.snapshot import script
 from numaforge.ssh import DATA
 
 _A_DEPLOY = "'State' object has no attribute"

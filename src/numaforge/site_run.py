@@ -28,10 +28,10 @@ from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ig
 from pyinfra_cli.log import LogFormatter, LogHandler  # type: ignore[import-untyped]
 from pyinfra_cli.util import exec_file, load_deploy_file  # type: ignore[import-untyped]
 
-from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.hosts.interrupts import INTERRUPTED, changes, interrupts
 from numaforge.hosts.overview import FORGET, MAINTENANCE, Overview, collect
 from numaforge.hosts.pyinfra_errors import of_file
+from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.pyinfra_cli import adapt, connect_all, read_inventory
 from numaforge.report.fleet import HostSummary
 from numaforge.report.terminal import complain

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from numaforge.file_content import PlannedFile
+from numaforge.lib.file_content import PlannedFile
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -34,7 +34,7 @@ Cut = Sequence[tuple[int, int]]  # GPU instances by profile and start
 
 SEVEN: Cut = [(19, start) for start in range(7)]
 _PROBE = (
-    "from numaforge.snapshot import nvml_probe\nimport pynvml\npynvml.nvmlShutdown()\n"
+    "from numaforge.machine.snapshot import nvml_probe\nimport pynvml\npynvml.nvmlShutdown()\n"
     "answer(nvml_probe.answers(pynvml))"
 )
 

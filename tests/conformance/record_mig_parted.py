@@ -29,7 +29,7 @@ ADDRESSES = ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0", "0000:61:00.0")
 _SUBSYSTEM = "16c110de"
 _SECONDS = 300
 _PROBE = (
-    "from numaforge.snapshot import nvml_probe\nimport pynvml\npynvml.nvmlShutdown()\n"
+    "from numaforge.machine.snapshot import nvml_probe\nimport pynvml\npynvml.nvmlShutdown()\n"
     "answer(nvml_probe.answers(pynvml))"
 )
 

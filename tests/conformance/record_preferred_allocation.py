@@ -22,7 +22,7 @@ from typing import Any
 
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU
-from numaforge.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.ready import ready_machine, ready_machines
 from tests.conformance.record_device_plugin import version_of
 from tests.fixtures.machines import nvlink_bridges
 

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from numaforge.snapshot.redaction import redact_nvidia_smi
+from numaforge.machine.snapshot.redaction import redact_nvidia_smi
 from tests.conformance.record_device_plugin import CONFIGS, answers_to
 from tests.fakes.nvml.gpus import PREAMBLE
 

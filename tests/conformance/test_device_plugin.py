@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from numaforge.findings import Severity
+from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaInstall
+from numaforge.machine.topology.nvidia import read_driver, with_answers
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_plugin.advertised import advertised, as_listed
@@ -16,9 +19,6 @@ from numaforge.roles.device_plugin.checks import check_answers, check_config, ch
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.device_plugin.labels import STRATEGY_LABEL
 from numaforge.roles.device_plugin.section import DevicePlugin
-from numaforge.snapshot.model import Snapshot
-from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
-from numaforge.topology.nvidia import read_driver, with_answers
 from tests.conformance.real_gpus import real_gpus
 from tests.conformance.record_device_plugin import CONFIGS, FILE, WITHOUT_A_DAEMON
 from tests.fixtures.machines import lab_node

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
 from numaforge.kubelet.admission.hints import Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineInfo
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.kubelet.admission.node import Admission, Node
-from numaforge.topology.model import NodeTopology
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.machine.topology.model import NodeTopology
 from tests.conformance.recordings import VECTORS, cases, node_topology, recording
 from tests.fixtures.admitted import outcome
 
@@ -128,8 +128,8 @@ def test_admits_what_the_managers_admit(scenario: dict[str, Any]) -> None:
 @pytest.fixture(scope="session")
 def live_machine(tmp_path_factory: pytest.TempPathFactory) -> NodeTopology:
     """The machine of the live kubelet, read from its captured files."""
-    from numaforge.snapshot import from_root
-    from numaforge.topology.read import read_topology
+    from numaforge.machine.snapshot import from_root
+    from numaforge.machine.topology.read import read_topology
 
     archive = VECTORS / "kubelet-real/machine.tar.xz"
     if not archive.is_file():

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.startup.check import check
-from numaforge.snapshot import from_root
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.snapshot import from_root
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from tests.conformance.recordings import VECTORS, node_topology
 from tests.fixtures.kubelet_texts import in_any_order
 

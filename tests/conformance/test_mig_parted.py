@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.model import Gpu, NodeTopology
+from numaforge.machine.topology.nvidia import read_driver, with_answers
 from numaforge.planning.convert.forms import convert
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.machine import MachineMigPlan, plan_machine, plan_profile
 from numaforge.roles.mig.mig_parted import parse_config
-from numaforge.snapshot.model import Snapshot
-from numaforge.topology.model import Gpu, NodeTopology
-from numaforge.topology.nvidia import read_driver, with_answers
 from tests.conformance.record_mig_parted import ADDRESSES, APPLIED, CASES, FILE, TEXTS, file_of
 from tests.fixtures.machines import lab_node
 

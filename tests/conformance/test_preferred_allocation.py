@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.kubelet.admission.masks import bits, mask_of
 from numaforge.kubelet.admission.preferred import ByLinks, ByReplicas
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
 from tests.conformance.record_preferred_allocation import (
     FILE,
     Question,

@@ -12,9 +12,9 @@ import pytest
 from numaforge.findings.engine import check
 from numaforge.findings.gpudirect.access_control import Layout, required_control, wrong_bits
 from numaforge.findings.gpudirect.rules import RULES
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import NodeTopology
 from tests.conformance.record_rdma_topo import FILE, answers, version
 from tests.fixtures.pcie import MACHINES, machine_of
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
 from numaforge.findings.engine import Verdict, check
 from numaforge.findings.gpus.rules import RULES
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import Gpu
+from numaforge.machine.topology.nvidia_smi import read_smi_driver, read_smi_gpus
+from numaforge.machine.topology.nvml import read_nvml_driver, read_nvml_gpus
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.models import MigProfile, model_named, model_of
-from numaforge.topology.model import Gpu
-from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
-from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
 from tests.conformance.real_gpus import RealGpu, real_gpus
 from tests.conformance.record_real_gpu import ASK
 from tests.fakes.nvml.gpus import FakeGpus, gpu_text

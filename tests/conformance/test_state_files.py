@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.startup.check import check
+from numaforge.lib.cpulist import format_cpulist
 from tests.conformance.record_state_files import EDITS, FILE, KUBELETS, MACHINE, config_of, edited
 from tests.fixtures.kubelet_texts import settings_of
 from tests.oracle.machines import KINDS, described, topology

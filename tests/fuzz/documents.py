@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from numaforge.machine.topology.document import to_document
 from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.document import to_document
 from tests.fixtures import machines
 
 LAB = machines.lab_node()

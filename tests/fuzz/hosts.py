@@ -6,12 +6,12 @@ import json
 from functools import cache
 from random import Random
 
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.catalogue import PLAN
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.snapshot import Snapshot
-from numaforge.snapshot.catalogue import PLAN
-from numaforge.topology.read import read_topology
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text
 from tests.machines.files import stored
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 
 CORPUS = Path(__file__).with_name("corpus")
 

@@ -20,12 +20,12 @@ from lab.paths import REPOSITORY
 from numaforge.audit.fleet import Failed, fleet_audit
 from numaforge.audit.machine import audited
 from numaforge.cli import numaforge, run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
+from numaforge.lib.resources import template_dir
 from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.report.audit_documents import audit_document
-from numaforge.resources import template_dir
 from tests.fixtures import machines
 from tests.fuzz.documents import (
     DEVICE_PLUGIN,

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError
-from numaforge.given import NotJsonError, parse_json
 from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Pod
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import NotJsonError, parse_json
+from numaforge.lib.strict_yaml import read_yaml, read_yaml_documents
+from numaforge.machine.topology.document import from_document
 from numaforge.maintenance.transaction import read_process, read_result, read_status
 from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node
@@ -31,8 +33,6 @@ from numaforge.rollout.options import read_options
 from numaforge.rollout.record import RECORD, Phase, Record, read_record
 from numaforge.rollout.record import _dump as record_text
 from numaforge.rollout.shards import ShardProgress
-from numaforge.sections.strict_yaml import read_yaml, read_yaml_documents
-from numaforge.topology.document import from_document
 from tests.fixtures.answers import answered
 from tests.fuzz.documents import (
     DEVICE_PLUGIN,

@@ -13,16 +13,16 @@ from numaforge.findings.engine import check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
 from numaforge.findings.userland import table as userland
-from numaforge.framing import Answer
+from numaforge.lib.framing import Answer
+from numaforge.machine.snapshot import Snapshot, parse_output
+from numaforge.machine.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.nvidia_smi import read_smi_driver, read_smi_gpus
+from numaforge.machine.topology.nvml import read_nvml_driver, read_nvml_gpus
+from numaforge.machine.topology.read import read_topology
 from numaforge.maintenance.bundle import parse_states
 from numaforge.planning.node import plan_node
 from numaforge.report.tables import topology_tables
-from numaforge.snapshot import Snapshot, parse_output
-from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
-from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
-from numaforge.topology.read import read_topology
 from tests.fixtures.answers import answered
 from tests.fuzz.hosts import MACHINES, READY, known, mutated_host
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text

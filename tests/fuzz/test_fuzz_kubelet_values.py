@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from numaforge.kubelet.values.gojson import GoJsonError, parse_json
-from numaforge.kubelet.values.goyaml import YamlError, read
+from numaforge.kubelet_minors.values.gojson import GoJsonError, parse_json
+from numaforge.kubelet_minors.values.goyaml import YamlError, read
 from tests.fuzz import kubelet_inputs as inputs
 from tests.oracle.readers import value
 

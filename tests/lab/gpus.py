@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.node import Node
-from numaforge.snapshot import parse_output, script
-from numaforge.topology.model import Gpu
-from numaforge.topology.read import read_topology
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.model import Gpu
+from numaforge.machine.topology.read import read_topology
 from tests.fakes.nvml.build import LIBRARY, SMI, build
 from tests.fakes.nvml.gpus import gpu_text
 

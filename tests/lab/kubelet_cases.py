@@ -15,9 +15,9 @@ from lab import kubelets
 from lab.kubelets import Trial
 from lab.paths import REPOSITORY
 from numaforge.kubelet.findings import Report
-from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
-from numaforge.topology.model import NodeTopology
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.machine.topology.model import NodeTopology
 
 PAGE = REPOSITORY / "docs" / "check.md"
 EXAMPLES = runpy.run_path(str(PAGE.with_name("check_examples.py")))["examples"]

@@ -24,13 +24,13 @@ import yaml
 
 from lab.cluster import GPU_RESOURCE, Lab
 from lab.errors import LabError
-from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission.device_manager import Device
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.node import Admission, Node
-from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
-from numaforge.snapshot import parse_output, script
-from numaforge.topology.read import read_topology
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.read import read_topology
 from tests.fixtures.kubelet_texts import settings_of
 
 PODS = "/api/v1/namespaces/default/pods"

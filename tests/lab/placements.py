@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from lab.node import Node
-from numaforge.cpulist import parse_cpulist
+from numaforge.lib.cpulist import parse_cpulist
 
 GPU = "nvidia.com/gpu"
 STATE = "/var/lib/kubelet"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.node import Node
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.roles.kernel_cmdline.part import DROP_IN, RECORD
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from numaforge.roles.kernel_values.part import BOOT_LINK

@@ -15,8 +15,8 @@ from lab import requirements
 from numaforge.audit.fleet import Failed, fleet_audit
 from numaforge.audit.machine import audited
 from numaforge.cli import run
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.report.audit_page import audit_page
-from numaforge.topology.ready import ready_machine
 
 MACHINES = ("dgx-h100", "dgx-h100-busy", "dgx-h100-acs", "dgx-h100-mig", "gb200", "epyc-nps4")
 MANY = 1000

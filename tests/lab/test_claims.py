@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lab.kwok import Fleet
+from numaforge.machine.topology.rails import rails
 from numaforge.schedulers.dra import cpus_per_gpu
 from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.slices import slice_deviations
 from numaforge.schedulers.systems import generate
-from numaforge.topology.rails import rails
 from tests.unit.schedulers.served import BY_CLAIMS, served
 
 pytestmark = pytest.mark.lab

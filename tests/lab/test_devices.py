@@ -16,9 +16,9 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.machine.snapshot import parse_output, script
 from numaforge.planning.document import loads
-from numaforge.snapshot import parse_output, script
 from tests.lab import gpus, rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
 from tests.lab.transactions import boots, ready

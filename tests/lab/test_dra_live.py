@@ -22,13 +22,13 @@ from lab.cluster import GPU_RESOURCE, Lab
 from lab.drivers import CPUS, GPUS
 from lab.node import Node
 from lab.waiting import wait_until
-from numaforge.cpulist import parse_cpulist
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads
 from numaforge.planning.plan import NodePlan
-from numaforge.snapshot import parse_output, script
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.lab import rollouts
 from tests.lab.cluster_command import ask
 from tests.lab.running_pods import pod, uid_of_running

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from lab.kwok import ALLOCATABLE, Fleet
+from numaforge.machine.topology.document import to_document
 from numaforge.schedulers.kubectl_get import Kubectl
 from numaforge.schedulers.systems import generate
-from numaforge.topology.document import to_document
 from tests.lab.cluster_command import ask
 from tests.lab.gangs import GATES, JOBS, PODS, SERVED, VERSION, bound, conditions, create_unplaced
 from tests.unit.schedulers.served import served

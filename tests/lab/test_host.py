@@ -18,13 +18,13 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import LAB
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.machine.topology.model import CpuSet
 from numaforge.maintenance.transaction import Transaction
 from numaforge.planning.document import loads
 from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting
-from numaforge.topology.model import CpuSet
 from numaforge.verification.visitors import Visitors, read_visitors, visitors_script
 from tests.lab import rollouts, transactions
 from tests.lab.host_settings import ADMINS, NIC, PROFILE, files, state

@@ -22,15 +22,15 @@ from lab.cluster import Lab, build
 from lab.machines import NumaNode
 from lab.node import HOST_SEEN_FROM_NODE, Node
 from lab.paths import REPOSITORY
-from numaforge.cpulist import parse_cpulist
 from numaforge.first_boot.settings import SETTINGS
 from numaforge.first_boot.stamp import FAILED, STATE, TRIAL
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED
-from numaforge.snapshot import parse_output, script
-from numaforge.topology.read import read_topology
 from tests.lab.rollouts import in_repository, kubectl
 from tests.lab.running_pods import pod, uid_of_running
 

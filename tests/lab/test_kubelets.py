@@ -23,9 +23,9 @@ from lab.cluster import Lab
 from lab.kubelets import Trial, Verdict
 from lab.node import Node
 from lab.twin import twins
-from numaforge.snapshot import parse_output, script
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from tests.fixtures.kubelet_texts import in_any_order, without_path
 from tests.lab.kubelet_cases import all_cases, predicted
 

@@ -12,7 +12,7 @@ import pytest
 from lab import gobuild
 from lab.qmp import listens
 from lab.waiting import wait_until
-from numaforge.snapshot.pod_resources_probe import FIRST_WINDOW, answer, exchange
+from numaforge.machine.snapshot.pod_resources_probe import FIRST_WINDOW, answer, exchange
 
 pytestmark = pytest.mark.lab
 

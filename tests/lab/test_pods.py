@@ -9,13 +9,13 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.cpulist import parse_cpulist
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads
 from numaforge.planning.plan import NodePlan
-from numaforge.snapshot import parse_output, script
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.lab.placements import GPU, STATE, Placement, placements_of
 from tests.lab.rollouts import kubectl
 from tests.lab.running_pods import pod, uid_of_running

@@ -6,7 +6,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.transaction import RESCUE_UNIT, Transaction
 from numaforge.roles.modules import part as modules
 from numaforge.roles.modules.files import MODPROBE_PATH

@@ -22,7 +22,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.second_scheduler import CLONES, NAME, PLUGINS, Clones, SecondScheduler, build
 from lab.waiting import wait_until
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.schedulers.coscheduling import GROUP_LABEL
 from tests.lab.cluster_command import ask
 from tests.lab.placements import GPU, placements_of

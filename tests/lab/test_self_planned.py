@@ -19,10 +19,10 @@ import yaml
 
 from lab import pki
 from lab.kwok import Fleet
-from numaforge.errors import HostError, HostUnreachableError
 from numaforge.first_boot.kubelet_login import KubeletLogin, kubelet_login
 from numaforge.first_boot.report import report
 from numaforge.first_boot.trial import await_renewal
+from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.rollout.cluster import ForbiddenError
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED, release_verified, self_planned

@@ -15,7 +15,7 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH
 from numaforge.planning.document import loads
 from tests.lab.rollouts import HEALTHY
 

@@ -17,7 +17,7 @@ from lab import requirements
 from lab.cluster import Lab
 from lab.machines import TRAY
 from lab.node import Node
-from numaforge.quantity import parse_bytes
+from numaforge.lib.quantity import parse_bytes
 from tests.lab import rollouts
 from tests.lab.rollouts import HEALTHY, QUICK, applied, free, inventory
 from tests.lab.transactions import CONFIG, CPU_STATE, MEMORY_STATE, boots, ready

@@ -16,7 +16,7 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 KEY = "topologyManagerPolicy"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab import gobuild
-from numaforge.topology.ready import ready_machine
+from numaforge.machine.topology.ready import ready_machine
 from tests.fixtures.watched_folder import WatchedFolder
 
 pytestmark = pytest.mark.lab

@@ -9,7 +9,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.roots import build_systemd
 from lab.waiting import wait_until
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.transaction import (

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import format_bytes
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.rails import best_devices, rails
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from numaforge.quantity import format_bytes
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.rails import best_devices, rails
 
 KUBELET_VERSION = "1.36.3"
 """The kubelet that the expected plans are made for, and whose view was asked for."""

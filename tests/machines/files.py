@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numaforge.snapshot import Snapshot
+from numaforge.machine.snapshot import Snapshot
 
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"

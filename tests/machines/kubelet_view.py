@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from lab.gobuild import KUBERNETES, go
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.snapshot import Snapshot
-from numaforge.topology.cpus import node_cpus, parse_mask
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.cpus import node_cpus, parse_mask
 from tests.fixtures.trees import mask
 from tests.machines.facts import KUBELET_VERSION, Facts, groups
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
-from numaforge.cpulist import format_cpulist
-from numaforge.topology.cpus import parse_mask
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.cpus import parse_mask
 from tests.machines.facts import groups
 
 _LINE = re.compile(r"(?P<indent> *)(?P<kind>\w+)(?:\([^)]*\))?(?: L#\d+)?(?: \((?P<told>.*)\))?")

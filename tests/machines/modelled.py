@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from numaforge.snapshot import from_root
-from numaforge.topology.model import NodeTopology, NumaNode
+from numaforge.machine.snapshot import from_root
+from numaforge.machine.topology.model import NodeTopology, NumaNode
 from tests.fixtures.machines import (
     GIB,
     MIB,

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from numaforge.snapshot import Snapshot, from_root
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
+from numaforge.machine.snapshot import Snapshot, from_root
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from tests.machines import files
 from tests.machines.facts import Facts, host_facts, kubelet_facts, plan_facts, topology_facts
 from tests.machines.kubelet_view import SOURCE as KUBELET

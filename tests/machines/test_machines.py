@@ -10,16 +10,16 @@ from functools import cache
 import pytest
 import yaml
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import PlanError
-from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.document import from_document, to_document
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from numaforge.snapshot import Snapshot
-from numaforge.topology.document import from_document, to_document
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.machines import files
 from tests.machines.record import RECORDED, SECTIONS

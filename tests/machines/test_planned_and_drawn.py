@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.report.layout import lay_out
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.boxes import misplaced, of_kind, overflowing
 from tests.fixtures.machines import KUBEADM_CONFIG
 

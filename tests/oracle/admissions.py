@@ -11,8 +11,8 @@ from typing import Any
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, pod_limits
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.check import check
+from numaforge.kubelet_minors.versions import KubeletVersion
 from tests.oracle.case import API, Case
 from tests.oracle.machines import described, random_shape, topology
 from tests.oracle.starts import MIB, resource_settings

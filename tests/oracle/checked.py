@@ -8,7 +8,7 @@ from typing import Any
 from lab.oracle import Oracle
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
-from numaforge.quantity import Quantity
+from numaforge.lib.quantity import Quantity
 from tests.fixtures.kubelet_texts import in_any_order
 from tests.oracle.case import Case
 from tests.oracle.comparison import pruned

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from numaforge.kubelet.minors.fields import ROOT_TYPE, types_of
-from numaforge.kubelet.minors.tables import GATES
-from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet_minors.fields import ROOT_TYPE, types_of
+from numaforge.kubelet_minors.tables import GATES
+from numaforge.kubelet_minors.versions import LATEST_MINOR
 from tests.oracle.case import API, Case
 from tests.oracle.machines import described, random_shape
 from tests.oracle.starts import resource_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 from numaforge.roles.rdma.pool_functions import PluginFunction, selected
 

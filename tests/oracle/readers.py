@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.values.booleans import parse_bool
-from numaforge.kubelet.values.cpusets import atoi, parse_cpuset
-from numaforge.kubelet.values.durations import parse_duration
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.goyaml import YamlError, read
-from numaforge.kubelet.values.numbers import parse_float32, parse_int
-from numaforge.quantity import Quantity
+from numaforge.kubelet_minors.values.booleans import parse_bool
+from numaforge.kubelet_minors.values.cpusets import atoi, parse_cpuset
+from numaforge.kubelet_minors.values.durations import parse_duration
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.goyaml import YamlError, read
+from numaforge.kubelet_minors.values.numbers import parse_float32, parse_int
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.quantity import Quantity
 
 
 def _is_beyond(quantity: Quantity) -> bool:

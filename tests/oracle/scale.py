@@ -14,7 +14,7 @@ import pytest
 from lab import gobuild
 from lab.errors import LabError
 from lab.oracle import MINORS, Oracle, component
-from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet_minors.versions import LATEST_MINOR
 
 SCALE = int(os.environ.get("ORACLE_SCALE", "1"))
 ASKED = tuple(os.environ.get("ORACLE_MINORS", " ".join(MINORS)).split())

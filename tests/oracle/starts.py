@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 
 MIB = 2**20
 _OPTIONS = (

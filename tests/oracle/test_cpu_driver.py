@@ -13,18 +13,18 @@ import pytest
 
 from lab import gobuild
 from lab.questions import answered
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import PlanError
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.cpus import parse_mask
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.dra.plan import CPU_DRIVER, placed_cpus
 from numaforge.schedulers.dra import NUMA_NODE
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.slices import planned_slices, slice_deviations
-from numaforge.snapshot import Snapshot
-from numaforge.topology.cpus import parse_mask
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.fixtures.trees import write
 from tests.machines.files import machine_files
 

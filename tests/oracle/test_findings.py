@@ -24,18 +24,18 @@ from typing import Any
 import pytest
 import yaml
 
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.fit import Scenario, fit
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.startup.check import check
+from numaforge.lib.errors import PlanError
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from numaforge.snapshot import Snapshot
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG, grace_blackwell_tray, many_numa_nodes, mi300x
 from tests.machines.files import machine_files, stored
 

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 import yaml
 
-from numaforge.errors import PlanError
 from numaforge.kubelet.startup.check import check
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.machines.files import MachineFile, machine_files
 from tests.oracle.laid_out import laid_out

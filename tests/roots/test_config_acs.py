@@ -13,7 +13,7 @@ import pytest
 
 from lab.requirements import command
 from lab.roots import UnavailableError, build_kernel
-from numaforge import shell
+from numaforge.lib import shell
 
 PORTS = {"0000:00:04.0": "xx111x1", "0000:00:05.0": "xx010x0"}
 IDS = "1b36:000c"  # QEMU's pcie-root-port

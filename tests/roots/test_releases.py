@@ -16,16 +16,17 @@ from pathlib import Path
 import pytest
 
 from lab.roots import Release, build
-from numaforge import cli, shell
+from numaforge import cli
 from numaforge.findings.engine import check
 from numaforge.findings.userland.table import RULES
+from numaforge.lib import shell
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.read import read_topology
 from numaforge.maintenance.transaction import Transaction, start_script
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_RULES_PATH, INTERRUPTS_SCRIPT_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH
 from numaforge.roles.reboot import part as reboot
-from numaforge.snapshot import Snapshot
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import kubeadm_kubelet
 from tests.roots.host import NOTHING, PROFILE, Host, files_of
 from tests.ssh.machine import governor, machine

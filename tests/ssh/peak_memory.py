@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaforge import bounded
+from numaforge.lib import bounded
 
 PEAK_MIB = 8 * bounded.MOST_MIB
 """Of a run: its own program, and the output within the limit as bytes, as lines and as their text."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.transaction import (
     Result,
     Transaction,

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from lab.paths import REPOSITORY
-from numaforge import bounded
 from numaforge.cli import run
-from numaforge.errors import ExitCode
-from numaforge.snapshot.model import SCHEMA
+from numaforge.lib import bounded
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.snapshot.model import SCHEMA
 from tests.fixtures.fleet_snapshots import FAULTS, fleet_of
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.maintenance.transaction import Transaction, revert_script, start_script
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import DROP_IN as GRUB_DROP_IN

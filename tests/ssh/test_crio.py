@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
+from numaforge.machine.topology.runtime import CRIO
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import Transaction, settle_script, start_script
 from numaforge.roles.crio import part as crio
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.files import part as files
-from numaforge.topology.runtime import CRIO
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine

@@ -12,9 +12,9 @@ import yaml
 
 from numaforge.first_boot.hardware import MACHINES, written
 from numaforge.first_boot.stamp import PROGRAM, boot_script
+from numaforge.machine.topology.document import from_document
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.maintenance.look import GUARD
-from numaforge.topology.document import from_document
-from numaforge.topology.ready import ready_machine
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.images import (
     DRIVER_PARAMETERS,

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import Transaction, start_script
 from numaforge.roles.files import part as files

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pyinfra import host, logger
 
-from numaforge.errors import HostError
-from numaforge.framing import asking
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import asking
 from numaforge.hosts import reached
 
 LISTENER = {sshd}

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.maintenance.transaction import Transaction, settle_script, start_script
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.part import RECORD
@@ -163,7 +163,9 @@ def test_channels_in_use_are_a_live_domain(node: Sandbox) -> None:
 
 
 def look(node: Sandbox, planned: str = "planned") -> list[str]:
-    library = shell.library("kernel_files", "units", "node/look", "roles/imex/state", "roles/imex/look")
+    library = shell.library(
+        "lib/kernel_files", "lib/units", "node/look", "roles/imex/state", "roles/imex/look"
+    )
     asked = shell.call("ask_units", ["ActiveState,SubState", UNIT])
     asked += shell.call("look_imex", [planned, CONFIG, NODES, RECORD, "IMEX_CMD_ENABLED"])
     return node.run(f"{library}\n{asked}").stdout.splitlines()

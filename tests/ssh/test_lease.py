@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import ExitCode, HostError
-from numaforge.framing import Answer
+from numaforge.lib.errors import ExitCode, HostError
+from numaforge.lib.framing import Answer
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.transaction import (
     TRANSACTIONS,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from numaforge import cli
-from numaforge.errors import ExitCode
 from numaforge.hosts.capture import answer_of
+from numaforge.lib.errors import ExitCode
 from numaforge.maintenance.part import Goal
 from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Measurement
 from numaforge.planning.measure import MeasurePlan

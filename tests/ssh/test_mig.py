@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance
 from numaforge.maintenance.look import NodeQuery, look
 from numaforge.maintenance.transaction import TRANSACTIONS, Result, Transaction, revert_script, start_script
 from numaforge.node.program import holders_source
@@ -20,7 +21,6 @@ from numaforge.roles.mig.instance import MigGpu, MigInstance
 from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.mig.part import BOOT_LINK
 from numaforge.roles.reboot import part as reboot
-from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance
 from tests.fakes.nvml.gpus import gpu_text
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox

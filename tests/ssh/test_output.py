@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.paths import REPOSITORY
-from numaforge import bounded
+from numaforge.lib import bounded
 from tests.ssh.machine import machine
 from tests.ssh.peak_memory import MEASURED, PEAK_MIB
 from tests.ssh.sandbox import pyinfra

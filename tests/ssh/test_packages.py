@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH
 from numaforge.maintenance.transaction import Result, Transaction
 from numaforge.planning.document import loads
 from numaforge.roles.host import part as packages

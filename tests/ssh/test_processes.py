@@ -28,8 +28,8 @@ sys.exit(pyinfra_cli.run())
 _DEPLOY = """
 import os
 from pyinfra import host, logger
-from numaforge.errors import HostError
-from numaforge.framing import asking
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import asking
 from numaforge.hosts import reached, role
 
 @role("Ask")

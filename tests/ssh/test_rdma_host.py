@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from numaforge import shell
-from numaforge.file_content import FileContent
+from numaforge.lib import shell
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import Transaction, revert_script, settle_script, start_script
 from numaforge.roles.files import part as files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.maintenance.transaction import (
     CURRENT,
     revert_script,

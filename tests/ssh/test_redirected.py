@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell
-from numaforge.file_content import FileContent
+from numaforge.lib import shell
+from numaforge.lib.file_content import FileContent
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import (
     BOOT_UNIT,

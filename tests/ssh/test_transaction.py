@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from numaforge import shell
-from numaforge.file_content import FileContent
-from numaforge.framing import Answer
+from numaforge.lib import shell
+from numaforge.lib.file_content import FileContent
+from numaforge.lib.framing import Answer
 from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.look import NodeQuery, look
 from numaforge.maintenance.part import FailedPlan

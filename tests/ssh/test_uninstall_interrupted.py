@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH
 from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from numaforge.roles.modules.files import MODPROBE_PATH
 from tests.fixtures.shortened import shortened

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH
 from numaforge.planning import document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
@@ -35,8 +35,8 @@ fi
 _DEPLOY = """
 from pyinfra import host, logger
 
-from numaforge.errors import HostError
-from numaforge.framing import asking
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import asking
 from numaforge.hosts import reached
 from numaforge.rollout.steps import run
 from numaforge.run.maintenance.machine import PyinfraMachine

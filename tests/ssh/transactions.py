@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from numaforge.file_content import FileContent
-from numaforge.framing import Answer
+from numaforge.lib.file_content import FileContent
+from numaforge.lib.framing import Answer
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import (
     BOOT_UNIT,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from numaforge.cli import run
-from numaforge.snapshot import Snapshot, from_local
-from numaforge.topology.document import to_document
-from numaforge.topology.model import NodeTopology
+from numaforge.machine.snapshot import Snapshot, from_local
+from numaforge.machine.topology.document import to_document
+from numaforge.machine.topology.model import NodeTopology
 from tests.fixtures import machines
 
 

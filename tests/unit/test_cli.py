@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from tests.fixtures.processes import opens
 
 
@@ -186,7 +186,7 @@ def test_an_interrupt_is_one_line(tmp_path):
 
 
 def test_a_fault_of_our_own_is_told_from_an_answer(monkeypatch, capsys):
-    monkeypatch.setattr("numaforge.topology.read.read_topology", lambda _snapshot: 1 / 0)
+    monkeypatch.setattr("numaforge.machine.topology.read.read_topology", lambda _snapshot: 1 / 0)
     assert run(["topology"]) == 70
     assert "a fault of numaforge itself: ZeroDivisionError" in capsys.readouterr().err
 
@@ -197,7 +197,7 @@ def test_an_interrupt_that_comes_as_another_error_is_no_fault(monkeypatch, capsy
     def interrupted(_: object) -> None:
         raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
 
-    monkeypatch.setattr("numaforge.topology.read.read_topology", interrupted)
+    monkeypatch.setattr("numaforge.machine.topology.read.read_topology", interrupted)
     assert run(["topology"]) == 128 + signal.SIGINT
     assert capsys.readouterr().err == "numaforge: interrupted\n"
 
@@ -223,7 +223,7 @@ def test_an_interrupt_while_we_are_imported_is_one_line():
 
 
 def test_a_fault_shows_where_it_happened_on_demand(monkeypatch):
-    monkeypatch.setattr("numaforge.topology.read.read_topology", lambda _snapshot: 1 / 0)
+    monkeypatch.setattr("numaforge.machine.topology.read.read_topology", lambda _snapshot: 1 / 0)
     monkeypatch.setenv("NUMAFORGE_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         run(["topology"])

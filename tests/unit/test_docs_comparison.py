@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.comparison.profile_creator import PUBLISHED, Published, RefusedError, machine_of, reserved_cpus
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 
 
 def answer(one: Published) -> str:

@@ -6,8 +6,8 @@ import re
 from dataclasses import fields
 
 from lab.paths import REPOSITORY
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.report.gpus import NOTES
-from numaforge.topology.model import Gpu, NodeTopology
 
 PAGE = (REPOSITORY / "docs" / "gpus.md").read_text(encoding="utf-8")
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from lab.paths import REPOSITORY
+from numaforge.machine.topology.model import Gpu
 from numaforge.maintenance import transaction
 from numaforge.maintenance.parts import PARTS
 from numaforge.planning.profiles import load_profile
@@ -36,7 +37,6 @@ from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
 from numaforge.roles.watch import part as watch
-from numaforge.topology.model import Gpu
 
 PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
 SHELL = "".join(path.read_text() for path in (REPOSITORY / "src/numaforge/node").glob("*.sh"))

@@ -29,6 +29,7 @@ from numaforge import api
 from numaforge.cli import run
 from numaforge.findings.engine import Verdict
 from numaforge.findings.gpudirect.pairs import Works
+from numaforge.machine.knobs import KNOBS
 from numaforge.planning.convert.rows import Fate
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import machine_profiles as profiles_of_machines
@@ -38,7 +39,6 @@ from numaforge.roles.device_plugin import labels
 from numaforge.roles.host.managers import KUBELET_SYSCTLS
 from numaforge.roles.host.section import Host, Limits
 from numaforge.roles.kernel_cmdline.section import Kernel
-from numaforge.roles.kernel_values.knobs import KNOBS
 from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.kernel_values.section import Tuning
 from numaforge.roles.mig.models import models

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
+from numaforge.machine.topology.model import Cpufreq, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import Cpufreq, NodeTopology
 from tests.fixtures.machines import (
     KUBEADM_CONFIG,
     big_512,

@@ -22,7 +22,13 @@ def loaded(program: str) -> set[str]:
 
 def test_a_command_waits_for_no_other_command() -> None:
     modules = loaded("import numaforge.cli")
-    assert not modules & {"numaforge.topology.model", "numaforge.findings", "yaml", "pydantic", "rich"}
+    assert not modules & {
+        "numaforge.machine.topology.model",
+        "numaforge.findings",
+        "yaml",
+        "pydantic",
+        "rich",
+    }
 
 
 def test_a_command_that_asks_an_inventory_has_pyinfra_in_another_process() -> None:
@@ -88,7 +94,7 @@ def test_it_goes_on_a_step_at_a_time(hosts: int, turn: str, done: str) -> None:
 def test_a_section_makes_no_validator_of_its_own() -> None:
     """That of a profile has theirs: one more for each section doubles what a profile costs."""
     program = (
-        "from numaforge.planning.profile import NodeProfile; from numaforge.sections.section import Section; "
+        "from numaforge.planning.profile import NodeProfile; from numaforge.lib.section import Section; "
         "print(NodeProfile().name, [kind.__name__ for kind in Section.__subclasses__() "
         "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.planning.profile'])"
     )

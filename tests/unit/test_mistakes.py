@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.document import to_document
 from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.document import to_document
 from tests.fixtures import machines
 from tests.fixtures.processes import opens
 from tests.fixtures.tables import tables

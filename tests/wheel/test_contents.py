@@ -45,7 +45,7 @@ def test_the_wheel_holds_the_package_with_what_its_links_lead_to(tmp_path: Path)
         "numaforge/templates/init/README.md.j2",
         "numaforge/profiles/training.yaml",
         "numaforge/machines/dgx-h100.json",
-        "numaforge/snapshot/capture.sh",
+        "numaforge/machine/snapshot/capture.sh",
         "numaforge/verification/pytest.ini",
     } <= found
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.file_content import PlannedFile, everywhere
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.cpus.slices.section import SLICES
 from numaforge.template import Template, lines
 

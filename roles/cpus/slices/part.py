@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.cpus.slices.section import SLICES
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.codec import ByName, CpuSet
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Reasoned
+from numaforge.lib.codec import ByName, CpuSet
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Reasoned
 from numaforge.roles.interrupts.plan import refuse_without_reserved
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kubelet.existing import ExistingSettings
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

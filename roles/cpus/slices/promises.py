@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.verification.promise import Promise, Table, asks_names, require, require_equal
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import CpuSet
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import CpuSet
     from numaforge.verification.live import VerifiedNode
 
 _SHOWN = 4

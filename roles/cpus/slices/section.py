@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import Section, each_once
+from numaforge.lib.section import Section, each_once
 
 Slice = Literal["system.slice", "user.slice", "init.scope", "machine.slice"]
 SLICES: tuple[str, ...] = get_args(Slice)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import PlannedFile
+from numaforge.lib.file_content import PlannedFile
+from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.template import Both, Template, lines
-from numaforge.topology.runtime import may_be_limited
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _read_drop_in(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
+from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.maintenance.part import Found, Goal, Look, Part
 from numaforge.roles.host.memlock.files import memlock_path
-from numaforge.topology.runtime import may_be_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from numaforge.roles.mig.models import mode_needs_boot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numaforge.machine.topology.model import Gpu
     from numaforge.roles.mig.instance import MigGpu
-    from numaforge.topology.model import Gpu
 
 NAME = "mig_mode"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import PlannedFile, everywhere
-from numaforge.shell import library
+from numaforge.lib.file_content import PlannedFile, everywhere
+from numaforge.lib.shell import library
 from numaforge.template import Both, Template, lines, program_template, unit_template
 
 if TYPE_CHECKING:

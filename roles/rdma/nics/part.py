@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
-from numaforge.file_content import boot_link
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import boot_link
+from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
 from numaforge.roles.rdma.nics.files import NICS_UNIT_PATH
 from numaforge.roles.rdma.paths import RDMA_GATE_UNIT_PATH
 from numaforge.roles.rdma.planned import NicSetting
-from numaforge.shell import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

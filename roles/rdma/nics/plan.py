@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.networks import DEFAULT_ROUTE
 from numaforge.roles.interrupts.plan import refuse_without_reserved
-from numaforge.topology.networks import DEFAULT_ROUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.codec import CpuSet
+    from numaforge.lib.codec import CpuSet
+    from numaforge.machine.topology.model import Nic, NodeTopology
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import Nic, NodeTopology
 
 
 CHANNELS = "channels"

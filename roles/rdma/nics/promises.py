@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH
 from numaforge.verification.promise import Promise, Table, require_equal
 

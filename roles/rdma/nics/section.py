@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from numaforge.lib.section import Removable
 from numaforge.roles.rdma.host_section import Nic
-from numaforge.sections.section import Removable
 
 _MOST = 4096  # more than any NIC has
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
+from numaforge.lib.errors import PlanError
+from numaforge.lib.unfinished import TRANSACTIONS
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import saved_plan
 from numaforge.roles.amd_partitions import drift as amd_partitions
 from numaforge.roles.hugepages import drift as hugepages
@@ -17,8 +19,6 @@ from numaforge.roles.kernel_values import drift as kernel_values
 from numaforge.roles.kubelet import drift as kubelet
 from numaforge.roles.machine import drift as machine
 from numaforge.roles.mig import drift as mig
-from numaforge.topology.model import NodeTopology
-from numaforge.unfinished import TRANSACTIONS
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

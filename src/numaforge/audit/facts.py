@@ -11,7 +11,7 @@ from typing import Any
 from numaforge.audit import readings
 from numaforge.audit.readings import Read, Spread, Values, of_functions, of_gpus, of_rdma_devices, whole
 from numaforge.findings import Rule, Severity
-from numaforge.topology.model import NodeTopology
+from numaforge.machine.topology.model import NodeTopology
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SAME_SHARE = 0.005  # the kernel keeps a little memory for itself, and not the same amount on each machine

@@ -12,7 +12,7 @@ from numaforge.audit.peers import Unusual, unusual_of
 from numaforge.audit.racks import RACK_RULES, rack_findings, racks_of
 from numaforge.findings import Finding, Rule, Severity
 from numaforge.kubelet import findings as kubelet
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
 
 UNREACHABLE = Rule("NA001", Severity.ERROR, "the host does not answer")
 UNREAD = Rule("NA002", Severity.ERROR, "the machine cannot be read")

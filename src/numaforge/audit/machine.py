@@ -15,9 +15,9 @@ from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
 from numaforge.findings.userland import table as userland
 from numaforge.kubelet.startup.installed import kubelet_report
-from numaforge.topology.memory_mode import gpu_memory_mode
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.trays import cliques_of
+from numaforge.machine.topology.memory_mode import gpu_memory_mode
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.trays import cliques_of
 
 MACHINE_RULES: tuple[MachineRule, ...] = (*gpus.RULES, *gpudirect.RULES, *userland.RULES, *drift.RULES)
 """Every rule about one machine except those of its kubelet."""

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from numaforge.topology.gpu_models import MODELS
-from numaforge.topology.model import NodeTopology
+from numaforge.machine.topology.gpu_models import MODELS
+from numaforge.machine.topology.model import NodeTopology
 
 _MAKERS = {"GenuineIntel": "Intel ", "AuthenticAMD": "AMD "}
 LEAST_SIBLINGS = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numaforge.audit.facts import PEER_RULES, PeerRule, text_of
 from numaforge.audit.makes import LEAST_SIBLINGS
 from numaforge.audit.readings import Spread, Values
-from numaforge.ordering import first_of, grouped
+from numaforge.lib.ordering import first_of, grouped
 
 _COUNTS = frozenset({"NA120", "NA140"})  # numbers of devices; other facts do not repeat them
 _COMPLETE = frozenset({"NA131", "NA162"})  # what such a fact does not name is absent

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from numaforge.audit.facts import text_of
 from numaforge.audit.machine import AuditedMachine
 from numaforge.findings import Finding, Rule, Severity
-from numaforge.ordering import grouped
-from numaforge.topology.trays import by_value, cluster_of
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.trays import by_value, cluster_of
 
 _DRIVER = "NA130"
 _SHOWN = 8  # letters of a checksum

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from numaforge.ordering import grouped
-from numaforge.topology.gpu_models import MODELS
-from numaforge.topology.model import Gpu, NodeTopology, PciFunction, RdmaDevice
-from numaforge.topology.pcie_lanes import lanes
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.gpu_models import MODELS
+from numaforge.machine.topology.model import Gpu, NodeTopology, PciFunction, RdmaDevice
+from numaforge.machine.topology.pcie_lanes import lanes
 
 Spread = Mapping[str, tuple[str, ...]]
 """What devices have: the places of each value, `{"Gen5 x16": ("0000:1b:00.0", ...)}`."""

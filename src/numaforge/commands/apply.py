@@ -11,7 +11,7 @@ import click
 
 from numaforge.commands.deploys import deploy_file
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import QUIET, echo, screen, show_json, verbosity
 
 # Imports that `--help` does not need are inside the functions that use them.

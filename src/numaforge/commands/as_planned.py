@@ -11,15 +11,15 @@ import click
 
 from numaforge.commands.machine import plan_or_machine, plan_with, profile_option
 from numaforge.commands.options import offered
-from numaforge.errors import NumaforgeError
-from numaforge.kubelet_paths import CONFIG_PATH
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.kubelet_paths import CONFIG_PATH
 from numaforge.report.terminal import remark
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.planned_node import PlannedNode
-    from numaforge.topology.model import NodeTopology
 
 as_planned_options = offered(
     profile_option,
@@ -84,7 +84,7 @@ def plan_for(
     A kubelet of unknown version is planned as the newest one. Raises NumaforgeError for a file that holds no
     plan, or the plan of another host.
     """
-    from numaforge.kubelet.minors.versions import LATEST_MINOR
+    from numaforge.kubelet_minors.versions import LATEST_MINOR
     from numaforge.planning.plan import NodePlan
 
     if plan is None:
@@ -122,7 +122,7 @@ def plan_for(
 
 def _hold_to(planned: str, machine: NodeTopology, plan: str, version: str | None) -> None:
     """Refuse a --kubelet-version of another minor than the plan's; remark where the installed one differs."""
-    from numaforge.kubelet.minors.versions import KubeletVersion
+    from numaforge.kubelet_minors.versions import KubeletVersion
 
     minor = KubeletVersion.parse(planned).minor
     if version is not None and KubeletVersion.parse(version).minor != minor:
@@ -146,7 +146,7 @@ def given_kubelet(
 ) -> NodeTopology:
     """Return a machine with the kubelet configuration, drop-ins and flags that were given; the rest stays."""
     from numaforge.commands.inputs import read_drop_ins, read_settings
-    from numaforge.topology.model import KubeletInstall
+    from numaforge.machine.topology.model import KubeletInstall
 
     kubelet = machine.kubelet or KubeletInstall(version, None, CONFIG_PATH, None, ())
     if config is not None:

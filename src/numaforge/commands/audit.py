@@ -12,7 +12,7 @@ import click
 
 from numaforge.commands.machine import machines_argument
 from numaforge.commands.options import WITHIN_SECONDS, output_option
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, print_data, save, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.

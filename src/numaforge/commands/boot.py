@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode, HostError
+from numaforge.lib.errors import ExitCode, HostError
 from numaforge.report.terminal import complain, echo, show_json
 
 

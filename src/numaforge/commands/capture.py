@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from numaforge.ansible import not_python
 from numaforge.commands.machine import root_option, snapshot_of
 from numaforge.commands.options import destination, file_option
-from numaforge.errors import ExitCode, HostError, HostUnreachableError
-from numaforge.given import digits
+from numaforge.lib.ansible import not_python
+from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.lib.given import digits
 from numaforge.report.terminal import complain, progress, remark, save
 from numaforge.report.wording import counted
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
-    from numaforge.snapshot import Snapshot
+    from numaforge.machine.snapshot import Snapshot
 
 Answer = TypeVar("Answer")
 
@@ -171,7 +171,7 @@ def asked_of(
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
             message, remedy = " ".join([error.message, *reasons]), error.remedy
             if isinstance(error, HostUnreachableError):
-                from numaforge.topology.ready import NO_HOST, ready_machines
+                from numaforge.machine.topology.ready import NO_HOST, ready_machines
 
                 if name in ready_machines():
                     message = f"{NO_HOST}, and no host of that name answers: {message}"

@@ -15,15 +15,15 @@ from numaforge.commands.as_planned import (
 )
 from numaforge.commands.machine import machine_of, machine_option
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode, KubeletConfigError
-from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
+from numaforge.lib.errors import ExitCode, KubeletConfigError
+from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.report.check import DOCUMENTS, report_lines
 from numaforge.report.terminal import echo_lines, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.kubelet.findings import Report
-    from numaforge.topology.model import KubeletInstall, NodeTopology
+    from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 
 
 @click.command()
@@ -101,7 +101,7 @@ def _as_it_is(
     from numaforge.commands.inputs import read_drop_ins, read_state
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.startup.check import check as check_startup
-    from numaforge.topology.model import why_no_version
+    from numaforge.machine.topology.model import why_no_version
 
     installed = topology.kubelet
     # A file named on the command line inherits no drop-ins, flags or state of the node, except with --live.

@@ -17,7 +17,7 @@ from numaforge.commands.machine import (
     planning_options,
 )
 from numaforge.commands.options import login_options, output_option
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, echo_lines, print_data, remark, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.

@@ -19,7 +19,7 @@ from numaforge.commands.machine import (
     planning_options,
 )
 from numaforge.commands.options import WITHIN_SECONDS, login_options, output_option
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain, echo_lines, remark, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numaforge.explain.cluster import LiveCluster, LivePod
     from numaforge.explain.workload import Workload
     from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 @click.command()
@@ -159,7 +159,7 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
     """Return the cluster saved in a file, else as kubectl gets it, with the PodGroup of `pod`."""
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
     from numaforge.explain.cluster import group_stubs, read_cluster
-    from numaforge.given import read_json
+    from numaforge.lib.given import read_json
     from numaforge.schedulers.kubectl_get import Kubectl, items_of
 
     if saved is not None:
@@ -235,7 +235,7 @@ def _machine(
 ) -> GivenMachine:
     """Return a machine with its kubelet: as a profile or a plan makes it, else as it is."""
     from numaforge.explain.candidates import GivenMachine
-    from numaforge.kubelet.config.flags import registered_name
+    from numaforge.kubelet_minors.flags import registered_name
 
     if machine is None:
         return GivenMachine(name, None, why_unknown="a plan alone has no cores: give its snapshot beside it")

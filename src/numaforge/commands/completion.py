@@ -7,7 +7,7 @@ import os
 import click
 from click.shell_completion import get_completion_class
 
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import print_data
 
 COMPLETE = "_NUMAFORGE_COMPLETE"

@@ -19,13 +19,13 @@ from numaforge.commands.machine import (
     planning_options,
 )
 from numaforge.commands.options import Command, offered, output_option
-from numaforge.errors import HostError, PlanError
+from numaforge.lib.errors import HostError, PlanError
 from numaforge.report.terminal import save, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def say_manifests(
 
     As JSON, print `document` with the labels beside it.
     """
-    from numaforge.kubernetes_objects import as_yaml
+    from numaforge.lib.kubernetes_objects import as_yaml
 
     if output == "json":
         show_json({"schema": 1, **document, "labels": labels})

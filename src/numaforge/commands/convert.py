@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
-from numaforge.given import BYTE_ORDER_MARK, read_text
+from numaforge.lib.errors import ExitCode
+from numaforge.lib.given import BYTE_ORDER_MARK, read_text
 from numaforge.report.terminal import plain, save
 
 
@@ -42,10 +42,10 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
       numaforge convert performanceprofile performance.yaml --to profiles/performance.yaml
       oc get kubeletconfig gpu -o yaml | numaforge convert -
     """
+    from numaforge.lib.strict_yaml import MOST_MIB
     from numaforge.planning.convert.forms import AUTO, FORM_NAMES
     from numaforge.planning.convert.forms import convert as converted
     from numaforge.planning.convert.yaml_text import as_yaml
-    from numaforge.sections.strict_yaml import MOST_MIB
 
     if len(words) > 2:
         raise click.UsageError("give a KIND and one FILE")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from numaforge.errors import NumaforgeError
-from numaforge.resources import deploy_dir
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.resources import deploy_dir
 
 
 def deploy_file(path: str | None) -> Path:

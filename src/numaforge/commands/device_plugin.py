@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.commands.wrapped import key_option, read_wrapped
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo_lines, save, show_json
 
 
@@ -103,7 +103,7 @@ def config(
     Example:
       numaforge device-plugin config dgx-h100 hgx-b200 --profile inference.yaml | kubectl apply -f -
     """
-    from numaforge.kubernetes_objects import as_yaml
+    from numaforge.lib.kubernetes_objects import as_yaml
     from numaforge.roles.device_plugin.manifests import device_plugin_config_map
 
     plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]

@@ -16,15 +16,15 @@ from numaforge.commands.machine import (
     planning_options,
 )
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import show, show_json
 from numaforge.report.wording import counted
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.report.difference import Unlike
-    from numaforge.topology.model import NodeTopology
 
 
 @click.command()
@@ -80,8 +80,8 @@ def _now_and_with_image(
 
 def _comparable(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
     """Return the comparable documents of a source by kind: its machine, its plan."""
+    from numaforge.machine.topology.document import to_document as topology_document
     from numaforge.planning.document import to_document as plan_document
-    from numaforge.topology.document import to_document as topology_document
 
     machine, plan = _source(source, profile, kubelet_version)
     documents = {} if machine is None else {"machine": topology_document(machine)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
@@ -125,10 +125,10 @@ def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
 def _racks(answers: Answers) -> tuple[Check, ...]:
     """Return a check for each disagreement that the trays of a rack would have after a run."""
     from numaforge.findings import Severity
+    from numaforge.machine.topology.trays import NODE_LISTS, disagreements, tray_in
     from numaforge.preflight import Check
     from numaforge.report.racks import disagreement_text
     from numaforge.rollout.racks import REMEDY
-    from numaforge.topology.trays import NODE_LISTS, disagreements, tray_in
 
     trays = {host: tray_in(event.get("tray")) for host, event in answers.events.items()}
     unlike = disagreements({host: tray for host, tray in trays.items() if tray is not None})

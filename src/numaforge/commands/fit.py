@@ -10,7 +10,7 @@ import click
 from numaforge.commands.machine import each_named, machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import remark, show, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.

@@ -10,7 +10,7 @@ import click
 from numaforge.commands.rules import Note, judging_options, say_judgements
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 
 @click.command()

@@ -6,7 +6,7 @@ import click
 
 from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_manifests
 from numaforge.commands.rules import judging_options, say_judgements
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 
 _HANDED = Handed(
     lambda plan: plan.amd_partitions.managed_by == "device-config-manager" and bool(plan.amd_partitions.gpus),

@@ -12,7 +12,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.commands.rules import judging_options, say_judgements
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import save, show_json
 
 
@@ -57,7 +57,7 @@ def runtime_class(
     Example:
       numaforge host runtime-class dgx-h100 --profile inference.yaml | kubectl apply -f -
     """
-    from numaforge.kubernetes_objects import as_yaml
+    from numaforge.lib.kubernetes_objects import as_yaml
     from numaforge.roles.crio.plan import pod_lines
     from numaforge.roles.crio.plan import runtime_class as manifest
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from numaforge.commands.capture import address
-from numaforge.errors import NumaforgeError
-from numaforge.ordering import first_of
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.ordering import first_of
 from numaforge.report.hostnames import MOST_NAMES, unfolded
 from numaforge.report.terminal import remark
 
@@ -62,13 +62,13 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    from numaforge.lib.resources import deploy_dir, template_dir
     from numaforge.planning.profiles import (
         load_profile,
         machine_profiles,
         named_profiles,
         ready_profiles,
     )
-    from numaforge.resources import deploy_dir, template_dir
 
     if not _USER.fullmatch(user):
         raise NumaforgeError(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.given import NotJsonError, parse_json, read_text
-from numaforge.kubelet_paths import DROP_IN_DIR, ROOT_DIR
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.lib.given import NotJsonError, parse_json, read_text
+from numaforge.lib.kubelet_paths import DROP_IN_DIR, ROOT_DIR
 
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numaforge.kubelet.admission.node import Admission
     from numaforge.kubelet.admission.pod import Pod
     from numaforge.kubelet.findings import Report
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 MOST_CLUSTER_MIB = 256
 """The largest file of a saved cluster: 300 nodes with 50 pods each have 150 MiB."""
@@ -46,8 +46,8 @@ def read_config(
     """
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.findings import require_start
-    from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.kubelet.startup.check import check
+    from numaforge.kubelet_minors.versions import LATEST_MINOR
 
     installed = topology.kubelet
     drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
@@ -86,9 +86,9 @@ def read_settings(path: str) -> str:
 
 def _other_kind(text: str) -> tuple[str, str] | None:
     """Return whether a document is a plan or a machine of numaforge, and the option that takes it."""
-    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
-    from numaforge.snapshot.model import KIND
-    from numaforge.topology.saved import is_plan
+    from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
+    from numaforge.machine.snapshot.model import KIND
+    from numaforge.machine.topology.saved import is_plan
 
     try:
         if text.lstrip().startswith("{"):
@@ -268,8 +268,8 @@ def _short(name: str) -> str:
 
 def read_documents(path: str) -> list[Any]:
     """Return the documents of a file for a cluster, with a remark where a key is written twice."""
+    from numaforge.lib.strict_yaml import MOST_MIB, read_manifests
     from numaforge.report.terminal import remark
-    from numaforge.sections.strict_yaml import MOST_MIB, read_manifests
 
     documents, repeated = read_manifests(read_text(path, most_mib=MOST_MIB), path)
     for key_path in repeated:
@@ -286,6 +286,6 @@ def remark_passed_over(path: str, documents: Sequence[str]) -> None:
 
 
 def _one_document(path: str) -> Any:
-    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
+    from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
 
     return read_yaml(read_text(path, most_mib=MOST_MIB), path)

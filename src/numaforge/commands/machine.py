@@ -19,16 +19,16 @@ import click
 from click.shell_completion import CompletionItem
 
 from numaforge.commands.options import Command, offered
-from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.given import MOST_MIB, read_json
-from numaforge.ordering import natural
+from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
+from numaforge.lib.given import MOST_MIB, read_json
+from numaforge.lib.ordering import natural
 from numaforge.report.terminal import step
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
+    from numaforge.machine.snapshot import Snapshot
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.snapshot import Snapshot
-    from numaforge.topology.model import NodeTopology
 
 
 _NAMED = "numaforge.machine"  # where the context keeps --machine for the argument
@@ -37,7 +37,7 @@ _HELP = "A snapshot, a topology, a folder, a ready machine such as dgx-h100, or 
 
 def _machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the ready machines that start with `incomplete`; without one, the shell completes files."""
-    from numaforge.topology.ready import ready_machines
+    from numaforge.machine.topology.ready import ready_machines
 
     names = [name for name in ready_machines() if name.startswith(incomplete)]
     return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
@@ -181,9 +181,9 @@ def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
     """Return the machine with its plan's offline CPUs and GPU memory mode, and the plan itself, if any."""
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.cpus.offline import taken_offline
     from numaforge.roles.modules.gpu_memory import in_mode
-    from numaforge.topology.model import NodeTopology
 
     if source is None:
         machine = machine_of(None, root)
@@ -203,8 +203,8 @@ def machine_and_plan(
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:
     """Return the machine of this name, or the plan in a file."""
+    from numaforge.machine.topology.saved import is_plan
     from numaforge.planning.document import from_document
-    from numaforge.topology.saved import is_plan
 
     if not is_file(source):
         return _machine_called(source)
@@ -237,7 +237,7 @@ def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB
 
     A file larger than `most_mib` MiB is refused.
     """
-    from numaforge.topology.read import read_topology
+    from numaforge.machine.topology.read import read_topology
 
     if source is not None and root is None:
         if is_file(source):
@@ -270,8 +270,8 @@ def _names_a_file(source: str) -> bool:
 
 def _machine_called(name: str) -> NodeTopology:
     """Return the machine in a folder, the ready machine of this name, else the host."""
-    from numaforge.topology.read import read_topology
-    from numaforge.topology.ready import ready_machine, ready_machines
+    from numaforge.machine.topology.read import read_topology
+    from numaforge.machine.topology.ready import ready_machine, ready_machines
 
     if Path(name).is_dir():
         return machine_of(None, name)
@@ -292,7 +292,7 @@ def _or_ready(name: str) -> str:
     """Return a hint: the ready machine with a similar name, else that there are ready machines."""
     from difflib import get_close_matches
 
-    from numaforge.topology.ready import ready_machines
+    from numaforge.machine.topology.ready import ready_machines
 
     ready = ready_machines()
     near = get_close_matches(Path(name).name.partition(".")[0], ready, n=1)
@@ -301,7 +301,7 @@ def _or_ready(name: str) -> str:
 
 def snapshot_of(source: str | None, root: str | None) -> Snapshot:
     """Return the snapshot of the folder `root`, else of this machine; raises UsageError for a `source`."""
-    from numaforge.snapshot import from_local, from_root
+    from numaforge.machine.snapshot import from_local, from_root
 
     if source is not None:
         raise click.UsageError("give either MACHINE or --root, not both")
@@ -317,7 +317,7 @@ def _document(source: str, most_mib: int = MOST_MIB) -> object:
 
 def _machine_in(document: object, source: str) -> NodeTopology:
     """Return the machine in a snapshot or in a topology document; `source` is its file."""
-    from numaforge.topology.saved import saved_machine
+    from numaforge.machine.topology.saved import saved_machine
 
     with _located(source), step(f"interpreting {source}"):
         return saved_machine(document)
@@ -325,8 +325,8 @@ def _machine_in(document: object, source: str) -> NodeTopology:
 
 def _plan_of(machine: NodeTopology) -> NodePlan | None:
     """Return the plan saved on a machine, if any."""
+    from numaforge.machine.snapshot import catalogue
     from numaforge.planning.document import loads
-    from numaforge.snapshot import catalogue
 
     with _located(catalogue.PLAN):
         return loads(machine.previous_plan) if machine.previous_plan else None

@@ -19,8 +19,9 @@ from numaforge.audit.fleet import Failed, FleetAudit
 from numaforge.audit.machine import AuditedMachine, audited
 from numaforge.commands.capture import captured_hosts, inventories_of
 from numaforge.commands.machine import each_named, machine_of
-from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.ordering import unlike
+from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.lib.ordering import unlike
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import saved_plan
 from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
@@ -28,7 +29,6 @@ from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
 from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
-from numaforge.topology.model import NodeTopology
 
 MOST_MIB = 16
 """The largest snapshot: more than ten times the largest of tests/machines."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.options import GroupedOption, output_option
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, save, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.

@@ -10,15 +10,15 @@ from numaforge.commands.machine import machine_of, machine_option, root_option, 
 from numaforge.commands.operator_config import operator_config
 from numaforge.commands.options import output_option
 from numaforge.commands.wrapped import key_option, read_wrapped
-from numaforge.errors import ExitCode, PlanError
+from numaforge.lib.errors import ExitCode, PlanError
 from numaforge.report.terminal import show, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.mig.machine import MachineMigPlan
     from numaforge.roles.mig.mig_parted import MigConfigEntry
-    from numaforge.topology.model import NodeTopology
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path())
 _config_option = click.option("--config", metavar="NAME", help="The config of the file to take.")

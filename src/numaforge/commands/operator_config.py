@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_manifests
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 
 _HANDED = Handed(
     lambda plan: plan.mig.managed_by == "gpu-operator" and bool(plan.mig.gpus),

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import detail, progress, remark, verbosity
 from numaforge.rollout.program import Command, ProgramRun, every_core, inventory_file, start
 

@@ -15,13 +15,13 @@ from numaforge.commands.machine import (
     root_option,
 )
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import show, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 @click.command()

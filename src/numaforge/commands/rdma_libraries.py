@@ -13,13 +13,13 @@ from numaforge.commands.machine import (
     snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo, print_data, remark, save, show_json
 
 if TYPE_CHECKING:
-    from numaforge.reasons import Notice
+    from numaforge.lib.reasons import Notice
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.rdma.planned import LibrariesPlan
-    from numaforge.topology.model import NodeTopology
 
 
 @click.command()
@@ -102,10 +102,10 @@ def _libraries(
 
 
 def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
+    from numaforge.machine.topology.vendors import only_amd
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.rdma.libraries import plan_libraries
     from numaforge.roles.rdma.section import Libraries, Rdma
-    from numaforge.topology.vendors import only_amd
 
     shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=not only_amd(machine.gpus))))
     planned = plan_libraries(machine, shown)

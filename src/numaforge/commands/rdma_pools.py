@@ -21,7 +21,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.commands.wrapped import key_option, read_wrapped
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo_lines, save, show_json
 
 

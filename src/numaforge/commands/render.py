@@ -17,12 +17,12 @@ from numaforge.commands.machine import (
     snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode, HostError, NumaforgeError
+from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import echo_lines, print_data, remark, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.file_content import FileContent
+    from numaforge.lib.file_content import FileContent
     from numaforge.maintenance.bundle import FileState
 
 
@@ -119,8 +119,8 @@ def _show_changes(
     data: tuple[str, ...],
     output: str,
 ) -> int:
+    from numaforge.machine.topology.ready import ready_machines
     from numaforge.maintenance.bundle import changes, diff
-    from numaforge.topology.ready import ready_machines
 
     if source is not None and (Path(source).exists() or source in ready_machines()):
         raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
@@ -145,9 +145,9 @@ def _of_host(
     from numaforge.commands.machine import plan_of
     from numaforge.hosts.capture import answer_of
     from numaforge.hosts.facts import as_root, detect
+    from numaforge.machine.topology.read import read_topology
     from numaforge.maintenance.bundle import parse_states, read_script
     from numaforge.planning.render import plan_files
-    from numaforge.topology.read import read_topology
 
     def ask(connected: Any) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
         machine = read_topology(detect(connected))
@@ -163,8 +163,8 @@ def _of_host(
 
 def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:
     """Return the files present below a root directory, by their paths on the node."""
+    from numaforge.machine.snapshot.root_folder import LinkLoopError, RootFolder
     from numaforge.maintenance.bundle import FileState
-    from numaforge.snapshot.root_folder import LinkLoopError, RootFolder
 
     folder = RootFolder(root)
     users, groups = (_names_by_number(folder.find(file)) for file in ("/etc/passwd", "/etc/group"))

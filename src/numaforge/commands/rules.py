@@ -17,12 +17,12 @@ from numaforge.commands.machine import (
     root_option,
 )
 from numaforge.commands.options import Command, offered, output_option
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo_lines, show, show_json
 
 if TYPE_CHECKING:
     from numaforge.findings.engine import MachineRule
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 
 def judging_options(verbose: str) -> Callable[[Command], Command]:

@@ -103,7 +103,7 @@ def scenario_of(
 
 def _with_notice(scenario: Scenario) -> Scenario:
     """Remark that a kubelet is newer than the rules that are known."""
-    from numaforge.kubelet.minors.versions import KubeletVersion
+    from numaforge.kubelet_minors.versions import KubeletVersion
 
     if scenario.version and (notice := KubeletVersion.parse(scenario.version).notice):
         remark(notice)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numaforge.commands.inputs import MOST_CLUSTER_MIB
-from numaforge.errors import NumaforgeError
 from numaforge.explain.pod_sets import MOST_PODS
-from numaforge.given import NotJsonError, mapping, parse_json, read_text
-from numaforge.mistakes import shown
-from numaforge.ordering import unlike
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import NotJsonError, mapping, parse_json, read_text
+from numaforge.lib.mistakes import shown
+from numaforge.lib.ordering import unlike
 
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
@@ -76,7 +76,7 @@ def _not_allocated(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str
 
 
 def _documents(text: str, path: str, remarks: list[str]) -> list[Any]:
-    from numaforge.sections.strict_yaml import MOST_MIB, read_manifests
+    from numaforge.lib.strict_yaml import MOST_MIB, read_manifests
 
     if text.lstrip()[:1] in ("{", "["):
         try:

@@ -8,12 +8,12 @@ import click
 
 from numaforge.commands.machine import answers_of, each_named, machine_of, machines_argument, root_option
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import save, show, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 
 @click.command()
@@ -52,7 +52,7 @@ def topology(
         _show_matrix(machine, output)
         return ExitCode.YES
     if output == "json":
-        from numaforge.topology.document import to_document
+        from numaforge.machine.topology.document import to_document
 
         show_json(to_document(machine))
         return ExitCode.YES
@@ -74,7 +74,7 @@ def _show_machines(names: list[str], root: str | None, single: bool, output: str
         raise click.UsageError("--root, --matrix and --ascii are for one machine")
     machines = answers_of(names, lambda name: machine_of(name, None))
     if output == "json":
-        from numaforge.topology.document import to_document
+        from numaforge.machine.topology.document import to_document
 
         documents = [to_document(machine) for _, machine in machines.read]
         show_json({"schema": 1, "machines": documents, "failed": machines.failed})
@@ -84,8 +84,8 @@ def _show_machines(names: list[str], root: str | None, single: bool, output: str
 
 
 def _show_matrix(machine: NodeTopology, output: str) -> None:
+    from numaforge.machine.topology.links import link_matrix
     from numaforge.report.matrix import MatrixTable, matrix_document
-    from numaforge.topology.links import link_matrix
 
     links = link_matrix(machine)
     if output == "json":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode, HostError, NumaforgeError
+from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import complain, echo, progress, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from numaforge.errors import NumaforgeError, PlanError
-from numaforge.given import mapping, mappings, read_text
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.given import mapping, mappings, read_text
 
 _CONFIGS = (
     ("config", "map"),
@@ -59,7 +59,7 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
 
 def _documents(text: str, where: str) -> list[Mapping[str, Any]]:
     """Return the mappings in a text, those in a List one by one; none where it is not YAML."""
-    from numaforge.sections.strict_yaml import read_yaml_documents
+    from numaforge.lib.strict_yaml import read_yaml_documents
 
     with suppress(NumaforgeError):  # the reader of the configuration says what is wrong with it
         documents = list(read_yaml_documents(text, where))

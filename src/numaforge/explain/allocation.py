@@ -16,7 +16,7 @@ from numaforge.explain.claims import ClaimSpec, DeviceWish
 from numaforge.explain.devices import DeviceId, HeldClaim, NodeDevices, OfferedDevice, TakenDevice
 from numaforge.explain.placing import tolerates
 from numaforge.explain.selectors import SelectorFailsError, selects
-from numaforge.given import mapping, mappings
+from numaforge.lib.given import mapping, mappings
 
 MOST_DEVICES_OF_A_CLAIM = 32
 """AllocationResultsMaxSize."""

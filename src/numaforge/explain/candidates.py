@@ -9,8 +9,6 @@ from hashlib import blake2b
 from itertools import count
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.explain.allocation import Allocation, RequestCount, short_name
 from numaforge.explain.claims import NOTHING_KNOWN, ClaimWorld
 from numaforge.explain.cluster import LiveNode, LivePod
@@ -29,7 +27,9 @@ from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, shape
 from numaforge.kubelet.admission.predicates import PODS, request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import is_counted
-from numaforge.kubelet.values.pages import in_pages
+from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
 
 _NUMBERS = count()
 _HOSTNAME = "kubernetes.io/hostname"

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from numaforge.explain.devices import HeldClaim, amount_of, full_name, held_claims
-from numaforge.given import mapping, mappings
 from numaforge.kubelet.admission.pod import ClaimRef, claim_refs, is_extended
+from numaforge.lib.given import mapping, mappings
 
 GROUP = "resource.k8s.io"
 KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "DeviceTaintRule")

@@ -9,7 +9,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from numaforge.errors import NumaforgeError
 from numaforge.explain.claims import NOTHING_KNOWN, ClaimWorld, claim_world, is_of_claims, serves
 from numaforge.explain.workload import (
     GangPod,
@@ -23,10 +22,11 @@ from numaforge.explain.workload import (
     group_of,
     member_of,
 )
-from numaforge.given import mapping
 from numaforge.kubelet.admission.pod import CPU, pod_requests
-from numaforge.ordering import grouped
-from numaforge.quantity import parse_quantity
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping
+from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import parse_quantity
 from numaforge.rollout.cluster import ENDED_PHASES
 from numaforge.schedulers import gangs
 

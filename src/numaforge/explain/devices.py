@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from numaforge.errors import NumaforgeError
 from numaforge.explain.placing import Labels, term_selects
 from numaforge.explain.selectors import Release, SelectedDevice
-from numaforge.given import mapping, mappings
-from numaforge.quantity import parse_quantity
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping, mappings
+from numaforge.lib.quantity import parse_quantity
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and name."""

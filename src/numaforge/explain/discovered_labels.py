@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from numaforge.kubelet.admission.nvidia_resources import GPU, PREFIX, mig_resource
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.model import Gpu, NodeTopology
+from numaforge.machine.topology.trays import cliques_of
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.device_plugin.labels import STRATEGY_LABEL
 from numaforge.roles.device_plugin.plan import DevicePluginPlan
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.rollout.budget import CLIQUE
-from numaforge.topology.model import Gpu, NodeTopology
-from numaforge.topology.trays import cliques_of
 
 _MEBIBYTE = 2**20
 _OLD_PARTS, _NEW_PARTS = ("major", "minor", "rev"), ("major", "minor", "revision")  # of a driver's version

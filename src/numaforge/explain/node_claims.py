@@ -22,15 +22,15 @@ from numaforge.kubelet.admission.claims import NO_CLAIMS, UNKNOWN_OFFER, Claimed
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
-from numaforge.kubelet.config.flags import registered_name
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet_minors.flags import registered_name
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
 from numaforge.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.labels import labels_of
 from numaforge.schedulers.slices import BUS_ID, LEGACY_NUMA_NODES, planned_slices, registered_slices
-from numaforge.topology.model import NodeTopology
 
 _HOSTNAME = "kubernetes.io/hostname"
 

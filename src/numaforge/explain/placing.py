@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numaforge.given import digits
 from numaforge.kubelet.admission.pod import PodError
-from numaforge.mistakes import shown
+from numaforge.lib.given import digits
+from numaforge.lib.mistakes import shown
 
 Labels = Mapping[str, str]
 HostPort = tuple[str, int]  # protocol and port

@@ -19,7 +19,7 @@ from numaforge.explain.claims import (
 )
 from numaforge.explain.devices import NodeDevices
 from numaforge.explain.placing import Labels
-from numaforge.given import mapping
+from numaforge.lib.given import mapping
 
 _DOES_NOT_EXIST, _IS_NOT_GIVEN = "does not exist", "is not given"
 

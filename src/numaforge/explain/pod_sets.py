@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.given import mapping, mappings
 from numaforge.kubelet.admission.pod import PodError
-from numaforge.mistakes import shown
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping, mappings
+from numaforge.lib.mistakes import shown
 
 MOST_PODS = 10_000
 """The most pods of a file. A node of Kubernetes runs some hundreds."""

@@ -9,7 +9,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.explain.candidates import Candidate, emptied, reconfigured
 from numaforge.explain.claims import ClaimSpec, PodClaim
 from numaforge.explain.placement import Placement, place
@@ -21,14 +20,15 @@ from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, is_exte
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import like
 from numaforge.kubelet.admission.settings import STATIC
-from numaforge.kubelet.minors.options import (
+from numaforge.kubelet_minors.options import (
     DISTRIBUTE_ACROSS_NUMA,
     FULL_PCPUS_ONLY,
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
 )
-from numaforge.kubelet.values.pages import in_pages, size_of
-from numaforge.quantity import format_amount, format_bytes, parse_bytes
+from numaforge.kubelet_minors.values.pages import in_pages, size_of
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.lib.quantity import format_amount, format_bytes, parse_bytes
 
 _MOST_CLAIMED = 1024
 """Devices of a resource that claims serve on a node: its slices have 128 each."""

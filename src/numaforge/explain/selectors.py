@@ -16,8 +16,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.quantity import parse_quantity
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.quantity import parse_quantity
 
 _MOST_CHARACTERS = 10_000
 """resource.k8s.io, CELSelectorExpressionMaxLength."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numaforge.errors import NumaforgeError
 from numaforge.explain.claims import PodClaim, is_of_claims, pod_claims
 from numaforge.explain.placing import Placing, placing_of
 from numaforge.explain.pod_sets import (
@@ -19,8 +18,9 @@ from numaforge.explain.pod_sets import (
     number_of_pods,
     pod_sets,
 )
-from numaforge.given import digits, mapping, mappings
 from numaforge.kubelet.admission.pod import Pod
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import digits, mapping, mappings
 from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers import gangs
 

@@ -10,8 +10,8 @@ from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Rule
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 APPLY = "`numaforge apply` brings the host back to its plan; plan it again where the change was wanted"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from numaforge.findings.finding import Finding, Rule
-from numaforge.topology.model import NodeTopology
+from numaforge.machine.topology.model import NodeTopology
 
 
 class Verdict(StrEnum):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from numaforge.findings.engine import Applicability, Scope, Seen, applies
-from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
-from numaforge.topology.vendors import NVIDIA
+from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaInstall
+from numaforge.machine.topology.vendors import NVIDIA
 
 Pick = Callable[[Gpu], bool]
 Look = Callable[[NodeTopology], Iterator[Seen]]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.first_boot.settings import MANIFEST, SETTINGS, BootSettings, Source, read_settings
-from numaforge.given import NotJsonError, mapping, parse_json, read_text
+from numaforge.lib.errors import NumaforgeError, ProfileError
+from numaforge.lib.given import NotJsonError, mapping, parse_json, read_text
+from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import is_path, load_profile
-from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
 PARAMETER = "numaforge.planning.profiles"
 WRITTEN = "etc/numaforge/profile.yaml"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import HostError, NumaforgeError
-from numaforge.given import NotJsonError, parse_json, read_text
-from numaforge.topology.model import Accelerator, Gpu, NodeTopology
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.lib.given import NotJsonError, parse_json, read_text
+from numaforge.machine.topology.model import Accelerator, Gpu, NodeTopology
 
 MACHINES = "/etc/numaforge/image/machines"
 _NEAR_BYTES, _NEAR_PART = 64 << 20, 64

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 
-from numaforge import bounded
-from numaforge.errors import HostError
-from numaforge.framing import Answer
+from numaforge.lib import bounded
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import Answer
 
 _SECONDS = 900
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from numaforge.errors import HostError, HostUnreachableError
 from numaforge.first_boot.roots_files import require_roots
-from numaforge.given import NotJsonError, parse_json, read_text
-from numaforge.kubelet.config.flags import flag_value
-from numaforge.sections.strict_yaml import read_yaml
-from numaforge.topology.model import NodeTopology
+from numaforge.kubelet_minors.flags import flag_value
+from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.lib.given import NotJsonError, parse_json, read_text
+from numaforge.lib.strict_yaml import read_yaml
+from numaforge.machine.topology.model import NodeTopology
 
 KUBECONFIG = Path("/etc/kubernetes/kubelet.conf")
 _SECONDS = 20

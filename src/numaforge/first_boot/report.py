@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from numaforge.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.first_boot.kubelet_login import KubeletLogin, kubeconfig_of, kubelet_login
 from numaforge.first_boot.stamp import ISSUE, BootRecord
 from numaforge.first_boot.trial import keep_once_reached
-from numaforge.given import read_text
-from numaforge.kubelet.config.flags import registered_name
+from numaforge.kubelet_minors.flags import registered_name
+from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.lib.given import read_text
+from numaforge.machine.snapshot import from_local
+from numaforge.machine.topology.read import read_topology
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, SelfPlanned
-from numaforge.snapshot import from_local
-from numaforge.topology.read import read_topology
 from numaforge.verification import suite
 from numaforge.verification.reach import ReachedHost, write_hosts
 

@@ -9,7 +9,7 @@ import os
 import stat
 from pathlib import Path
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
 
 _MOST_LINKS = 40
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from numaforge import __version__
-from numaforge.errors import HostError, PlanError
 from numaforge.first_boot.chosen import NamedProfile, chosen_profile
 from numaforge.first_boot.hardware import require_expected
 from numaforge.first_boot.here import ask
@@ -28,7 +27,11 @@ from numaforge.first_boot.stamp import (
     stamp,
 )
 from numaforge.first_boot.trial import BY_NODE, BY_PERSON, conclude, follow, keep, nothing_changed, status_of
-from numaforge.given import read_text
+from numaforge.lib.errors import HostError, PlanError
+from numaforge.lib.given import read_text
+from numaforge.machine.snapshot import from_local
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.look import look, question
 from numaforge.maintenance.need import digest, need
@@ -39,9 +42,6 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import files_of
 from numaforge.roles import ROLES
-from numaforge.snapshot import from_local
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 
 UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
 """The profile of a node whose kubelet starts with the distribution's settings: our changes are reverted."""

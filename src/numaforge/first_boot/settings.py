@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from numaforge.errors import NumaforgeError
-from numaforge.given import read_text
-from numaforge.sections.section import Section, each_once, validated
-from numaforge.sections.strict_yaml import read_yaml
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import read_text
+from numaforge.lib.section import Section, each_once, validated
+from numaforge.lib.strict_yaml import read_yaml
 
 SETTINGS = Path("/etc/numaforge/boot.yaml")
 MANIFEST = "/etc/numaforge/image/manifest.json"

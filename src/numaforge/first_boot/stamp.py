@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from numaforge import shell
-from numaforge.errors import NumaforgeError
-from numaforge.framing import asking
-from numaforge.given import read_text
+from numaforge.lib import shell
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.framing import asking
+from numaforge.lib.given import read_text
 from numaforge.maintenance.transaction import TRANSACTIONS
 
 STATE = Path("/var/lib/numaforge/boot")

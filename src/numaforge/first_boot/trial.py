@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from numaforge.errors import HostError, HostUnreachableError
 from numaforge.first_boot.here import ask
 from numaforge.first_boot.kubelet_login import KubeletLogin
 from numaforge.first_boot.stamp import TRIAL, BootRecord, accept, forget, note_confirmed, reject
+from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.maintenance.carry import clear_status
 from numaforge.maintenance.transaction import (
     TRANSACTIONS,

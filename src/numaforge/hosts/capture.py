@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from pyinfra.api import Host, State
 
-from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.connect_errors import connect_error
 from numaforge.hosts.connector import reach_as_openssh
 from numaforge.hosts.facts import detect
-from numaforge.snapshot import Snapshot
+from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.machine.snapshot import Snapshot
 
 Answer = TypeVar("Answer")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra.api.exceptions import ConnectError
 
-from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.lib.errors import HostUnreachableError, NumaforgeError
 
 
 class HostConnectError(ConnectError):

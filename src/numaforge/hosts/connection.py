@@ -12,8 +12,8 @@ from pyinfra.api import Host
 from pyinfra.connectors.base import BaseConnector
 from pyinfra.connectors.local import LocalConnector
 
-from numaforge.errors import HostUnreachableError
 from numaforge.hosts.connector import OpenSshConnector, destination
+from numaforge.lib.errors import HostUnreachableError
 from numaforge.rollout.same_machine import PIN, Access
 
 CUT = "the connection was cut"

@@ -12,9 +12,9 @@ from pyinfra.api import Host
 from pyinfra.connectors.base import DataMeta
 from pyinfra.connectors.ssh import SSHConnector
 
-from numaforge.errors import HostError, HostUnreachableError
 from numaforge.hosts.connect_errors import HostConnectError
 from numaforge.hosts.failures import fault
+from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.ssh import Destination, Login, ask_openssh, connect, destination_of
 from numaforge.ssh.openssh import CHECKING
 

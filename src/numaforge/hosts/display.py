@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from pyinfra.api import Host
 
 from numaforge.hosts.overview import overview
-from numaforge.reasons import Notice
+from numaforge.lib.reasons import Notice
+from numaforge.lib.unfinished import Unfinished
 from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted
-from numaforge.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from numaforge.maintenance.transaction import Transaction

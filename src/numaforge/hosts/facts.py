@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pyinfra.api import Host
 
-from numaforge.errors import HostError
-from numaforge.framing import Answer
 from numaforge.hosts.host_data import datum
 from numaforge.hosts.scripts import answer_of
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import Answer
+from numaforge.machine.snapshot import Snapshot, parse_output, script
 from numaforge.preflight import host as preflight
 from numaforge.rollout.names import ANSWER_SECONDS
-from numaforge.snapshot import Snapshot, parse_output, script
 
 AS_ROOT = (Path(__file__).parent / "as_root.sh").read_text("ascii")
 _NO_ROOT = {

@@ -11,9 +11,9 @@ from pyinfra.api import Host
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import format_text
 
-from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.hosts.overview import overview
 from numaforge.hosts.patches import go_on_without_failed
+from numaforge.lib.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.report.terminal import plain
 from numaforge.rollout import events
 

@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 from pyinfra.api import Host, State
 from pyinfra.api.arguments import AllArguments, all_argument_meta, auth_argument_meta
 
-from numaforge import ansible
-from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
 from numaforge.hosts.patches import fail_alone, stay_away
 from numaforge.hosts.processes import hosts_of
+from numaforge.lib import ansible
+from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.rollout.names import ANSWER_SECONDS, PLACE, RETRY_FAILED
 from numaforge.rollout.same_machine import PIN
 from numaforge.ssh import without_openssh

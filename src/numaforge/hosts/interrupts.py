@@ -13,7 +13,7 @@ from types import FrameType
 
 from gevent import get_hub, getcurrent  # type: ignore[import-untyped]
 
-from numaforge.errors import ExitCode, HostError
+from numaforge.lib.errors import ExitCode, HostError
 
 INTERRUPTED = "interrupted"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -14,10 +14,10 @@ from typing import Any
 from pyinfra.api import Inventory
 from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
 
-from numaforge import ansible
-from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.given import read_text
-from numaforge.mistakes import shown
+from numaforge.lib import ansible
+from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.lib.given import read_text
+from numaforge.lib.mistakes import shown
 
 EXAMPLE = 'write nodes = ["gpu-01", "gpu-02"]'
 _MOST_MIB = 4
@@ -54,7 +54,7 @@ def refuse_no_text(inventory: str) -> None:
 def why_no_host(inventory: str) -> str:
     """Return why the inventory just read names no host."""
     if not Path(inventory).exists():
-        from numaforge.topology.ready import NO_HOST, ready_machines
+        from numaforge.machine.topology.ready import NO_HOST, ready_machines
 
         if inventory in ready_machines():
             return f"{inventory} {NO_HOST}; name an inventory or a host"

@@ -35,10 +35,10 @@ def steps() -> Iterator[Callable[[], object]]:
         yield partial(import_module, name)
     for name in (
         "kubelet.config.loading",
-        "topology",
+        "machine.topology",
         "template",
-        "sections.section",
-        "sections.strict_yaml",
+        "lib.section",
+        "lib.strict_yaml",
         "maintenance.parts",
     ):
         yield partial(import_module, f"numaforge.{name}")

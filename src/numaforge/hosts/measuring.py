@@ -11,13 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.hosts.capture import answer_of
 from numaforge.hosts.facts import as_root
 from numaforge.hosts.failures import fail_host, fault
 from numaforge.hosts.host_data import datum
-from numaforge.kubelet.config.flags import registered_name
+from numaforge.kubelet_minors.flags import registered_name
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.read import read_topology
 from numaforge.maintenance.pods import Pods
 from numaforge.measure.asking import (
     MEASUREMENT,
@@ -39,13 +41,11 @@ from numaforge.measure.record import Measurement
 from numaforge.measure.tasks import Effort, alignment_tasks, tasks
 from numaforge.planning.document import saved_plan
 from numaforge.rollout import events
-from numaforge.snapshot import parse_output, script
-from numaforge.topology.read import read_topology
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
 
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 
 class InUseError(HostError):

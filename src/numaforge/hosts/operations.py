@@ -11,9 +11,9 @@ from pyinfra.api import Host, State, StringCommand, operation
 from pyinfra.api.arguments_typed import PyinfraOperation
 from pyinfra.api.command import FunctionCommand
 
-from numaforge import shell
-from numaforge.errors import NumaforgeError
 from numaforge.hosts.failures import fault, print_error
+from numaforge.lib import shell
+from numaforge.lib.errors import NumaforgeError
 
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")

@@ -12,7 +12,7 @@ import gevent  # type: ignore[import-untyped]
 from pyinfra.api import Host, output
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from numaforge.bounded import Allowance, TooMuchOutputError
+from numaforge.lib.bounded import Allowance, TooMuchOutputError
 from numaforge.report.terminal import plain
 
 _CHUNK = 2**16

@@ -19,10 +19,11 @@ from pyinfra.api import Host, State
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
-from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.hosts.connect_errors import connect_error
 from numaforge.hosts.patches import command_line
 from numaforge.hosts.processes import hosts_of
+from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.lib.unfinished import Unfinished
 from numaforge.report.fleet import (
     CHANGES,
     EVERY_HOST,
@@ -33,7 +34,6 @@ from numaforge.report.fleet import (
     fleet_lines,
 )
 from numaforge.report.terminal import echo, screen
-from numaforge.unfinished import Unfinished
 
 DIFF = "diff"
 """Host data on the command line: whose diffs are shown, names of hosts with commas between, or `all`."""

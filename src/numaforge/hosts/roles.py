@@ -11,12 +11,12 @@ from pyinfra import host as current_host
 from pyinfra.api import Host, deploy
 from pyinfra.api.arguments_typed import PyinfraOperation
 
-from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import fail_host, fault
+from numaforge.lib.errors import HostError, NumaforgeError
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 _roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
 

@@ -8,11 +8,11 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.connectors.base import BaseConnector
 from pyinfra.connectors.util import CommandOutput
 
-from numaforge import shell
-from numaforge.bounded import TooMuchOutputError
-from numaforge.errors import HostError, HostUnreachableError
-from numaforge.framing import Answer
 from numaforge.hosts.connection import CUT, hang_up, is_open, new_connection, within
+from numaforge.lib import shell
+from numaforge.lib.bounded import TooMuchOutputError
+from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.lib.framing import Answer
 
 _AS_LOGGED_IN = "exec sh -s"
 

@@ -19,14 +19,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.booleans import truth
-from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.values.gojson import GoJsonError, Json, Types, decode, decode_json, parse_json
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.kubelet_minors.options import STRICT_CPU_RESERVATION
+from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet_minors.values.gojson import (
+    GoJsonError,
+    Json,
+    Types,
+    decode,
+    decode_json,
+    parse_json,
+)
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.kubelet_paths import ROOT_DIR
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"

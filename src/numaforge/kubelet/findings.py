@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaforge.errors import KubeletConfigError
 from numaforge.findings import Finding, Rule, Severity
+from numaforge.lib.errors import KubeletConfigError
 
 _SOURCE = "the kubelet's rules"
 

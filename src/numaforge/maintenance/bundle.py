@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from numaforge import shell
-from numaforge.errors import HostError
-from numaforge.file_content import FileContent
-from numaforge.framing import Answer, asking
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import FileContent
+from numaforge.lib.framing import Answer, asking
 
 _GONE = "-"  # no character of base64
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from numaforge.errors import ExitCode, HostError
-from numaforge.framing import Answer
+from numaforge.lib.errors import ExitCode, HostError
+from numaforge.lib.framing import Answer
+from numaforge.lib.unfinished import Unfinished
 from numaforge.maintenance.look import Ask
 from numaforge.maintenance.transaction import (
     IncompleteStatusError,
@@ -22,7 +23,6 @@ from numaforge.maintenance.transaction import (
     start_script,
     status_script,
 )
-from numaforge.unfinished import Unfinished
 
 _UNCLEAR_ANSWERS = 30
 _POLL_SECONDS = 1.0  # from one question to the next at least, where the node does not wait for news itself

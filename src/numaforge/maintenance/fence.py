@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from numaforge.errors import HostUnreachableError
-from numaforge.shell import line
+from numaforge.lib.errors import HostUnreachableError
+from numaforge.lib.shell import line
 
 
 @dataclass(frozen=True)

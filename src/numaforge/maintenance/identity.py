@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numaforge import shell
-from numaforge.framing import Answer, Output, asking
-from numaforge.kernel_files import parse_values
+from numaforge.lib import shell
+from numaforge.lib.framing import Answer, Output, asking
+from numaforge.lib.kernel_files import parse_values
 
 _FILES = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/sys/class/dmi/id/product_uuid")
 """Those that the kubelet reads for the Node object (GetSystemUUID and machine/info.go in cAdvisor)."""
@@ -23,7 +23,7 @@ class Identity:
 
 def identity_script() -> str:
     """Return the script whose answer `read_identity` reads."""
-    return asking(shell.library("kernel_files") + shell.call("tell_values", _FILES))
+    return asking(shell.library("lib/kernel_files") + shell.call("tell_values", _FILES))
 
 
 def read_identity(output: Output) -> Identity:

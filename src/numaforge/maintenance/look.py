@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from numaforge import shell
-from numaforge.errors import HostUnreachableError
-from numaforge.framing import Answer, Output, asking
-from numaforge.kernel_files import parse_values
+from numaforge.lib import shell
+from numaforge.lib.errors import HostUnreachableError
+from numaforge.lib.framing import Answer, Output, asking
+from numaforge.lib.kernel_files import parse_values
+from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 from numaforge.maintenance import parts
 from numaforge.maintenance.bundle import known_sums, parse_checksums, parse_states
 from numaforge.maintenance.fence import read_fingerprint
 from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
 from numaforge.maintenance.pods import read_pods, root_dirs
 from numaforge.maintenance.work import read_work
-from numaforge.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 
 _LOOK = (
-    "kernel_files",
-    "units",
+    "lib/kernel_files",
+    "lib/units",
     "node/boot",
     "node/fence",
     "node/trace",

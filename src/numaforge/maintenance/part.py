@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
+from numaforge.lib.unfinished import Unfinished
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.maintenance.bundle import FileChange, FileState
 from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.work import OtherWork
-from numaforge.topology.model import NodeTopology
-from numaforge.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from numaforge import roles as role
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.maintenance.part import RolePart
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.cpus.slices import part as slices

@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from numaforge.snapshot.catalogue import ROOT_DIRS
-from numaforge.topology.model import KubeletInstall
+from numaforge.machine.snapshot.catalogue import ROOT_DIRS
+from numaforge.machine.topology.model import KubeletInstall
 
 
 @dataclass(frozen=True)

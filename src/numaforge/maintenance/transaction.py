@@ -24,10 +24,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 
-from numaforge import shell
-from numaforge.errors import ExitCode, HostError, HostUnreachableError
-from numaforge.framing import Answer, Output, asking
-from numaforge.given import parse_json
+from numaforge.lib import shell
+from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.lib.framing import Answer, Output, asking
+from numaforge.lib.given import parse_json
+from numaforge.lib.unfinished import TRANSACTIONS
 from numaforge.maintenance import fence
 from numaforge.maintenance.bundle import encoded
 from numaforge.maintenance.fence import Fingerprint
@@ -35,7 +36,6 @@ from numaforge.maintenance.part import Part
 from numaforge.maintenance.parts import refuse_incomplete, shell_of
 from numaforge.maintenance.pods import NOT_LOOKED_AT, Pods
 from numaforge.maintenance.work import KINDS, OtherWork
-from numaforge.unfinished import TRANSACTIONS
 
 
 class IncompleteStatusError(HostUnreachableError):

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from numaforge.errors import HostError
-from numaforge.given import digits
+from numaforge.lib.errors import HostError
+from numaforge.lib.given import digits
+from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Part, lines
-from numaforge.shell import line
 
 OLDEST_PYTHON = (3, 9)
 _LINK_SECONDS = 30

@@ -6,18 +6,18 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from numaforge import shell
 from numaforge.audit.makes import make_of
-from numaforge.cpulist import parse_cpulist
-from numaforge.framing import Answer, asking
+from numaforge.lib import shell
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.framing import Answer, asking
+from numaforge.machine.snapshot.catalogue import ROOT_DIRS
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.pods import Pods, read_pods, root_dirs
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.outputs import UnreadableOutputError
 from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Figure, Measurement, NotMeasured
 from numaforge.measure.tasks import TOOLS, CpuSplit, Effort, MeasureTask, Missing
-from numaforge.snapshot.catalogue import ROOT_DIRS
-from numaforge.topology.model import NodeTopology
 
 MOST_SECONDS = 1800
 """The time limit of all programs together on a node."""

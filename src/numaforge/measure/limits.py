@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from numaforge.topology.model import Gpu, NodeTopology, RdmaPort
+from numaforge.machine.topology.model import Gpu, NodeTopology, RdmaPort
 
 # Bits that arrive of those sent, by GT/s: 8b/10b, 128b/130b, then flits of 256 bytes with 242 of content
 # (PCI Express base specification 6.0).

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from numaforge.codec import NOTHING_ELSE, DocumentKind
-from numaforge.errors import NumaforgeError
+from numaforge.lib.codec import NOTHING_ELSE, DocumentKind
+from numaforge.lib.errors import NumaforgeError
 from numaforge.measure.kinds import KINDS, MeasuredKind
 
 MEASURED_PATH = "/var/lib/numaforge/measured.json"

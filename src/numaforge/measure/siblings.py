@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from numaforge.audit.makes import LEAST_SIBLINGS
+from numaforge.lib.ordering import grouped
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.record import Figure, Measurement, OfSiblings
-from numaforge.ordering import grouped
 
 UNSTEADY_SHARE = 0.1
 """The share below which a figure counts against a machine that differs between runs anyway."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.model import NodeTopology, NumaNode, RdmaDevice
 from numaforge.measure import outputs
 from numaforge.measure.limits import gpu_limit, gpus_by_number, nvlink_limit, port_limit
-from numaforge.topology.model import NodeTopology, NumaNode, RdmaDevice
 
 _GRACE_SECONDS = 15  # on top of the seconds that a program is asked to take
 _BLOCK_SECONDS = 30  # sysbench goes through a block at random before it checks the clock

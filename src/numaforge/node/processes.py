@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numaforge.system_units import is_user_manager, named_units, pod_path, read_groups, unit_of
+from numaforge.lib.system_units import is_user_manager, named_units, pod_path, read_groups, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

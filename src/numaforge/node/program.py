@@ -7,7 +7,7 @@ from pathlib import Path
 
 _OURS = re.compile(r"^from (?:__future__|numaforge\S*) import (?:\([^)]*\)|.*)\n+", re.MULTILINE)
 _NODE = Path(__file__).parent
-_PROCESSES = (_NODE.parent / "system_units.py", _NODE / "processes.py")
+_PROCESSES = (_NODE.parent / "lib/system_units.py", _NODE / "processes.py")
 _OF_EVERY_WORKER = (*_PROCESSES, _NODE / "holders.py", _NODE / "worker.py")
 
 

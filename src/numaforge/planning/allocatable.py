@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from numaforge.kubelet.admission.amd_resources import AMD_RESOURCE
 from numaforge.kubelet.admission.inventory import counts_of, shared_tokens
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.lib.reasons import Reasoned
 from numaforge.planning.capacity import PredictedAllocatable
-from numaforge.reasons import Reasoned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

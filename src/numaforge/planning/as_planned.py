@@ -12,8 +12,8 @@ from numaforge.roles.mig.plan import as_cut
 from numaforge.roles.modules.gpu_memory import in_mode
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:

@@ -6,19 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.codec import ByName
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.machine import cpu_capacity
-from numaforge.kubelet.values.pages import pages_of
-from numaforge.quantity import format_bytes, format_millis, parse_bytes, parse_quantity
-from numaforge.reasons import Notice, Reasoned
+from numaforge.kubelet_minors.values.pages import pages_of
+from numaforge.lib.codec import ByName
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.quantity import format_bytes, format_millis, parse_bytes, parse_quantity
+from numaforge.lib.reasons import Notice, Reasoned
+from numaforge.machine.topology.memory_mode import FIRST_DRIVER_BY_DEFAULT, memory_of_gpus
 from numaforge.roles.hugepages.plan import pool_places, pools_after
 from numaforge.roles.memory.numa_notices import gpu_memory_bytes
-from numaforge.topology.memory_mode import FIRST_DRIVER_BY_DEFAULT, memory_of_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.memory.plan import MemoryPlan
     from numaforge.roles.modules.gpu_memory import GpuMemoryPlan
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.inventory import inventory_of
-from numaforge.reasons import Reasoned
+from numaforge.lib.reasons import Reasoned
 from numaforge.roles.amd_partitions.plan import plugin_wished
 from numaforge.roles.device_plugin.plan import shared_by
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology
 
 
 def plan_devices(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Inventory]:

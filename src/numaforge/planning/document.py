@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numaforge import __version__
-from numaforge.codec import DocumentKind
-from numaforge.errors import PlanError
+from numaforge.lib.codec import DocumentKind
+from numaforge.lib.errors import PlanError
 from numaforge.planning.plan import NodePlan
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 PLAN = DocumentKind(
     name="plan",

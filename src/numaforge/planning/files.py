@@ -24,7 +24,7 @@ from numaforge.roles.watch import files as watch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.file_content import PlannedFile
+    from numaforge.lib.file_content import PlannedFile
     from numaforge.planning.plan import NodePlan
 
 WRITERS = (

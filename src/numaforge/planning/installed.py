@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.reasons import Reasoned
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.reasons import Reasoned
 from numaforge.roles.kubelet.existing import ExistingSettings, read_existing
 from numaforge.roles.kubelet.plan import kubelet_version
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

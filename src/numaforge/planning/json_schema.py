@@ -82,7 +82,7 @@ def _plan() -> dict[str, Any]:
 
 
 def _topology() -> dict[str, Any]:
-    from numaforge.topology.document import TOPOLOGY
+    from numaforge.machine.topology.document import TOPOLOGY
 
     return TOPOLOGY.json_schema(_Generator)
 

@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from numaforge.findings.scope import lost
-from numaforge.reasons import Notice
+from numaforge.lib.reasons import Notice
 from numaforge.roles.memory.numa_notices import numa_notices
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import NodeTopology
+    from numaforge.machine.topology.model import NodeTopology
 
 
 def _unread(topology: NodeTopology) -> tuple[Notice, ...]:

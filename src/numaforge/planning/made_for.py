@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from numaforge.reasons import Notice
+from numaforge.lib.reasons import Notice
+from numaforge.lib.section import Section
 from numaforge.roles.rdma.pools_section import PciId
-from numaforge.sections.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
-    from numaforge.topology.model import NodeTopology
 
 
 _Count = Annotated[int, Field(ge=1, strict=True)]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.reasons import Decision, Reasoned
-from numaforge.sections.section import Section
-from numaforge.sections.values import PERCENTAGE, as_text
+from numaforge.lib.reasons import Decision, Reasoned
+from numaforge.lib.section import Section
+from numaforge.lib.section_values import PERCENTAGE, as_text
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from numaforge.errors import PlanError
-from numaforge.file_content import PLAN_PATH, PlannedFile
+from numaforge.lib.errors import PlanError
+from numaforge.lib.file_content import PLAN_PATH, PlannedFile
+from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.allocatable import plan_allocatable
 from numaforge.planning.capacity import plan_capacity
 from numaforge.planning.devices import plan_devices
@@ -19,7 +21,6 @@ from numaforge.planning.measure import plan_measure
 from numaforge.planning.node_labels import plan_labels
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile
-from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.amd_partitions.plan import partitioned, plan_amd_partitions
 from numaforge.roles.cpus.offline import plan_offline, taken_offline
 from numaforge.roles.cpus.plan import plan_cpus
@@ -45,7 +46,6 @@ from numaforge.roles.rdma.nics.plan import plan_nic_queues
 from numaforge.roles.rdma.plan import plan_rdma
 from numaforge.roles.rdma.pools import plan_pools
 from numaforge.roles.watch.plan import plan_watch
-from numaforge.topology.model import NodeTopology
 
 T = TypeVar("T")
 

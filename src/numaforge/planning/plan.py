@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from numaforge.codec import NOTHING_ELSE, ByName
-from numaforge.file_content import PlannedFile
+from numaforge.lib.codec import NOTHING_ELSE, ByName
+from numaforge.lib.file_content import PlannedFile
+from numaforge.lib.reasons import Decision, Notice
 from numaforge.planning.capacity import PredictedAllocatable
 from numaforge.planning.measure import MeasurePlan
-from numaforge.reasons import Decision, Notice
 from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.cpus.slices.plan import SystemPlan

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from numaforge.file_content import FileContent
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.findings import Report, require_start
+from numaforge.lib.file_content import FileContent
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.device_plugin.plan import devices_of
 from numaforge.roles.kubelet.effect import effect
-from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)

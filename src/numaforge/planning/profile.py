@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from numaforge.mistakes import shown
+from numaforge.lib.mistakes import shown
+from numaforge.lib.section import Section
 from numaforge.planning.made_for import MadeFor
 from numaforge.planning.measure import Measure, MeasureWish
 from numaforge.roles.amd_partitions.section import AmdPartitions
@@ -29,7 +30,6 @@ from numaforge.roles.rdma.nics.section import NicQueues
 from numaforge.roles.rdma.section import Rdma
 from numaforge.roles.reboot.section import Maintenance
 from numaforge.roles.watch.section import Watch
-from numaforge.sections.section import Section
 
 _LONGEST_NAME = 255  # as for a file name, which names a profile without one
 

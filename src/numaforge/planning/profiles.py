@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numaforge.errors import NumaforgeError, ProfileError
-from numaforge.given import read_text
-from numaforge.mistakes import shown
+from numaforge.lib.errors import NumaforgeError, ProfileError
+from numaforge.lib.given import read_text
+from numaforge.lib.mistakes import shown
+from numaforge.lib.resources import profile_dir
+from numaforge.lib.section import validated
+from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
 from numaforge.planning.profile import NodeProfile
-from numaforge.resources import profile_dir
-from numaforge.sections.section import validated
-from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
 # Mappings that take exactly one key: a merge of two would have two.
 _CHOICES = (("cpus", "reserved"),)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
-from numaforge.errors import PlanError
-from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
+from numaforge.lib.errors import PlanError
+from numaforge.lib.file_content import PLAN_PATH, FileContent, PlannedFile
+from numaforge.lib.resources import own_template_dir, template_dir
 from numaforge.planning.document import dumps
 from numaforge.planning.files import WRITERS, writer_of
 from numaforge.planning.plan import NodePlan
-from numaforge.resources import own_template_dir, template_dir
 from numaforge.roles.role import Role, Writer
 from numaforge.template import Template, as_yaml, header, xml_comment
 

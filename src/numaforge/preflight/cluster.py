@@ -6,9 +6,9 @@ import json
 import shutil
 import subprocess
 
-from numaforge.errors import NumaforgeError
 from numaforge.findings import Severity
-from numaforge.ordering import first_of
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.ordering import first_of
 from numaforge.preflight.checks import Check
 from numaforge.rollout.cluster import Permission
 from numaforge.rollout.kubectl import KubectlCluster, permissions

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from numaforge import shell
-from numaforge.errors import HostError
 from numaforge.findings import Severity
-from numaforge.framing import Answer, asking
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import Answer, asking
+from numaforge.lib.programs import CHANGED_WITH, SYSTEMD, missing
+from numaforge.lib.quantity import format_bytes
+from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 from numaforge.preflight.checks import Check, errors
-from numaforge.programs import CHANGED_WITH, SYSTEMD, missing
-from numaforge.quantity import format_bytes
-from numaforge.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 
 FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024}
 """The free space that a maintenance needs where it writes: transactions, with old files, and files."""
@@ -28,7 +28,7 @@ def script() -> str:
     programs = " ".join(name for names in CHANGED_WITH.values() for name in names)
     call = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
     unfinished = shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])
-    return asking(shell.library("programs", "preflight/host", LIBRARY) + call + unfinished)
+    return asking(shell.library("lib/programs", "preflight/host", LIBRARY) + call + unfinished)
 
 
 def answer_lines(answer: Answer) -> tuple[str, ...]:

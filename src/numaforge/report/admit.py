@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.claims import NO_CLAIMS, JudgedClaims
 from numaforge.kubelet.admission.node import UNSCHEDULABLE
 from numaforge.kubelet.admission.scheduler import like
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import human_bytes
 

@@ -9,7 +9,7 @@ from numaforge.audit.facts import PEER_RULE
 from numaforge.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Changes, FleetAudit
 from numaforge.audit.peers import Unusual
 from numaforge.findings import Severity
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
 from numaforge.report.audit_documents import state_counts, state_of
 from numaforge.report.hostnames import folded, in_short, without_name
 from numaforge.report.terminal import Screen, line_of, style

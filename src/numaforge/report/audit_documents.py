@@ -17,11 +17,11 @@ from numaforge.audit.fleet import (
     fact_texts,
     gravest,
 )
-from numaforge.errors import NumaforgeError
 from numaforge.findings import Severity
-from numaforge.given import read_json
-from numaforge.mistakes import shown
-from numaforge.ordering import grouped
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import read_json
+from numaforge.lib.mistakes import shown
+from numaforge.lib.ordering import grouped
 from numaforge.report.hostnames import unfolded
 from numaforge.report.sarif import sarif_log
 from numaforge.report.terminal import plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.findings import finding_lines
 from numaforge.report.sarif import sarif_log
 from numaforge.report.terminal import line_of, style

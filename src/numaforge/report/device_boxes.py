@@ -8,7 +8,16 @@ from itertools import combinations, groupby
 from math import ceil
 from typing import TypeAlias
 
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.links import (
+    Device,
+    direct_nvlinks,
+    gpu_names,
+    nvlink_domains,
+    only_numa_node,
+    pcie_switches,
+)
+from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, NvlinkDomain, Nvme
 from numaforge.report.boxes import (
     BODY,
     LINE,
@@ -36,15 +45,6 @@ from numaforge.report.wording import (
     rdma_roles,
     slicing_in_force,
 )
-from numaforge.topology.links import (
-    Device,
-    direct_nvlinks,
-    gpu_names,
-    nvlink_domains,
-    only_numa_node,
-    pcie_switches,
-)
-from numaforge.topology.model import Gpu, Nic, NodeTopology, NvlinkDomain, Nvme
 
 Drawn: TypeAlias = Device | Nvme
 """What has a chip in the picture."""

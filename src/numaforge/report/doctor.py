@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
 from numaforge.preflight import Check, errors
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import Screen, line_of, style

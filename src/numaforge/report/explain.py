@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.alignment import explain_mig
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
-from numaforge.ordering import grouped
-from numaforge.quantity import format_amount
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import style

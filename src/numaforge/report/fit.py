@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.admit import in_the_way
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.wording import counted, human_bytes

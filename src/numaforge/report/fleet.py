@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
+from numaforge.lib.ordering import grouped
 from numaforge.maintenance.bundle import FileChange, diff
-from numaforge.ordering import grouped
 from numaforge.report.hostnames import alike, folded, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen, style

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from numaforge.findings.gpudirect.pairs import Pair, Works
-from numaforge.ordering import grouped, natural
+from numaforge.lib.ordering import grouped, natural
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import Screen, screen, style
 from numaforge.report.wording import counted, wrapped

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
-from numaforge.cpulist import format_cpulist
-from numaforge.ordering import grouped
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.holders import pods_on, uuids_of
+from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaDriver
 from numaforge.report.columns import assembled
 from numaforge.report.slices import parts_of
 from numaforge.report.wording import counted, some_of
-from numaforge.topology.holders import pods_on, uuids_of
-from numaforge.topology.model import Gpu, NodeTopology, NvidiaDriver
 
 _Say = Callable[[Gpu, NodeTopology], str]
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from numaforge.ordering import natural
+from numaforge.lib.ordering import natural
 from numaforge.report.wording import some_of
 
 MOST_NAMES = 10_000

@@ -8,9 +8,11 @@ from itertools import chain
 from math import ceil, log
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
-from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
+from numaforge.machine.topology.model import Core, CpuSet, Gpu, L3Cache, NodeTopology, NumaNode
 from numaforge.report.boxes import (
     BODY,
     HEADING,
@@ -33,8 +35,6 @@ from numaforge.report.rails import rails_box
 from numaforge.report.slices import gpus_planned
 from numaforge.report.sums import Grain
 from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
-from numaforge.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
-from numaforge.topology.model import Core, CpuSet, Gpu, L3Cache, NodeTopology, NumaNode
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

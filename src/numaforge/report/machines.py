@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from numaforge.cpulist import format_cpulist
 from numaforge.findings import Severity
 from numaforge.findings.engine import Judgement, Verdict
-from numaforge.ordering import grouped
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.ordering import grouped
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded
 from numaforge.report.summary import grouped_by_reason
@@ -20,8 +20,8 @@ from numaforge.report.terminal import screen
 from numaforge.report.wording import accelerator_label, counted, gpu_label, human_bytes, wrapped_cpulist
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 _CPULIST, _CPULIST_WIDTH = "Reserved CPUs", 18  # beside the other columns of a plan on 80 columns
 

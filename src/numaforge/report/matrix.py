@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult  # noqa: TID251 (a type)
 from rich.text import Text
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.links import LEGEND, LinkedDevice, LinkMatrix
+from numaforge.machine.topology.model import Gpu
+from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.report.columns import text_line
 from numaforge.report.terminal import in_one_line
 from numaforge.report.wording import some_of, wrapped_cpulist
-from numaforge.topology.links import LEGEND, LinkedDevice, LinkMatrix
-from numaforge.topology.model import Gpu
-from numaforge.topology.vendors import NVIDIA
 
 _UNKNOWN = "?"
 _CPULIST_WIDTH = 16

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.slices import (
     MOST_UNITS,
@@ -28,11 +28,11 @@ from numaforge.roles.mig.geometry import counted_names
 from numaforge.roles.mig.models import known_model
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import Gpu, NodeTopology
     from numaforge.roles.mig.advice import Collision
     from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
     from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
     from numaforge.roles.mig.models import MigModel
-    from numaforge.topology.model import Gpu, NodeTopology
 
 _SCHEMA = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 
 _PIXELS_PER_INCH = 144.0  # twice the SVG's own size
 _PAGE = b"""#set document(date: none)

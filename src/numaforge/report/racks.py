@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from numaforge.machine.topology.trays import Disagreement
 from numaforge.report.hostnames import in_short
 from numaforge.report.wording import counted
-from numaforge.topology.trays import Disagreement
 
 
 def disagreement_text(disagreement: Disagreement) -> str:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.links import gpu_names
+from numaforge.machine.topology.rails import Rail, best_devices, rails
 from numaforge.report.boxes import BODY, PADDING, SMALL, Box, Text, bottom, in_grid, panel, text_width
 from numaforge.report.columns import add_row, columns
 from numaforge.report.device_boxes import SMALL_CHIP, small_chip
 from numaforge.report.wording import counted, joined, rdma_roles
-from numaforge.topology.links import gpu_names
-from numaforge.topology.rails import Rail, best_devices, rails
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import NodeTopology, RdmaDevice
+    from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 
 _GAP = 6.0
 _LEAST_NIC_CHIP = 92.0

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
+from numaforge.machine.topology.trays import NODE_LISTS
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
@@ -20,15 +21,14 @@ from numaforge.report.racks import disagreement_text
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
 from numaforge.rollout.stages import Stage
-from numaforge.topology.trays import NODE_LISTS
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.trays import Disagreement
     from numaforge.rollout.launch import Survey
     from numaforge.rollout.options import RolloutOptions
     from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
     from numaforge.rollout.self_planned import SelfPlanned
     from numaforge.rollout.slots import Slot
-    from numaforge.topology.trays import Disagreement
 
 _ROWS = 12
 """The longest table of nodes that leaves room for the rest on one screen."""

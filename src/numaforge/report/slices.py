@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from numaforge.machine.topology.slices import partitions_of
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.report.columns import assembled
 from numaforge.report.wording import counted, human_bytes
@@ -21,13 +22,12 @@ from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partition
 from numaforge.roles.amd_partitions.plan import partitioned
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.models import known_model
-from numaforge.topology.slices import partitions_of
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
     from numaforge.roles.mig.instance import MigInstance
-    from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
 
 MOST_UNITS = 64  # no GPU is cut into more
 _PICTURE_WIDTH = 48  # characters that a whole GPU takes

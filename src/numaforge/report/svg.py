@@ -7,13 +7,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
+from numaforge.lib.resources import template_dir
 from numaforge.report.layout import Picture, lay_out
-from numaforge.resources import template_dir
 
 if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.report.boxes import Box, Text
-    from numaforge.topology.model import NodeTopology
 
 _ROUNDED = {"package": 8, "numa-node": 6, "l3": 4, "core": 3, "thread": 2, "swatch": 2}
 _ROUNDED |= dict.fromkeys(("device", "pcie-switch", "gpu-switch"), 4) | {"part": 2}

@@ -12,9 +12,20 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from numaforge.cpulist import format_cpulist
-from numaforge.ordering import grouped
-from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
+from numaforge.machine.topology.memory_mode import DRIVER, NUMA, gpu_memory_mode
+from numaforge.machine.topology.model import (
+    Accelerator,
+    Gpu,
+    L3Cache,
+    Nic,
+    NodeTopology,
+    NumaNode,
+    why_no_version,
+)
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
@@ -35,15 +46,12 @@ from numaforge.report.wording import (
     slices_label,
     wrapped_cpulist,
 )
-from numaforge.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
-from numaforge.topology.memory_mode import DRIVER, NUMA, gpu_memory_mode
-from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode, why_no_version
 
 if TYPE_CHECKING:
-    from numaforge.file_content import PlannedFile
+    from numaforge.lib.file_content import PlannedFile
+    from numaforge.lib.reasons import Decision, Notice
     from numaforge.planning.capacity import PredictedAllocatable
     from numaforge.planning.plan import NodePlan
-    from numaforge.reasons import Decision, Notice
     from numaforge.roles.kubelet.largest_pods import LargestPod
     from numaforge.roles.memory.plan import NumaNodePlan
 

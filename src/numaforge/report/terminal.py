@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 
 # Functions that print with rich import it themselves: `--help` answers at once.
 if TYPE_CHECKING:

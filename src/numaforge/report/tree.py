@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
 from numaforge.report.slices import parts_of
 from numaforge.report.terminal import in_one_line
 from numaforge.report.wording import (
@@ -21,10 +22,9 @@ from numaforge.report.wording import (
     pci_class_name,
     pcie_link,
 )
-from numaforge.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import CoreCaches, NodeTopology, NumaNode
+    from numaforge.machine.topology.model import CoreCaches, NodeTopology, NumaNode
 
 
 Steps: TypeAlias = "dict[str, Steps]"

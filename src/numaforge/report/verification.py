@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.hostnames import alike, folded
 from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import counted, wrapped

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sized
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.values.pages import in_pages
-from numaforge.ordering import grouped
+from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.gpu_models import model_of
+from numaforge.machine.topology.links import nodes_of_gpus
+from numaforge.machine.topology.pcie_lanes import lanes
+from numaforge.machine.topology.slices import partitions_of
 from numaforge.report.terminal import in_one_line
-from numaforge.topology.gpu_models import model_of
-from numaforge.topology.links import nodes_of_gpus
-from numaforge.topology.pcie_lanes import lanes
-from numaforge.topology.slices import partitions_of
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
+    from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MOST = 2**63  # the bound of a Kubernetes quantity

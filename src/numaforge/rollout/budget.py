@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from numaforge.errors import NumaforgeError
-from numaforge.ordering import first_of
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.ordering import first_of
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import beside, control_plane_nodes, is_control_plane
 from numaforge.rollout.maintenance import foreign

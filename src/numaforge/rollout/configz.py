@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from numaforge import shell
-from numaforge.errors import HostError, KubeletConfigError
-from numaforge.framing import Answer, Output, asking
-from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import load_installed
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.kubelet_minors.flags import flag_value
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError, KubeletConfigError
+from numaforge.lib.framing import Answer, Output, asking
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.machine.topology.model import KubeletInstall
 from numaforge.rollout import configz_probe
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
@@ -30,7 +31,6 @@ from numaforge.rollout.cluster import (
     NotFoundError,
     Permission,
 )
-from numaforge.topology.model import KubeletInstall
 
 NODES_PROXY = Permission("get", "nodes/proxy")
 _CERTIFICATES = f"{ROOT_DIR}/pki"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.ordering import natural
+from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.lib.ordering import natural
 from numaforge.rollout.budget import Budget, CachedPool, Pool, Usage
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 
 PROGRAM = "numaforge.pyinfra_forks"
 """A module name rather than an import, so that the client does not import pyinfra."""

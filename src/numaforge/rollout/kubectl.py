@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
-from numaforge.bounded import TooMuchOutputError, read_all
-from numaforge.errors import NumaforgeError
+from numaforge.lib.bounded import TooMuchOutputError, read_all
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import (
     ApiUnreachableError,

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from numaforge.machine.topology.trays import Tray, tray_in
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, Lease
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.in_place import CHANGING
@@ -24,7 +25,6 @@ from numaforge.rollout.record import Ending, labels_set, lease_name, unfinished
 from numaforge.rollout.same_machine import Access
 from numaforge.rollout.shards import Shard
 from numaforge.rollout.steps import Steps
-from numaforge.topology.trays import Tray, tray_in
 
 _POLL_SECONDS = 0.3
 

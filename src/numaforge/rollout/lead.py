@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numaforge.given import NotJsonError, parse_json
+from numaforge.lib.given import NotJsonError, parse_json
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
     Cluster,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numaforge.kubelet.config.flags import flag_value
-from numaforge.reasons import Notice
+from numaforge.kubelet_minors.flags import flag_value
+from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.rollout.kubectl import COMPONENT, MANAGED_BY
-from numaforge.topology.model import NodeTopology
 
 
 def left_in_cluster(machine: NodeTopology) -> tuple[Notice, ...]:

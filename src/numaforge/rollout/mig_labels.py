@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.roles.device_owners import MIG_MANAGER
 from numaforge.roles.device_plugin.labels import OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 
 DEFAULT_NAME = "default"
 """The default name of a roll-out."""

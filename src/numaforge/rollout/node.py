@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.lib.errors import HostUnreachableError, NumaforgeError
 from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import (
     ApiUnreachableError,

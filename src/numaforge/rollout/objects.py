@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import wraps
 from typing import Any, TypeVar
 
-from numaforge.errors import NumaforgeError
-from numaforge.quantity import parse_quantity
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.quantity import parse_quantity
 from numaforge.rollout.cluster import (
     ClusterError,
     ClusterNode,

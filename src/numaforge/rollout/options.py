@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.section import Section, validated
 from numaforge.maintenance.work import KINDS
 from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE, PLACE
-from numaforge.sections.section import Section, validated
 
 # Every run reads the options; the modules that carry a roll-out out are imported only where needed.
 if TYPE_CHECKING:

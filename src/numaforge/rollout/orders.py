@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP, read_state
 from numaforge.rollout.names import NODE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from numaforge.errors import HostUnreachableError
+from numaforge.lib.errors import HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
 from numaforge.rollout.steps import Steps
 

@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from numaforge.errors import HostError, NumaforgeError
-from numaforge.ordering import grouped
+from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.lib.ordering import grouped
 from numaforge.rollout import events
 from numaforge.rollout.forks import Fork, forks
 from numaforge.rollout.shards import SHARD, Shard

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from numaforge.machine.topology.trays import NODE_LISTS, Disagreement, disagreements
 from numaforge.rollout.cluster import ClusterNode, Lease
 from numaforge.rollout.launch import Survey
 from numaforge.rollout.record import unfinished
-from numaforge.topology.trays import NODE_LISTS, Disagreement, disagreements
 
 REMEDY = (
     "give every tray of the clique the same imex.nodes, in the profile of the inventory's group of the clique"

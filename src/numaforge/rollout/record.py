@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from numaforge.given import parse_json
+from numaforge.lib.given import parse_json
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, ConflictError, Lease
 from numaforge.rollout.labels import OURS, Labels, SetLabels, noted, settled
 from numaforge.rollout.maintenance import foreign

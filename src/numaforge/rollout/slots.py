@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.budget import CachedPool, Pool
 from numaforge.rollout.cluster import (
     ApiUnreachableError,

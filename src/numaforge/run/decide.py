@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
-from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.hosts import datum, fault, remember, show_notices
+from numaforge.lib.errors import NumaforgeError, ProfileError
+from numaforge.machine.snapshot import parse_output
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.imex.tray import planned_tray
-from numaforge.snapshot import parse_output
-from numaforge.topology.read import read_topology
 
 if TYPE_CHECKING:
-    from numaforge.framing import Answer
+    from numaforge.lib.framing import Answer
+    from numaforge.machine.snapshot import Snapshot
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
-    from numaforge.snapshot import Snapshot
-    from numaforge.topology.model import NodeTopology
 
 _GPU_MEMORY_CHANGED = "gpu-memory-changed"
 """The notice that GPU memory has become the node's, or no longer is, since the host's earlier plan."""

@@ -6,9 +6,6 @@ from pathlib import PurePosixPath
 
 from pyinfra import host
 
-from numaforge import shell
-from numaforge.file_content import PLAN_PATH
-from numaforge.framing import asking
 from numaforge.hosts import (
     FORGET,
     Commands,
@@ -19,7 +16,10 @@ from numaforge.hosts import (
     script_command,
     show_beside,
 )
-from numaforge.kubelet_paths import DROP_IN_DIR
+from numaforge.lib import shell
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.lib.framing import asking
+from numaforge.lib.kubelet_paths import DROP_IN_DIR
 from numaforge.maintenance.look import GUARD
 from numaforge.maintenance.transaction import TRANSACTIONS
 from numaforge.roles.modules.files import MODPROBE_PATH

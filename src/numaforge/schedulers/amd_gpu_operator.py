@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from numaforge.kubelet_paths import ROOT_DIR
-from numaforge.kubernetes_objects import as_yaml
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubernetes_objects import as_yaml
 from numaforge.roles.amd_partitions.plan import amd_gpus
 from numaforge.roles.device_plugin.manifests import manager_config_map
 from numaforge.roles.mig.operator import operator_name

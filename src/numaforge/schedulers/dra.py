@@ -18,7 +18,10 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
 from numaforge.kubelet.admission.nvidia_resources import GPU
-from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.rails import rails
+from numaforge.machine.topology.vendors import AMD, NVIDIA
 from numaforge.roles.dra.plan import CPU_DRIVER
 from numaforge.schedulers.fleet import (
     MANAGED_BY,
@@ -28,9 +31,6 @@ from numaforge.schedulers.fleet import (
     commented,
     root_of,
 )
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.rails import rails
-from numaforge.topology.vendors import AMD, NVIDIA
 
 NAME = "dra"
 WHY = "claims for GPUs and NICs that share a PCIe root, the CPU driver's values, and GPUs to be left alone"

@@ -8,20 +8,20 @@ from functools import cached_property
 from textwrap import wrap
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.device_manager import Inventory
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.kubelet.values.pages import pages_of
-from numaforge.kubelet_paths import ROOT_DIR
-from numaforge.kubernetes_objects import WIDTH
+from numaforge.kubelet_minors.values.pages import pages_of
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubernetes_objects import WIDTH
+from numaforge.lib.quantity import parse_quantity
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.maintenance.bundle import checksum
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.document import dumps
 from numaforge.planning.plan import NodePlan
-from numaforge.quantity import parse_quantity
 from numaforge.roles.device_plugin.plan import devices_of
-from numaforge.topology.model import NodeTopology
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
 _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"

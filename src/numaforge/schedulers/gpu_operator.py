@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet_paths import ROOT_DIR
-from numaforge.kubernetes_objects import as_yaml
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubernetes_objects import as_yaml
+from numaforge.machine.topology.vendors import listed_by_nvml
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL
 from numaforge.roles.device_plugin.manifests import (
     config_key,
@@ -33,7 +34,6 @@ from numaforge.schedulers.fleet import (
     node_patch,
     tolerations,
 )
-from numaforge.topology.vendors import listed_by_nvml
 
 NAME = "gpu-operator"
 WHY = "NVIDIA's GPU Operator: values of its chart that fit these plans, and the ConfigMaps that they name"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
+from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
 from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, node_patch, root_of
 

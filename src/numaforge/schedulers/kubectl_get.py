@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.errors import HostUnreachableError, NumaforgeError
-from numaforge.given import NotJsonError, mapping, parse_json
+from numaforge.lib.errors import HostUnreachableError, NumaforgeError
+from numaforge.lib.given import NotJsonError, mapping, parse_json
 from numaforge.schedulers import gangs
 
 Identity = tuple[str, str, str, str]

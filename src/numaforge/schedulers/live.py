@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.cpulist import parse_cpulist
-from numaforge.errors import NumaforgeError
-from numaforge.quantity import parse_quantity
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.quantity import parse_quantity
 
 Document = Mapping[str, Any]
 _OF_METADATA = ("labels", "annotations")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.kubelet.values.pages import pages_of
-from numaforge.ordering import first_of, grouped
+from numaforge.kubelet_minors.values.pages import pages_of
+from numaforge.lib.ordering import first_of, grouped
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written
 from numaforge.schedulers.labels import PREFIX, labels_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.kubelet.minors.options import MAX_ALLOWABLE_NUMA_NODES
-from numaforge.kubelet.values.pages import pages_of
+from numaforge.kubelet_minors.options import MAX_ALLOWABLE_NUMA_NODES
+from numaforge.kubelet_minors.values.pages import pages_of
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, Zone
 
 NAME = "noderesourcetopology"

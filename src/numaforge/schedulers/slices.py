@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import NumaforgeError
-from numaforge.given import mapping
-from numaforge.quantity import parse_quantity
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping
+from numaforge.lib.quantity import parse_quantity
+from numaforge.machine.topology.model import Gpu, NodeTopology
+from numaforge.machine.topology.rails import rails
+from numaforge.machine.topology.slices import countable_gpus
+from numaforge.machine.topology.vendors import NVIDIA, listed_by_nvml
 from numaforge.roles.dra.plan import CPU_DRIVER, CpuDriverPlan, driver_packages, placed_cpus
 from numaforge.schedulers.dra import (
     API,
@@ -24,10 +28,6 @@ from numaforge.schedulers.dra import (
 )
 from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.live import Deviation, writer_of
-from numaforge.topology.model import Gpu, NodeTopology
-from numaforge.topology.rails import rails
-from numaforge.topology.slices import countable_gpus
-from numaforge.topology.vendors import NVIDIA, listed_by_nvml
 
 _KIND = "ResourceSlice"
 BUS_ID = "resource.kubernetes.io/pciBusID"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaforge.kubernetes_objects import as_yaml
+from numaforge.lib.kubernetes_objects import as_yaml
 from numaforge.roles.kubelet.delivery import merge
 from numaforge.schedulers import (
     amd_gpu_operator,

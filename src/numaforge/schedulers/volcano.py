@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.fleet import (
     MANAGED_BY,

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numaforge.errors import HostError, HostRefusedError, HostUnreachableError
+from numaforge.lib.errors import HostError, HostRefusedError, HostUnreachableError
 from numaforge.ssh.openssh import Destination, Question, answer_to, run_folder, telling_lines
 
 _NO_QUESTIONS = ("-oBatchMode=yes", "-oLogLevel=ERROR", "-oServerAliveInterval=15", "-oServerAliveCountMax=3")

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from paramiko import AgentKey, ECDSAKey, Ed25519Key, Message, PKey, RSAKey, SSHException
 from paramiko.agent import AgentSSH
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
 from numaforge.ssh.openssh import Destination
 
 _MOST_BYTES = 2**16

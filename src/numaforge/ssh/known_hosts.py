@@ -22,7 +22,7 @@ from typing import Any
 
 from paramiko import HostKeys, Message, MissingHostKeyPolicy, PKey
 
-from numaforge.errors import HostRefusedError
+from numaforge.lib.errors import HostRefusedError
 from numaforge.ssh.openssh import CHECKING, Destination
 
 CERTIFIED = "-cert-v01@openssh.com"

@@ -21,7 +21,7 @@ from paramiko import (
 from paramiko.agent import AgentRequestHandler
 from paramiko.ssh_exception import IncompatiblePeer
 
-from numaforge.errors import HostError, HostRefusedError, HostUnreachableError
+from numaforge.lib.errors import HostError, HostRefusedError, HostUnreachableError
 from numaforge.ssh.hops import cut, dial
 from numaforge.ssh.identities import identities, identity
 from numaforge.ssh.known_hosts import KnownKeys

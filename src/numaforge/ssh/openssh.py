@@ -24,7 +24,7 @@ from typing import Any
 from paramiko import SSHConfig
 from paramiko.ssh_exception import ConfigParseError
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
 
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
 CHECKING = "ssh_strict_host_key_checking"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from numaforge import bounded
-from numaforge.errors import NumaforgeError
+from numaforge.lib import bounded
+from numaforge.lib.errors import NumaforgeError
 
 
 class ApiServer:

@@ -12,19 +12,19 @@ import pytest
 from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
-from numaforge import shell
-from numaforge.bounded import TooMuchOutputError
-from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.file_content import PLAN_PATH
-from numaforge.framing import Answer, Output, asking
-from numaforge.kernel_files import parse_values
-from numaforge.kubelet.config.flags import registered_name
+from numaforge.kubelet_minors.flags import registered_name
+from numaforge.lib import shell
+from numaforge.lib.bounded import TooMuchOutputError
+from numaforge.lib.errors import HostError, HostUnreachableError, NumaforgeError
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.lib.framing import Answer, Output, asking
+from numaforge.lib.kernel_files import parse_values
+from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS, Unfinished, read_unfinished
 from numaforge.maintenance import bundle
 from numaforge.maintenance.bundle import FileState
 from numaforge.planning import document
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.render import render_file
-from numaforge.unfinished import LIBRARY, TRANSACTIONS, Unfinished, read_unfinished
 from numaforge.verification.promise import HOSTNAME
 from numaforge.verification.table import all_promises
 
@@ -217,7 +217,7 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
     folders = {role.folder for role, promise in all_promises() if any(promise.asks(plan))}
     return asking(
-        shell.library("kernel_files", "units", "verification/probe", LIBRARY, *_shell_of(folders))
+        shell.library("lib/kernel_files", "lib/units", "verification/probe", LIBRARY, *_shell_of(folders))
         + (shell.call("tell_units", [",".join(properties), *units]) if units else "")
         + "".join(asks)
         + shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])

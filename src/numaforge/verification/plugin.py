@@ -13,8 +13,8 @@ from _pytest.mark import ParameterSet
 from testinfra.backend.base import BaseBackend, CommandResult
 from testinfra.host import Host
 
-from numaforge import bounded
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib import bounded
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.verification import suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import VerifiedNode

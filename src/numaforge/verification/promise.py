@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -16,8 +16,8 @@ from paramiko import Channel, SSHClient, SSHException
 from testinfra.backend.base import BaseBackend, CommandResult
 from testinfra.host import Host
 
-from numaforge.bounded import Allowance, TooMuchOutputError
-from numaforge.errors import HostError, HostUnreachableError
+from numaforge.lib.bounded import Allowance, TooMuchOutputError
+from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.ssh import DATA, Login, ask_openssh, connect, destination_of
 
 SILENT_SECONDS = 15

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.verification import table
 from numaforge.verification.live import VerifiedNode
 from numaforge.verification.promise import Promise

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from numaforge import shell
-from numaforge.cpulist import parse_cpulist
-from numaforge.framing import Answer, Output, asking
-from numaforge.system_units import pod_path
-from numaforge.topology.model import CpuSet
+from numaforge.lib import shell
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.framing import Answer, Output, asking
+from numaforge.lib.system_units import pod_path
+from numaforge.machine.topology.model import CpuSet
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numaforge.snapshot.model import Snapshot
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
+from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 
 FOLDER = Path(__file__).parent
 

@@ -18,10 +18,10 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.commands import many_machines
-from numaforge.errors import ExitCode
-from numaforge.topology.document import to_document
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.ready import ready_machine
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.document import to_document
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.ready import ready_machine
 
 DGX = ready_machine("dgx-h100")
 Output = Callable[..., str]

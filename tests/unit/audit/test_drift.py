@@ -9,14 +9,14 @@ import pytest
 
 from numaforge.audit.drift import RULES
 from numaforge.findings.engine import Verdict
+from numaforge.machine.topology.model import GpuInstance, NodeTopology
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
 from numaforge.roles.kernel_values.paths import knob_values
-from numaforge.topology.model import GpuInstance, NodeTopology
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.judged import found, with_verdict
 from tests.fixtures.machines import mi300x_cpx_kfd
 

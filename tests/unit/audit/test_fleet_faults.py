@@ -10,7 +10,7 @@ import pytest
 
 from numaforge.audit.facts import PEER_RULE
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from tests.fixtures.fleet_snapshots import FAULTS, Fault, fleet_of, write_fleet
 
 COUNTS = {"dgx": 200, "b200": 60, "trays": 40}

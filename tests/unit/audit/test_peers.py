@@ -10,8 +10,8 @@ from numaforge.audit.facts import PEER_RULE, text_of
 from numaforge.audit.machine import audited
 from numaforge.audit.makes import Make, make_of, with_lost
 from numaforge.audit.peers import unusual_of
-from numaforge.topology.model import NodeTopology, NvidiaDriver, NvidiaInstall
-from numaforge.topology.ready import ready_machine
+from numaforge.machine.topology.model import NodeTopology, NvidiaDriver, NvidiaInstall
+from numaforge.machine.topology.ready import ready_machine
 from tests.fixtures.gpu_machines import KINDS
 
 FOUR, FOUR_AND_ONE = ("a",) * 4, (*("a",) * 4, "b")

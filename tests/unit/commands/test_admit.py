@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from numaforge.commands.admit import admit
 from numaforge.commands.fit import fit
 from numaforge.commands.plan import plan
-from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.topology.document import to_document
+from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.machine.topology.document import to_document
 from tests.fixtures.machines import GIB, dgx_h100, machine
 
 CONFIG = """\

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from numaforge.commands.admit import admit
 from numaforge.commands.fit import fit
-from numaforge.errors import ExitCode
 from numaforge.kubelet.admission.pod import Pod, PodError
-from numaforge.topology.document import to_document
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.document import to_document
 from tests.fixtures.machines import dgx_h100, kubeadm_kubelet
 from tests.fixtures.workers import SOUND
 

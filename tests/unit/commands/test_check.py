@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from numaforge.commands.check import check
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
+from numaforge.machine.topology.document import to_document
+from numaforge.machine.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.document import to_document
-from numaforge.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
-from numaforge.topology.ready import ready_machine
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 SOUND = f"{HEADER}cpuManagerPolicy: static\nreservedSystemCPUs: '0,4'\n"

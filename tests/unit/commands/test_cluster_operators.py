@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 
 HANDED = """\
 extends: training

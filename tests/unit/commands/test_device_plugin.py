@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from numaforge.cli import run
+from numaforge.machine.topology.document import to_document
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
-from numaforge.topology.document import to_document
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, lab_node
 
 SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.document import to_document
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.document import to_document
-from numaforge.topology.model import NodeTopology
 from tests.fixtures import machines
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 
 REMARK = "-o is the format: write --to {}; the next release does not understand -o FILE\n"
 

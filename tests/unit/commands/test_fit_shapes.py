@@ -10,8 +10,8 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.commands.shapes_file import read_load
-from numaforge.errors import ExitCode
 from numaforge.kubelet.admission.shapes import MOST_SHAPES
+from numaforge.lib.errors import ExitCode
 
 LIST = """\
 - {name: train, count: 8, cpu: 24, memory: 200Gi, nvidia.com/gpu: 2}

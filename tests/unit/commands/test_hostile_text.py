@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from numaforge import cli
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
+from numaforge.machine.topology.document import from_document, to_document
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.report.terminal import line_of, style
 from numaforge.rollout.self_planned import ANNOTATION, UNVERIFIED, SelfPlanned
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
-from numaforge.topology.document import from_document, to_document
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.api_server import ApiServer, running_api_server
 
 HOSTILE = "\x1b[2J\x1b[8m\x1b]0;t\x07\x9b31m\x85\r\x7f\u202e\u2066\u2028\nFORGED"

@@ -12,7 +12,7 @@ import yaml
 from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.commands.init import starting_files, write_folder
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.planning.profiles import load_profile, machine_profiles, ready_profiles
 from numaforge.rollout.options import read_options
 

@@ -10,15 +10,15 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.commands.capture import address
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.document import from_document
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.report.svg import draw
 from numaforge.roles.cpus.offline import without
-from numaforge.snapshot import Snapshot
-from numaforge.topology.document import from_document
-from numaforge.topology.read import read_topology
 from tests.fixtures import machines
 
 

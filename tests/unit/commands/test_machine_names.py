@@ -14,13 +14,13 @@ import pytest
 from numaforge import cli
 from numaforge.cli import run
 from numaforge.commands import capture
-from numaforge.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.document import to_document
+from numaforge.machine.topology.ready import NO_HOST, ready_machine, ready_machines
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.snapshot import Snapshot
-from numaforge.topology.document import to_document
-from numaforge.topology.ready import NO_HOST, ready_machine, ready_machines
 from tests.machines.files import stored
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from numaforge.cli import run
+from numaforge.machine.topology.document import to_document
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.plan import as_cut, plan_mig
-from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100, lab_node
 
 FITS = "devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 1g.10gb: 4}"

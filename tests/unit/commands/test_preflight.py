@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.commands.rollout.preflight import agreed, common_options
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.launch import Survey
 
 LOG = Path("/logs/survey.log")

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from numaforge.cli import run
+from numaforge.machine.topology.document import to_document
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
-from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100, nvlink_bridges
 
 PROFILE = "name: p\nrdma: {device_plugin: {per: rail}}\n"

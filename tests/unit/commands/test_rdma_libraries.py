@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from numaforge.cli import run
+from numaforge.machine.topology.document import to_document
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.document import to_document
 from tests.fixtures.machines import two_cpu_vm
 from tests.fixtures.rdma_machines import dgx
 

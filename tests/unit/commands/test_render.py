@@ -10,12 +10,12 @@ from click import UsageError
 from click.testing import CliRunner, Result
 
 from numaforge.commands.render import render
-from numaforge.errors import HostError, NumaforgeError, PlanError
+from numaforge.lib.errors import HostError, NumaforgeError, PlanError
+from numaforge.lib.resources import template_dir
+from numaforge.machine.topology.document import to_document
 from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.resources import template_dir
-from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100
 
 SYSCTL = "etc/sysctl.d/90-numaforge.conf"

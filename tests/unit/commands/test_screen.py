@@ -16,7 +16,7 @@ import yaml
 
 from numaforge.cli import numaforge, run
 from numaforge.commands.options import OF_EVERY_COMMAND
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from tests.fixtures import machines
 
 ESCAPE = "\x1b["
@@ -24,7 +24,7 @@ ESCAPE = "\x1b["
 
 @pytest.fixture
 def machine(tmp_path: Path) -> str:
-    from numaforge.topology.document import to_document
+    from numaforge.machine.topology.document import to_document
 
     path = tmp_path / "node.json"
     path.write_text(json.dumps(to_document(machines.lab_node())))

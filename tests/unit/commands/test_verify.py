@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 
 PLAN = Path("/etc/numaforge/plan.json")
 

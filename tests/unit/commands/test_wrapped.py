@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge.commands.wrapped import read_wrapped
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
 
 ONE = "version: v1\nflags: {}"
 OTHER = "version: v1"

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from numaforge.commands.admit import admit
 from numaforge.commands.cluster_explain import explain
 from numaforge.commands.fit import fit
-from numaforge.errors import ExitCode
 from numaforge.explain.discovered_labels import discovered_labels, planned_labels
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.model import NvidiaDriver
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.roles.device_plugin.plan import DevicePluginPlan
-from numaforge.topology.model import NvidiaDriver
-from numaforge.topology.ready import ready_machine
 
 PREFIX = "nvidia.com/"
 

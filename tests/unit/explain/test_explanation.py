@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError
 from numaforge.explain.candidates import Candidate, GivenMachine, candidates, kind_of
 from numaforge.explain.cluster import GROUPS, LiveCluster, group_stubs, read_cluster
 from numaforge.explain.explanation import Explanation, explain
 from numaforge.explain.workload import Group, group_name, group_of, workloads_of
-from numaforge.topology.model import Userland
+from numaforge.lib.errors import NumaforgeError
+from numaforge.machine.topology.model import Userland
 from tests.fixtures.scenarios import scenario
 
 GPU = "nvidia.com/gpu"

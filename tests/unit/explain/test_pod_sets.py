@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError
 from numaforge.explain.pod_sets import MOST_PODS, documents_of, name_without_pods, pod_sets
 from numaforge.explain.workload import Workload, workloads_of
-from numaforge.sections.strict_yaml import read_manifests
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.strict_yaml import read_manifests
 
 
 def containers(name: str = "main") -> dict[str, Any]:

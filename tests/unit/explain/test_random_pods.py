@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist
 from numaforge.explain.candidates import Candidate, GivenMachine, KnownKubelet, candidates
 from numaforge.explain.cluster import read_cluster
 from numaforge.explain.explanation import explain
@@ -19,6 +18,7 @@ from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Pod
+from numaforge.lib.cpulist import format_cpulist
 from tests.fixtures.machines import lab_node
 from tests.fixtures.memory_state import memory_state
 from tests.lab.admission_sequences import GPU, SCENARIOS, sequence

@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.findings.engine import Verdict
 from numaforge.findings.gpus.amd import RULES
-from numaforge.topology.model import NodeTopology, RasErrors
+from numaforge.machine.topology.model import NodeTopology, RasErrors
 from tests.fixtures.judged import found, with_verdict
 from tests.fixtures.machines import dgx_h100, mi210, mi300x, mi300x_cpx_kfd
 

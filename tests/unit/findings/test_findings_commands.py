@@ -11,7 +11,7 @@ from numaforge.cli import run
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
 from numaforge.findings.userland import table as userland
-from numaforge.topology.model import NvidiaInstall
+from numaforge.machine.topology.model import NvidiaInstall
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.machines import dgx_h100
 from tests.fixtures.workers import worker

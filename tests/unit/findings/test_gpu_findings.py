@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.findings.engine import Verdict
 from numaforge.findings.gpus.rules import RULES
-from numaforge.topology.model import (
+from numaforge.machine.topology.model import (
     Ecc,
     FabricState,
     Gpu,
@@ -24,7 +24,7 @@ from numaforge.topology.model import (
     RasErrors,
     RemappedRows,
 )
-from numaforge.topology.read import read_topology
+from numaforge.machine.topology.read import read_topology
 from tests.fixtures import judged as by
 from tests.fixtures.gpu_machines import COMPLETED, FABRIC_MANAGER, KINDS, gpu
 from tests.fixtures.machines import GIB

@@ -11,8 +11,8 @@ import pytest
 from numaforge.findings.engine import Verdict
 from numaforge.findings.gpudirect.pairs import Works, gpu_nic_pairs
 from numaforge.findings.gpudirect.rules import RULES
+from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaInstall, PciLink
 from numaforge.report.gpudirect import pair_lines
-from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall, PciLink
 from tests.fixtures import judged as by
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.machines import dgx_h100

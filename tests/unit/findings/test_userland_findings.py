@@ -11,10 +11,10 @@ import pytest
 from numaforge.findings.engine import Judgement, Verdict
 from numaforge.findings.userland.packages import is_bounded
 from numaforge.findings.userland.table import RULES
+from numaforge.machine.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from tests.fixtures import judged as by
 from tests.fixtures import machines
 from tests.fixtures.gpu_machines import KINDS as GPU_MACHINES

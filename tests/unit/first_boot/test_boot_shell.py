@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell as scripts
+from numaforge.lib import shell as scripts
 
 WAS, TRIED = 8 << 20, 4 << 20
 MIB = 1 << 10

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import ProfileError
 from numaforge.first_boot.chosen import (
     ON_DRIVE,
     WRITTEN,
@@ -20,7 +19,8 @@ from numaforge.first_boot.chosen import (
     serial_of,
 )
 from numaforge.first_boot.settings import BootSettings, Source
-from numaforge.sections.strict_yaml import MOST_MIB
+from numaforge.lib.errors import ProfileError
+from numaforge.lib.strict_yaml import MOST_MIB
 
 KERNEL = "proc/cmdline"
 OWN = "etc/numaforge/profiles/own.yaml"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError, NumaforgeError
 from numaforge.first_boot.hardware import require_expected, written
-from numaforge.topology.model import NodeTopology
+from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.machine.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, lab_node
 
 MIB = 2**20

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError
 from numaforge.first_boot.kubelet_login import kubelet_login
 from numaforge.first_boot.roots_files import require_roots
+from numaforge.lib.errors import HostError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
 MALLORY = 54321

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import NumaforgeError
 from numaforge.first_boot.settings import BootSettings, read_settings
+from numaforge.lib.errors import NumaforgeError
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "# nothing\n"], ids=["empty", "no key", "a comment"])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import NumaforgeError
 from numaforge.first_boot.stamp import (
     FAILED,
     PROGRAM,
@@ -20,6 +19,7 @@ from numaforge.first_boot.stamp import (
     reject,
     stamp,
 )
+from numaforge.lib.errors import NumaforgeError
 
 WAS = Inputs(
     "machine-id 0123\nsystem-uuid 1-2-3\nkernel 6.1.0\nmemory-of-NUMA-node-1 8388608 kB\n"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell as scripts
-from numaforge.errors import HostError, HostUnreachableError
-from numaforge.framing import Answer, asking
 from numaforge.hosts.facts import AS_ROOT
+from numaforge.lib import shell as scripts
+from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.lib.framing import Answer, asking
 
 Run = Callable[..., list[str]]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError, NumaforgeError
 from numaforge.first_boot.settings import MANIFEST
 from numaforge.first_boot.stamp import PROGRAM
 from numaforge.image.bake import FoundImage, Recipe, best_python, checksum
 from numaforge.image.bake.manifest import BOM, Installed, bill
 from numaforge.image.bake.wish import Image, read_image
+from numaforge.lib.errors import HostError, NumaforgeError
 
 MISTAKES: dict[str, tuple[object, str]] = {
     "a package with a blank": (

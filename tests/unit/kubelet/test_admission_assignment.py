@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineInfo
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from tests.fixtures.machines import dgx_h100, epyc_nps4, machine
 
 SMALL = MachineInfo.from_topology(machine(packages=2, cores_per_numa_node=4)).cpus

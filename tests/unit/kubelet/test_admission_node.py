@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.topology.model import HugepagePool, NodeTopology
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, gb200_cdmm, grace_blackwell_tray, laptop, machine, quad_gh200
 from tests.fixtures.memory_state import memory_state
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.settings import Settings
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError
 from tests.fixtures.machines import GIB, MIB, epyc_nps4, grace_memory_only, machine
 from tests.fixtures.tables import tables
 

@@ -10,7 +10,7 @@ from numaforge.kubelet.admission.amd_resources import AmdPlugin
 from numaforge.kubelet.admission.inventory import counts_of, inventory_of
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Pod
-from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
+from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
 from tests.fixtures.machines import gaudi2, mi210, mi300x, mi300x_cpx, mi300x_cpx_kfd
 
 MIXED, OLD = AmdPlugin("mixed"), AmdPlugin("mixed", (1, 31, 0, 6))

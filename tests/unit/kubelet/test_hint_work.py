@@ -15,9 +15,9 @@ from numaforge.kubelet.admission.hint_work import (
     fewer_numa_nodes,
     hint_work,
 )
-from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.check import check
-from numaforge.topology.model import NodeTopology
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.machine.topology.model import NodeTopology
 from tests.fixtures.machines import (
     big_512,
     dgx_h100,

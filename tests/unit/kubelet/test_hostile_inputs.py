@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from numaforge.commands.inputs import read_drop_ins
-from numaforge.kubelet.config.flags import parse_flags
-from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.check import check
-from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.values.goyaml import YamlError, read
-from numaforge.quantity import Quantity, QuantityError
+from numaforge.kubelet_minors.flags import parse_flags
+from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet_minors.values.goyaml import YamlError, read
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.quantity import Quantity, QuantityError
 from tests.oracle.machines import KINDS, described, topology
 from tests.oracle.raw import MANAGED
 

@@ -13,7 +13,7 @@ from numaforge.kubelet.admission.device_manager import Device
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Container, Pod
-from numaforge.topology.model import HugepagePool, NodeTopology
+from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, dgx_h100, machine
 
 GPU = "nvidia.com/gpu"

@@ -11,9 +11,9 @@ import pytest
 from lab import gobuild, kubelets, minors
 from lab.paths import LAB, REPOSITORY
 from numaforge.kubelet.admission import hint_work
-from numaforge.kubelet.minors import tables
-from numaforge.kubelet.minors.history import state_at, states_at
-from numaforge.kubelet.minors.versions import KNOWN_MINORS, LATEST_MINOR, OLDEST_MINOR
+from numaforge.kubelet_minors import tables
+from numaforge.kubelet_minors.history import state_at, states_at
+from numaforge.kubelet_minors.versions import KNOWN_MINORS, LATEST_MINOR, OLDEST_MINOR
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def _documented() -> int:
 
 PLACES: dict[str, Callable[[], int]] = {
     "lab/minors.py: RELEASES (then run python -m lab.minors --download)": lambda: max(minors.RELEASES),
-    "src/numaforge/kubelet/minors/tables.py (run python -m lab.minors)": lambda: max(tables.RELEASES),
+    "src/numaforge/kubelet_minors/tables.py (run python -m lab.minors)": lambda: max(tables.RELEASES),
     "lab/go: a module file to build the kubelet from": lambda: _newest(
         [folder.name for folder in (LAB / "go").glob("kube*-1.*")]
     ),

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.node import Node
-from numaforge.topology.model import NodeTopology
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.machine.topology.model import NodeTopology
 from tests.fixtures.machines import GIB, machine, with_gaps
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)

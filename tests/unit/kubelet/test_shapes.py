@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.fit import Scenario, fill
 from numaforge.kubelet.admission.pod import Pod
@@ -21,7 +20,8 @@ from numaforge.kubelet.admission.shapes import (
     ShapesReport,
     best_settings,
 )
-from numaforge.topology.model import HugepagePool
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.machine.topology.model import HugepagePool
 from tests.fixtures.machines import GIB, machine
 
 GPU = "nvidia.com/gpu"

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
-from numaforge.kubelet.minors.fields import ROOT_TYPE, types_of
-from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.values.durations import Duration, DurationError, parse_duration
-from numaforge.kubelet.values.gojson import GoJsonError, decode, parse_json
-from numaforge.kubelet.values.gotext import quoted, shown_float
-from numaforge.quantity import Quantity, QuantityError
+from numaforge.kubelet_minors.fields import ROOT_TYPE, types_of
+from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet_minors.values.durations import Duration, DurationError, parse_duration
+from numaforge.kubelet_minors.values.gojson import GoJsonError, decode, parse_json
+from numaforge.kubelet_minors.values.gotext import quoted, shown_float
+from numaforge.lib.quantity import Quantity, QuantityError
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check
+from numaforge.kubelet_minors.versions import KNOWN_MINORS
 from tests.fixtures.kubelet_texts import settings_of
 from tests.fixtures.machines import lab_node
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.checkpoints import (
     CheckpointError,
     CpuState,
@@ -18,7 +17,8 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
     state_files_to_remove,
 )
-from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
 
 LATEST = KubeletVersion.parse("1.36.3")
 OLDEST = KubeletVersion.parse("1.30.14")

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from lab import oracle
-from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet_minors.versions import LATEST_MINOR
 from tests.oracle.case import API, Case, shrink
 from tests.oracle.configurations import configuration
 

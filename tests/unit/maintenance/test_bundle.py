@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError
-from numaforge.file_content import FileContent
-from numaforge.framing import Answer
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import FileContent
+from numaforge.lib.framing import Answer
 from numaforge.maintenance.bundle import FileChange, FileState, changes, diff, parse_states, read_script
 
 WANTED = FileContent("/etc/a", "one\n")

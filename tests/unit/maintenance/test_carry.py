@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from numaforge.errors import HostUnreachableError
-from numaforge.framing import Answer
+from numaforge.lib.errors import HostUnreachableError
+from numaforge.lib.framing import Answer
 from numaforge.maintenance import carry
 from numaforge.maintenance.transaction import Transaction
 from tests.fixtures.answers import FILES, RESULT, answered, status_of

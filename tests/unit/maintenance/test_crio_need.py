@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange, FileState
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell as scripts
-from numaforge.errors import HostUnreachableError
-from numaforge.kernel_files import parse_values
+from numaforge.lib import shell as scripts
+from numaforge.lib.errors import HostUnreachableError
+from numaforge.lib.kernel_files import parse_values
+from numaforge.lib.programs import CHANGED_WITH
 from numaforge.maintenance.look import NodeQuery, _unit, question, read_found
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.programs import CHANGED_WITH
 from numaforge.roles import ROLES
 from tests.fixtures.machines import two_cpu_vm
 
@@ -31,7 +31,7 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 
 def read(shell: list[str], paths: list[str]) -> list[str]:
-    script = scripts.library("kernel_files") + scripts.call("tell_values", paths)
+    script = scripts.library("lib/kernel_files") + scripts.call("tell_values", paths)
     done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
+from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance
 from numaforge.maintenance.look import question
 from numaforge.maintenance.need import need, pending
 from numaforge.maintenance.part import Found, Goal, Part, Unit
@@ -21,7 +22,6 @@ from numaforge.roles.mig.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKE
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.reboot import part as reboot
-from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 ADDRESS, OTHER = "0000:1b:00.0", "0000:43:00.0"

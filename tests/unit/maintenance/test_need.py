@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import HostError
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.maintenance import parts
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.fence import Fingerprint
@@ -28,7 +29,6 @@ from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, po
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 from tests.fixtures.rdma_machines import dgx
 from tests.fixtures.role_files import hugepage_files, kubelet_files

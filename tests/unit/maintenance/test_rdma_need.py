@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from numaforge.commands.machine import machine_of
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
+from numaforge.machine.topology.model import NvidiaInstall
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node, with_files
@@ -22,7 +23,6 @@ from numaforge.roles.modules.plan import ModulesPlan
 from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.nics.part import LINKS
 from numaforge.roles.rdma.planned import NicSetting, RdmaHostPlan, RdmaPlan
-from numaforge.topology.model import NvidiaInstall
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 OPTION = ModulesPlan(options={"ib_core": ("netns_mode=1",)})

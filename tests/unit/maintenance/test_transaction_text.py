@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from numaforge import shell
-from numaforge.errors import HostError, HostUnreachableError
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.parts import PARTS, shell_of
 from numaforge.maintenance.transaction import (

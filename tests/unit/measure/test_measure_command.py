@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode, ProfileError
+from numaforge.lib.errors import ExitCode, ProfileError
 from numaforge.planning.document import from_document, to_document
 from numaforge.planning.measure import MeasurePlan
 from numaforge.planning.node import plan_node

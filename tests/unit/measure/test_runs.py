@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell
-from numaforge.errors import HostError
-from numaforge.framing import Answer, asking
 from numaforge.hosts.measuring import refuse_in_use
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import Answer, asking
 from numaforge.maintenance.pods import Pods
 from numaforge.measure import outputs
 from numaforge.measure.asking import Readiness, read_readiness, read_runs, readiness_script, run_script

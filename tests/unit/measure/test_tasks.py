@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.machine.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice, RdmaPort
 from numaforge.measure import limits
 from numaforge.measure.tasks import (
     OSNOISE,
@@ -18,7 +19,6 @@ from numaforge.measure.tasks import (
     block_mib,
     tasks,
 )
-from numaforge.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice, RdmaPort
 from tests.fixtures.machines import MIB, dgx_h100, epyc_nps4, lab_node, two_cpu_vm
 
 EFFORT = Effort(seconds=3, runs=3)

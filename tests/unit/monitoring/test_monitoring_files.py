@@ -17,14 +17,14 @@ from jsonschema import Draft202012Validator
 
 from docs import dashboard
 from numaforge.cli import run
-from numaforge.errors import ExitCode
 from numaforge.findings.gpus import xids
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.monitoring import COUNTERS, RULES, monitoring_files
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import plan_files
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.crd_schemas import SCHEMAS, strict
 
 FILES = monitoring_files()

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 
 LIST, MASK = "/proc/irq/7/smp_affinity_list", "/sys/mask"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell
-from numaforge.errors import HostError
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError
 from numaforge.maintenance.fence import Fingerprint, read_fingerprint
 from numaforge.maintenance.look import NodeQuery, read_found
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.findings import require_start
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.effect import Effect, effect
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 from tests.fixtures.role_files import kubelet_files
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.shell import library
+from numaforge.lib.shell import library
 from tests.conformance.record_state_files import FILE
 
 KIB = 1024

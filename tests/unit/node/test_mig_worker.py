@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.roles.mig.worker import source
-from numaforge.snapshot.nvml_library import library_source
 from tests.fakes.nvml.gpus import FakeGpus, Instance, gpu_text
 
 ADDRESS, OTHER = "0000:1b:00.0", "0000:43:00.0"

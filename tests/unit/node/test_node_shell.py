@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell
-from numaforge.errors import HostError
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError
 from numaforge.maintenance.look import NodeQuery
 from numaforge.maintenance.parts import PARTS, refuse_incomplete
 from numaforge.maintenance.transaction import (
@@ -44,10 +44,10 @@ SCRIPTS = {
     "process": process_script("kubelet.service"),
     "look": LOOK.script,
 }
-PACKAGE = Path(shell.__file__).parent
+PACKAGE = Path(shell.__file__).parents[1]
 LIBRARIES = sorted(
     str(file.relative_to(PACKAGE).with_suffix(""))
-    for file in [*PACKAGE.glob("node/*.sh"), *PACKAGE.glob("roles/*/*.sh")]
+    for file in [*PACKAGE.glob("node/*.sh"), *PACKAGE.glob("roles/**/*.sh")]
 )
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
@@ -84,9 +84,7 @@ def unassigned(text: str) -> list[str]:
         check=False,
     )
     read = {complaint["message"].split()[0] for complaint in json.loads(done.stdout)}
-    together = (
-        f"{shell.library('kernel_files', 'units')}{NODE_SCRIPT}"  # roles' programs are sent with it, too
-    )
+    together = f"{shell.library('lib/kernel_files', 'lib/units')}{NODE_SCRIPT}"  # roles' programs are sent with it, too
     return sorted(read - assigned(together) - assigned(text))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to other users")
 EVERYBODY = "every user may write to"

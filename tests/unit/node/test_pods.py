@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell as scripts
+from numaforge.lib import shell as scripts
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.pods import Pods, read_pods, root_dirs
 from numaforge.maintenance.transaction import STATIC_PODS, Transaction

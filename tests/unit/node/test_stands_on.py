@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell as scripts
+from numaforge.lib import shell as scripts
 from tests.fixtures.trees import link, write
 
 FOLDERS = ("/sys/", "/proc/", "/etc/", "/dev/disk/", "/run/")

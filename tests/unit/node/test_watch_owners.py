@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_owners import CONFIG_MANAGER, MIG_MANAGER
 from numaforge.roles.watch.configuration import configuration
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.control_groups import GROUPS, Start, starting
 from tests.fixtures.watched_folder import WatchedFolder
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.roles.kernel_values.part import is_value
 from numaforge.roles.kernel_values.sysctls import reaches
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.watched_folder import WatchedFolder, pressure
 
 BUSYBOX = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell as scripts
+from numaforge.lib import shell as scripts
 from numaforge.maintenance.work import KINDS, OtherWork, read_work
 from tests.fixtures.control_groups import GROUPS, Start, starting
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.profiles import load_profile
-from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.roles.hugepages.plan import pool_places
-from numaforge.topology.model import NodeTopology
 
 Document = dict[str, Any]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from numaforge.topology.model import Core, HugepagePool, NodeTopology, NumaNode
+from numaforge.machine.topology.model import Core, HugepagePool, NodeTopology, NumaNode
 from tests.fixtures.machines import kubeadm_kubelet, machine
 
 MIB = 2**20

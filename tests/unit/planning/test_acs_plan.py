@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.gpudirect import part as pcie_acs
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import two_cpu_vm
 from tests.fixtures.pcie import MACHINES, connectx_switches, gb300, hgx_h100, machine_of
 

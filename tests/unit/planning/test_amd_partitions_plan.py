@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.machine.topology.model import GpuPartition, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, manager_profile
 from numaforge.roles.amd_partitions.plan import partitioned
-from numaforge.topology.model import GpuPartition, NodeTopology
 from tests.fixtures.machines import dgx_h100, mi210, mi300x, mi300x_cpx_kfd
 
 CPX = {"compute": "CPX", "memory": "NPS4"}

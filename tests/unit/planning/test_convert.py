@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
-from numaforge.cpulist import parse_cpulist
-from numaforge.errors import NumaforgeError, PlanError
-from numaforge.kubelet.minors.fields import ROOT_TYPE
-from numaforge.kubelet.minors.tables import FIELDS
+from numaforge.kubelet_minors.fields import ROOT_TYPE
+from numaforge.kubelet_minors.tables import FIELDS
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.convert.forms import FORMS, convert
 from numaforge.planning.convert.kubelet_configuration import KUBELET_ROWS
 from numaforge.planning.convert.rows import Fate, FieldRow, read
@@ -25,7 +26,6 @@ from numaforge.planning.convert.yaml_text import as_yaml
 from numaforge.planning.json_schema import json_schema
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from numaforge.topology.read import read_topology
 from tests.machines.files import stored
 
 SAMPLES = REPOSITORY / "tests" / "fixtures" / "convert"

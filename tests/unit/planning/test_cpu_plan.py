@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import PlanError
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import Gpu, L3Cache, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import Gpu, L3Cache, NodeTopology
 from tests.fixtures.machines import (
     big_512,
     dgx_h100,

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import PlanError
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import HugepagePool, Nic, NodeTopology, Nvme
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.default_amounts import default_cores, default_memory, most_cores
-from numaforge.topology.model import HugepagePool, Nic, NodeTopology, Nvme
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import dgx_h100, kubeadm_kubelet, lab_node, machine
 from tests.machines import files
 

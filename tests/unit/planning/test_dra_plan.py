@@ -9,19 +9,25 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
 from numaforge.explain.claims import NOTHING_KNOWN
 from numaforge.explain.node_claims import with_claims
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.kubelet.admission.scheduler import unschedulable
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import (
+    Containerd,
+    InstalledPackage,
+    NodeTopology,
+    Package,
+    Userland,
+)
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_plugin.plan import devices_of
 from numaforge.roles.dra.plan import CpuDriverPlan, DraPlan, claims_of
-from numaforge.topology.model import Containerd, InstalledPackage, NodeTopology, Package, Userland
 from tests.fixtures.machines import KUBEADM_CONFIG, dgx_h100, kubeadm_kubelet, lab_node
 from tests.fixtures.machines import machine as made
 

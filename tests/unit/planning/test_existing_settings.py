@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from numaforge.cpulist import parse_cpulist
-from numaforge.errors import PlanError, ProfileError
 from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.errors import PlanError, ProfileError
+from numaforge.lib.quantity import parse_bytes
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
-from numaforge.quantity import parse_bytes
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 
 MIB = 2**20

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from numaforge.commands.machine import machine_of
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.memory_mode import memory_of_gpus
+from numaforge.machine.topology.model import GpuProcess, NodeTopology, NvidiaInstall
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.effect import effect
 from numaforge.roles.modules.gpu_memory import in_mode
-from numaforge.topology.memory_mode import memory_of_gpus
-from numaforge.topology.model import GpuProcess, NodeTopology, NvidiaInstall
 from tests.fixtures.machines import dgx_h100
 
 MIB, GIB = 2**20, 2**30

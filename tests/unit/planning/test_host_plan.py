@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.machine.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.look import question
 from numaforge.maintenance.need import need
@@ -20,7 +21,6 @@ from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan, role_files
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH, limits_path, no_swap_path
 from numaforge.roles.host.plan import HostPlan, upgrade_patterns
-from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from numaforge.verification.table import entries
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 

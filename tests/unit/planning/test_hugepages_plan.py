@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.hugepages.plan import plan_hugepages
-from numaforge.topology.model import HugepagePool, NodeTopology
 from numaforge.verification.table import entries
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
 

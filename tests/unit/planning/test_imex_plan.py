@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from numaforge.commands.machine import machine_of
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.machine.snapshot import from_root
+from numaforge.machine.snapshot.redaction import checksum
+from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
+from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST
 from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
@@ -18,10 +22,6 @@ from numaforge.planning.profiles import load_profile
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.plan import ImexPlan
 from numaforge.roles.imex.tray import planned_tray
-from numaforge.snapshot import from_root
-from numaforge.snapshot.redaction import checksum
-from numaforge.topology.model import NodeTopology, NvidiaInstall
-from numaforge.topology.trays import BY_HOST, NOT_BY_HOST
 from tests.fixtures.machines import lab_node
 from tests.fixtures.trees import write, write_tree
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.cpulist import format_cpulist, format_cpumask
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.lib.cpulist import format_cpulist, format_cpumask
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, Nvme
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -18,7 +19,6 @@ from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.interrupts.paths import affinity_lines
 from numaforge.roles.interrupts.plan import InterruptsPlan, plan_interrupts
-from numaforge.topology.model import Gpu, Nic, NodeTopology, Nvme
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 from tests.unit.planning.strategies import machines
 

@@ -17,13 +17,13 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from docs.schema_files import FOLDER, text
 from numaforge.cli import run
 from numaforge.commands.schema import NAMES
-from numaforge.errors import PlanError, ProfileError, TopologyError
+from numaforge.lib.errors import PlanError, ProfileError, TopologyError
+from numaforge.machine.topology.document import from_document as read_topology
+from numaforge.machine.topology.document import to_document as topology_document
 from numaforge.planning.document import from_document as read_plan
 from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, machine_profiles, ready_profiles
-from numaforge.topology.document import from_document as read_topology
-from numaforge.topology.document import to_document as topology_document
 from tests.fixtures.machines import MACHINES, dgx_h100
 from tests.fixtures.profile_examples import examples
 from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS

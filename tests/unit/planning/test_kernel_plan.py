@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import PlanError, ProfileError
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import PlanError, ProfileError
+from numaforge.machine.topology.model import Core, NodeTopology
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
-from numaforge.topology.model import Core, NodeTopology
 from tests.fixtures.machines import lab_node, two_cpu_vm
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.plan import KubeletPlan
-from numaforge.topology.model import KubeletInstall, NodeTopology
 from tests.fixtures.machines import (
     KUBEADM_CONFIG,
     big_512,

@@ -7,15 +7,15 @@ from functools import cache
 
 import pytest
 
-from numaforge.cpulist import parse_cpulist
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.machine import MachineInfo, cpu_capacity
 from numaforge.kubelet.startup.check import check
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import epyc_nps4, kubeadm_kubelet, machine
 from tests.machines.files import stored
 

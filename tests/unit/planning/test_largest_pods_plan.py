@@ -11,11 +11,11 @@ import pytest
 
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Container, Pod
+from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.roles.kubelet.largest_pods import LargestPod
-from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import (
     GIB,
     KUBEADM_CONFIG,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from numaforge.machine.topology.model import NvidiaDriver
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import NvidiaDriver
 from tests.fixtures.gpu_machines import KINDS
 
 PROFILE = load_profile("training")

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from docs.machine_profiles import PAGE
-from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile, machine_profiles, ready_profiles
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, epyc_nps4, hgx_b200, lab_node, laptop, mi300x
 from tests.fixtures.planned_kubelets import report
 from tests.fixtures.profile_machines import EXAMPLES, hgx_h200

@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.memory.plan import Room, eviction_bytes, split_reservation
-from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import grace_memory_only, kubeadm_kubelet, lab_node, machine
 
 MIB = 2**20

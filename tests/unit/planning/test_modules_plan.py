@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile

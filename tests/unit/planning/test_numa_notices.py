@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.machine.topology.model import NodeTopology, NumaNode
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.memory.numa_notices import gpu_memory_bytes, numa_notices
-from numaforge.topology.model import NodeTopology, NumaNode
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import (
     dgx_h100,
     gb200_cdmm,

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import PlanError, ProfileError
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import PlanError, ProfileError
+from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.offline import as_before, without
 from numaforge.roles.kernel_values.paths import online, tuning_values
-from numaforge.snapshot.model import Snapshot
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import dgx_h100, lab_node
 from tests.machines.files import stored
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import HugepagePool, NodeTopology
+from numaforge.machine.topology.page_size import page_size
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import HugepagePool, NodeTopology
-from numaforge.topology.page_size import page_size
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import machine
 from tests.machines.files import stored
 

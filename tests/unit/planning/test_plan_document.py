@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge import __version__
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
 from numaforge.planning.document import dumps, from_document, loads, to_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile

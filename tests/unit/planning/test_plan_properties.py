@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import parse_bytes
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
-from numaforge.quantity import parse_bytes
 from numaforge.roles.memory.plan import Room, split_reservation
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.ready import ready_machine
 from tests.unit.planning.strategies import MIB, machines, shuffled
 
 reservations = st.sampled_from(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from numaforge.errors import PlanError
-from numaforge.kubelet.minors.versions import KNOWN_MINORS
+from numaforge.kubelet_minors.versions import KNOWN_MINORS
+from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import parse_bytes
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from numaforge.quantity import parse_bytes
 from tests.fixtures.machines import (
     big_512,
     dgx_h100,

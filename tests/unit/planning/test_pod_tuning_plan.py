@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -16,7 +17,6 @@ from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_file
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import ANNOTATIONS, PodTuningPlan, pod_lines, runtime_class
-from numaforge.topology.model import NodeTopology
 from numaforge.verification.live import probe
 from tests.fixtures.crio_hosts import host
 from tests.fixtures.machines import kubeadm_kubelet

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import ProfileError
+from numaforge.lib.errors import ProfileError
+from numaforge.lib.section import Section
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import leaves, load_profile, machine_profiles, ready_profiles
-from numaforge.sections.section import Section
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
 
 GIB = 2**30

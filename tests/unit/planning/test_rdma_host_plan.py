@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
 from numaforge.roles.rdma.host import plan_rdma_host
 from numaforge.roles.rdma.planned import RdmaGate, RdmaHostPlan
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet, lab_node
 
 PFC = {"trust": "dscp", "pfc": [3]}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.read import read_topology
 from tests.fixtures.machines import MACHINES
 from tests.machines.files import machine_files
 from tests.unit.planning.remedies import Case, ways_out

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from numaforge.errors import KubeletConfigError, PlanError
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.errors import KubeletConfigError, PlanError
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.lib.resources import template_dir
 from numaforge.planning.document import loads
 from numaforge.planning.files import WRITERS
 from numaforge.planning.node import with_files
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.render import render_plan
-from numaforge.resources import template_dir
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.kubelet.delivery import merge, without

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.machine.topology.model import HostProcess, KubeletInstall, NodeTopology, Userland
+from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import HostProcess, KubeletInstall, NodeTopology, Userland
-from numaforge.topology.runtime import may_be_limited
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 KIND = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import PlanError
 from numaforge.kubelet.startup.check import check
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, dgx_h100, kubeadm_kubelet, lab_node
 
 

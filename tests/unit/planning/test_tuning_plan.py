@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.errors import PlanError, ProfileError
+from numaforge.lib.errors import PlanError, ProfileError
+from numaforge.machine.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -18,7 +19,6 @@ from numaforge.roles.kernel_values.paths import sysctl
 from numaforge.roles.kernel_values.section import Tuning
 from numaforge.roles.kernel_values.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
 from numaforge.roles.kernel_values.sysctls import reaches
-from numaforge.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort
 from tests.fixtures.machines import lab_node, transparent_hugepages, two_cpu_vm
 
 CPU = "/sys/devices/system/cpu"

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import ProfileError
-from numaforge.file_content import PLAN_PATH
+from numaforge.lib.errors import ProfileError
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.machine.topology.ready import ready_machine, ready_machines
 from numaforge.maintenance.transaction import CURRENT
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -19,7 +20,6 @@ from numaforge.planning.render import plan_files, render_plan
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH, files
 from numaforge.roles.watch.part import CONDITION
 from numaforge.roles.watch.section import DIRECTORY
-from numaforge.topology.ready import ready_machine, ready_machines
 from numaforge.verification.table import entries
 
 WATCHED: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 from numaforge.commands.doctor import _hosts, _racks
 from numaforge.commands.over_inventory import Answers
 from numaforge.findings import Severity
-from numaforge.topology.trays import BY_HOST, Tray
+from numaforge.machine.topology.trays import BY_HOST, Tray
 
 TOLD: dict[str, Any] = {
     "right": "root",

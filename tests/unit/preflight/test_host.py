@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError
 from numaforge.findings import Severity
-from numaforge.framing import Answer
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import Answer
+from numaforge.lib.programs import CAPTURED_WITH, CHANGED_WITH, SYSTEMD
+from numaforge.machine.snapshot import parse_output
+from numaforge.machine.snapshot import script as capture_script
 from numaforge.preflight import Check
 from numaforge.preflight.host import FREE_KIB, answer_lines, checks, refuse_unfit, script
-from numaforge.programs import CAPTURED_WITH, CHANGED_WITH, SYSTEMD
-from numaforge.snapshot import parse_output
-from numaforge.snapshot import script as capture_script
 
 PACKAGE = Path(__file__).parents[3] / "src/numaforge"
 NOW = 1_700_000_000.0
@@ -136,7 +136,7 @@ KNOWN = {name for programs in CHANGED_WITH.values() for name in programs} | {*SY
 
 def used_programs() -> set[str]:
     """Return the words that begin a command in the scripts of hosts and are programs of this machine."""
-    scripts = [PACKAGE / "snapshot/capture.sh", *(PACKAGE / "node").rglob("*.sh")]
+    scripts = [PACKAGE / "machine/snapshot/capture.sh", *(PACKAGE / "node").rglob("*.sh")]
     words = set()
     for file in scripts:
         text = re.sub(r"(?m)^\s*#.*$|'[^']*'", "", file.read_text())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.file_content import FileContent
+from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange, FileState
 from numaforge.report.fleet import HostSummary, diff_lines, fleet_document, fleet_lines
 from numaforge.report.hostnames import folded

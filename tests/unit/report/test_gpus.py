@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.report.gpus import driver_words, gpu_names, gpu_notes
-from numaforge.report.tables import topology_tables
-from numaforge.topology.model import (
+from numaforge.machine.topology.model import (
     DeviceHolder,
     Ecc,
     FabricState,
@@ -19,6 +17,8 @@ from numaforge.topology.model import (
     NvidiaDriver,
     RemappedRows,
 )
+from numaforge.report.gpus import driver_words, gpu_names, gpu_notes
+from numaforge.report.tables import topology_tables
 from tests.fixtures.machines import dgx_h100
 from tests.fixtures.terminal import printed
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, Nvme
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.report.boxes import Box, broken, fitted, text_width
 from numaforge.report.layout import lay_out, topology_of
-from numaforge.topology.model import Gpu, Nic, NodeTopology, Nvme
 from tests.fixtures import machines
 from tests.fixtures.boxes import misplaced, of_kind, overflowing, walk
 

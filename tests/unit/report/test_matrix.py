@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from numaforge.machine.topology.links import link_matrix
 from numaforge.report.matrix import MatrixTable, matrix_document
-from numaforge.topology.links import link_matrix
 from tests.fixtures import machines
 
 MACHINES = {

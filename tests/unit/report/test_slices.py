@@ -10,7 +10,9 @@ from rich.console import Console
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.model import Gpu, GpuInstance, GpuPartition
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.report.boxes import Box
@@ -19,8 +21,6 @@ from numaforge.report.mig import geometry_section
 from numaforge.report.slices import GpuParts, parts_of
 from numaforge.report.tree import machine_tree
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
-from numaforge.topology.model import Gpu, GpuInstance, GpuPartition
-from numaforge.topology.ready import ready_machine
 from tests.fixtures.boxes import misplaced, of_kind, overflowing
 from tests.fixtures.machines import GIB, dgx_h100, mi210, mi300x, mi300x_cpx_kfd
 

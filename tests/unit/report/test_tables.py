@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 from numaforge.planning.capacity import PredictedAllocatable
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.reasons import Notice
 from numaforge.report.tables import plan_tables, topology_tables
 from numaforge.roles.kubelet.largest_pods import LargestPod
-from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 from tests.fixtures import machines
 from tests.fixtures.terminal import printed
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from numaforge.cli import run
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.model import PciDevice
+from numaforge.machine.topology.read import read_topology
+from numaforge.machine.topology.ready import ready_machine, ready_machines
 from numaforge.report.tree import machine_tree
-from numaforge.topology.model import PciDevice
-from numaforge.topology.read import read_topology
-from numaforge.topology.ready import ready_machine, ready_machines
 from tests.machines.files import stored
 
 EMPTY = "28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 import pytest
 
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report import verification
 from numaforge.report.terminal import Screen
 from numaforge.verification.suite import CaseResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.machine.topology.model import Gpu, GpuPartition, Nic, PciLink
 from numaforge.report.wording import human_bytes, nic_speed, pcie_link, slices_label, wrapped_cpulist
-from numaforge.topology.model import Gpu, GpuPartition, Nic, PciLink
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.budget import (
     CLIQUE,
     COMPUTE_DOMAIN,

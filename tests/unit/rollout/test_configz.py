@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.machine.topology.model import KubeletInstall
 from numaforge.rollout.cluster import ClusterError
 from numaforge.rollout.configz import (
     KubeletEndpoint,
@@ -17,7 +18,6 @@ from numaforge.rollout.configz import (
     refuse_unreadable,
 )
 from numaforge.rollout.record import Ending
-from numaforge.topology.model import KubeletInstall
 from tests.fixtures.answers import answered
 from tests.fixtures.memory_machine import OLD
 from tests.fixtures.rollout_world import NODE, World

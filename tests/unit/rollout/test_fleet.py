@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.rollout.budget import COMPUTE_DOMAIN, Budget, Share
 from numaforge.rollout.cluster import ApiUnreachableError, ForbiddenError
 from numaforge.rollout.fleet import FleetReport, Member, in_order

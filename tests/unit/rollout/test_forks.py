@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lab.paths import REPOSITORY
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.forks import Fork, Forks, forks, serve
 from tests.fixtures.processes import Hold, await_release, gone_within, kill_tree, writing_below
 

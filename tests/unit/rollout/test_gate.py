@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.errors import HostUnreachableError
+from numaforge.lib.errors import HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.configz import SilentKubeletError
 from numaforge.rollout.gate import Expected, GateSettings, prove

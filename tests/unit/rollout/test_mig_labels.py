@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import ConflictError, LabelWrite
 from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import HostError, HostUnreachableError
+from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.work import OtherWork

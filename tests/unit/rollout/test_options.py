@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.budget import Share
 from numaforge.rollout.options import RolloutOptions, read_options
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.report.rollout import situation_document, situation_tables
 from numaforge.rollout.cluster import Lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.errors import HostError, HostUnreachableError
+from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
 from numaforge.rollout.patience import Patience, patiently, retried
 from tests.fixtures.virtual_time import VirtualTime

@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console, RenderableType
 
 from numaforge.commands.rollout.preflight import refused_hosts
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.machine.topology.trays import BY_HOST, NODE_LISTS, Tray
 from numaforge.report.racks import disagreement_text
 from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.racks import disagreeing
 from numaforge.rollout.record import node_leases
-from numaforge.topology.trays import BY_HOST, NODE_LISTS, Tray
 from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import World
 

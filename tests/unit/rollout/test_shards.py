@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.rollout.lead import ROLLOUT, LedError, read_state, stop_lead, take_lead
 from numaforge.rollout.record import Phase, Record
 from numaforge.rollout.shards import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.rollout.budget import Budget, Share
 from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member, in_order
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost

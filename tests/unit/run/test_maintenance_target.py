@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.machine.topology.model import NvidiaInstall
+from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST
 from numaforge.maintenance.part import Goal
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
@@ -14,8 +16,6 @@ from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_owners import DRA_DRIVER
 from numaforge.rollout.gate import Expected
 from numaforge.run.maintenance.target import Target
-from numaforge.topology.model import NvidiaInstall
-from numaforge.topology.trays import BY_HOST, NOT_BY_HOST
 from tests.fixtures.machines import dgx_h100, gb200_nvl72_tray, kubeadm_kubelet
 
 LABELS = {"nvidia.com/device-plugin.config": "shared"}

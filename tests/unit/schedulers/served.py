@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.schedulers.fleet import ServedNode
-from numaforge.topology.model import NodeTopology, NvidiaInstall
-from numaforge.topology.ready import ready_machine
 
 TRAINING = "training"
 HOST_DRIVER = NvidiaInstall(loaded="580.95.05", on_disk="580.95.05", library="580.95.05")

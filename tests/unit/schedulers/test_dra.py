@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from numaforge.machine.topology.model import RemappedRows
 from numaforge.schedulers.dra import cpus_per_gpu, sick_gpus
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.slices import planned_slices, slice_deviations
 from numaforge.schedulers.systems import generate
-from numaforge.topology.model import RemappedRows
 from tests.unit.schedulers.served import BY_CLAIMS, served
 
 GPUS_ALONE = {"extends": "training", "dra": {"gpus": "claims"}}

@@ -99,7 +99,7 @@ SAME: dict[str, tuple[str, Path, Any]] = {
 
 def written_otherwise(system: str, now: Any) -> Any:
     if system == "volcano":
-        from numaforge.cpulist import parse_cpulist
+        from numaforge.lib.cpulist import parse_cpulist
 
         return ",".join(map(str, sorted(parse_cpulist(now))))
     return json.dumps(json.loads(now), indent=1)

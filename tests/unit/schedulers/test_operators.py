@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from numaforge.machine.topology.model import GpuProcess
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.live import deviations
 from numaforge.schedulers.systems import Folder, generate
-from numaforge.topology.model import GpuProcess
 from tests.fixtures.tables import tables
 from tests.unit.schedulers.served import (
     CPX,

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from numaforge.commands.cluster import SYSTEMS as NAMES
-from numaforge.cpulist import parse_cpulist
+from numaforge.lib.cpulist import parse_cpulist
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.systems import SYSTEMS, Folder, generate
 from tests.unit.schedulers.served import TRAINING, served

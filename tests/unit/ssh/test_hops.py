@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
 from numaforge.ssh.hops import dial
 from numaforge.ssh.openssh import destination_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.verification import thresholds
 
 # Stands in for perftest and rdma-core: a server that listens late, and a client that finds it or not.

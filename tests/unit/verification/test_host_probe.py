@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 from numaforge.verification.live import Live
 from numaforge.verification.table import all_promises
 
@@ -19,7 +19,7 @@ UNITS = ("numaforge-check.timer", "containerd.service")
 
 def told(function: str, *arguments: str, path: str) -> dict[str, str]:
     script = (
-        shell.library("kernel_files", "units", "verification/probe", "roles/host/probe")
+        shell.library("lib/kernel_files", "lib/units", "verification/probe", "roles/host/probe")
         + f"tell_units MainPID {' '.join(UNITS)} > /dev/null\n"
         + shell.call(function, arguments)
     )

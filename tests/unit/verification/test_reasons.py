@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from numaforge.file_content import PlannedFile
+from numaforge.lib.file_content import PlannedFile
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.maintenance.bundle import FileState
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.files.promises import changed_lines
-from numaforge.topology.ready import ready_machine
 from numaforge.verification.live import Live
 from numaforge.verification.promise import Promise
 from numaforge.verification.table import all_promises

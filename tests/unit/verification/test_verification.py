@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError
-from numaforge.file_content import PlannedFile
 from numaforge.kubelet.config.comparison import differences
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import PlannedFile
+from numaforge.machine.topology.model import IdleState
 from numaforge.planning.capacity import PredictedAllocatable
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
@@ -25,7 +26,6 @@ from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.machine.promises import HOSTNAME, ONLINE
-from numaforge.topology.model import IdleState
 from numaforge.verification import suite, table
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, VerifiedNode, planned_texts, probe, read_live

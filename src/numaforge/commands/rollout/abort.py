@@ -12,7 +12,7 @@ from numaforge.commands.options import GroupedOption
 from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
 from numaforge.commands.rollout.options import LOGIN, WAITING, fleet_command
 from numaforge.commands.rollout.preflight import agreed, did_not_answer, settings_of, surveyed, waiting
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain
 from numaforge.rollout.abort import Abort
 from numaforge.rollout.cluster import Cluster

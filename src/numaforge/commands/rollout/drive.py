@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.live import LiveView
 from numaforge.report.summary import report_document, results_text, summary
 from numaforge.report.terminal import complain, echo_lines, screen, show, show_json_line

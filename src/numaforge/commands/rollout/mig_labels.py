@@ -11,7 +11,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo_lines, show_json
 from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
 

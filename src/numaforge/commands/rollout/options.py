@@ -15,7 +15,7 @@ import click
 
 from numaforge.commands.deploys import deploy_file
 from numaforge.commands.options import Command, GroupedOption, offered, output_option
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.report.terminal import verbosity
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.names import DEFAULT_NAME

@@ -7,7 +7,7 @@ import click
 from numaforge.commands.rollout.drive import show_nothing
 from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import common_options, preflight, refused_hosts, surveyed
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.report.terminal import show, show_json
 from numaforge.rollout.launch import Pyinfra

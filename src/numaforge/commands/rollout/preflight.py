@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from numaforge.commands.over_inventory import say_how, say_notices
 from numaforge.commands.rollout.options import NOT_HERE
-from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.ordering import natural
+from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.lib.ordering import natural
 from numaforge.preflight.cluster import RBAC
 from numaforge.preflight.runner import verification_check
 from numaforge.report.hostnames import grouped_by_reason, in_short

@@ -8,7 +8,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import echo, show_json
 from numaforge.rollout.self_planned import UNVERIFIED, release_verified

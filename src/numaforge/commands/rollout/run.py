@@ -18,7 +18,7 @@ from numaforge.commands.rollout.preflight import (
     surveyed,
     waiting,
 )
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.fleet import FleetReport
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.lead import Lead, take_lead

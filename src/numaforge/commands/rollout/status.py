@@ -8,7 +8,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.rollout import situation_document, situation_tables
 from numaforge.report.terminal import show, show_json
 from numaforge.rollout.orders import situation

@@ -9,7 +9,7 @@ import click
 
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
 from numaforge.commands.rollout.preflight import waiting
-from numaforge.errors import ExitCode
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo
 from numaforge.rollout import orders
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from numaforge.topology.links import pci_distance
-from numaforge.topology.model import NodeTopology, PciFunction, RdmaDevice
-from numaforge.topology.pcie import is_direct_nic
-from numaforge.topology.vendors import NVIDIA
+from numaforge.machine.topology.links import pci_distance
+from numaforge.machine.topology.model import NodeTopology, PciFunction, RdmaDevice
+from numaforge.machine.topology.pcie import is_direct_nic
+from numaforge.machine.topology.vendors import NVIDIA
 
 MELLANOX = "15b3"
 REDIRECTS = 0b0001100  # request and completion redirect: traffic between peers goes by the root complex

@@ -14,10 +14,10 @@ from numaforge.findings.gpudirect.access_control import (
     required_control,
 )
 from numaforge.findings.gpudirect.scope import beside_grace, way_of_memory
-from numaforge.ordering import natural
-from numaforge.topology.links import gpu_names
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.rails import distance_to_device, rails
+from numaforge.lib.ordering import natural
+from numaforge.machine.topology.links import gpu_names
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.rails import distance_to_device, rails
 
 
 class Works(StrEnum):

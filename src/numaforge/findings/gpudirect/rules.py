@@ -10,13 +10,13 @@ from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpudirect import scope
 from numaforge.findings.gpudirect.access_control import Layout, misconfigured, nics, required_control
 from numaforge.findings.scope import own_gpus
-from numaforge.ordering import grouped
-from numaforge.quantity import format_bytes
-from numaforge.topology.gpu_models import GRACE
-from numaforge.topology.links import gpu_names
-from numaforge.topology.model import Gpu, NodeTopology, PciFunction
-from numaforge.topology.pcie import is_direct_nic
-from numaforge.topology.rails import distance_to_device
+from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import format_bytes
+from numaforge.machine.topology.gpu_models import GRACE
+from numaforge.machine.topology.links import gpu_names
+from numaforge.machine.topology.model import Gpu, NodeTopology, PciFunction
+from numaforge.machine.topology.pcie import is_direct_nic
+from numaforge.machine.topology.rails import distance_to_device
 
 NCCL = "NCCL, paths.cc: NCCL_NET_GDR_LEVEL is PXB by default, P2C beside Grace"
 CONFIGURATION = "PCIe configuration space"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from numaforge.findings.engine import Applicability, Scope, applies
 from numaforge.findings.gpudirect.access_control import Required, nics, required_control
 from numaforge.findings.scope import NO_NVIDIA, nvidia_install, on_bare_metal, own_gpus
-from numaforge.topology.gpu_models import GRACE
-from numaforge.topology.model import NodeTopology
+from numaforge.machine.topology.gpu_models import GRACE
+from numaforge.machine.topology.model import NodeTopology
 
 DMA_BUF_KERNEL = (5, 12)  # the first with DMA-BUF for RDMA (ib_umem_dmabuf_get)
 CONFIG_ACS_KERNEL = (6, 11)  # the first with pci=config_acs=

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.kubelet.admission.amd_resources import LISTED, kind_of
-from numaforge.ordering import grouped
-from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
-from numaforge.topology.vendors import AMD
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
+from numaforge.machine.topology.vendors import AMD
 
 _NONE = "no AMD GPU"
 

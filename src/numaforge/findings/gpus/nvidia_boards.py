@@ -6,8 +6,8 @@ is not listed is on no board known here, and the rules for such boards skip it.
 
 from __future__ import annotations
 
-from numaforge.topology.gpu_models import GRACE
-from numaforge.topology.model import Gpu
+from numaforge.machine.topology.gpu_models import GRACE
+from numaforge.machine.topology.model import Gpu
 
 HGX_BLACKWELL = frozenset({"2901", "2920", "3182"})  # B200, B100, B300
 """GPUs that come only on baseboards with NVSwitches of the fourth generation."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS, has_open_module, needs_open_module
-from numaforge.topology.gpu_models import RACK
-from numaforge.topology.model import Gpu, NodeTopology
-from numaforge.topology.vendors import NVIDIA
+from numaforge.machine.topology.gpu_models import RACK
+from numaforge.machine.topology.model import Gpu, NodeTopology
+from numaforge.machine.topology.vendors import NVIDIA
 
 NVML = "NVML"
 _FILES = "/proc/driver/nvidia, /sys/module, modinfo"

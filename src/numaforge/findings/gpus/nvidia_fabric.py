@@ -9,9 +9,9 @@ from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS
 from numaforge.findings.gpus.nvidia_driver import NVML
-from numaforge.ordering import grouped
-from numaforge.topology.gpu_models import RACK
-from numaforge.topology.model import FabricState, Gpu, NodeTopology
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.gpu_models import RACK
+from numaforge.machine.topology.model import FabricState, Gpu, NodeTopology
 
 _PROCESSES = "/proc"
 _FABRIC_MANAGER, _NVLSM, _IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as the kernel cuts their names

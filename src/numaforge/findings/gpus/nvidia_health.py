@@ -9,7 +9,7 @@ from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import has_hbm
 from numaforge.findings.gpus.nvidia_driver import NVML
-from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.machine.topology.model import Gpu, NodeTopology
 
 _CGROUPFS = re.compile(r"^cgroupDriver:\s*[\"']?cgroupfs\b", re.MULTILINE)
 

@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from numaforge.cpulist import format_cpulist
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
-from numaforge.quantity import format_bytes
-from numaforge.topology.gpu_models import is_coherent
-from numaforge.topology.memory_mode import (
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.quantity import format_bytes
+from numaforge.machine.topology.gpu_models import is_coherent
+from numaforge.machine.topology.memory_mode import (
     DRIVER,
     FIRST_DRIVER_BY_DEFAULT,
     NUMA,
@@ -21,7 +21,7 @@ from numaforge.topology.memory_mode import (
     keeps_memory_online,
     memory_of_gpus,
 )
-from numaforge.topology.model import NodeTopology
+from numaforge.machine.topology.model import NodeTopology
 
 _PARAMETERS = "/proc/driver/nvidia/params"
 

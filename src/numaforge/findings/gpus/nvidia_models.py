@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.ordering import grouped
-from numaforge.topology.gpu_models import model_of
-from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.gpu_models import model_of
+from numaforge.machine.topology.model import Gpu, NodeTopology
 
 
 @applies("where NVIDIA's driver has several GPUs", within=scope.with_driver)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.topology.gpu_models import GRACE
-from numaforge.topology.model import Gpu, NodeTopology
-from numaforge.topology.vendors import AMD, NVIDIA
+from numaforge.machine.topology.gpu_models import GRACE
+from numaforge.machine.topology.model import Gpu, NodeTopology
+from numaforge.machine.topology.vendors import AMD, NVIDIA
 
 
 def _by_pcie(gpu: Gpu) -> bool:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
-from numaforge.topology.model import Containerd, NodeTopology
+from numaforge.machine.topology.model import Containerd, NodeTopology
 
 _DUMP = "containerd config dump"
 _NEWEST_VERSION = {1: 2, 2: 3}  # of the configuration, by containerd's major

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
-from numaforge.ordering import first_of
+from numaforge.lib.errors import PlanError
+from numaforge.lib.ordering import first_of
+from numaforge.machine.topology.model import InstalledPackage, NodeTopology
 from numaforge.planning.document import loads
 from numaforge.roles.host.managers import contests
-from numaforge.topology.model import InstalledPackage, NodeTopology
 
 _LONGEST = 200
 _SHOWN = 40

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
 from numaforge.findings.userland import scope
-from numaforge.topology.model import NodeTopology
+from numaforge.machine.topology.model import NodeTopology
 
 _MODE = "/sys/module/ib_core/parameters/netns_mode"
 

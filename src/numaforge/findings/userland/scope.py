@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.errors import KubeletConfigError
 from numaforge.findings.engine import Applicability, applies
 from numaforge.findings.scope import own_gpus
 from numaforge.kubelet.config.loading import load_installed
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.topology.model import Containerd, NodeTopology, Userland
-from numaforge.topology.vendors import NVIDIA
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.machine.topology.model import Containerd, NodeTopology, Userland
+from numaforge.machine.topology.vendors import NVIDIA
 
 
 @applies("every host")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from numaforge.cpulist import format_cpulist
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
-from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.quantity import parse_bytes
-from numaforge.topology.model import HostProcess, NodeTopology
-from numaforge.topology.page_size import hugepage_sizes
+from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.quantity import parse_bytes
+from numaforge.machine.topology.model import HostProcess, NodeTopology
+from numaforge.machine.topology.page_size import hugepage_sizes
 
 LEAST_OPEN_FILES = 65536
 """Data loaders open a file for each worker and shard; OKE gives 131072, containerd's own unit 1048576."""

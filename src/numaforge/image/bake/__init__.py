@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING
 
 from pyinfra import host
 
-from numaforge import shell
-from numaforge.errors import HostError, NumaforgeError, PlanError
 from numaforge.first_boot.hardware import MACHINES, written
 from numaforge.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
-from numaforge.framing import Answer, asking
-from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role
 from numaforge.image.bake import program
 from numaforge.image.bake.manifest import BOM, Installed, bill, manifest
 from numaforge.image.bake.wish import KEY, Image, read_image
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError, NumaforgeError, PlanError
+from numaforge.lib.framing import Answer, asking
+from numaforge.lib.given import NotJsonError, parse_json, read_text
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.saved import saved_machine
 from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.look import GUARD
 from numaforge.planning.node import plan_node
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
-from numaforge.topology.model import NodeTopology
-from numaforge.topology.ready import ready_machine, ready_machines
-from numaforge.topology.saved import saved_machine
 
 if TYPE_CHECKING:
     from pyinfra.api import Host

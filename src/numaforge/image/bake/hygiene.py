@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numaforge import shell
+from numaforge.lib import shell
 
 RULES = {
     "ssh-host-keys": "each node makes its own host keys",

@@ -16,7 +16,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from numaforge import __version__
-from numaforge.errors import HostError
+from numaforge.lib.errors import HostError
 
 HOME = "/opt/numaforge"
 _PROGRAM = f"""#!{{python}} -B

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from numaforge.errors import NumaforgeError
 from numaforge.first_boot.settings import BootSettings
-from numaforge.given import read_text
-from numaforge.sections.section import Section, validated
-from numaforge.sections.strict_yaml import read_yaml
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import read_text
+from numaforge.lib.section import Section, validated
+from numaforge.lib.strict_yaml import read_yaml
 
 KEY = "numaforge_image"
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")

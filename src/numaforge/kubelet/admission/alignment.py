@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.machine import CpuTopology
@@ -10,6 +9,7 @@ from numaforge.kubelet.admission.node import Admission
 from numaforge.kubelet.admission.nvidia_resources import MIG_PREFIX
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.qos import Remark, fields_of
+from numaforge.lib.cpulist import format_cpulist
 
 
 def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -> tuple[Remark, ...]:

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numaforge.kubelet.admission.device_manager import Device
-from numaforge.topology.model import Gpu
-from numaforge.topology.slices import partitions_of
-from numaforge.topology.vendors import AMD
+from numaforge.machine.topology.model import Gpu
+from numaforge.machine.topology.slices import partitions_of
+from numaforge.machine.topology.vendors import AMD
 
 GPU = "amd.com/gpu"
 AMD_RESOURCE = re.compile(r"amd\.com/(gpu|[sdtqc]px_nps[0-9])")

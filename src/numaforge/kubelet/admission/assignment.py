@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from numaforge.errors import NumaforgeError
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.masks import bits
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.lib.errors import NumaforgeError
 
 # From this minor on no NUMA node is asked for more CPUs than it has free, and align-by-socket counts here.
 _FIRST_MINOR_OF_CAPPED_SHARES = 37

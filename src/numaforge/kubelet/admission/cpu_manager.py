@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
@@ -31,6 +30,7 @@ from numaforge.kubelet.admission.refusal import (
 )
 from numaforge.kubelet.admission.settings import Settings
 from numaforge.kubelet.checkpoints import CpuState, check_cpu_state
+from numaforge.lib.errors import KubeletConfigError
 
 # From this minor on a refusal says that no core is free; before, that the request is no multiple of a core.
 _FIRST_MINOR_OF_NO_FREE_CORES = 32

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, integer_of
-from numaforge.kubelet.minors.versions import LATEST_MINOR
-from numaforge.kubelet.values.pages import in_pages
+from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.kubelet_minors.versions import LATEST_MINOR
 
 GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from numaforge.errors import NumaforgeError
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hint_work import FIRST_MINOR_OF_NARROW_HINTS
 from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
@@ -27,8 +26,9 @@ from numaforge.kubelet.admission.masks import (
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.preferred import PACKED, ByLinks, ByReplicas, Preference, Preferred
 from numaforge.kubelet.admission.refusal import unexpected
-from numaforge.kubelet.minors.versions import LATEST_MINOR
-from numaforge.ordering import grouped
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.ordering import grouped
 
 _CRASHED = (
     "device plugin GetPreferredAllocation rpc failed with err: rpc error: code = Unavailable desc = error "

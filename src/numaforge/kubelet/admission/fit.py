@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission.claims import Claims
 from numaforge.kubelet.admission.demand import Demand, Gates
 from numaforge.kubelet.admission.device_manager import Inventory
@@ -19,8 +17,10 @@ from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import unschedulable, unserved
 from numaforge.kubelet.admission.settings import NONE, STATIC
-from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
-from numaforge.topology.model import NodeTopology
+from numaforge.kubelet_minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.machine.topology.model import NodeTopology
 
 MOST_PODS = 5000
 """The most pods counted on one node. Kubernetes is tested with 110, and some sites run 500."""

@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.pages import pages_of
-from numaforge.topology.links import nodes_of_gpus
-from numaforge.topology.model import NodeTopology
+from numaforge.kubelet_minors.values.pages import pages_of
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.machine.topology.links import nodes_of_gpus
+from numaforge.machine.topology.model import NodeTopology
 
 CPU_MANAGER = "the CPU manager"
 DEVICE_MANAGER = "the device manager"

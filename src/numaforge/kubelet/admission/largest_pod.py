@@ -14,7 +14,7 @@ from numaforge.kubelet.admission.masks import bits, mask_of
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import MEMORY
-from numaforge.kubelet.values.pages import pages_of, size_of
+from numaforge.kubelet_minors.values.pages import pages_of, size_of
 
 # Under restricted the sets of NUMA nodes are searched; with more sets than this, there is no answer.
 _MOST_SETS = 10_000

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from numaforge.errors import TopologyError
 from numaforge.kubelet.admission.masks import mask_of
-from numaforge.kubelet.values.pages import pages_of
-from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, Package
+from numaforge.kubelet_minors.values.pages import pages_of
+from numaforge.lib.errors import TopologyError
+from numaforge.machine.topology.model import Core, CpuSet, L3Cache, NodeTopology, Package
 
 _L2 = 2  # cache level
 

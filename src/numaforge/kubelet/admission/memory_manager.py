@@ -11,7 +11,6 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.demand import GUARANTEED, Demand
 from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import MachineInfo
@@ -28,7 +27,8 @@ from numaforge.kubelet.admission.masks import (
 from numaforge.kubelet.admission.pod import MEMORY, Container, Pod
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, PodRejectedError, unexpected
 from numaforge.kubelet.checkpoints import FreshTable, MemoryState, check_memory_state
-from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.lib.errors import KubeletConfigError
 
 # The kubelet's uint64 sizes wrap: a node with more reserved than it has appears to have endless memory.
 _UINT64 = 2**64

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
-from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission.claims import Claims, JudgedClaims, NothingKnown
 from numaforge.kubelet.admission.cpu_manager import CpuManager
 from numaforge.kubelet.admission.demand import Demand
@@ -37,10 +36,11 @@ from numaforge.kubelet.checkpoints import (
     restore_cpu_state,
     restore_memory_state,
 )
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet_paths import ROOT_DIR
-from numaforge.topology.device_checkpoint import DEVICE_STATE, read_device_state
-from numaforge.topology.model import CpuSet, NodeTopology
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.machine.topology.device_checkpoint import DEVICE_STATE, read_device_state
+from numaforge.machine.topology.model import CpuSet, NodeTopology
 
 State = TypeVar("State")
 

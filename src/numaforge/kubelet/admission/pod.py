@@ -8,11 +8,11 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.given import mapping, mappings
-from numaforge.kubelet.values.pages import in_pages
-from numaforge.mistakes import shown
-from numaforge.quantity import parse_quantity
+from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping, mappings
+from numaforge.lib.mistakes import shown
+from numaforge.lib.quantity import parse_quantity
 
 CPU = "cpu"
 MEMORY = "memory"

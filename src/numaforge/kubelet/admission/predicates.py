@@ -14,7 +14,7 @@ from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, pod_requests
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import Settings
-from numaforge.kubelet.values.pages import in_pages
+from numaforge.kubelet_minors.values.pages import in_pages
 
 PODS = "pods"
 

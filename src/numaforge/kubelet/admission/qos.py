@@ -9,7 +9,7 @@ from math import ceil
 
 from numaforge.kubelet.admission.demand import GUARANTEED, Gates, qos_class
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities
-from numaforge.quantity import format_bytes
+from numaforge.lib.quantity import format_bytes
 
 _RESOURCES = (CPU, MEMORY)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 
 TOPOLOGY_AFFINITY = "TopologyAffinityError"
 SMT_ALIGNMENT = "SMTAlignmentError"

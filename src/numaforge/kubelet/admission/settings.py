@@ -8,8 +8,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, TypeVar
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission.demand import Gates
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of, mask_of
@@ -17,7 +15,7 @@ from numaforge.kubelet.admission.merge import SINGLE_NUMA_NODE
 from numaforge.kubelet.config.defaults import with_eviction_defaults
 from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
-from numaforge.kubelet.minors.options import (
+from numaforge.kubelet_minors.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
     DEFAULT_MAX_NUMA_NODES,
@@ -33,9 +31,11 @@ from numaforge.kubelet.minors.options import (
     TOPOLOGY_MANAGER_SCOPES,
     forbidden_pairs,
 )
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.kubelet.values.booleans import truth
-from numaforge.quantity import Quantity, parse_bytes, parse_quantity
+from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.lib.quantity import Quantity, parse_bytes, parse_quantity
 
 T = TypeVar("T")
 

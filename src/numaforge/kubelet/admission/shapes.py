@@ -14,8 +14,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.fit import Scenario, scopes_agree, whole_core_on_each_node
 from numaforge.kubelet.admission.masks import bits, fewest, ids_of
 from numaforge.kubelet.admission.node import Admission, Free, Node
@@ -24,7 +22,7 @@ from numaforge.kubelet.admission.predicates import request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import bound_claims, is_counted, unschedulable, unserved
 from numaforge.kubelet.admission.settings import NONE, STATIC, Settings
-from numaforge.kubelet.minors.options import (
+from numaforge.kubelet_minors.options import (
     DISTRIBUTE_ACROSS_NUMA,
     FULL_PCPUS_ONLY,
     PREFER_ALIGN_BY_UNCORE_CACHE,
@@ -32,7 +30,9 @@ from numaforge.kubelet.minors.options import (
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
 )
-from numaforge.ordering import grouped
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.lib.ordering import grouped
 
 MOST_SHAPES = 32
 """The most shapes placed; where there are more, those with the most pods."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.kubelet.values.durations import DurationError, parse_duration
-from numaforge.quantity import parse_quantity
+from numaforge.kubelet_minors.values.durations import DurationError, parse_duration
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.quantity import parse_quantity
 
 
 def differences(name: str, expected: Any, actual: Any) -> list[str]:

@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.gojson import GoJsonError, Path, decode, decode_json, kind_of, parse_json
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.goyaml import Document, YamlError, read
+from numaforge.kubelet_minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
+from numaforge.kubelet_minors.values.gojson import (
+    GoJsonError,
+    Path,
+    decode,
+    decode_json,
+    kind_of,
+    parse_json,
+)
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.goyaml import Document, YamlError, read
+from numaforge.kubelet_minors.versions import KubeletVersion
 
 # The line of runtime.NewScheme in k8s.io/apimachinery, part of the scheme's name; by the minor that moved it.
 _SCHEME_LINES = {28: 100, 33: 110, 35: 111}

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from numaforge.kubelet.config.gates import enabled
-from numaforge.kubelet.minors.fields import known_fields
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.durations import parse_duration
+from numaforge.kubelet_minors.fields import known_fields
+from numaforge.kubelet_minors.values.durations import parse_duration
+from numaforge.kubelet_minors.versions import KubeletVersion
 
 EVICTION_HARD: Mapping[str, str] = {
     "memory.available": "100Mi",

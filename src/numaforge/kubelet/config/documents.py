@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from numaforge.kubelet.minors.fields import API_VERSION, KIND
-from numaforge.kubelet.values.gojson import Path
-from numaforge.kubelet.values.goyaml import Document, YamlError, read, read_all
+from numaforge.kubelet_minors.fields import API_VERSION, KIND
+from numaforge.kubelet_minors.values.gojson import Path
+from numaforge.kubelet_minors.values.goyaml import Document, YamlError, read, read_all
 
 KUBEADM_KINDS = ("InitConfiguration", "JoinConfiguration")
 """The kinds of kubeadm that give the kubelet flags."""

@@ -13,7 +13,7 @@ from math import inf, isinf
 from typing import Any
 
 from numaforge.kubelet.config.decode import LoadError, decode_config, interpret, read_document
-from numaforge.kubelet.minors.fields import (
+from numaforge.kubelet_minors.fields import (
     API_VERSION,
     KIND,
     ROOT_TYPE,
@@ -21,9 +21,8 @@ from numaforge.kubelet.minors.fields import (
     known_fields,
     types_of,
 )
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.durations import parse_duration
-from numaforge.kubelet.values.gojson import (
+from numaforge.kubelet_minors.values.durations import parse_duration
+from numaforge.kubelet_minors.values.gojson import (
     GoJsonError,
     Literal,
     Path,
@@ -31,7 +30,8 @@ from numaforge.kubelet.values.gojson import (
     format_number,
     plain_number,
 )
-from numaforge.kubelet.values.goyaml import Document
+from numaforge.kubelet_minors.values.goyaml import Document
+from numaforge.kubelet_minors.versions import KubeletVersion
 
 _EXTENSION = ".conf"
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from numaforge.kubelet.minors.history import state_at, states_at
-from numaforge.kubelet.minors.tables import DEPENDENCIES, GATES
-from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
+from numaforge.kubelet_minors.history import state_at, states_at
+from numaforge.kubelet_minors.tables import DEPENDENCIES, GATES
+from numaforge.kubelet_minors.versions import KNOWN_MINORS, KubeletVersion
 
 # Dependencies between gates are checked from this minor on.
 _FIRST_MINOR_WITH_DEPENDENCIES = 35

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numaforge.errors import KubeletConfigError
 from numaforge.findings import Finding
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
@@ -27,15 +26,16 @@ from numaforge.kubelet.config.dropins import (
     DropInError,
     merge,
 )
-from numaforge.kubelet.config.flags import FlagError, Flags, override, parse_flags
 from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import dotted, finding_of
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.goyaml import Document, YamlError
-from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
-from numaforge.topology.model import KubeletInstall
+from numaforge.kubelet_minors.flags import FlagError, Flags, override, parse_flags
+from numaforge.kubelet_minors.values.goyaml import Document, YamlError
+from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
+from numaforge.machine.topology.model import KubeletInstall
 
 EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 """Stands in for the main file of a kubelet without one."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from numaforge.findings import Finding
 from numaforge.kubelet.findings import finding_of
-from numaforge.kubelet.values.gojson import Path
+from numaforge.kubelet_minors.values.gojson import Path
 
 _STEP = re.compile(r'\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]|\.?(?P<name>[^.\[]+)')
 

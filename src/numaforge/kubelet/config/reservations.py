@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isnan
 
-from numaforge.kubelet.values.durations import DurationError, parse_duration
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.numbers import NumberError, float32, parse_float32
-from numaforge.quantity import ZERO, Quantity, QuantityError
+from numaforge.kubelet_minors.values.durations import DurationError, parse_duration
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.numbers import NumberError, float32, parse_float32
+from numaforge.lib.quantity import ZERO, Quantity, QuantityError
 
 _RESERVABLE = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
 _MEMORY_SIGNAL = "memory.available"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from numaforge.findings import Finding
 from numaforge.kubelet.config.loading import Configuration, StartError
-from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_minors.values.gotext import quoted
 
 _CONTROLLERS = "cpu, cpuset, hugetlb, memory and pids"
 _SLICE = ".slice"

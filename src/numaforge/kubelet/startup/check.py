@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from numaforge.cpulist import format_cpulist
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.settings import (
@@ -47,8 +46,6 @@ from numaforge.kubelet.config.reservations import (
     parse_thresholds,
 )
 from numaforge.kubelet.findings import Report, finding_of
-from numaforge.kubelet.minors.options import PREFER_CLOSEST_NUMA, STRICT_CPU_RESERVATION
-from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.cgroups import require_enforceable_cgroups
 from numaforge.kubelet.startup.managers import (
     CpuManagerSetup,
@@ -68,14 +65,17 @@ from numaforge.kubelet.startup.validation import (
     validate,
     validate_logging,
 )
-from numaforge.kubelet.values.booleans import truth
-from numaforge.kubelet.values.cpusets import parse_cpuset
-from numaforge.kubelet.values.durations import parse_duration
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.numbers import NumberError, parse_int
-from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
-from numaforge.quantity import Quantity, QuantityError
-from numaforge.topology.model import NodeTopology
+from numaforge.kubelet_minors.options import PREFER_CLOSEST_NUMA, STRICT_CPU_RESERVATION
+from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.values.cpusets import parse_cpuset
+from numaforge.kubelet_minors.values.durations import parse_duration
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.numbers import NumberError, parse_int
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
+from numaforge.lib.quantity import Quantity, QuantityError
+from numaforge.machine.topology.model import NodeTopology
 
 _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
-from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
-from numaforge.topology.model import NodeTopology
+from numaforge.lib.errors import KubeletConfigError
+from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
+from numaforge.machine.topology.model import NodeTopology
 
 
 def kubelet_report(machine: NodeTopology) -> Report | None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import bits
@@ -18,7 +17,7 @@ from numaforge.kubelet.admission.memory_manager import fresh_memory
 from numaforge.kubelet.admission.settings import NO_DISTANCES, NO_DISTANCES_REMEDY
 from numaforge.kubelet.checkpoints import FreshTable
 from numaforge.kubelet.config.gates import enabled
-from numaforge.kubelet.minors.options import (
+from numaforge.kubelet_minors.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
     DEFAULT_MAX_NUMA_NODES,
@@ -36,12 +35,13 @@ from numaforge.kubelet.minors.options import (
     known_versions_of,
     topology_options,
 )
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.booleans import parse_bool
-from numaforge.kubelet.values.cpusets import CpuSetError, atoi
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.pages import in_pages
-from numaforge.quantity import ZERO, Quantity
+from numaforge.kubelet_minors.values.booleans import parse_bool
+from numaforge.kubelet_minors.values.cpusets import CpuSetError, atoi
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.quantity import ZERO, Quantity
 
 _UINT64 = 2**64
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_minors.values.gotext import quoted
 
 _LONGEST = 253
 _NAME = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"

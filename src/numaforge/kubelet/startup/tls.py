@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.versions import KubeletVersion
 
 _VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _CIPHER_SUITES = frozenset(

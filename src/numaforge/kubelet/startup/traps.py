@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from numaforge.cpulist import format_cpulist
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint_work
 from numaforge.kubelet.admission.machine import cores_seen, whole_cores
@@ -20,19 +19,20 @@ from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.gates import enabled, gate
 from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import dotted, finding_of
-from numaforge.kubelet.minors.fields import ROOT_TYPE, first_minor_of, types_of
-from numaforge.kubelet.minors.history import state_at
-from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
-from numaforge.kubelet.minors.tables import GATES, REMOVALS
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.startup.cgroups import needed_cgroups
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
-from numaforge.kubelet.values.durations import parse_duration
-from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.ordering import first_of
-from numaforge.quantity import Quantity
-from numaforge.topology.model import Core, CpuSet, NodeTopology
+from numaforge.kubelet_minors.fields import ROOT_TYPE, first_minor_of, types_of
+from numaforge.kubelet_minors.history import state_at
+from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
+from numaforge.kubelet_minors.tables import GATES, REMOVALS
+from numaforge.kubelet_minors.values.durations import parse_duration
+from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.ordering import first_of
+from numaforge.lib.quantity import Quantity
+from numaforge.machine.topology.model import Core, CpuSet, NodeTopology
 
 _Findings = Iterator[Finding]
 

@@ -7,9 +7,9 @@ import re
 import tomllib
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.mistakes import shown
-from numaforge.sections.strict_yaml import read_yaml
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.mistakes import shown
+from numaforge.lib.strict_yaml import read_yaml
 
 # Ansible's tags say how it treats a text: one is encrypted, the other is no template.
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")

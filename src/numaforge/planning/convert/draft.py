@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from numaforge.errors import NumaforgeError
-from numaforge.mistakes import dotted, path_of, sentence
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.mistakes import dotted, path_of, sentence
 from numaforge.planning.convert.rows import Fate, FieldRow, read, shown
 from numaforge.planning.profile import NodeProfile
 from numaforge.roles.kernel_values.dangers import danger

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.given import digits, mapping
-from numaforge.mistakes import shown
+from numaforge.lib.given import digits, mapping
+from numaforge.lib.mistakes import shown
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import (

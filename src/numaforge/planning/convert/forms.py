@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.planning.convert import (
     eks,
     gke,

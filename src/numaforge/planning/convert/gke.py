@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.given import digits, mapping
+from numaforge.lib.given import digits, mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kubelet_configuration import KEEPS, place
 from numaforge.planning.convert.rows import (

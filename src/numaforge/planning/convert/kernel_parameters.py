@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from numaforge.mistakes import sentence
+from numaforge.lib.mistakes import sentence
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.rows import Fate
 from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name

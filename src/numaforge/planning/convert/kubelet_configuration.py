@@ -11,10 +11,11 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.given import mapping
-from numaforge.kubelet.config.flags import FlagError, parse_flags
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet_minors.flags import FlagError, parse_flags
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping
+from numaforge.lib.quantity import format_bytes, parse_quantity
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.rows import (
     Fate,
@@ -27,7 +28,6 @@ from numaforge.planning.convert.rows import (
     not_ours,
     same,
 )
-from numaforge.quantity import format_bytes, parse_quantity
 
 Name = Callable[[str], str]
 

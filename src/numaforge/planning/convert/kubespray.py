@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from numaforge.given import mapping
+from numaforge.lib.given import mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kubelet_configuration import (
     DISK,

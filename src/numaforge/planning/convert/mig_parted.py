@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.errors import NumaforgeError
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.section import validated
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.rows import Fate, FieldRow, Form, enters
 from numaforge.roles.mig.mig_parted import MigConfigFile
-from numaforge.sections.section import validated
 
 ROWS: tuple[FieldRow, ...] = (
     enters("version", "mig.mig_parted.version", Form.TEXT),

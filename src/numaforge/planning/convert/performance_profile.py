@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any, get_args
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.errors import NumaforgeError
-from numaforge.given import mapping
+from numaforge.lib.cpulist import format_cpulist, parse_cpulist
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import (

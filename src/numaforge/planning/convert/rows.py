@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from numaforge.mistakes import dotted
+from numaforge.lib.mistakes import dotted
 
 Path = tuple[str | int, ...]
 EACH = "[]"  # an entry of a list, in the path of a row

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.given import digits, mapping
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import digits, mapping
+from numaforge.machine.knobs import KNOB_AT
 from numaforge.planning.convert.documents import read_ini
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters, with_one_pci
@@ -28,7 +29,6 @@ from numaforge.planning.convert.rows import (
     not_ours,
     same,
 )
-from numaforge.roles.kernel_values.knobs import KNOB_AT
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _UNKNOWN = re.compile(r"\$\{")

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from numaforge.ordering import grouped
+from numaforge.lib.ordering import grouped
 from numaforge.planning.convert.draft import Conversion
 from numaforge.planning.convert.rows import Fate
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
-from numaforge.errors import HostError
 from numaforge.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
+from numaforge.lib.errors import HostError
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE, RETRY_FAILED
 

@@ -6,9 +6,9 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from numaforge.errors import HostUnreachableError
-from numaforge.framing import asking
 from numaforge.hosts import access_to, reached, reached_anew
+from numaforge.lib.errors import HostUnreachableError
+from numaforge.lib.framing import asking
 from numaforge.maintenance.carry import settle
 from numaforge.maintenance.identity import Identity, identity_script, read_identity
 from numaforge.maintenance.look import look

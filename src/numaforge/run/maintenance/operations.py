@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from pyinfra import host
 
-from numaforge.errors import HostError
 from numaforge.hosts import (
     COMMAND_SECONDS,
     Commands,
@@ -22,6 +21,7 @@ from numaforge.hosts import (
     show_unfinished,
 )
 from numaforge.hosts.interrupts import refuse_if_stopped
+from numaforge.lib.errors import HostError
 from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import GUARD, look
 from numaforge.maintenance.need import need, pending
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pyinfra.api import Host
 
-    from numaforge.framing import Answer
+    from numaforge.lib.framing import Answer
     from numaforge.maintenance.part import Found
     from numaforge.maintenance.transaction import Transaction
     from numaforge.rollout.options import RolloutOptions

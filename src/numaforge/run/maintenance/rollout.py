@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from numaforge.errors import HostError, NumaforgeError
 from numaforge.findings import Severity
 from numaforge.hosts import show_end, show_progress
 from numaforge.hosts.interrupts import INTERRUPTED, stopped
+from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.lib.unfinished import Unfinished
 from numaforge.preflight import Check, errors
 from numaforge.preflight.cluster import permission_check
 from numaforge.preflight.runner import verification_check
@@ -26,7 +27,6 @@ from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
-from numaforge.unfinished import Unfinished
 
 from .claims import claims, key_of_cluster
 from .machine import PyinfraMachine

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
-from numaforge.file_content import PLAN_PATH
 from numaforge.kubelet.admission.amd_resources import AMD_PREFIXES
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, policy_in
-from numaforge.kubelet.config.flags import flag_value, registered_name
+from numaforge.kubelet_minors.flags import flag_value, registered_name
+from numaforge.lib.errors import PlanError
+from numaforge.lib.file_content import PLAN_PATH
 from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal
 from numaforge.planning.document import loads
@@ -24,10 +24,10 @@ from numaforge.rollout.names import node_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numaforge.machine.topology.trays import Tray
     from numaforge.planning.plan import NodePlan
     from numaforge.rollout.configz import KubeletEndpoint
     from numaforge.rollout.gate import Expected
-    from numaforge.topology.trays import Tray
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Target:
     @property
     def trays(self) -> tuple[Tray | None, Tray | None]:
         """The host as a tray of a rack, as it is and as planned; each is None where it is no tray."""
+        from numaforge.machine.topology.trays import tray_of
         from numaforge.roles.imex.tray import planned_tray
-        from numaforge.topology.trays import tray_of
 
         return tray_of(self.goal.machine), planned_tray(self.goal.machine, self.goal.plan)
 

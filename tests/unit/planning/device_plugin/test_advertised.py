@@ -9,6 +9,7 @@ import pytest
 from numaforge.kubelet.admission.device_manager import Device
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE, mig_resource
+from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer
 from numaforge.roles.device_plugin.advertised import advertised, refused
 from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes, most_replicas
 from numaforge.roles.device_plugin.checks import check_machine
@@ -17,7 +18,6 @@ from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.models import models
 from numaforge.roles.mig.plan import as_cut
-from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer
 from tests.fixtures.machines import cut_into, lab_node
 
 NO_PLAN = MigPlan()

@@ -6,14 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.inventory import Shared
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import (
+    MigProfileOffer,
+    NodeTopology,
+    NvidiaDriver,
+    NvidiaInstall,
+)
+from numaforge.machine.topology.vendors import NOT_LISTED
 from numaforge.roles.device_plugin.advertised import advertised, as_listed
 from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
 from numaforge.roles.device_plugin.config import parse_device_plugin
-from numaforge.topology.model import MigProfileOffer, NodeTopology, NvidiaDriver, NvidiaInstall
-from numaforge.topology.vendors import NOT_LISTED
 from tests.fixtures.machines import cut_into
 from tests.fixtures.tables import tables
 

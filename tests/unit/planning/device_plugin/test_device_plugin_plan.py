@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError, ProfileError
+from numaforge.lib.errors import PlanError, ProfileError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.allocatable import plan_allocatable
 from numaforge.planning.node import plan_node
 from numaforge.planning.node_labels import plan_labels
@@ -19,7 +20,6 @@ from numaforge.roles.device_plugin.plan import plan_device_plugin
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.plan import as_cut
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100
 
 SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))

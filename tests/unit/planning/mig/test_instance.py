@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import pytest
 
+from numaforge.machine.topology.model import ComputeInstance, GpuInstance
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.instance import MigGpu, MigInstance
-from numaforge.topology.model import ComputeInstance, GpuInstance
 
 HALF = MigInstance("3g.40gb", 9, 4, 4, (2, 1))
 GPU = MigGpu("0000:1b:00.0", None, "enabled", (HALF, MigInstance("1g.10gb", 19, 0, 1, (1,))))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.machine.topology.model import Gpu
 from numaforge.roles.mig.models import model_named, model_of, models, profile_of
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
 from numaforge.roles.mig.tables import MODELS
-from numaforge.topology.model import Gpu
 
 # As NVIDIA's MIG User Guide and `nvidia-smi mig -lgip` print them.
 NAMES = {

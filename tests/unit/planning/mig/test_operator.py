@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from numaforge.errors import PlanError
-from numaforge.kubernetes_objects import as_yaml
+from numaforge.lib.errors import PlanError
+from numaforge.lib.kubernetes_objects import as_yaml
+from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
@@ -21,7 +22,6 @@ from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.mig.models import profile_of
 from numaforge.roles.mig.operator import operator_entries, operator_name
 from numaforge.roles.mig.plan import as_cut
-from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 from tests.fixtures.machines import dgx_h100, lab_node
 
 PARTS = (MigInstance("3g.40gb", 9, 4, 4, (2, 1)), MigInstance("1g.10gb", 19, 0, 1, (1,)))

@@ -9,18 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.errors import PlanError
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.node import plan_node
-from numaforge.planning.plan import NodePlan
-from numaforge.planning.profile import NodeProfile
-from numaforge.planning.profiles import load_profile
-from numaforge.roles.mig.geometry import profiles_of
-from numaforge.roles.mig.instance import MigInstance, MigPlan
-from numaforge.roles.mig.machine import plan_profile
-from numaforge.roles.mig.models import MigModel, MigProfile, model_named
-from numaforge.roles.mig.plan import as_cut, plan_mig
-from numaforge.topology.model import (
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import (
     ComputeInstance,
     DeviceHolder,
     Gpu,
@@ -31,6 +21,16 @@ from numaforge.topology.model import (
     NvidiaDriver,
     NvidiaInstall,
 )
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.node import plan_node
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import load_profile
+from numaforge.roles.mig.geometry import profiles_of
+from numaforge.roles.mig.instance import MigInstance, MigPlan
+from numaforge.roles.mig.machine import plan_profile
+from numaforge.roles.mig.models import MigModel, MigProfile, model_named
+from numaforge.roles.mig.plan import as_cut, plan_mig
 from tests.fixtures.machines import dgx_h100, lab_node
 from tests.unit.planning.mig.oracle import allowed, fewest_destroyed
 

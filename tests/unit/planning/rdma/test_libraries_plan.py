@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.errors import PlanError, ProfileError
+from numaforge.lib.errors import PlanError, ProfileError
+from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.libraries import plan_libraries
-from numaforge.topology.model import NodeTopology, RdmaDevice
 from tests.fixtures.machines import lab_node, mi300x
 from tests.fixtures.rdma_machines import (
     ACTIVE,

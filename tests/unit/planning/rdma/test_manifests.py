@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile

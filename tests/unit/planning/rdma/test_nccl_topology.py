@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches, of_machine
 from numaforge.roles.rdma.planned import HiddenSwitch
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import MACHINES, dgx_h100
 from tests.fixtures.rdma_machines import dgx
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import Network, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.rdma.planned import NicSetting
-from numaforge.topology.model import Network, NodeTopology
 from tests.fixtures.machines import dgx_h100, two_cpu_vm
 
 DEFAULT = "0.0.0.0/0"

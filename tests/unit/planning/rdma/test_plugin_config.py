@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import PlanError
+from numaforge.lib.errors import PlanError
 from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, plugin_document, plugin_text, refusal
 from tests.oracle.rdma_answers import answer, comparable

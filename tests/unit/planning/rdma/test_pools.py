@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.reasons import Reasoned
+from numaforge.machine.topology.model import Nic, NodeTopology, RdmaDevice, RdmaPort
 from numaforge.planning.document import from_document, to_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
-from numaforge.reasons import Reasoned
 from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.pool_functions import plugin_functions, selected
 from numaforge.roles.rdma.pools import plan_pools
-from numaforge.topology.model import Nic, NodeTopology, RdmaDevice, RdmaPort
 from tests.fixtures.machines import dgx_h100, hgx_a100, machine
 
 ALL = ("umad0", "uverbs0", "issm0")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.validation.images import (
     image_age_gate,
     image_ages,
@@ -61,6 +60,7 @@ from numaforge.kubelet.startup.validation.serving import (
     server_tls,
 )
 from numaforge.kubelet.startup.validation.tracing import tracing
+from numaforge.kubelet_minors.versions import KubeletVersion
 
 __all__ = ["FIRST_MINOR_CHECKING_FLUSHES", "InvalidSetting", "validate", "validate_logging"]
 

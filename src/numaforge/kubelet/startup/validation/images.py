@@ -5,8 +5,8 @@ from __future__ import annotations
 from numaforge.kubelet.startup.images import pattern_complaint
 from numaforge.kubelet.startup.validation.numbers import between
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
-from numaforge.kubelet.values.durations import Duration
-from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_minors.values.durations import Duration
+from numaforge.kubelet_minors.values.gotext import quoted
 
 
 def image_thresholds(config: CompleteConfig) -> Refusals:

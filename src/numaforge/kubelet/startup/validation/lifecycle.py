@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from numaforge.kubelet.startup.validation.refusals import SECOND, CompleteConfig, Refusals, invalid
-from numaforge.kubelet.values.durations import parse_duration
-from numaforge.kubelet.values.gotext import shown_float
+from numaforge.kubelet_minors.values.durations import parse_duration
+from numaforge.kubelet_minors.values.gotext import shown_float
 
 
 def shutdown(config: CompleteConfig) -> Refusals:

@@ -6,7 +6,6 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.kubelet.minors.fields import WrittenAsNumber
 from numaforge.kubelet.startup.validation.refusals import (
     SECOND,
     CompleteConfig,
@@ -14,9 +13,10 @@ from numaforge.kubelet.startup.validation.refusals import (
     Refusals,
     invalid,
 )
-from numaforge.kubelet.values.durations import parse_duration
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.quantity import Quantity
+from numaforge.kubelet_minors.fields import WrittenAsNumber
+from numaforge.kubelet_minors.values.durations import parse_duration
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.lib.quantity import Quantity
 
 FIRST_MINOR_CHECKING_FLUSHES = 35
 """Earlier kubelets accept any logging.flushFrequency, and panic when flushing starts."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, Refusals, invalid
-from numaforge.kubelet.values.gotext import quoted, shown_float
-from numaforge.kubelet.values.pages import in_pages
-from numaforge.quantity import Quantity
+from numaforge.kubelet_minors.values.gotext import quoted, shown_float
+from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.lib.quantity import Quantity
 
 
 def swap(config: CompleteConfig) -> Refusals:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from numaforge.kubelet.config.gates import set_gates
-from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.kubelet.startup.sysctls import IN_A_NAMESPACE, dotted_sysctl, is_namespaced, is_sysctl_name
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
-from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.kubelet_minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
+from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
 
 _USER_NAMESPACE_LENGTH = 65536
 

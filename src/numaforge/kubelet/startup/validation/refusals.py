@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from numaforge.kubelet.config.gates import enabled
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.durations import Duration, parse_duration
+from numaforge.kubelet_minors.values.durations import Duration, parse_duration
+from numaforge.kubelet_minors.versions import KubeletVersion
 
 SECOND = 10**9
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from numaforge.kubelet.startup.validation.refusals import SECOND, CompleteConfig, Refusals, invalid
-from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet_minors.values.gotext import quoted
 
 
 def enforcement_needs_qos_cgroups(config: CompleteConfig) -> Refusals:

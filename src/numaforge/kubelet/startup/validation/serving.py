@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numaforge.kubelet.startup.validation.numbers import between
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
-from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_minors.values.gotext import quoted
 
 
 def healthz_port(config: CompleteConfig) -> Refusals:

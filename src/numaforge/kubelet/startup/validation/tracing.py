@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
-from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_minors.values.gotext import quoted
 
 _LARGEST_SAMPLING_RATE = 1_000_000
 

@@ -1,0 +1,37 @@
+"""The package's folders of templates, ready profiles, ready machines and deploys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def template_dir() -> Path:
+    """Return the folder that holds the templates, one folder per role."""
+    return _PACKAGE / "templates"
+
+
+def own_template_dir() -> Path | None:
+    """Return the folder whose templates override ours, as NUMAFORGE_TEMPLATES names it."""
+    folder = os.environ.get("NUMAFORGE_TEMPLATES")
+    return Path(folder).resolve() if folder else None
+
+
+def profile_dir() -> Path:
+    """Return the folder that holds the ready profiles, one YAML file each.
+
+    Those at its top are for a purpose, those in `machines` for a kind of machine.
+    """
+    return _PACKAGE / "profiles"
+
+
+def machine_dir() -> Path:
+    """Return the folder that holds the ready machines, one topology document each."""
+    return _PACKAGE / "machines"
+
+
+def deploy_dir() -> Path:
+    """Return the folder that holds the deploys, one file each."""
+    return _PACKAGE / "deploys"

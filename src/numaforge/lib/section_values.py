@@ -1,0 +1,53 @@
+"""Kinds of values that several sections share, and the schema of values written as text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.quantity import parse_quantity
+
+# A quantity that is not negative, for schemas; `parse_quantity` reads one.
+QUANTITY = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
+# From 0% to 100%.
+PERCENTAGE = r"0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)%"
+
+
+def byte_count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(
+            f"{value!r} is not a Kubernetes quantity; write for example 8Gi, 512Mi or 1073741824"
+        )
+    try:
+        quantity = parse_quantity(value)
+    except NumaforgeError as error:
+        raise ValueError(f"{error.message}; {error.remedy}") from error
+    if quantity < 0 or quantity.denominator != 1:
+        raise ValueError(
+            f"{value!r} is not a whole, positive number of bytes; write for example 8Gi or 512Mi"
+        )
+    return int(quantity)
+
+
+def as_text(
+    form: str, pattern: str = "", *, none_of: str = "", or_a: tuple[str, ...] = (), **more: Any
+) -> WithJsonSchema:
+    """Return the schema of a value written as text of a certain form.
+
+    The text fits `pattern` and not `none_of`. `or_a` are JSON's other types that are accepted for it, `more`
+    are further keywords of JSON Schema.
+    """
+    schema = {"type": ["string", *or_a] if or_a else "string", "format": form, **more}
+    if pattern:
+        schema["pattern"] = pattern
+    if none_of:
+        schema["not"] = {"pattern": none_of}
+    return WithJsonSchema(schema)
+
+
+ByteCount = Annotated[
+    int, BeforeValidator(byte_count), as_text("quantity", f"^{QUANTITY}$", or_a=("integer",), minimum=0)
+]
+Count = Annotated[int, Field(ge=0, strict=True)]

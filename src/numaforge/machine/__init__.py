@@ -1,0 +1,1 @@
+"""The machine: what is read of it (snapshot), and what that says (topology)."""

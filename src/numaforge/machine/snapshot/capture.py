@@ -1,0 +1,636 @@
+"""Take a snapshot: the script that a host runs, and the readers of its output and of a folder."""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+import re
+import subprocess
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numaforge.machine.snapshot.catalogue as catalogue
+import numaforge.machine.snapshot.nvml_library as nvml_library
+import numaforge.machine.snapshot.pci_functions as pci_functions
+import numaforge.machine.snapshot.pod_resources_probe as pod_resources_probe
+import numaforge.machine.snapshot.redaction as redaction
+from numaforge.lib import bounded, kubelet_paths, shell
+from numaforge.lib.errors import SnapshotError
+from numaforge.lib.framing import Answer, Output, asking
+from numaforge.lib.given import NotJsonError, digits, parse_json
+from numaforge.lib.programs import CAPTURED_WITH, missing
+from numaforge.machine.snapshot.model import SCHEMA, Snapshot
+from numaforge.machine.snapshot.root_folder import LinkLoopError, RootFolder
+
+_PART = f"snapshot {SCHEMA}"
+_AS_THEY_ARE = "N"
+_LOCAL_LIMIT_SECONDS = 180
+
+
+def script(root: str = "") -> str:
+    """Return the POSIX sh script that captures a host when it is piped into `sh -s`.
+
+    With `root` it captures the tree below that folder instead and runs none of the host's commands.
+    """
+    return asking(_capture(root))
+
+
+@cache
+def _capture(root: str) -> str:
+    values = {
+        "schema": str(SCHEMA),
+        "tools_wanted": " ".join(CAPTURED_WITH),
+        "root": root,
+        "attributes_wanted": "\n".join(
+            f"{_relative(attribute.folders)}\t{attribute.names}" for attribute in catalogue.ATTRIBUTES
+        ),
+        "settings_wanted": " ".join(map(_relative, catalogue.SETTINGS)),
+        "unwanted_settings": " ".join(catalogue.UNWANTED_SETTINGS),
+        "links_wanted": " ".join(map(_relative, catalogue.LINKS)),
+        "vpd_wanted": _relative(catalogue.VPD),
+        "switch_management": catalogue.SWITCH_MANAGEMENT,
+        "texts_wanted": " ".join(map(_relative, catalogue.TEXTS)),
+        "unit_files_wanted": " ".join(map(_relative, _unit_globs())),
+        "config_file": kubelet_paths.CONFIG_PATH,
+        "config_dir": kubelet_paths.DROP_IN_DIR,
+        "root_dir": kubelet_paths.ROOT_DIR,
+        "state_files": " ".join(catalogue.STATE_FILES),
+        "device_checkpoint": catalogue.DEVICE_CHECKPOINT,
+        "pod_resources_socket": catalogue.POD_RESOURCES,
+        "pod_resources_probe": _pod_resources_probe(),
+        "pod_logs": _relative(catalogue.POD_LOGS),
+        "cpuinfo": _relative(catalogue.CPUINFO),
+        "plan": _relative(catalogue.PLAN),
+        "present_wanted": " ".join(map(_relative, catalogue.PRESENT)),
+        "daemons_wanted": " ".join(catalogue.DAEMONS),
+        "imex_nodes": _relative(catalogue.IMEX_NODES),
+        "imex_config": _relative(catalogue.IMEX_CONFIG),
+        "packages_wanted": " ".join(
+            dict.fromkeys(glob for globs in catalogue.HELD_PACKAGES.values() for glob in globs)
+        ),
+        "host_daemons_wanted": " ".join(catalogue.HOST_DAEMONS),
+        "units_wanted": " ".join(catalogue.UNITS),
+        "kubelet_unit": catalogue.UNIT,
+        "kubelet_parents": " ".join(catalogue.KUBELET_PARENTS),
+        "containerd_units": " ".join(catalogue.CONTAINERD_UNITS),
+        "program_folders": " ".join(catalogue.PROGRAM_FOLDERS),
+        "containerd_keys": catalogue.CONTAINERD_KEYS,
+        "tuned_profile": _relative(catalogue.TUNED_PROFILE),
+        "tuned_folders": " ".join(map(_relative, catalogue.TUNED_FOLDERS)),
+        "modprobe_wanted": " ".join(map(_relative, catalogue.MODPROBE)),
+        "direct_nic": catalogue.DIRECT_NIC,
+        "switches": catalogue.SWITCHES,
+        "kernel_types": _relative(catalogue.KERNEL_TYPES),
+        "probe": _probe(),
+    }
+    return shell.assignments(values) + shell.library(
+        "lib/programs", "lib/kernel_files", "lib/units", "node/paths", "machine/snapshot/capture"
+    )
+
+
+def from_local() -> Snapshot:
+    """Capture the local machine."""
+    try:
+        finished = bounded.run_script(script(), "packed", timeout=_LOCAL_LIMIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SnapshotError(f"the local capture failed: {error}") from error
+    return parse_output(finished.stdout.decode("utf-8", "surrogateescape"))
+
+
+def parse_output(output: Output) -> Snapshot:
+    """Read what the script printed, as one text or as lines without their newlines.
+
+    Bytes of the packed form that are no UTF-8 are surrogates, as `surrogateescape` decodes them.
+
+    Raises HostUnreachableError when the output is cut off, SnapshotError when it is something else.
+    """
+    answer = Answer.of(output)
+    if lacks := missing(answer.parts.get("lacks", ())):
+        raise SnapshotError(
+            f"the host lacks {', '.join(lacks)}, without which it would show something else than it is",
+            remedy="install them there (coreutils, findutils, grep and sed, or busybox), in the PATH that a "
+            "command over SSH has",
+        )
+    return _sections(answer.part(_PART))
+
+
+# A PCI address is the only part of a path that holds a colon.
+_ATTRIBUTE = re.compile(
+    r"(?P<path>(?:sys|proc)(?:/(?:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]|[^/:]+))+):(?P<line>.*)"
+)
+
+
+_LISTED = re.compile(r"[-bcdlps][-rwxsStT]{9}[.+@]?")  # a file's type and rights as `ls -l` prints them
+
+
+def _sections(lines: Sequence[str]) -> Snapshot:
+    attributes: dict[str, list[str]] = {}
+    links: dict[str, str] = {}
+    unreadable: list[str] = []
+    blobs: dict[tuple[str, str], list[str]] = {}
+    answers: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    blob: list[str] | None = None
+    texts_begin = lines.index(_AS_THEY_ARE) if _AS_THEY_ARE in lines else len(lines)
+    for line in map(_legible, lines[:texts_begin]):
+        kind, _, rest = line.partition(" ")
+        if kind == "" and blob is not None:
+            blob.append(rest)
+        elif attribute := _ATTRIBUTE.fullmatch(line):
+            attributes.setdefault("/" + attribute["path"], []).append(attribute["line"])
+        elif _LISTED.fullmatch(kind):
+            if kind.startswith("l"):
+                listing, _, target = rest.partition(" -> ")
+                links["/" + listing.rpartition(" ")[2]] = target
+        elif kind == "u":
+            unreadable.append(rest)
+        elif kind == "p":
+            size, _, path = rest.partition(" ")
+            sizes[path] = _size(size, line)
+        elif kind == "v":
+            name, _, words = rest.partition(":")
+            answers[name] = words
+        elif kind in ("t", "c", "C", "T", "P"):
+            blob = blobs[kind, rest] = []
+        else:
+            raise SnapshotError(f"the output holds a line that the script does not print: {line[:80]!r}")
+    cards = {
+        name: _bytes("".join(blobs.pop(("t", name))))
+        for kind, name in [*blobs]
+        if kind == "t" and name.endswith("/vpd")
+    }
+    texts = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "t"}
+    texts |= pci_functions.cards(cards) | pci_functions.of_dump(sizes, blobs.get(("P", ""), ()))
+    texts |= _numbered(_bytes("".join(blobs.get(("T", ""), ()))))
+    as_they_are = "".join(f"{line}\n" for line in lines[texts_begin + 1 :])
+    texts |= _numbered(as_they_are.encode("utf-8", "surrogateescape"))
+    commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
+    commands |= {name: "\n".join(lines_of) for (kind, name), lines_of in blobs.items() if kind == "C"}
+    commands |= answers
+    nvml, nvidia_smi = commands.pop("nvml", None), commands.pop("nvidia-smi -q -x", None)
+    return Snapshot(
+        files=_clean({path: _small("\n".join(lines_of)) for path, lines_of in attributes.items()}, texts),
+        links=_resolved(links),
+        commands={name: answer.strip() for name, answer in commands.items()},
+        nvml=None if nvml is None else _nvml_answer(nvml),
+        nvidia_smi=None if nvidia_smi is None else redaction.redact_nvidia_smi(nvidia_smi),
+        unreadable=tuple(sorted(unreadable)),
+    )
+
+
+_SIZE = re.compile(rb"\s*(?P<size>\d+) (?P<path>.+)")
+_NUMBERED = re.compile(rb"(?P<path>.+?):\d+:(?P<line>.*)")
+
+
+def _numbered(output: bytes) -> dict[str, str]:
+    """Return the texts of many files from `SIZE PATH` and then `PATH:NUMBER:LINE` lines.
+
+    The size shows whether the last line of a text ends in a newline. A text without a size is only a
+    beginning: the first CPU's lines, up to the first empty line.
+    """
+    sizes: dict[bytes, int] = {}
+    texts: dict[bytes, list[bytes]] = {}
+    begins, text_lines = b"", list[bytes]()  # of the file whose line was the last
+    for line in output.split(b"\n")[:-1]:
+        number, _, rest = line[len(begins) :].partition(b":")
+        if begins and number.isdigit() and line.startswith(begins):
+            text_lines.append(rest + b"\n")
+        elif not texts and b"total" not in sizes and (counted := _SIZE.fullmatch(line)):
+            sizes[counted["path"]] = _size(counted["size"].decode(), line.decode("utf-8", "replace"))
+        elif numbered := _NUMBERED.fullmatch(line):
+            path, text = numbered.groups()
+            begins, text_lines = path + b":", texts.setdefault(path, [])
+            text_lines.append(text + b"\n")
+        else:
+            raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
+    for path, lines in texts.items():
+        if path not in sizes and b"\n" in lines:
+            del lines[lines.index(b"\n") + 1 :]
+    files = {path: b"".join(lines) for path, lines in texts.items()}
+    return {
+        f"/{path.decode('utf-8', 'replace')}": (
+            text[:-1] if sizes.get(path) == len(text) - 1 else text
+        ).decode("utf-8", "replace")
+        for path, text in files.items()
+    }
+
+
+def _size(text: str, line: str) -> int:
+    size = digits(text)
+    if size is None:
+        raise SnapshotError(f"the output holds a file without its size: {line[:80]!r}")
+    return size
+
+
+def _legible(line: str) -> str:
+    """Return a line without the surrogates of bytes that are not UTF-8."""
+    return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _small(text: str) -> str:
+    return text.replace("\0", "").rstrip("\n")
+
+
+def _nvml_answer(text: str) -> Mapping[str, Any]:
+    try:
+        answer = parse_json(text)
+    except NotJsonError as error:
+        raise SnapshotError(f"the NVML probe printed something else than JSON: {text[:80]!r}") from error
+    if not isinstance(answer, dict):
+        raise SnapshotError(f"the NVML probe printed something else than a mapping: {text[:80]!r}")
+    return answer
+
+
+def _decode(hex_text: str) -> str:
+    return _bytes(hex_text).decode("utf-8", "replace")
+
+
+def _bytes(hex_text: str) -> bytes:
+    try:
+        return bytes.fromhex(hex_text)
+    except ValueError as error:
+        raise SnapshotError(
+            f"the output holds a text that is not hex: {hex_text[:40]!r}", remedy="capture the host again"
+        ) from error
+
+
+def _resolved(targets: Mapping[str, str]) -> dict[str, str]:
+    """Return links with absolute targets; a link below another link starts from that link's target."""
+    links: dict[str, str] = {}
+    for link in sorted(targets):
+        folder, name = posixpath.split(link)
+        links[link] = _absolute(f"{links.get(folder, folder)}/{name}", targets[link])
+    return links
+
+
+def _absolute(link: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(link), target))
+
+
+def _clean(attributes: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
+    """Return files by path, without secrets and without the mounts of containers."""
+    files = dict(attributes)
+    for path, text in texts.items():
+        if path == catalogue.CPUINFO:
+            files[path] = redaction.redact_cpuinfo(text)
+        elif path == "/proc/mounts":
+            files[path] = _host_mounts(text)
+        elif path.endswith(f"/{catalogue.DEVICE_CHECKPOINT}"):
+            files[path] = redaction.redact_device_checkpoint(text)
+        elif path.startswith(("/sys/", "/proc/")) and not path.endswith("cmdline"):
+            files[path] = text
+        else:
+            files[path] = redaction.redact(text)
+    return files
+
+
+_CONTAINER_MOUNTS = (
+    f"{kubelet_paths.ROOT_DIR}/pods/",
+    "/run/containerd/",
+    "/var/lib/containerd/",
+    "/run/netns/",
+)
+
+
+def _host_mounts(text: str) -> str:
+    lines = [
+        line
+        for line in text.splitlines(keepends=True)
+        if len(fields := line.split()) >= 3
+        and fields[2] not in ("overlay", "nsfs")
+        and not fields[1].startswith(_CONTAINER_MOUNTS)
+    ]
+    return redaction.redact("".join(lines))
+
+
+def _relative(path: str) -> str:
+    return path.removeprefix("/")
+
+
+def _unit_globs() -> Iterator[str]:
+    for folder in catalogue.UNIT_FOLDERS:
+        yield f"{folder}/{catalogue.UNIT}"
+        yield f"{folder}/{catalogue.UNIT}.d/*.conf"
+
+
+@cache
+def _probe() -> str:
+    """Return a Python program that includes pynvml: a host needs only python3 and the driver."""
+    # The library is tried first: a host without a driver should not pay for unpacking.
+    return "\n".join(
+        (
+            "import base64, ctypes, json, sys, types, zlib",
+            'ctypes.CDLL("libnvidia-ml.so.1")',
+            "def module(name, packed):",
+            "    made = sys.modules[name] = types.ModuleType(name)",
+            '    exec(compile(zlib.decompress(base64.b64decode(packed)), name, "exec"), made.__dict__)',
+            "    return made",
+            f'pynvml = module("pynvml", "{_packed(nvml_library.library_source())}")',
+            f'probe = module("probe", "{_packed(nvml_library.probe_source())}")',
+            'print(json.dumps(probe.answers(pynvml), separators=(",", ":")))',
+        )
+    )
+
+
+@cache
+def _pod_resources_probe() -> str:
+    return "\n".join(
+        (
+            "import base64, json, sys, zlib",
+            f'exec(zlib.decompress(base64.b64decode("{_packed(nvml_library.sent(pod_resources_probe))}")))',
+            "found = answer(sys.argv[1])",
+            'print(found if isinstance(found, str) else json.dumps(found, separators=(",", ":")))',
+        )
+    )
+
+
+def _packed(source: str) -> str:
+    return base64.b64encode(zlib.compress(source.encode(), 9)).decode("ascii")
+
+
+def from_root(root: Path) -> Snapshot:
+    """Capture the tree of another machine that lies below a folder; links in it never lead out of it."""
+    if not root.is_dir():
+        raise SnapshotError("is not a folder", where=str(root))
+    snapshot = _Tree(root).snapshot()
+    if not snapshot.files:
+        raise SnapshotError(
+            "holds nothing of a machine",
+            where=str(root),
+            remedy="name the folder that holds the sys, proc and etc of a machine",
+        )
+    return snapshot
+
+
+_POD_UID = re.compile(r"[0-9a-f-]{32,}")
+_IMEX_COMMANDS = r"^[ \t]*IMEX_CMD_ENABLED[ \t]*=[ \t]*(.+)"
+
+
+class _Tree:
+    """A root file system below a folder: absolute links and `..` stay inside it."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = RootFolder(root)
+        self._roots: list[str] = []  # the kubelet's
+
+    def snapshot(self) -> Snapshot:
+        attributes = dict(self._attributes())
+        texts: dict[str, str] = {}
+        unreadable: list[str] = []
+        for path in self._glob(catalogue.VPD):
+            try:
+                data = self._read(path)
+            except PermissionError:
+                unreadable.append(path)
+                continue
+            if data is not None:
+                keyword = catalogue.SWITCH_MANAGEMENT
+                attributes[path] = keyword if keyword.encode() in data.replace(b"\0", b"") else ""
+        globs = (*catalogue.TEXTS, *(catalogue.MODPROBE if self._has_nvidia() else ()))
+        paths = [path for glob in globs for path in self._glob(glob)]
+        for path in (*paths, *self._kubelet_paths()):
+            try:
+                content = self._read(path)
+            except PermissionError:
+                unreadable.append(path)
+                continue
+            if content is not None:
+                texts[path] = content.decode("utf-8", "replace")
+        cpuinfo = self._read(catalogue.CPUINFO)
+        if cpuinfo is not None:
+            has_topology = self._find(f"{catalogue.CPU}/cpu0/topology") is not None
+            text = cpuinfo.decode("utf-8", "replace")
+            first = re.match(r"(?:.+\n)*\n?", text)
+            texts[catalogue.CPUINFO] = first[0] if has_topology and first else text
+        pods = self._pods(texts)
+        functions = self._pci_functions()
+        configs = {f"{folder}/config": self._bytes(f"{folder}/config") for folder in functions}
+        texts |= pci_functions.spaces(configs)
+        kinds = {
+            path: self._small(path) for function in functions for path in (f"{function}/iommu_group/type",)
+        }
+        attributes |= {path: kind for path, kind in kinds.items() if kind}
+        if any(self._small(f"{function}/device") == f"0x{catalogue.DIRECT_NIC}" for function in functions):
+            texts |= pci_functions.cards(
+                {path: vpd for function in functions if (vpd := self._bytes(path := f"{function}/vpd"))}
+            )
+        types = self._bytes(catalogue.KERNEL_TYPES) if any(map(self._is_file, configs)) else None
+        return Snapshot(
+            files=_clean(attributes, texts),
+            commands={
+                **({"pods": pods} if pods else {}),
+                **({} if types is None else {"config_acs": "yes" if b"pci_config_acs" in types else "no"}),
+                **self._nvidia(),
+            },
+            links=_resolved(
+                {
+                    path: target
+                    for glob in (*catalogue.LINKS, *(f"{folder}/iommu_group" for folder in functions))
+                    for path in self._glob(glob)
+                    if (target := self._link(path)) is not None
+                }
+            ),
+            unreadable=tuple(sorted(unreadable)),
+        )
+
+    def _pci_functions(self) -> list[str]:
+        """Return the folders of GPUs, network functions, NICs' switches, and the bridges above them."""
+        names: dict[str, None] = {}
+        for device in self._glob("/sys/bus/pci/devices/*") if self._glob("/sys/class/infiniband/*") else ():
+            relevant = any(
+                re.fullmatch(pattern, self._small(f"{device}/{name}") or "")
+                for name, pattern in (
+                    ("class", catalogue.PCI_FUNCTIONS),
+                    ("device", f"0x({catalogue.DIRECT_NIC}|{catalogue.SWITCHES})"),
+                )
+            )
+            if relevant and self._find(f"{device}/physfn") is None:
+                names |= dict.fromkeys(re.findall(r"[^/]+:[^/]+:[^/]+\..", self._link(device) or ""))
+        return [f"/sys/bus/pci/devices/{name}" for name in names]
+
+    def _attributes(self) -> Iterator[tuple[str, str]]:
+        for attribute in catalogue.ATTRIBUTES:
+            for folder in self._glob(attribute.folders):
+                for alternatives in attribute.alternatives():
+                    paths = (f"{folder}/{name}" for name in alternatives)
+                    path = next((path for path in paths if self._is_file(path)), None)
+                    if path is not None and (text := self._small(path)) is not None:
+                        yield path, text
+        for glob in catalogue.SETTINGS:
+            for path in self._glob(glob):
+                name = posixpath.basename(path)
+                if any(fnmatchcase(name, unwanted) for unwanted in catalogue.UNWANTED_SETTINGS):
+                    continue
+                if (text := self._small(path)) is not None:
+                    yield path, text
+
+    def _kubelet_paths(self) -> Iterator[str]:
+        """Yield the files of daemons, and those that the flags in the kubelet's unit name.
+
+        A folder has no systemd that says which process is the kubelet: no command line is read.
+        """
+        yield from (
+            f"{process}/{name}"
+            for process in self._processes(catalogue.DAEMONS)
+            for name in ("comm", "cgroup")
+        )
+        for process in self._processes(catalogue.HOST_DAEMONS):
+            yield from (f"{process}/{name}" for name in ("comm", "cgroup", "limits"))
+        yield from self._tuned_profiles(self._text(catalogue.TUNED_PROFILE).split(), set())
+        units = [path for glob in _unit_globs() for path in self._glob(glob)]
+        yield from units
+        words = [self._text(path) for path in units]
+        pattern = re.compile(r"^[ \t]*EnvironmentFile=-?(\S+)", re.MULTILINE)
+        for path in sorted({path for unit in units for path in pattern.findall(self._text(unit))}):
+            yield path
+            words.append(self._text(path))
+        flags = _kubelet_flags(" ".join(words))
+        self._roots = list(dict.fromkeys((kubelet_paths.ROOT_DIR, *flags["--root-dir"])))
+        yield from sorted({kubelet_paths.CONFIG_PATH, *flags["--config"]})
+        for folder in sorted({kubelet_paths.DROP_IN_DIR, *flags["--config-dir"]}):
+            yield from self._below(folder, "*.conf")
+        for folder in self._roots:
+            yield from (f"{folder}/{name}" for name in catalogue.STATE_FILES)
+            yield f"{folder}/{catalogue.DEVICE_CHECKPOINT}"
+
+    def _pods(self, texts: Mapping[str, str]) -> str:
+        """Return the names of the folders of pods that have devices, as the kubelet writes them."""
+        claims = "".join(
+            text for path, text in texts.items() if path.endswith(f"/{catalogue.DEVICE_CHECKPOINT}")
+        )
+        folders = [catalogue.POD_LOGS, *(f"{root}/pods" for root in self._roots)]
+        names = [posixpath.basename(path) for folder in folders for path in self._glob(f"{folder}/*")]
+        uids = {name: name.rpartition("_")[2] for name in names}
+        return " ".join(name for name, uid in uids.items() if _POD_UID.fullmatch(uid) and uid in claims)
+
+    def _has_nvidia(self) -> bool:
+        return any(self._find(f"/sys/module/{name}") for name in ("nvidia", "nouveau"))
+
+    def _processes(self, names: Collection[str]) -> list[str]:
+        """Return the folders of the processes with these names."""
+        return [
+            posixpath.dirname(path) for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names
+        ]
+
+    def _tuned_profiles(self, names: Iterable[str], included_by: set[str]) -> Iterator[str]:
+        """Yield the files of TuneD's profiles and of those that they include."""
+        for name in names:
+            paths = (f"{folder}/{name}/tuned.conf" for folder in catalogue.TUNED_FOLDERS)
+            path = next((path for path in paths if name not in included_by and self._is_file(path)), None)
+            included_by.add(name)
+            if path is not None:
+                yield path
+                included = re.findall(r"^include *= *(.*)", self._text(path), re.MULTILINE)
+                yield from self._tuned_profiles(re.split(r"[\s,]+", " ".join(included)), included_by)
+
+    def _nvidia(self) -> dict[str, str]:
+        """Return what the script says in words of NVIDIA's software."""
+        present = [
+            path
+            for glob in catalogue.PRESENT
+            for path in self._glob(glob)
+            if self._find(path) or self._link(path) is not None
+        ]
+        facts = {
+            "present": " ".join(present),
+            "daemons": " ".join(posixpath.basename(folder) for folder in self._processes(catalogue.DAEMONS)),
+            "host daemons": " ".join(map(posixpath.basename, self._processes(catalogue.HOST_DAEMONS))),
+        }
+        if self._is_file(catalogue.IMEX_NODES):
+            lines = self._text(catalogue.IMEX_NODES).split("\n")
+            nodes = [line.strip(" \t") for line in lines if _is_entry(line)]
+            facts["imex nodes"] = str(len(nodes))
+            facts["imex list"] = redaction.checksum(nodes)
+        if self._is_file(catalogue.IMEX_CONFIG):
+            values = re.findall(_IMEX_COMMANDS, self._text(catalogue.IMEX_CONFIG), re.MULTILINE)
+            facts["imex commands"] = values[-1] if values else ""
+        return facts
+
+    def _below(self, folder: str, pattern: str, within: tuple[str | None, ...] = ()) -> Iterator[str]:
+        within = within or (self._find(folder),)
+        for path in self._glob(f"{folder}/*"):
+            real = self._find(path)
+            if real is not None and Path(real).is_dir():
+                if real not in within:  # a link to an enclosing folder is a loop
+                    yield from self._below(path, pattern, (*within, real))
+            elif fnmatchcase(posixpath.basename(path), pattern):
+                yield path
+
+    def _text(self, path: str) -> str:
+        return (self._bytes(path) or b"").decode("utf-8", "replace")
+
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return self._read(path)
+        except PermissionError:
+            return None
+
+    def _small(self, path: str) -> str | None:
+        return _small(text) if (text := self._text(path)) else None
+
+    def _is_file(self, path: str) -> bool:
+        real = self._find(path)
+        return real is not None and Path(real).is_file()
+
+    def _read(self, path: str) -> bytes | None:
+        real = self._find(path)
+        try:
+            return None if real is None or not Path(real).is_file() else Path(real).read_bytes()
+        except PermissionError:
+            raise
+        except OSError:
+            return None  # sysfs refuses the read itself where a device has no answer
+
+    def _link(self, path: str) -> str | None:
+        parent = self._find(posixpath.dirname(path))
+        entry = None if parent is None else Path(parent, posixpath.basename(path))
+        return str(entry.readlink()) if entry is not None and entry.is_symlink() else None
+
+    def _glob(self, pattern: str) -> list[str]:
+        paths = [""]
+        for part in pattern.removeprefix("/").split("/"):
+            if not any(character in part for character in "*?["):
+                paths = [f"{path}/{part}" for path in paths]
+                continue
+            paths = [
+                f"{path}/{name}"
+                for path in paths
+                for name in self._names(path or "/")
+                if fnmatchcase(name, part) and not name.startswith(".")
+            ]
+        return paths
+
+    def _names(self, path: str) -> list[str]:
+        real = self._find(path)
+        if real is None or not Path(real).is_dir():
+            return []
+        try:
+            return sorted(entry.name for entry in Path(real).iterdir())
+        except PermissionError:
+            return []
+
+    def _find(self, path: str) -> str | None:
+        """Return where `path` of the tree really lies, or None where it leads nowhere."""
+        try:
+            return self._folder.find(path)
+        except LinkLoopError:
+            return None
+
+
+def _is_entry(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _kubelet_flags(text: str) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {"--config": [], "--config-dir": [], "--root-dir": []}
+    words = re.split(r"[\s\"'=]+", text)
+    for flag, value in pairwise(words):
+        name = flag.replace("_", "-")  # as the kubelet reads its flags
+        if name in values and value.startswith("/"):
+            values[name].append(value)
+    return values

@@ -1,0 +1,435 @@
+"""What a snapshot collects: the one list that the script on a host and the reader of a folder both follow.
+
+Left out on purpose, because they identify a machine or give access to it: MAC addresses, GUIDs and GIDs,
+serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes. Of those on
+GPUs the name and the control group are taken, not the command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from posixpath import basename, dirname
+
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.unfinished import TRANSACTIONS
+from numaforge.machine.knobs import KNOB_AT
+
+CPU = "/sys/devices/system/cpu"
+NUMA = "/sys/devices/system/node"
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Small files: `names` below every folder that matches `folders`.
+
+    A name may hold alternatives, `new|old`: the first one that exists is taken.
+    """
+
+    folders: str
+    names: str
+
+    def alternatives(self) -> Iterator[tuple[str, ...]]:
+        """Yield the alternatives of each name, best first."""
+        for names in self.names.split():
+            yield tuple(names.split("|"))
+
+
+ATTRIBUTES = (
+    Attributes(
+        CPU,
+        "online present possible isolated nohz_full smt/control smt/active",
+    ),
+    Attributes(
+        f"{CPU}/cpu[0-9]*",
+        "online topology/physical_package_id topology/core_id"
+        " topology/core_cpus|topology/thread_siblings|topology/core_cpus_list|topology/thread_siblings_list"
+        " topology/package_cpus|topology/core_siblings"
+        "|topology/package_cpus_list|topology/core_siblings_list",
+    ),
+    Attributes(f"{CPU}/cpu[0-9]*/cache/index[0-9]*", "level type size shared_cpu_map|shared_cpu_list"),
+    # Frequencies themselves stay out: reading scaling_cur_freq interrupts the CPU that it asks.
+    Attributes(
+        f"{CPU}/cpu[0-9]*/cpufreq",
+        "scaling_driver scaling_governor scaling_available_governors"
+        " energy_performance_preference energy_performance_available_preferences",
+    ),
+    Attributes(f"{CPU}/cpu[0-9]*/cpuidle/state[0-9]*", "name latency"),
+    Attributes(NUMA, "online possible has_generic_initiator"),
+    Attributes(f"{NUMA}/node[0-9]*", "cpumap|cpulist distance meminfo"),
+    Attributes(f"{NUMA}/node[0-9]*/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
+    Attributes("/sys/kernel/mm/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
+    *(
+        Attributes(folder, " ".join(path.rpartition("/")[2] for path in paths))
+        for folder, paths in groupby(sorted(path for path in KNOB_AT if path.startswith("/sys/")), dirname)
+    ),
+    Attributes(
+        "/sys/bus/pci/devices/*",
+        "class vendor device numa_node current_link_speed current_link_width max_link_speed max_link_width",
+    ),
+    # Below the drivers' own folders, so that other functions are not even looked at.
+    Attributes(
+        "/sys/bus/pci/drivers/amdgpu/*:*:*.*",
+        "product_name mem_info_vram_total current_compute_partition current_memory_partition"
+        " available_compute_partition|compute_partition_config/supported_xcp_configs"
+        " available_memory_partition xgmi_hive_info/xgmi_hive_id"
+        " compute_partition_config/xcp_config compute_partition_config/supported_nps_configs"
+        " ras/umc_err_count ras/gfx_err_count ras/sdma_err_count ras/xgmi_wafl_err_count",
+    ),
+    Attributes("/sys/devices/virtual/kfd/kfd/topology/nodes/*", "properties mem_banks/0/properties"),
+    Attributes("/proc/driver/nvidia/gpus/*", "numa_status"),
+    Attributes("/proc/driver/nvidia", "version params"),
+    Attributes("/sys/bus/pci/drivers/nvidia/*:*:*.*", "resource"),
+    Attributes("/sys/kernel/mm/memory_peers/*", "version"),
+    Attributes("/sys/module/nvidia", "version"),
+    Attributes("/sys/class/net/*", "type speed"),
+    # Of netdevs that a device has: those of containers are many.
+    Attributes("/sys/class/net/*/device/net/*", "mtu operstate"),
+    Attributes("/sys/class/net/*/bonding", "slaves"),
+    Attributes("/sys/class/infiniband/*", "node_type parent fw_ver board_id"),
+    Attributes("/sys/class/infiniband/*/device", "sriov_numvfs sriov_totalvfs"),
+    Attributes("/sys/class/infiniband_verbs/uverbs*", "ibdev"),
+    Attributes("/sys/class/infiniband_mad/[iu]*", "ibdev"),
+    # Y is shared, N exclusive: the variable that `rdma system` shows and sets. Not there before Linux 5.2.
+    Attributes("/sys/module/ib_core/parameters", "netns_mode"),
+    Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
+    Attributes("/sys/fs/cgroup", "cgroup.controllers"),
+    # The maker's name of the machine, and its firmware; serial numbers and asset tags are left out.
+    Attributes("/sys/class/dmi/id", "sys_vendor product_name bios_version"),
+    # hwloc-nofile-info exists only in trees that hwloc-gather-topology saved; it says the architecture.
+    Attributes("/proc", "meminfo swaps version hwloc-nofile-info"),
+    Attributes("/proc/sys/net/ipv4/conf/all", "arp_announce arp_ignore rp_filter"),
+    Attributes("/proc/sys/net/ipv4/conf/default", "arp_announce arp_ignore rp_filter"),
+)
+
+SETTINGS = (
+    "/proc/sys/kernel/*",
+    "/proc/sys/vm/*",
+    "/proc/sys/fs/*",
+    "/proc/sys/fs/inotify/*",
+    "/proc/sys/net/core/*",
+    "/proc/sys/net/ipv4/*",
+    "/proc/sys/net/ipv4/neigh/default/*",
+    "/proc/sys/net/netfilter/*",
+    "/proc/sys/net/bridge/*",
+)
+"""Small files by exact path: the sysctls that a profile may tune."""
+
+UNWANTED_SETTINGS = ("*key*", "*secret*", "*stat_refresh", "*ns_last_pid", "*drop_caches", "*compact_memory")
+"""Sysctls that hold a secret, have side effects when read, or carry no information."""
+
+UNFINISHED = f"{TRANSACTIONS}/current"
+"""A link to the change of the host that has not ended: its step, and why it goes back."""
+UNFINISHED_STATE, UNFINISHED_WHY = f"{UNFINISHED}/state", f"{UNFINISHED}/why"
+
+LINKS = (
+    UNFINISHED,
+    "/sys/bus/pci/devices/*",
+    "/sys/bus/pci/devices/*/driver",
+    "/sys/bus/pci/devices/*/physfn",
+    "/sys/class/net/*",
+    "/sys/class/net/*/device",
+    "/sys/class/infiniband/*",
+    "/sys/class/infiniband/*/device",
+    # The link's target has the version in its name.
+    *(
+        f"{folder}/libnvidia-ml.so.1"
+        for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+    ),
+    # A masked unit is a link to /dev/null.
+    "/etc/systemd/system/nvidia-imex.service",
+)
+"""Symbolic links whose targets tell where a device is, and which file or unit is meant."""
+
+VPD = "/sys/class/infiniband/*/device/vpd"
+"""Vital product data of RDMA devices hold serial numbers: only whether the keyword is in them is taken."""
+
+SWITCH_MANAGEMENT = "SW_MNG"
+"""The keyword of the functions by which fabric manager reaches the NVSwitches of HGX B200 and later."""
+
+PCI_FUNCTIONS = re.compile(r"0x(0[23]|12)....")
+"""Classes of GPUs, accelerators and network functions: their configuration space is taken, and that of the
+bridges above them, without the serial number; where there is an RDMA device."""
+
+DIRECT_NIC = "2100"
+"""The function of a ConnectX-8 that writes into a GPU's memory, by PCI device id, whatever its class is."""
+
+SWITCHES = "197[9bc]"
+"""The ports of switches within ConnectX and BlueField cards, by PCI device id: also those that no GPU and no
+NIC is below, as where a drive is. A pattern of grep and of Python."""
+
+KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
+"""The kernel's own types and functions: only whether it knows config_acs is taken."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How to recognize a distribution with a kubelet of its own, running or stopped."""
+
+    logins: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+DISTRIBUTIONS = {
+    "k3s": Distribution(
+        logins=("/var/lib/rancher/k3s/agent/kubelet.kubeconfig",),
+        units=("/etc/systemd/system/k3s.service", "/etc/systemd/system/k3s-agent.service"),
+    ),
+    "RKE2": Distribution(
+        logins=("/var/lib/rancher/rke2/agent/kubelet.kubeconfig",),
+        units=tuple(
+            f"{folder}/systemd/system/rke2-{role}.service"
+            for folder in ("/usr/local/lib", "/usr/lib", "/etc")
+            for role in ("server", "agent")
+        ),
+    ),
+    "MicroK8s": Distribution(
+        logins=("/var/snap/microk8s/current/credentials/kubelet.config",),
+        units=("/etc/systemd/system/snap.microk8s.daemon-kubelite.service",),
+    ),
+}
+"""Distributions whose kubelet is no kubelet.service: it runs inside their process or as its child."""
+
+KUBELET_PARENTS = ("rke2-server.service", "rke2-agent.service")
+"""Units whose kubelet is a process of its own in their control group."""
+
+IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
+"""A device through which containers share GPU memory with other hosts of a rack."""
+
+LOGINS = ("/etc/kubernetes/kubelet.conf",)
+"""The kubeconfig that kubeadm leaves when a node has joined; only its presence is captured."""
+
+CLAIM_DRIVERS = f"{ROOT_DIR}/plugins_registry"
+"""Where drivers of dynamic resource allocation have a socket each while they run; other plugins, too."""
+
+RDMA_PLUGIN_LOGS = "/var/log/pods/*/*rdma-shared-dp*"
+"""The log of the shared RDMA device plugin, by the container's name in its manifests, NVIDIA's too."""
+
+RDMA_CNI = "/opt/cni/bin/rdma"
+"""The CNI plugin that moves an RDMA device into a pod's network namespace."""
+
+PRESENT = (
+    *(
+        f"/sys/module/{name}"
+        for name in ("nvidia", "nouveau", "ib_umad", "mlx5_ib", "nvidia_peermem", "gdrdrv")
+    ),
+    "/sys/devices/platform/amdgpu_xcp*",  # a device of each partition, by which AMD's device plugin counts
+    "/lib/modules/*/kernel/net/ipv4/tcp_bbr.ko*",
+    "/lib/modules/*/kernel/net/sched/sch_fq.ko*",
+    "/dev/char/1:3",  # /dev/null: udev has made these links
+    "/dev/char/195:*",
+    "/dev/null",  # the devices were looked at
+    IMEX_CHANNEL,
+    "/etc/cdi/*.yaml",
+    "/etc/cdi/*.json",
+    "/run/cdi/*.yaml",
+    "/run/cdi/*.json",
+    "/usr/bin/nvidia-imex",
+    "/etc/systemd/system/*.wants/nvidia-imex.service",
+    f"{ROOT_DIR}/plugins/compute-domain.nvidia.com",
+    f"{ROOT_DIR}/plugins/gpu.nvidia.com",
+    CLAIM_DRIVERS,
+    RDMA_PLUGIN_LOGS,
+    RDMA_CNI,
+    *(
+        f"{CLAIM_DRIVERS}/{name}*-reg.sock"
+        for name in ("dra.cpu", "dra.net", "gpu.nvidia.com", "gpu.amd.com")
+    ),
+    *(
+        f"/etc/systemd/system/*.wants/{name}.service"
+        for name in (
+            "tuned",
+            "tlp",
+            "cpupower",
+            "cpufrequtils",
+            "ondemand",
+            "power-profiles-daemon",
+            "ksm",
+            "ksmtuned",
+            "irqbalance",
+            "chrony",
+            "chronyd",
+            "systemd-timesyncd",
+            "ntp",
+            "ntpd",
+            "ntpsec",
+        )
+    ),
+    "/etc/systemd/system/timers.target.wants/dnf-automatic*.timer",
+    "/var/lib/ocp-tuned",
+    "/run/systemd/generator*/*.swap",
+    "/etc/systemd/system/swap.d/90-numaforge.conf",
+    *(
+        f"/usr/lib/systemd/system/{name}.service"
+        for name in ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
+    ),
+    *(f"/usr/bin/{name}" for name in ("apt-mark", "dnf", "dnf5", "zypper")),
+    "/etc/dnf/plugins/versionlock.conf",
+    "/etc/containerd/conf.d/*.toml",
+    *(
+        path
+        for distribution in DISTRIBUTIONS.values()
+        for path in (*distribution.logins, *distribution.units)
+    ),
+    *LOGINS,
+)
+"""Files whose presence is enough: only the names are captured."""
+
+DAEMONS = ("nv-fabricmanage", "nvlsm", "nvidia-imex", "nvidia-persiste")
+"""NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
+
+IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+"""Addresses of the nodes that share memory over NVLink: only their count and a checksum are captured."""
+
+IMEX_CONFIG = "/etc/nvidia-imex/config.cfg"
+"""Settings of the host's IMEX daemon: only whether it takes commands is captured."""
+
+HOST_DAEMONS = (
+    "containerd",
+    "crio",
+    "kubelet",
+    "chronyd",
+    "systemd-timesyn",
+    "ntpd",
+    "tuned",
+    "openshift-tuned",
+    "power-profiles-",
+)
+"""Daemons whose control group and limits are taken, by the first 15 characters of their names."""
+
+CONTAINERD_KEYS = (
+    r"^[[:space:]]*((version|imports|SystemdCgroup|default_runtime_name|runtime_type|enable_cdi|cdi_spec_dirs"
+    r"|disable|sandbox|sandbox_image)[[:space:]]*=|\[)"
+)
+"""Lines of `containerd config dump` that are taken: headers, without those of registries, and no password."""
+
+NVIDIA_PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
+"""Packages that must match NVIDIA's driver."""
+
+HELD_PACKAGES: dict[str, tuple[str, ...]] = {
+    "kernel": (
+        "linux-image-*",
+        "linux-headers-*",
+        "linux-modules-*",
+        "linux-generic*",
+        "linux-*-generic*",
+        "kernel",
+        "kernel-core",
+        "kernel-modules*",
+        "kernel-devel*",
+        "kernel-headers",
+        "kernel-default*",
+    ),
+    "driver": (
+        "nvidia-*",
+        "libnvidia-*",
+        "cuda-drivers*",
+        "kmod-nvidia*",
+        "nvlsm*",
+        "xserver-xorg-video-nvidia*",
+        "amdgpu-dkms*",
+    ),
+    "kubelet": ("kubelet", "kubeadm", "kubectl"),
+    "containerd": (
+        "containerd",
+        "containerd.io",
+        "runc",
+        "cri-o",
+        "nvidia-container-*",
+        "libnvidia-container*",
+    ),
+}
+"""Packages of which an upgrade by itself hurts a GPU node; what two kinds name belongs to the later one."""
+
+MODPROBE = tuple(
+    f"{folder}/modprobe.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+)
+"""What modprobe is told, taken where NVIDIA's driver or nouveau is loaded."""
+
+PLAN = "/etc/numaforge/plan.json"
+"""What an earlier run decided for the host."""
+
+NCCL_CONF = "/etc/nccl.conf"
+"""What NCCL is told on this host."""
+
+RCCL_CONF = "/etc/rccl.conf"
+"""The same for RCCL, AMD's NCCL."""
+
+ROUTES = "/proc/net/route"
+"""IPv4 routes: which interface has the default route, and which networks interfaces are in."""
+
+TUNED_PROFILE = "/etc/tuned/active_profile"
+"""The profiles that TuneD carries out; what they include is taken with them."""
+
+TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+"""Where TuneD looks for a profile; an earlier folder wins. Versions before 2.23 have no `profiles`."""
+
+KERNEL_VALUES = "/etc/numaforge/kernel-values"
+"""What the kernel had before earlier runs changed it."""
+
+TEXTS = (
+    "/proc/mounts",
+    "/proc/cmdline",
+    "/etc/os-release",
+    "/usr/lib/os-release",
+    PLAN,
+    UNFINISHED_STATE,
+    UNFINISHED_WHY,
+    NCCL_CONF,
+    RCCL_CONF,
+    ROUTES,
+    *(f"{folder}/sysctl.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib")),
+    TUNED_PROFILE,
+    "/etc/infiniband/openib.conf",
+    "/etc/apt/apt.conf.d/*auto-upgrades",
+    "/etc/apt/apt.conf.d/*unattended-upgrades",
+    "/etc/apt/apt.conf.d/52numaforge-hold",
+    "/etc/dnf/plugins/versionlock.list",
+    "/etc/dnf/versionlock.toml",
+    "/etc/zypp/locks",
+    KERNEL_VALUES,
+)
+"""Files that are taken whole."""
+
+CPUINFO = "/proc/cpuinfo"
+"""Taken whole where sysfs holds no CPU topology, else its first CPU only (the model's name)."""
+
+UNIT_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+"""Where systemd looks for units; an earlier folder wins."""
+
+UNIT = "kubelet.service"
+CONTAINERD_UNITS = ("containerd.service", "snap.microk8s.daemon-containerd.service")
+"""Units whose main process is containerd: it is asked for its version and settings."""
+
+UNITS = (
+    UNIT,
+    *CONTAINERD_UNITS,
+    "crio.service",
+    "nvidia-fabricmanager.service",  # with nvlsm beside its main process
+    *dict.fromkeys(basename(path) for distribution in DISTRIBUTIONS.values() for path in distribution.units),
+)
+"""Units of daemons alone. Systemd is asked for these, and for those that control groups of processes name."""
+
+PROGRAM_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/opt/bin")
+"""Where a kubelet is looked for whose unit names no program, whatever the PATH of a login is."""
+ROOT_DIRS = (ROOT_DIR, "/var/snap/microk8s/common/var/lib/kubelet")
+"""The roots that kubelets have by default: k3s and RKE2 leave the kubelet its own, MicroK8s is confined."""
+
+STATE_FILES = ("cpu_manager_state", "memory_manager_state")
+
+DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+"""Which container has which device, below the kubelet's root; taken without what device plugins answered."""
+
+POD_RESOURCES = "pod-resources/kubelet.sock"
+"""Where the kubelet says which container has which device, below its root; only those are taken."""
+
+POD_LOGS = "/var/log/pods"
+"""Folders NAMESPACE_NAME_UID: only the names of pods with devices are taken, and of those that use a GPU."""

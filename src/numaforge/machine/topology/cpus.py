@@ -1,0 +1,279 @@
+"""CPUs, cores, packages and caches, from the masks that the kernel exports.
+
+Masks decide, not ids: core ids repeat across dies and clusters, package ids repeat on ia64 and are -1 on
+POWER and s390. Masks may name offline CPUs, so they are always restricted to the online set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.errors import NumaforgeError, TopologyError
+from numaforge.lib.given import digits
+from numaforge.machine.topology.model import CoreCaches, CpuSet, L3Cache, Package
+
+_CPU_FILE = re.compile(r"/sys/devices/system/cpu/cpu([0-9]{1,9})/(.+)")
+_INSTRUCTION = "Instruction"
+_CACHE_FILE = re.compile(r"cache/(index[0-9]+)/(\w+)")
+_ID = re.compile(r"-?[0-9]{1,10}")
+_SIZE = re.compile(r"([0-9]{1,20})([KMG]?)")
+_WORD = re.compile(r"(?:0x)?[0-9a-fA-F]{1,32}")
+_MOST_WORDS = 2048  # of 65536 CPUs; the kernel's largest NR_CPUS is 8192
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+CpuFiles = Mapping[int, Mapping[str, str]]  # CPU -> path below its folder -> text
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All CPUs, and what sysfs (`files`) or else /proc/cpuinfo (`stanzas`) says of each."""
+
+    files: CpuFiles
+    stanzas: CpuFiles
+    online: CpuSet
+    offline: CpuSet
+    isolated: CpuSet
+
+    @cached_property
+    def caches(self) -> dict[int, list[tuple[str, L3Cache]]]:
+        """The caches of each online CPU, at every level, with their kinds."""
+        return {cpu: _caches(self.files.get(cpu, {})) for cpu in self.online}
+
+
+def read_inventory(files: Mapping[str, str]) -> Inventory:
+    """Return the CPUs.
+
+    Raises TopologyError when neither sysfs nor /proc/cpuinfo names one.
+    """
+    by_cpu: dict[int, dict[str, str]] = {}
+    for path, text in files.items():
+        if match := _CPU_FILE.fullmatch(path):
+            by_cpu.setdefault(int(match[1]), {})[match[2]] = text
+    stanzas = _cpuinfo_stanzas(files.get("/proc/cpuinfo", ""))
+    online = _online(files, by_cpu) or frozenset(stanzas)
+    if not online:
+        raise TopologyError(
+            "the snapshot names no online CPU", remedy="capture a root that holds /sys/devices/system/cpu"
+        )
+    present = cpu_set(files, "/sys/devices/system/cpu/present") or frozenset(by_cpu)
+    return Inventory(
+        files=by_cpu,
+        stanzas=stanzas,
+        online=online,
+        offline=present - online,
+        isolated=(cpu_set(files, "/sys/devices/system/cpu/isolated") or frozenset()) & online,
+    )
+
+
+def _online(files: Mapping[str, str], by_cpu: CpuFiles) -> CpuSet:
+    listed = cpu_set(files, "/sys/devices/system/cpu/online")
+    if listed:
+        return listed
+    # Kernels before 2.6.26 have no list. CPU 0 often cannot be switched off and then has no file of its own.
+    return frozenset(cpu for cpu, files in by_cpu.items() if files.get("online", "1").strip() == "1")
+
+
+def read_switchable(inventory: Inventory) -> CpuSet | None:
+    """Return the CPUs that can be taken offline: those with a file `online`; None where none has one."""
+    return frozenset(cpu for cpu, files in inventory.files.items() if "online" in files) or None
+
+
+def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
+    """Return the online threads of every physical core."""
+
+    def siblings(cpu: int) -> CpuSet | None:
+        files = inventory.files.get(cpu, {})
+        return _first_set(files, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
+
+    return _partition(inventory.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
+
+
+def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
+    """Return core_id and physical_package_id of each online CPU, as the kernel writes them.
+
+    None where a CPU lacks one of them.
+    """
+    names = ("topology/core_id", "topology/physical_package_id")
+    texts_of = {
+        cpu: [inventory.files.get(cpu, {}).get(name, "") for name in names] for cpu in inventory.online
+    }
+    if not all(_ID.fullmatch(text.strip()) for texts in texts_of.values() for text in texts):
+        return None
+    return {cpu: (int(core), int(package)) for cpu, (core, package) in texts_of.items()}
+
+
+def read_packages(inventory: Inventory) -> tuple[Package, ...]:
+    """Return the sockets; ids are the kernel's where they are unique, else running numbers."""
+
+    def siblings(cpu: int) -> CpuSet | None:
+        files = inventory.files.get(cpu, {})
+        names = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
+        return _first_set(files, names)
+
+    groups = _partition(inventory.online, siblings, _same_package_id(inventory))
+    ids = [_package_id(inventory, min(group)) for group in groups]
+    if None in ids or len(set(ids)) < len(ids):
+        return tuple(Package(number, group) for number, group in enumerate(groups))
+    return tuple(
+        Package(number, group) for number, group in zip(ids, groups, strict=True) if number is not None
+    )
+
+
+def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
+    """Return the groups of CPUs that share a last-level cache."""
+    deepest = {cpu: _deepest(caches) for cpu, caches in inventory.caches.items()}
+    cached = frozenset(cpu for cpu, cache in deepest.items() if cache is not None)
+    groups = _partition(
+        cached,
+        lambda cpu: cache.cpus if (cache := deepest[cpu]) is not None else None,
+        lambda cpu: frozenset({cpu}),
+    )
+    return tuple(
+        L3Cache(cpus=group, size_bytes=cache.size_bytes, level=cache.level)
+        for group in groups
+        if (cache := deepest[min(group)]) is not None
+    )
+
+
+def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
+    """Return the caches below each CPU's last level, one entry per kind and size, the deepest first."""
+    sharing: dict[tuple[int, str, int | None], set[CpuSet]] = {}
+    for caches in inventory.caches.values():
+        last = max((cache.level for kind, cache in caches if kind != _INSTRUCTION), default=0)
+        for kind, cache in caches:
+            if cache.level < last:
+                sharing.setdefault((cache.level, kind, cache.size_bytes), set()).add(cache.cpus)
+    return tuple(
+        CoreCaches(*alike, len(groups), frozenset().union(*groups))
+        for alike, groups in sorted(sharing.items(), key=lambda one: (-one[0][0], one[0][1], one[0][2] or 0))
+    )
+
+
+def _deepest(caches: Iterable[tuple[str, L3Cache]]) -> L3Cache | None:
+    data_caches = (cache for kind, cache in caches if kind != _INSTRUCTION)
+    return max(data_caches, key=lambda cache: cache.level, default=None)
+
+
+def _caches(files: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
+    """Return each cache of a CPU, at every level, with its kind."""
+    caches: dict[str, dict[str, str]] = {}
+    for name, text in files.items():
+        if match := _CACHE_FILE.fullmatch(name):
+            caches.setdefault(match[1], {})[match[2]] = text
+    return [
+        (
+            cache.get("type", "").strip(),
+            L3Cache(cpus=cpus, size_bytes=_bytes(cache.get("size", "")), level=int(cache["level"])),
+        )
+        for cache in caches.values()
+        if digits(cache.get("level", "")) is not None
+        and (cpus := _first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder=""))
+    ]
+
+
+def _bytes(text: str) -> int | None:
+    match = _SIZE.fullmatch(text.strip())
+    # Virtual machines show "0K" for a cache whose size the hypervisor hides.
+    return (int(match[1]) * _UNITS[match[2]] or None) if match else None
+
+
+def _package_id(inventory: Inventory, cpu: int) -> int | None:
+    text = inventory.files.get(cpu, {}).get("topology/physical_package_id") or inventory.stanzas.get(
+        cpu, {}
+    ).get("physical id", "")
+    return digits(text)
+
+
+def _same_package_id(inventory: Inventory) -> Callable[[int], CpuSet]:
+    ids = {cpu: _package_id(inventory, cpu) for cpu in inventory.online}
+    return lambda cpu: frozenset(peer for peer, package_id in ids.items() if package_id == ids[cpu])
+
+
+def _same_in_cpuinfo(inventory: Inventory, *keys: str) -> Callable[[int], CpuSet]:
+    def identity(cpu: int) -> tuple[str | None, ...]:
+        return tuple(inventory.stanzas.get(cpu, {}).get(key) for key in keys)
+
+    def same(cpu: int) -> CpuSet:
+        mine = identity(cpu)
+        if None in mine:
+            return frozenset({cpu})
+        return frozenset(peer for peer in inventory.stanzas if identity(peer) == mine)
+
+    return same
+
+
+def _partition(
+    cpus: CpuSet, share: Callable[[int], CpuSet | None], otherwise: Callable[[int], CpuSet]
+) -> tuple[CpuSet, ...]:
+    """Group CPUs by `share`, else by `otherwise`, ordered by the lowest CPU; every CPU is in one group."""
+    groups: list[CpuSet] = []
+    ungrouped = set(cpus)
+    for cpu in sorted(cpus):
+        if cpu in ungrouped:
+            shared = share(cpu)
+            group = frozenset((shared if shared is not None else otherwise(cpu)) & ungrouped) | {cpu}
+            groups.append(group)
+            ungrouped -= group
+    return tuple(groups)
+
+
+def _cpuinfo_stanzas(text: str) -> dict[int, dict[str, str]]:
+    stanzas: dict[int, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        # s390 writes "processor 3: version = FF,  identification = ..." in one line.
+        processor = re.fullmatch(r"processor\s*([0-9]*)", key)
+        number = (processor[1] or value) if processor and colon else ""
+        if (cpu := digits(number)) is not None:
+            current = stanzas.setdefault(cpu, {})
+        elif colon:
+            current[key] = value
+    return stanzas
+
+
+def cpu_set(files: Mapping[str, str], path: str) -> CpuSet | None:
+    """Return the ids that a cpulist file holds, or None where there is no such file."""
+    return _parse(files[path], path, mask=False) if path in files else None
+
+
+def _first_set(files: Mapping[str, str], names: Iterable[str], folder: str = "topology/") -> CpuSet | None:
+    for name in names:
+        text = files.get(folder + name)
+        if text is not None and (cpus := _parse(text, name, mask=not name.endswith("_list"))):
+            return cpus
+    return None
+
+
+def node_cpus(files: Mapping[str, str]) -> CpuSet | None:
+    """Return the CPUs in a NUMA node's folder, offline ones included, or None where it lists none."""
+    if "cpumap" in files:
+        return _parse(files["cpumap"], "cpumap", mask=True)
+    return _parse(files["cpulist"], "cpulist", mask=False) if "cpulist" in files else None
+
+
+def _parse(text: str, name: str, *, mask: bool) -> CpuSet:
+    try:
+        return parse_mask(text) if mask else _parse_list(text)
+    except (NumaforgeError, ValueError) as error:
+        raise TopologyError(f"{text[:80]!r} is not a set of CPUs", where=name) from error
+
+
+# On a large machine thousands of files hold the same few texts.
+_parse_list = lru_cache(maxsize=4096)(parse_cpulist)
+
+
+@lru_cache(maxsize=4096)
+def parse_mask(text: str) -> CpuSet:
+    """Return the CPUs of a kernel bitmap: `"00ff,ffffffff"`, 32 bits a word, the highest word first."""
+    words = text.strip().split(",")
+    if len(words) > _MOST_WORDS or not all(_WORD.fullmatch(word) for word in words):
+        raise ValueError("not a bitmap of CPUs")
+    bits = 0
+    for word in words:
+        bits = bits << 32 | int(word, 16)
+    return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)

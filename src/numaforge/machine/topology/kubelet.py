@@ -1,0 +1,225 @@
+"""The kubelet as it is set up on the host: its unit, its flags with environment files resolved, its files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from numaforge.kubelet_minors.flags import flag_value
+from numaforge.lib.given import parse_json
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.system_units import control_group
+from numaforge.machine.snapshot import catalogue
+from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.device_checkpoint import read_plugin_resources
+from numaforge.machine.topology.model import KubeletInstall
+from numaforge.machine.topology.units import Units, read_units
+
+_VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
+_NO_ANSWER = ("0", "124", "137", "143")
+"""Exit codes after `timeout`, coreutils' or busybox', ended the command; 0 where even that failed."""
+
+
+@dataclass
+class _ServiceUnit:
+    """The merged [Service] sections of a unit and its drop-ins."""
+
+    exec_start: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    environment_files: list[str] = field(default_factory=list)
+
+
+def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
+    """Return the kubelet, or None where the host shows no trace of one."""
+    units = read_units(snapshot)
+    binary = snapshot.commands.get("kubelet binary") or None
+    version = _version(snapshot, binary)
+    unit_texts = list(_unit_texts(snapshot.files))
+    unit = _read_unit(unit_texts)
+    command_line = _running_command_line(snapshot, units)
+    problem = None if version else _problem(snapshot.commands, binary)
+    distribution = _distribution(snapshot, units, has_unit=bool(unit_texts))
+    traces = (version, problem, binary, command_line, distribution)
+    if not unit_texts and all(trace is None for trace in traces):
+        return None
+    words = command_line if command_line is not None else _expanded(unit, snapshot.files)
+    flags = _arguments(words)
+    config_file = flag_value(flags, "config")
+    config_dir = flag_value(flags, "config-dir")
+    root_dir = flag_value(flags, "root-dir") or ROOT_DIR
+    return KubeletInstall(
+        version=version,
+        unit=catalogue.UNIT if unit_texts else None,
+        config_file=config_file,
+        config_dir=config_dir,
+        flags=flags,
+        exec_start=unit.exec_start,
+        config_text=snapshot.files.get(config_file) if config_file else None,
+        drop_ins=_drop_ins_below(snapshot.files, config_dir) if config_dir else {},
+        root_dir=root_dir,
+        state_files={
+            name: text
+            for name in catalogue.STATE_FILES
+            if (text := snapshot.files.get(posixpath.join(root_dir, name))) is not None
+        },
+        running=command_line is not None,
+        binary=binary,
+        problem=problem,
+        distribution=distribution,
+        login=_login(snapshot, distribution),
+        plugin_resources=read_plugin_resources(
+            snapshot.files.get(posixpath.join(root_dir, catalogue.DEVICE_CHECKPOINT), "")
+        ),
+    )
+
+
+def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | None:
+    """Return the distribution that runs the kubelet: by its running unit, else by its files on the host.
+
+    Leftover files count for nothing where the kubelet has a unit of its own.
+    """
+    present = frozenset(snapshot.commands.get("present", "").split())
+    for name, distribution in catalogue.DISTRIBUTIONS.items():
+        if any(posixpath.basename(path) in units.main_pids for path in distribution.units):
+            return name
+    for name, distribution in () if has_unit else catalogue.DISTRIBUTIONS.items():
+        if present.intersection((*distribution.logins, *distribution.units)):
+            return name
+    return None
+
+
+def _login(snapshot: Snapshot, distribution: str | None) -> str | None:
+    present = snapshot.commands.get("present", "").split()
+    logins = catalogue.DISTRIBUTIONS[distribution].logins if distribution else catalogue.LOGINS
+    return next((path for path in logins if path in present), None)
+
+
+def _version(snapshot: Snapshot, binary: str | None) -> str | None:
+    """Return the version that the kubelet printed, else the last plan's for the same binary."""
+    if answer := _VERSION.search(snapshot.commands.get("kubelet --version", "")):
+        return answer[1]
+    try:
+        earlier = parse_json(snapshot.files.get(catalogue.PLAN, "null"))
+        planned_binary, version = earlier["kubelet"]["binary"], earlier["kubelet"]["binary_version"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return version if binary and planned_binary == binary and isinstance(version, str) else None
+
+
+def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
+    """Return why the version of an installed kubelet is unknown; None where no kubelet is installed."""
+    if refused := commands.get("kubelet refused"):
+        return (
+            f"{refused} was not run: it, or a folder above it, is not root's or can be written by others "
+            "(chown root, chmod go-w)"
+        )
+    if (answer := commands.get("kubelet --version")) is not None:
+        return f"kubelet --version says {answer[:60]!r}, which names no version"
+    status, _, program = commands.get("kubelet failed", "").partition(" ")
+    if not program:
+        return f"{binary.split(' ', 3)[-1]} did not say its version" if binary else None
+    if status in _NO_ANSWER:
+        return f"{program} --version did not answer within 60 s, or was killed"
+    return f"{program} --version ended with {status}"
+
+
+def _arguments(words: list[str]) -> tuple[str, ...]:
+    """Return the arguments after the kubelet's name; OpenShift's unit starts it through `kubenswrapper`."""
+    programs = list(takewhile(lambda word: not word.startswith("-"), words))
+    names = [index for index, word in enumerate(programs) if posixpath.basename(word) == "kubelet"]
+    return tuple(words[names[0] + 1 if names else 1 :])
+
+
+def _drop_ins_below(files: Mapping[str, str], folder: str) -> dict[str, str]:
+    inside = folder.rstrip("/") + "/"
+    paths = (path for path in files if path.startswith(inside) and path.endswith(".conf"))
+    return {path: files[path] for path in sorted(paths)}
+
+
+def _running_command_line(snapshot: Snapshot, units: Units) -> list[str] | None:
+    """Return the words of the host's running kubelet, None without one.
+
+    It is the main process of its unit; RKE2's is in the control group of RKE2's unit. Any other process of
+    that name is a user's, or a container's.
+    """
+    groups = {units.groups[name] for name in catalogue.KUBELET_PARENTS if name in units.groups}
+    children = (
+        pid
+        for pid in snapshot.commands.get("host daemons", "").split()
+        if snapshot.files.get(f"/proc/{pid}/comm", "").strip() == "kubelet"
+        and control_group(snapshot.files.get(f"/proc/{pid}/cgroup", "")) in groups
+    )
+    pid = units.main_pids.get(catalogue.UNIT) or next(children, None)
+    text = snapshot.files.get(f"/proc/{pid}/cmdline", "").rstrip("\0")
+    return text.split("\0") if text else None
+
+
+def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
+    """Yield the unit and its drop-ins in systemd's order."""
+    main = next(
+        (files[path] for folder in catalogue.UNIT_FOLDERS if (path := f"{folder}/{catalogue.UNIT}") in files),
+        None,
+    )
+    if main is None:
+        return
+    yield main
+    drop_ins: dict[str, str] = {}
+    for folder in reversed(catalogue.UNIT_FOLDERS):  # an earlier folder's file overrides a later one's
+        for path, text in _drop_ins_below(files, f"{folder}/{catalogue.UNIT}.d").items():
+            drop_ins[posixpath.basename(path)] = text
+    for name in sorted(drop_ins):
+        yield drop_ins[name]
+
+
+def _read_unit(texts: list[str]) -> _ServiceUnit:
+    unit = _ServiceUnit()
+    for text in texts:
+        section = ""
+        for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+            stripped = line.strip()
+            if stripped.startswith("["):
+                section = stripped
+            key, equals, value = (part.strip() for part in stripped.partition("="))
+            if section != "[Service]" or not equals or stripped.startswith(("#", ";")):
+                continue
+            if key == "ExecStart":
+                unit.exec_start = value or None
+            elif key == "EnvironmentFile":
+                unit.environment_files = [*unit.environment_files, value.removeprefix("-")] if value else []
+            elif key == "Environment":
+                unit.environment = unit.environment | _assignments(value) if value else {}
+    return unit
+
+
+def _assignments(text: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in _shell_words(text))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _shell_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an unbalanced quote: systemd ignores the line, too
+        return []
+
+
+def _expanded(unit: _ServiceUnit, files: Mapping[str, str]) -> list[str]:
+    """Return the words of ExecStart as systemd would start them."""
+    environment = dict(unit.environment)
+    for path in unit.environment_files:
+        for line in re.sub(r"\\\n", "", files.get(path, "")).splitlines():
+            name, equals, value = line.strip().partition("=")
+            if equals and not name.startswith(("#", ";")):
+                environment[name] = " ".join(_shell_words(value))
+    words: list[str] = []
+    for word in _shell_words((unit.exec_start or "").lstrip("-@:+!")):
+        variable = re.fullmatch(r"\$(\w+)", word)
+        if variable:  # a word that is only $NAME splits into the words of its value
+            words += _shell_words(environment.get(variable[1], ""))
+        else:
+            words.append(re.sub(r"\$\{(\w+)\}", lambda match: environment.get(match[1], ""), word))
+    return words

@@ -1,0 +1,233 @@
+"""PCI functions: GPUs, accelerators, and the place of each in the PCI tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import dropwhile
+
+from numaforge.lib.given import digits
+from numaforge.lib.ordering import grouped
+from numaforge.machine.snapshot.model import PCI_ADDRESS, Snapshot
+from numaforge.machine.topology.amd import partition_names, with_amdgpu
+from numaforge.machine.topology.model import Accelerator, Gpu, Nvme, PciDevice, PciLink
+from numaforge.machine.topology.nvidia import with_answers
+from numaforge.machine.topology.vendors import AMD, HABANA
+
+_ADDRESS = re.compile(PCI_ADDRESS)
+NETWORK = re.compile(r"/sys/class/net/([^/]+)")
+"""A network interface, by its link in sysfs or what is below it."""
+
+# PCI base classes and classes (pci.ids): display, network, processing accelerator, co-processor, NVMe.
+_DISPLAY, _NETWORK, _ACCELERATOR, _COPROCESSOR, _NVME = "03", "02", "12", "0b40", "0108"
+_CHIPSET = ("05", "06", "08", "0c05", "11")  # memory, bridges, system peripherals, SMBus, counters
+
+# Display controllers that only draw a console: server management chips and virtual graphics. The function is
+# of class 0x0300 like a real GPU, and only its vendor (for ATI's server chips, the device) tells it.
+_CONSOLE_VENDORS = frozenset(
+    {
+        "102b",  # Matrox G200
+        "1a03",  # ASPEED
+        "18ca",  # XGI Volari
+        "126f",  # Silicon Motion
+        "1013",  # Cirrus Logic
+        "19e5",  # Huawei Hi171x
+        "1234",  # QEMU std
+        "1b36",  # QXL
+        "1af4",  # virtio-gpu
+        "15ad",  # VMware SVGA
+        "80ee",  # VirtualBox
+        "1414",  # Hyper-V
+    }
+)
+_CONSOLE_DEVICES = frozenset(
+    {("1002", "4752"), ("1002", "515e"), ("1002", "5159"), ("1002", "5960")}  # Rage XL, ES1000, RV100, RV280
+)
+
+
+# Habana's devices by PCI device id, as the habanalabs driver claims them.
+_HABANA_NAMES = {
+    "0001": "Goya",
+    "1000": "Gaudi",
+    "1001": "Gaudi",
+    "1010": "Gaudi",
+    "1011": "Gaudi",
+    "1020": "Gaudi 2",
+    "1021": "Gaudi 2",
+    "1060": "Gaudi 3",
+    "1062": "Gaudi 3",
+    "1063": "Gaudi 3",
+}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A PCI function: its raw attributes in sysfs, and the name of its driver."""
+
+    address: str
+    held: Mapping[str, str]
+    driver: str | None
+
+    @property
+    def pci_class(self) -> str:
+        """Base class, class and interface in hex digits."""
+        return self.held.get("class", "").strip().removeprefix("0x")
+
+    def hex_id(self, name: str) -> str:
+        """Return the hex digits of `vendor` or `device`."""
+        return self.held.get(name, "").strip().removeprefix("0x")
+
+    @property
+    def numa_node(self) -> int | None:
+        """The NUMA node, None where the firmware does not say."""
+        return digits(self.held.get("numa_node", ""))  # -1: the firmware does not say
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it can compute as a GPU."""
+        identity = (self.hex_id("vendor"), self.hex_id("device"))
+        console = identity[0] in _CONSOLE_VENDORS or identity in _CONSOLE_DEVICES
+        # AMD's Instinct from MI300 on has no display class any more.
+        instinct = identity[0] == AMD and self.pci_class.startswith(_ACCELERATOR)
+        return instinct or (self.pci_class.startswith(_DISPLAY) and not console)
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is a network controller, Ethernet or InfiniBand."""
+        return self.pci_class.startswith(_NETWORK)
+
+    @property
+    def is_accelerator(self) -> bool:
+        """Whether it is an accelerator and no GPU."""
+        return self.pci_class.startswith((_ACCELERATOR, _COPROCESSOR)) and not self.is_gpu
+
+    @property
+    def link(self) -> PciLink | None:
+        """Its PCIe link, None where nothing of it is known."""
+        link = PciLink(
+            speed=_gigatransfers(self.held.get("current_link_speed")),
+            width=_width(self.held.get("current_link_width")),
+            max_speed=_gigatransfers(self.held.get("max_link_speed")),
+            max_width=_width(self.held.get("max_link_width")),
+        )
+        return None if link == PciLink(None, None, None, None) else link
+
+
+def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
+    """Return every GPU that can compute, with what its driver, NVML or nvidia-smi say of it."""
+    gpus = [_gpu(function) for function in functions(snapshot) if function.is_gpu]
+    names_by_gpu = partition_names(snapshot.commands.get("present", ""))
+    return tuple(_with_driver(gpu, snapshot.files, names_by_gpu) for gpu in with_answers(gpus, snapshot))
+
+
+def _with_driver(gpu: Gpu, files: Mapping[str, str], names_by_gpu: str | None) -> Gpu:
+    """Return the GPU with what its kernel driver shows in files."""
+    gpu = with_amdgpu(gpu, files, names_by_gpu)
+    if gpu.memory_numa_node is not None:
+        return gpu
+    status = files.get(f"/proc/driver/nvidia/gpus/{gpu.pci_address}/numa_status", "")
+    online = re.fullmatch(r"Node:\s*([0-9]{1,9})\s+Status:\s*online\b.*", status, re.DOTALL)
+    return replace(gpu, memory_numa_node=int(online[1])) if online else gpu
+
+
+def _gpu(function: Function) -> Gpu:
+    return Gpu(
+        pci_address=function.address,
+        vendor=function.hex_id("vendor"),
+        device=function.hex_id("device"),
+        numa_node=function.numa_node,
+        link=function.link,
+        driver=function.driver,
+    )
+
+
+def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
+    """Return the accelerators that are no GPUs."""
+    return tuple(
+        Accelerator(
+            pci_address=function.address,
+            vendor=function.hex_id("vendor"),
+            device=function.hex_id("device"),
+            driver=function.driver,
+            numa_node=function.numa_node,
+            name=_HABANA_NAMES.get(function.hex_id("device"))
+            if function.hex_id("vendor") == HABANA
+            else None,
+        )
+        for function in functions(snapshot)
+        if function.is_accelerator
+    )
+
+
+def read_other_devices(snapshot: Snapshot) -> tuple[PciDevice, ...]:
+    """Return the functions without a class of their own here, except bridges and a chipset's functions."""
+    return tuple(
+        PciDevice(
+            function.address,
+            function.pci_class[:4],
+            function.hex_id("vendor"),
+            function.hex_id("device"),
+            function.driver,
+            function.numa_node,
+        )
+        for function in functions(snapshot)
+        if function.pci_class
+        and not (function.is_gpu or function.is_accelerator or function.is_network)
+        and not function.pci_class.startswith((_NVME, *_CHIPSET))
+    )
+
+
+def read_nvmes(snapshot: Snapshot) -> tuple[Nvme, ...]:
+    """Return the NVMe controllers."""
+    return tuple(
+        Nvme(function.address, function.driver, function.numa_node)
+        for function in functions(snapshot)
+        if function.pci_class.startswith(_NVME)
+    )
+
+
+def addresses_of(snapshot: Snapshot, kind: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Yield the devices of a class with the address of the PCI function that each belongs to."""
+    targets = grouped(
+        (match[1], target) for link, target in snapshot.links.items() if (match := kind.match(link))
+    )
+    for name, paths in sorted(targets.items()):
+        addresses = [address for path in paths for address in _ADDRESS.findall(path)[-1:]]
+        if addresses:
+            yield name, addresses[0]
+
+
+def read_pci_paths(snapshot: Snapshot, addresses: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the path of each function from its root down to itself: `("pci0000:15", "0000:15:01.0")`."""
+    links = {address: snapshot.links.get(f"/sys/bus/pci/devices/{address}", "") for address in addresses}
+    return {address: path for address, link in links.items() if (path := path_from_root(link))}
+
+
+def path_from_root(link: str) -> tuple[str, ...]:
+    """Return the part of a function's link in sysfs that begins with its root; () where there is none."""
+    return tuple(dropwhile(lambda part: not re.fullmatch(r"pci[0-9a-f:]+", part), link.split("/")))
+
+
+def functions(snapshot: Snapshot) -> list[Function]:
+    """Return every PCI function, by address."""
+    return [
+        Function(address, attributes, _driver(snapshot, address))
+        for address, attributes in snapshot.pci_files.items()
+    ]
+
+
+def _driver(snapshot: Snapshot, address: str) -> str | None:
+    target = snapshot.links.get(f"/sys/bus/pci/devices/{address}/driver")
+    return target.rpartition("/")[2] if target else None
+
+
+def _gigatransfers(text: str | None) -> float | None:
+    """Return GT/s from "32.0 GT/s PCIe"; "Unknown" is unknown."""
+    first = (text or "").split(" ")[0]
+    return float(first) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", first) else None
+
+
+def _width(text: str | None) -> int | None:
+    # The kernel shows 255 lanes for a link that it cannot read.
+    return None if (lanes := digits(text)) in (0, 255) else lanes

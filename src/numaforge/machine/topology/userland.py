@@ -1,0 +1,295 @@
+"""Software on the host besides kernel and kubelet: daemons, packages, containerd, swap, other managers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any
+
+from numaforge.lib.given import digits
+from numaforge.machine.snapshot import catalogue
+from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.model import Containerd, HostProcess, InstalledPackage, Userland
+from numaforge.machine.topology.units import Units, read_units
+
+_LIMIT = r"^Max {}\s+(\S+)"
+_SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
+
+
+def read_userland(snapshot: Snapshot) -> Userland | None:
+    """Return the host's userland; None for a snapshot that did not capture it."""
+    pids = snapshot.commands.get("host daemons")
+    present = snapshot.commands.get("present")
+    if pids is None or present is None:
+        return None
+    files, present_paths = snapshot.files, frozenset(present.split())
+    manager = _package_manager(present_paths)
+    return Userland(
+        processes=tuple(_processes(files, pids, read_units(snapshot))),
+        services=tuple(sorted({PurePosixPath(path).name for path in present_paths if ".wants/" in path})),
+        package_manager=manager,
+        can_hold=_can_hold(manager, present_paths),
+        packages=_packages(snapshot.commands.get("packages"), files, manager),
+        upgrades=_upgrades(files, present_paths, manager),
+        upgrades_skip=tuple(_skipped(files)),
+        containerd=_containerd(snapshot, present_paths),
+        clock_synchronised=_yes(snapshot.commands.get("timedatectl NTPSynchronized")),
+        swaps=_swaps(files),
+        swap_units=tuple(sorted(PurePosixPath(path).name for path in present_paths if _brings_swap(path))),
+        swap_kept_off="/etc/systemd/system/swap.d/90-numaforge.conf" in present_paths,
+        tuned_profiles=tuple(files.get(catalogue.TUNED_PROFILE, "").split()),
+        tuned=_tuned(files),
+        sysctl_files=_sysctl_files(files),
+        claim_drivers=_claim_drivers(present_paths),
+        rdma_plugin=any(fnmatchcase(path, catalogue.RDMA_PLUGIN_LOGS) for path in present_paths),
+        rdma_cni=catalogue.RDMA_CNI in present_paths,
+        driver_tuning=tuple(_driver_tuning(files.get("/etc/infiniband/openib.conf", ""))),
+    )
+
+
+def _claim_drivers(present: frozenset[str]) -> tuple[str, ...] | None:
+    """Return the drivers with a socket: NAME-reg.sock, or NAME-UID-reg.sock during a rolling update."""
+    if catalogue.CLAIM_DRIVERS not in present:
+        return None
+    sockets = (path for path in present if path.startswith(f"{catalogue.CLAIM_DRIVERS}/"))
+    return tuple(
+        sorted({PurePosixPath(path).name.removesuffix("-reg.sock").partition("-")[0] for path in sockets})
+    )
+
+
+def _processes(files: Mapping[str, str], pids: str, units: Units) -> Iterator[HostProcess]:
+    for pid in pids.split():
+        name, cgroup = files.get(f"/proc/{pid}/comm", "").strip(), files.get(f"/proc/{pid}/cgroup", "")
+        if not name or not units.may_be_daemon(digits(pid) or 0, cgroup):
+            continue  # it has ended since, or only bears the name
+        limits = files.get(f"/proc/{pid}/limits", "")
+        yield HostProcess(
+            name,
+            units.unit_of(cgroup),
+            in_pod=bool(units.pod_path(cgroup)),
+            open_files=_limit(limits, "open files"),
+            locked_memory_bytes=_limit(limits, "locked memory"),
+        )
+
+
+def _limit(text: str, name: str) -> int | None:
+    match = re.search(_LIMIT.format(name), text, re.MULTILINE)
+    return digits(match[1]) if match else None
+
+
+# ---- packages ----
+
+
+def _package_manager(present: frozenset[str]) -> str | None:
+    managers = {"apt-mark": "apt", "dnf": "dnf", "dnf5": "dnf", "zypper": "zypper"}
+    return next((manager for name, manager in managers.items() if f"/usr/bin/{name}" in present), None)
+
+
+def _can_hold(manager: str | None, present: frozenset[str]) -> bool | None:
+    if manager != "dnf":
+        return manager is not None
+    return "/usr/bin/dnf5" in present or "/etc/dnf/plugins/versionlock.conf" in present
+
+
+def _packages(
+    answer: str | None, files: Mapping[str, str], manager: str | None
+) -> tuple[InstalledPackage, ...] | None:
+    if answer is None:
+        return None
+    locked = None if manager == "apt" else frozenset(_locked(files))
+    rows = sorted({tuple(row) for line in answer.splitlines() if len(row := line.split()) == 4})
+    return tuple(
+        InstalledPackage(name, version, kind, wish == "hold" if locked is None else name in locked)
+        for wish, status, name, version in rows
+        if status == "installed" and (kind := package_kind(name)) is not None
+    )
+
+
+def package_kind(name: str) -> str | None:
+    """Return the kind of a package, "kernel", "driver", "kubelet" or "containerd"; None for any other."""
+    # The container toolkit is named like the driver and has versions of its own.
+    kinds = ("containerd", "kubelet", "driver", "kernel")
+    return next(
+        (k for k in kinds if any(fnmatchcase(name, glob) for glob in catalogue.HELD_PACKAGES[k])), None
+    )
+
+
+def _locked(files: Mapping[str, str]) -> Iterator[str]:
+    """Yield the packages that dnf's versionlock and zypper's locks name."""
+    for entry in re.findall(
+        r"^(?!#|!)(\S+)", files.get("/etc/dnf/plugins/versionlock.list", ""), re.MULTILINE
+    ):
+        evr = re.fullmatch(r"(.+)-[0-9]+:[^-]+-[^-]+", entry)
+        yield evr[1] if evr else entry
+    yield from re.findall(
+        r'^[ \t]*name\s*=\s*"([^"]+)"', files.get("/etc/dnf/versionlock.toml", ""), re.MULTILINE
+    )
+    yield from re.findall(r"^solvable_name:\s*(\S+)", files.get("/etc/zypp/locks", ""), re.MULTILINE)
+
+
+_APT_PERIODIC = re.compile(r'^[ \t]*APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', re.MULTILINE)
+_APT_BLACKLIST = re.compile(r"Unattended-Upgrade::Package-Blacklist(?:::)?\s*\{")
+
+
+def _upgrades(files: Mapping[str, str], present: frozenset[str], manager: str | None) -> bool | None:
+    """Say whether packages are upgraded unattended; apt's later file wins."""
+    if manager == "apt":
+        periodic = [found for _, text in _apt_files(files) for found in _APT_PERIODIC.findall(text)]
+        return bool(periodic) and periodic[-1] not in ("", "0")
+    if manager == "dnf":
+        return any("/dnf-automatic" in path for path in present)
+    return None
+
+
+def _skipped(files: Mapping[str, str]) -> Iterator[str]:
+    for _, text in _apt_files(files):
+        uncommented = re.sub(r"^[ \t]*(?://|#).*$", "", text, flags=re.MULTILINE)
+        for opening in _APT_BLACKLIST.finditer(uncommented):
+            block = uncommented[opening.end() : max(uncommented.find("}", opening.end()), 0)]
+            yield from re.findall(r'"([^"]+)"', block)
+
+
+def _apt_files(files: Mapping[str, str]) -> list[tuple[str, str]]:
+    return sorted((path, text) for path, text in files.items() if path.startswith("/etc/apt/apt.conf.d/"))
+
+
+# ---- containerd ----
+
+
+def _containerd(snapshot: Snapshot, present: frozenset[str]) -> Containerd | None:
+    version_answer = snapshot.commands.get("containerd --version")
+    dump = _toml(snapshot.commands.get("containerd config dump"))
+    if version_answer is None and dump is None:
+        return None
+    version = re.search(r"\bv?([0-9]+\.[0-9]+\.[0-9]+)", (version_answer or "").partition(" ")[2])
+    # Version 3 has a plugin each for images and for running; version 2 one for both.
+    plugins = _at(dump, "plugins") or {}
+    cri = _at(plugins, "io.containerd.cri.v1.runtime") or _at(plugins, "io.containerd.grpc.v1.cri")
+    images = _at(plugins, "io.containerd.cri.v1.images", "pinned_images") or {}
+    runtimes = _at(cri, "containerd", "runtimes")
+    nri = _at(plugins, "io.containerd.nri.v1.nri", "disable")
+    return Containerd(
+        version=version[1] if version else None,
+        config_version=_at(dump, "version"),
+        imports=_as_texts(_at(dump, "imports")),
+        versions=dict(_versions(snapshot.commands.get("containerd files", ""))),
+        fragments=tuple(sorted(path for path in present if path.startswith("/etc/containerd/conf.d/"))),
+        runtimes=None
+        if runtimes is None
+        else {name: _at(runtime, "options", "SystemdCgroup") for name, runtime in sorted(runtimes.items())},
+        default_runtime=_at(cri, "containerd", "default_runtime_name"),
+        cdi=_at(cri, "enable_cdi"),
+        cdi_folders=_as_texts(_at(cri, "cdi_spec_dirs")),
+        nri=None if nri is None else not nri,
+        sandbox_image=_at(cri, "sandbox_image") or _at(images, "sandbox"),
+    )
+
+
+def _toml(text: str | None) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    import tomllib  # few hosts have such a file
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None  # what it says is unknown
+
+
+def _at(table: Any, *keys: str) -> Any:
+    for key in keys:
+        table = table.get(key) if isinstance(table, Mapping) else None
+    return table
+
+
+def _as_texts(value: object) -> tuple[str, ...] | None:
+    return tuple(map(str, value)) if isinstance(value, list) else None
+
+
+def _versions(answer: str) -> Iterator[tuple[str, int | None]]:
+    for line in answer.splitlines():
+        match = re.match(r"(?P<path>[^:]+):\s*version\s*=\s*(?P<version>[0-9]{1,9})", line)
+        if match:
+            yield f"/{match['path'].lstrip('/')}", int(match["version"])
+
+
+# ---- swap, time, tuning by others ----
+
+
+def _yes(answer: str | None) -> bool | None:
+    return {"yes": True, "no": False}.get(answer or "")
+
+
+def _swaps(files: Mapping[str, str]) -> tuple[str, ...] | None:
+    text = files.get("/proc/swaps")
+    return None if text is None else tuple(line.split()[0] for line in text.splitlines()[1:] if line.strip())
+
+
+def _brings_swap(path: str) -> bool:
+    return path.endswith(".swap") or path in {
+        f"/usr/lib/systemd/system/{name}.service" for name in SWAP_SERVICES
+    }
+
+
+SWAP_SERVICES = ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
+"""Services that make swap by themselves: zram-generator's, zram-tools', Ubuntu's, and dphys-swapfile."""
+
+
+def _tuned(files: Mapping[str, str]) -> dict[str, str]:
+    """Return what the active profiles set, with what they include; a later one and an including one win."""
+    settings: dict[str, str] = {}
+
+    def add(name: str, including: tuple[str, ...]) -> None:
+        paths = (f"{folder}/{name}/tuned.conf" for folder in catalogue.TUNED_FOLDERS)
+        text = next((files[path] for path in paths if path in files), "")
+        if name in including:
+            return
+        options, section = dict[str, str](), ""
+        for line in text.splitlines():
+            stripped = line.strip()
+            if header := re.fullmatch(r"\[(.+)\]", stripped):
+                section = header[1]
+            elif (pair := re.match(r"([^#;=\s][^=]*?)\s*=\s*(.*)", stripped)) and section:
+                options[f"{section}.{pair[1]}"] = pair[2]
+        for parent in re.split(r"[\s,]+", options.get("main.include", "")):
+            add(parent, (*including, name))
+        settings.update(options)
+
+    for profile in files.get(catalogue.TUNED_PROFILE, "").split():
+        add(profile, ())
+    return dict(sorted(settings.items()))
+
+
+def _sysctl_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return what each file of sysctl.d sets, in the order of their names; an earlier folder hides a later's.
+
+    Settings of a pattern (`net.ipv4.conf.*`) and those with `-` before them are named as they stand.
+    """
+    by_name: dict[str, str] = {}
+    for folder in reversed(_SYSCTL_FOLDERS):
+        for path in files:
+            if path.startswith(f"{folder}/"):
+                by_name[PurePosixPath(path).name] = path
+    # /etc/sysctl.conf counts as 99-sysctl.conf where a link of that name leads to it.
+    read = {by_name[name]: dict(_sysctl_lines(files[by_name[name]])) for name in sorted(by_name)}
+    return {path: settings for path, settings in read.items() if settings}
+
+
+def _sysctl_lines(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and not name.startswith(("#", ";")):
+            yield dotted(name.strip().lstrip("-")), " ".join(value.split())
+
+
+def dotted(name: str) -> str:
+    """Return a sysctl's name with dots, as sysctl.d(5) reads it."""
+    first = re.search(r"[./]", name)
+    return name.translate(str.maketrans("./", "/.")) if first and first[0] == "/" else name
+
+
+def _driver_tuning(text: str) -> list[str]:
+    """Return the enabled switches with which NVIDIA's network driver tunes the host when it is loaded."""
+    return re.findall(r"^(RUN_(?:SYSCTL|AFFINITY_TUNER|MLNX_TUNE))=yes\b", text, re.MULTILINE)

@@ -1,1 +1,0 @@
-"""The base of profile sections, their kinds of values, and a strict YAML reader."""

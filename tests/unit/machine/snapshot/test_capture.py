@@ -1,0 +1,422 @@
+"""The capture script on the shells that hosts have, and what is read from its output."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from numaforge.lib.errors import SnapshotError
+from numaforge.machine.snapshot import from_local, from_root, parse_output, script
+from numaforge.machine.topology.read import read_topology
+from tests.fixtures.answers import answered
+from tests.fixtures.captures import captured_by_nobody
+from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
+from tests.fixtures.trees import link, program, write, write_tree
+
+
+@pytest.fixture(scope="module")
+def read_from_folder(tmp_path_factory):
+    """The folder of a machine, which nothing may change, and what the reader of folders reads there."""
+
+    @cache
+    def read(name):
+        root = write_tree(tmp_path_factory.mktemp(name), MACHINES[name]())
+        return root, from_root(root)
+
+    return read
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
+def test_the_script_captures_what_the_reader_of_folders_reads(shell, name, read_from_folder):
+    root, read = read_from_folder(name)
+    finished = shell(script(str(root)))
+    assert finished.stderr == ""
+    assert parse_output(finished.stdout) == read
+
+
+def test_a_root_whose_name_holds_a_space_and_a_quote_is_captured(shell, tmp_path):
+    root = tmp_path / "it's a root"
+    write_tree(root, lab_node())
+    assert parse_output(shell(script(str(root))).stdout) == from_root(root)
+
+
+@pytest.mark.parametrize(
+    ("told", "product", "firmware"),
+    [
+        (("NVIDIA", "DGXH100", "1.6.7"), "NVIDIA DGXH100", "1.6.7"),
+        (("Supermicro", "Super Server", "2.1"), "Supermicro Super Server", "2.1"),
+        (("To Be Filled By O.E.M.", "To Be Filled By O.E.M.", "P1.0"), None, "P1.0"),
+        (("ASUS", "System Product Name", ""), None, None),
+        (("QEMU", "QEMU", "0.0.0"), "QEMU", "0.0.0"),
+        (None, None, None),
+    ],
+    ids=["told", "server", "never-filled-in", "a-board-without-a-name", "both-alike", "no-DMI"],
+)
+def test_the_makers_name_is_captured_and_no_serial_number(shell, tmp_path, told, product, firmware):
+    write_tree(tmp_path, lab_node())
+    folder = "/sys/devices/virtual/dmi/id"
+    for name, text in zip(("sys_vendor", "product_name", "bios_version"), told or (), strict=False):
+        write(tmp_path, f"{folder}/{name}", f"{text}\n")
+    if told:
+        write(tmp_path, f"{folder}/product_serial", "X123\n")
+        link(tmp_path, "/sys/class/dmi/id", "../../devices/virtual/dmi/id")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured == from_root(tmp_path)
+    assert "X123" not in captured.to_json()
+    machine = read_topology(captured)
+    assert (machine.product, machine.firmware) == (product, firmware)
+
+
+@pytest.fixture(scope="module")
+def with_unreadable_files(tmp_path_factory):
+    """The folder of a machine of which two files can be opened and not read, which nothing may change."""
+    root = write_tree(tmp_path_factory.mktemp("unreadable"), dgx_h100())
+    # As for the speed of a port without a link.
+    link(root, "/sys/devices/pci0000:15/0000:15:01.0/speed", "/proc/self/mem")
+    function = root / "sys/bus/pci/devices/0000:1b:00.0"
+    (function / "current_link_speed").unlink()
+    (function / "current_link_speed").symlink_to("/proc/self/mem")
+    return root
+
+
+def test_a_file_whose_read_fails_is_left_out_and_ends_nothing(shell, with_unreadable_files):
+    captured = parse_output(shell(script(str(with_unreadable_files))).stdout)
+    assert "/sys/bus/pci/devices/0000:1b:00.0/current_link_speed" not in captured.files
+    assert captured.files["/sys/bus/pci/devices/0000:df:00.0/class"] == "0x030200"
+
+
+def test_a_file_that_vanishes_meanwhile_takes_no_other_with_it(shell, tmp_path):
+    write_tree(tmp_path / "root", lab_node())
+    gone = write(tmp_path, "/root/etc/os-release", "NAME=here\n")
+    path = program(tmp_path / "bin", "wc", f'rm -f {gone}\nPATH=${{PATH#*:}} exec wc "$@"')
+    captured = parse_output(shell(script(str(tmp_path / "root")), {"PATH_FIRST": path}).stdout)
+    # busybox has a wc of its own, which takes nothing away.
+    assert ("/etc/os-release" in captured.files) == gone.exists()
+    assert "/proc/cmdline" in captured.files
+
+
+def test_a_cpulist_that_ends_with_a_nul_is_read(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(tmp_path, "/sys/devices/system/cpu/online", "0-15\n\0")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
+    assert captured == from_root(tmp_path)
+
+
+def test_text_that_looks_like_a_section_stays_text(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    config = "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n"
+    write(tmp_path, "/var/lib/kubelet/config.yaml", config)
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/var/lib/kubelet/config.yaml"] == config
+    assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
+
+
+def test_a_text_with_odd_bytes_is_kept_exactly(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    odd = b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end"
+    (tmp_path / "var/lib/kubelet/config.yaml").write_bytes(odd)
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/var/lib/kubelet/config.yaml"] == odd.decode("utf-8", "replace")
+
+
+def test_drop_ins_are_found_at_any_depth_and_hidden_ones_too(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    folder = "/etc/kubernetes/kubelet.conf.d"
+    write(tmp_path, "/etc/default/kubelet", f"KUBELET_EXTRA_ARGS=--config-dir={folder}\n")
+    wanted = {
+        f"{folder}/{name}" for name in ("10-a.conf", ".b.conf", "..c.conf", "deep/er/d.conf", "e f.conf")
+    }
+    for path in (*wanted, f"{folder}/g.conf.bak", f"{folder}/conf"):
+        write(tmp_path, path, "a: 1\n")
+    link(tmp_path, f"{folder}/deep/back", "..")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    found = {path for path in captured.files if path.startswith(folder) and "/back/" not in path}
+    assert found == wanted
+
+
+def test_of_the_processors_one_is_told_where_the_kernel_tells_the_rest(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    stanzas = [f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\n\n" for cpu in range(16)]
+    write(tmp_path, "/proc/cpuinfo", "".join(stanzas))
+    assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == stanzas[0]
+    shutil.rmtree(tmp_path / "sys/devices/system/cpu/cpu0/topology")
+    assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == "".join(stanzas)
+
+
+def test_a_text_without_its_last_newline_is_kept_exactly(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(tmp_path, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/var/lib/kubelet/config.yaml"] == "kind: KubeletConfiguration"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--config /opt/kubelet.yaml --config-dir=/opt/kubelet.d --root-dir=/data/kubelet",
+        "--config=/opt/kubelet.yaml --config_dir /opt/kubelet.d --root_dir=/data/kubelet",
+    ],
+    ids=["hyphens", "underscores"],
+)
+def test_files_that_flags_name_are_taken_along(shell, tmp_path, flags):
+    write_tree(tmp_path, lab_node())
+    write(tmp_path, "/etc/default/kubelet", f'KUBELET_EXTRA_ARGS="{flags}"\n')
+    wanted = {
+        "/opt/kubelet.yaml": "kind: KubeletConfiguration\n",
+        "/opt/kubelet.d/10-a.conf": "a: 1\n",
+        "/opt/kubelet.d/deeper/20-b.conf": "b: 1\n",
+        "/data/kubelet/cpu_manager_state": "{}",
+    }
+    for path, text in (wanted | {"/opt/kubelet.d/notes.txt": "not read by the kubelet\n"}).items():
+        write(tmp_path, path, text)
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert {path: captured.files.get(path) for path in wanted} == wanted
+    assert "/opt/kubelet.d/notes.txt" not in captured.files
+    assert captured == from_root(tmp_path)
+
+
+def test_identifying_files_stay_out(tmp_path):
+    write_tree(tmp_path, dgx_h100())
+    write(tmp_path, "/sys/devices/system/cpu/cpu0/topology/ppin", "0x1234\n")
+    write(tmp_path, "/proc/sys/net/ipv4/tcp_fastopen_key", "00000000-11111111-22222222-33333333\n")
+    write(tmp_path, "/etc/kubernetes/kubelet.conf", "kind: Config\nclient-key-data: c2VjcmV0\n")
+    captured = from_root(tmp_path)
+    leaks = ("topology/ppin", "/address", "guid", "gids", "fastopen_key", "/etc/kubernetes/kubelet.conf")
+    assert [path for path in captured.files if any(leak in path for leak in leaks)] == []
+
+
+def test_a_kubeconfig_that_a_flag_calls_the_config_gives_nothing_away(tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(
+        tmp_path, "/var/lib/kubelet/config.yaml", "apiVersion: v1\nkind: Config\nclient-key-data: c2VjcmV0\n"
+    )
+    assert from_root(tmp_path).files["/var/lib/kubelet/config.yaml"] == "REDACTED\n"
+
+
+def test_links_never_lead_out_of_a_folder(tmp_path):
+    outside = write(tmp_path, "/outside/secret", "secret")
+    root = write_tree(tmp_path / "root", lab_node())
+    (root / "proc/cmdline").unlink()
+    link(root, "/proc/cmdline", str(outside))
+    write(root, "/etc/numaforge/unrelated", "")
+    link(root, "/etc/numaforge/plan.json", "../../../outside/secret")
+    captured = from_root(root)
+    assert "/proc/cmdline" not in captured.files
+    assert "/etc/numaforge/plan.json" not in captured.files
+
+
+def test_an_absolute_link_leads_to_the_folders_own_file(tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    (root / "etc/os-release").unlink()
+    link(root, "/etc/os-release", "/usr/lib/os-release")
+    assert from_root(root).files["/etc/os-release"].startswith('ID="ubuntu"')
+
+
+def test_a_loop_of_links_is_nothing(tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    (root / "proc/cmdline").unlink()
+    link(root, "/proc/cmdline", "/proc/other")
+    link(root, "/proc/other", "/proc/cmdline")
+    assert "/proc/cmdline" not in from_root(root).files
+
+
+def test_mounts_of_containers_stay_out(tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(
+        tmp_path,
+        "/proc/mounts",
+        "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+        "overlay /run/containerd/io.containerd/x overlay rw,lowerdir=/a 0 0\n"
+        "tmpfs /var/lib/kubelet/pods/1/volumes/kubernetes.io~projected/token tmpfs rw 0 0\n",
+    )
+    assert from_root(tmp_path).files["/proc/mounts"] == "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+
+
+def test_this_machine_is_captured_as_a_live_host(shell):
+    snapshot = parse_output(shell(script()).stdout)
+    assert read_topology(snapshot).architecture == os.uname().machine
+    assert snapshot.commands["id -u"] == str(os.getuid())
+    assert len(read_topology(snapshot).online) == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert read_topology(from_local()).online == read_topology(snapshot).online
+
+
+SMI = """\
+<nvidia_smi_log>
+<gpu id='0'>
+<serial>123</serial>
+<uuid>GPU-1</uuid>
+<gpu_fabric_guid>0x1</gpu_fabric_guid>
+<supported_clocks>
+<supported_mem_clock>
+</supported_clocks>
+<processes>
+<process_info>
+<pid>PID</pid>
+<process_name>train --key k</process_name>
+</process_info>
+</processes>
+</gpu>
+<gpu id='1'>
+<supported_clocks>N/A</supported_clocks>
+<uuid>GPU-2</uuid>
+</gpu>
+</nvidia_smi_log>
+"""
+
+
+@pytest.mark.parametrize("status", [0, 15], ids=["well", "one-gpu-does-not-answer"])
+def test_of_nvidia_smi_comes_what_is_of_use(shell, live, tmp_path, status):
+    xml = SMI.replace("PID", str(os.getpid()))
+    path = program(tmp_path, "nvidia-smi", f"cat << 'END'\n{xml}END\nexit {status}")
+    finished = shell(live(), {"PATH_FIRST": path})
+    # Neither command lines nor the hundreds of clocks leave the host.
+    assert b"key k".hex(" ") not in finished.stdout
+    snapshot = parse_output(finished.stdout)
+    assert snapshot.nvidia_smi == (
+        "<nvidia_smi_log>\n<gpu id='0'>\n<uuid>GPU-1</uuid>\n"
+        f"<processes>\n<process_info>\n<pid>{os.getpid()}</pid>\n"
+        "</process_info>\n</processes>\n</gpu>\n<gpu id='1'>\n<uuid>GPU-2</uuid>\n</gpu>\n</nvidia_smi_log>"
+    )
+    assert snapshot.files[f"/proc/{os.getpid()}/comm"] == Path("/proc/self/comm").read_text()
+
+
+UID, OTHER, STATIC = (
+    "0f5a7d1e-1111-4222-8333-444455556666",
+    "11111111-2222-4333-8444-555555555555",
+    "0123456789abcdef0123456789abcdef",
+)
+
+
+def checkpoint(*uids):
+    entries = [
+        f'{{"PodUID":"{uid}","ContainerName":"main","ResourceName":"nvidia.com/gpu","DeviceIDs":{{"0":["GPU-{n}"]}},'
+        f'"AllocResp":"Cmgo_{n}+/="}}'
+        for n, uid in enumerate(uids)
+    ]
+    return f'{{"Data":{{"PodDeviceEntries":[{",".join(entries)}],"RegisteredDevices":{{}}}},"Checksum":1}}'
+
+
+def test_of_pods_with_devices_the_names_are_taken_and_of_no_others(shell, tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID, STATIC))
+    for folder in (
+        f"team-a_train-0_{UID}",
+        f"kube-system_etcd-node_{STATIC}",
+        f"team-b_web_{OTHER}",
+        "a",
+        "0",
+    ):
+        write(root, f"/var/log/pods/{folder}/main/0.log", "")
+    write(root, f"/var/lib/kubelet/pods/{UID}/etc-hosts", "")
+    finished = shell(script(str(root)))
+    assert b"Cmgo".hex(" ") not in finished.stdout
+    captured = parse_output(finished.stdout)
+    assert captured.commands["pods"].split() == [
+        f"kube-system_etcd-node_{STATIC}",
+        f"team-a_train-0_{UID}",
+        UID,
+    ]
+    held = captured.files["/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"]
+    assert UID in held
+    assert captured == from_root(root)
+
+
+def test_the_pods_of_processes_on_gpus_are_named(shell, live, tmp_path):
+    root = write_tree(tmp_path / "root", lab_node())
+    write(root, "/proc/4242/comm", "python3\n")
+    group = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-1.scope"
+    write(root, "/proc/4242/cgroup", f"0::/kubepods.slice/kubepods-burstable.slice/{group}\n")
+    for folder in (f"team-a_train-0_{UID}", f"team-b_web_{OTHER}"):
+        write(root, f"/var/log/pods/{folder}/main/0.log", "")
+    path = program(tmp_path / "bin", "nvidia-smi", f"cat << 'END'\n{SMI.replace('PID', '4242')}END")
+    # Programs are asked on live hosts only; this one has another root.
+    elsewhere = live().replace('cd "${root:-/}"', f"cd {root}")
+    captured = parse_output(shell(elsewhere, {"PATH_FIRST": path}).stdout)
+    assert captured.commands["pods"] == f"team-a_train-0_{UID}"
+    assert captured.files["/proc/4242/comm"] == "python3\n"
+
+
+def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    write(root, "/etc/default/kubelet", 'KUBELET_EXTRA_ARGS="--root-dir=/data/kubelet"\n')
+    write(root, "/data/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
+    write(root, f"/data/kubelet/pods/{UID}/etc-hosts", "")
+    captured = parse_output(shell(script(str(root))).stdout)
+    assert captured.commands["pods"] == UID
+    assert "/data/kubelet/device-plugins/kubelet_internal_checkpoint" in captured.files
+    assert captured == from_root(root)
+
+
+def test_a_checkpoint_that_the_user_may_not_read_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_tree(Path(folder), lab_node())
+        held = write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
+        held.chmod(0)
+        captured = captured_by_nobody(root)
+    assert captured.unreadable == ("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",)
+    assert "pods" not in captured.commands
+
+
+def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, live, tmp_path):
+    path = program(tmp_path, "nvidia-smi", "trap '' TERM INT HUP\nsleep 30 & echo $! > $PID_FILE\nwait")
+    pid_file = tmp_path / "pid"
+    hurried = live().replace("ask 60 nvidia-smi", "ask 1 nvidia-smi").replace("timeout -k 5", "timeout -k 1")
+    started = time.monotonic()
+    snapshot = parse_output(shell(hurried, {"PATH_FIRST": path, "PID_FILE": str(pid_file)}).stdout)
+    assert snapshot.nvidia_smi is None
+    assert time.monotonic() - started < 20
+    subprocess.run(["kill", pid_file.read_text().strip()], check=False, capture_output=True)
+
+
+def test_a_program_that_fails_gives_no_answer(shell, live, tmp_path):
+    path = program(tmp_path, "nvidia-smi", "echo 'Failed to initialize NVML'; exit 9")
+    assert parse_output(shell(live(), {"PATH_FIRST": path}).stdout).nvidia_smi is None
+
+
+def test_the_kubelets_version_is_asked(shell, folder_of_root):
+    path = program(folder_of_root, "kubelet", "echo 'Kubernetes v1.36.3'")
+    snapshot = parse_output(shell(script().replace("/usr/bin /usr", f"{path} /usr", 1)).stdout)
+    assert snapshot.commands["kubelet --version"] == "Kubernetes v1.36.3"
+
+
+def test_a_text_that_the_user_may_not_read_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_tree(Path(folder), lab_node())
+        state = write(root, "/var/lib/kubelet/cpu_manager_state", "{}")
+        state.chmod(0)
+        captured = captured_by_nobody(root)
+    assert captured.unreadable == ("/var/lib/kubelet/cpu_manager_state",)
+
+
+GOOD = ["sys/devices/system/cpu/online:0-1", "t /etc/os-release", " 49 44"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        pytest.param([*GOOD[:2], " 49 4"], "not hex", id="half-a-byte"),
+        pytest.param(["Connection reset"], "does not print", id="foreign-line"),
+        pytest.param(["c nvml", " 7b"], "something else than JSON", id="broken-nvml-answer"),
+    ],
+)
+def test_output_that_makes_no_sense_is_refused(lines, message):
+    with pytest.raises(SnapshotError, match=message):
+        parse_output(answered(**{"snapshot 1": lines}))
+
+
+def test_a_login_banner_before_the_snapshot_does_no_harm():
+    good = answered(**{"snapshot 1": GOOD})
+    assert parse_output(["Welcome to node 1", "", *good]) == parse_output("\n".join(good) + "\n")
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(SnapshotError, match="is not a folder"):
+        from_root(tmp_path / "nowhere")

@@ -1,0 +1,78 @@
+"""Secrets leave a text, everything else stays."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from numaforge.machine.snapshot.redaction import (
+    redact,
+    redact_cpuinfo,
+    redact_device_checkpoint,
+    redact_nvidia_smi,
+)
+from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.fixtures.tables import tables
+
+CASES = tables(__file__)
+
+
+@pytest.mark.parametrize(("text", "kept"), CASES["secrets"].values(), ids=CASES["secrets"])
+def test_secrets_leave(text, kept):
+    assert redact(text) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(KUBEADM_CONFIG, id="kubeadms-config"),
+        pytest.param(
+            "authentication:\n  webhook:\n    cacheTTL: 2m0s\n", id="a-word-that-only-resembles-one"
+        ),
+        pytest.param("--authentication-token-webhook=true", id="a-switch"),
+        pytest.param("tokenFile: /var/run/token\n", id="a-path"),
+        pytest.param("--image-credential-provider-config=/etc/kubernetes/cred.yaml", id="a-path-in-a-flag"),
+        pytest.param("--kubeconfig=/etc/kubernetes/kubelet.conf --config=/etc/kubelet.yaml", id="flags"),
+        pytest.param("BOOT_IMAGE=/vmlinuz root=UUID=1234-56 isolcpus=2-3", id="a-kernel-command-line"),
+        pytest.param("tokenTTL: 10m\n", id="a-duration"),
+    ],
+)
+def test_everything_else_stays(text):
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "load", [pytest.param(yaml.safe_load, id="yaml"), pytest.param(json.loads, id="json")]
+)
+def test_a_redacted_config_still_parses(load):
+    config = {"kind": "KubeletConfiguration", "staticPodURLHeader": {"A": ["b", "c"]}, "maxPods": 110}
+    text = yaml.safe_dump(config) if load is yaml.safe_load else json.dumps(config, indent=2)
+    assert load(redact(text)) == config | {"staticPodURLHeader": {}}
+
+
+def test_what_device_plugins_set_in_containers_leaves_the_checkpoint():
+    text = '{"PodUID":"u","AllocResp":"CkgKHE5WSURJQQ=="},{"PodUID":"v","AllocResp":null}'
+    assert redact_device_checkpoint(text) == '{"PodUID":"u","AllocResp":""},{"PodUID":"v","AllocResp":null}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<serial>1650000000000</serial>",
+        "<chassis_serial_number>18200</chassis_serial_number>",
+        "<gpu_fabric_guid>0x0123456789abcdef</gpu_fabric_guid>",
+        "<pdi>0x123456789a0bcdef</pdi>",
+        "<process_name>train --key k</process_name>",
+    ],
+)
+def test_what_identifies_a_board_or_tells_of_its_users_leaves_nvidia_smi(line):
+    assert (
+        redact_nvidia_smi(f"<gpu>\n\t{line}\n\t<pid>7</pid>\n</gpu>\n") == "<gpu>\n\t<pid>7</pid>\n</gpu>\n"
+    )
+
+
+def test_the_serial_number_of_a_board_leaves_cpuinfo():
+    text = "processor\t: 0\nflags\t: serialize\nSerial\t\t: 100000004a5b\n"
+    assert redact_cpuinfo(text) == "processor\t: 0\nflags\t: serialize\n"

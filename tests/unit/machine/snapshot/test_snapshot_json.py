@@ -1,0 +1,63 @@
+"""Saved snapshots: what is written is read back, and everything else is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from numaforge.lib.errors import SnapshotError
+from numaforge.machine.snapshot import Snapshot, from_root
+from tests.fixtures.machines import lab_node
+from tests.fixtures.trees import write_tree
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    return from_root(write_tree(tmp_path, lab_node()))
+
+
+def test_a_saved_snapshot_is_the_same(snapshot, tmp_path):
+    file = tmp_path / "node.json"
+    file.write_text(snapshot.to_json())
+    assert Snapshot.load(file) == snapshot
+
+
+def test_a_truncated_file_is_refused_with_its_name(snapshot, tmp_path):
+    file = tmp_path / "node.json"
+    file.write_text(snapshot.to_json()[:-100])
+    with pytest.raises(SnapshotError, match="not a complete JSON document") as refused:
+        Snapshot.load(file)
+    assert str(refused.value).startswith(f"{file}: ")
+    assert "numaforge capture" in str(refused.value)
+
+
+def without(key):
+    return lambda document: document.pop(key)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(without("kind"), "not a numaforge snapshot", id="foreign-json"),
+        pytest.param(lambda d: d.update(schema=7), "a newer numaforge wrote", id="another-schema"),
+        pytest.param(without("files"), "files is not a mapping of texts", id="without-files"),
+        pytest.param(lambda d: d.update(links=[]), "links is not a mapping", id="links-of-another-type"),
+        pytest.param(lambda d: d["files"].update(a=1), "files: a: 1 is not a text", id="a-number"),
+    ],
+)
+def test_a_document_of_another_shape_is_refused(snapshot, change, message):
+    document = json.loads(snapshot.to_json())
+    change(document)
+    with pytest.raises(SnapshotError, match=message):
+        Snapshot.from_json(json.dumps(document))
+
+
+def test_a_json_list_is_no_snapshot():
+    with pytest.raises(SnapshotError, match="not a numaforge snapshot"):
+        Snapshot.from_json("[]")
+
+
+def test_a_file_that_is_not_there_is_refused_with_its_name(tmp_path):
+    with pytest.raises(SnapshotError, match=r"nowhere\.json: cannot be read"):
+        Snapshot.load(tmp_path / "nowhere.json")

@@ -1,0 +1,151 @@
+"""What amdgpu shows of its GPUs, and what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.machine.topology.amd import partition_names, with_amdgpu
+from numaforge.machine.topology.model import Gpu, GpuPartition, RasErrors
+
+ADDRESS = "0000:05:00.0"
+BARE = Gpu(ADDRESS, "1002", "74a1", 0)
+
+
+def read(**files):
+    return with_amdgpu(
+        BARE, {f"/sys/bus/pci/drivers/amdgpu/{ADDRESS}/{name}": text for name, text in files.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "partition"),
+    [
+        pytest.param(
+            {
+                "current_compute_partition": "CPX",
+                "current_memory_partition": "NPS4",
+                "available_compute_partition": "SPX, DPX, QPX, CPX",
+                "available_memory_partition": "NPS1, NPS4",
+            },
+            GpuPartition("CPX", "NPS4", ("SPX", "DPX", "QPX", "CPX"), ("NPS1", "NPS4")),
+            id="all-of-it",
+        ),
+        pytest.param(
+            {
+                "current_compute_partition": "SPX",
+                "compute_partition_config/supported_xcp_configs": "SPX, CPX",
+            },
+            GpuPartition("SPX", None, ("SPX", "CPX")),
+            id="available-modes-of-newer-kernels",
+        ),
+        pytest.param(
+            {"current_compute_partition": "UNKNOWN", "available_compute_partition": "SPX, CPX"},
+            GpuPartition(None, None, ("SPX", "CPX")),
+            id="unknown-is-not-a-mode",
+        ),
+        pytest.param(
+            {
+                "current_compute_partition": "SPX",
+                "compute_partition_config/xcp_config": "CPX",
+                "compute_partition_config/supported_nps_configs": "NPS1, NPS4",
+            },
+            GpuPartition("SPX", None, memory_of={"CPX": ("NPS1", "NPS4")}),
+            id="memory-modes-of-the-compute-mode-that-was-asked-for",
+        ),
+        pytest.param({"available_compute_partition": "Not supported"}, None, id="cannot-be-partitioned"),
+        pytest.param({}, None, id="an-older-gpu-has-no-such-files"),
+    ],
+)
+def test_partitions(files, partition):
+    assert read(**files).partition == partition
+
+
+GIB = 2**30
+IN_FUNCTION, IN_FRONT = 1, 2**28  # where a partition's number stands, by the kernel's release
+
+
+def node(number, location, *, domain=0, simds=152, size=24 * GIB):
+    """Return the files of a compute node; one without SIMDs is a CPU."""
+    folder = f"/sys/devices/virtual/kfd/kfd/topology/nodes/{number}"
+    return {
+        f"{folder}/properties": f"simd_count {simds}\nlocation_id {location}\ndomain {domain}",
+        f"{folder}/mem_banks/0/properties": f"heap_type 1\nsize_in_bytes {size}\nflags 0",
+    }
+
+
+def cut(count, step, **more):
+    """Return the nodes of a CPU, of this GPU's partitions and of another GPU."""
+    found = node(0, 0, simds=0) | node(99, 0x600)
+    for number in range(count):
+        found |= node(1 + number, 0x500 + number * step, **more)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("mode", "nodes", "found"),
+    [
+        pytest.param("CPX", cut(8, IN_FRONT), (8, 24 * GIB), id="one-per-die"),
+        pytest.param("CPX", cut(6, IN_FRONT), (6, 24 * GIB), id="an-MI300A-has-six"),
+        pytest.param("CPX", cut(8, IN_FUNCTION), (8, 24 * GIB), id="numbered-as-functions"),
+        pytest.param("SPX", cut(1, 0, size=192 * GIB), (1, 192 * GIB), id="whole"),
+        pytest.param("DPX", cut(2, IN_FRONT) | node(2, 0x500 + 2**28, size=7), (2, None), id="unlike-ones"),
+        pytest.param("QPX", cut(8, IN_FRONT), (None, None), id="not-as-many-as-the-mode-has"),
+        pytest.param("CPX", cut(8, IN_FRONT, domain=1), (None, None), id="of-another-PCI-domain"),
+        pytest.param("CPX", {}, (None, None), id="no-such-kernel"),
+    ],
+)
+def test_partitions_are_counted_by_compute_nodes(mode, nodes, found):
+    files = {f"/sys/bus/pci/drivers/amdgpu/{ADDRESS}/current_compute_partition": mode}
+    partition = with_amdgpu(BARE, files | nodes).partition
+    assert (partition.count, partition.memory_bytes) == found
+
+
+def test_partitions_of_a_gpu_that_does_not_name_its_mode_are_counted():
+    assert with_amdgpu(BARE, cut(8, IN_FRONT)).partition == GpuPartition(
+        None, None, count=8, memory_bytes=24 * GIB
+    )
+
+
+def test_a_gpu_with_one_compute_node_is_not_taken_for_one_that_can_be_cut():
+    assert with_amdgpu(BARE, cut(1, 0)).partition is None
+
+
+def test_name_memory_and_hive():
+    gpu = read(
+        product_name="AMD Instinct MI300X OAM",
+        mem_info_vram_total="206141652992",
+        **{"xgmi_hive_info/xgmi_hive_id": "5409271046711119660"},
+    )
+    assert (gpu.name, gpu.memory_bytes, gpu.xgmi_hive) == (
+        "AMD Instinct MI300X OAM",
+        206141652992,
+        "5409271046711119660",
+    )
+
+
+def test_a_hive_of_zero_is_none():
+    assert read(**{"xgmi_hive_info/xgmi_hive_id": "0"}).xgmi_hive is None
+
+
+def test_a_gpu_that_amdgpu_has_not_bound_stays_as_it_was():
+    assert read() == BARE
+
+
+@pytest.mark.parametrize(
+    ("present", "named"),
+    [
+        pytest.param("/sys/devices/platform/amdgpu_xcp_29 /etc/cdi/a.yaml", "amdgpu_xcp_", id="underscores"),
+        pytest.param("/sys/devices/platform/amdgpu_xcp.0", "amdgpu_xcp.", id="dots"),
+        pytest.param(
+            "/sys/devices/platform/amdgpu_xcp_1 /sys/devices/platform/amdgpu_xcp.2", None, id="both"
+        ),
+        pytest.param("", None, id="none"),
+    ],
+)
+def test_the_names_of_partitions(present, named):
+    assert partition_names(present) == named
+
+
+def test_errors_that_the_driver_counts():
+    texts = {"ras/umc_err_count": "ue: 2\nce: 17\nde: 0\n", "ras/gfx_err_count": "query failed\n"}
+    assert read(**texts).ras == (RasErrors("umc", 2, 17),)

@@ -1,0 +1,235 @@
+"""The kubelet of a host: which flags it runs with, and which files those name."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.kubelet_minors.flags import flag_value
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.kubelet import read_kubelet
+from tests.fixtures.machines import EXEC_START
+from tests.fixtures.trees import KUBEADM_DROP_IN, KUBEADM_FLAGS, UNIT
+
+KUBEADM = {
+    "/usr/lib/systemd/system/kubelet.service": UNIT,
+    "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": KUBEADM_DROP_IN,
+    "/var/lib/kubelet/kubeadm-flags.env": KUBEADM_FLAGS,
+    "/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n",
+}
+FLAGS = (
+    "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+    "--kubeconfig=/etc/kubernetes/kubelet.conf",
+    "--config=/var/lib/kubelet/config.yaml",
+    "--container-runtime-endpoint=unix:///run/containerd/containerd.sock",
+)
+
+
+def install(files, **commands):
+    return read_kubelet(Snapshot(files=files, commands=commands))
+
+
+def test_a_unit_as_kubeadm_writes_it_gives_its_flags():
+    kubelet = install(KUBEADM)
+    assert kubelet.flags == FLAGS
+    assert kubelet.exec_start == EXEC_START
+    assert kubelet.config_text == "kind: KubeletConfiguration\n"
+    assert not kubelet.running
+
+
+OWN = {
+    "/proc/700/comm": "kubelet\n",
+    "/proc/700/cmdline": "/usr/bin/kubelet\0--config=/etc/k.yaml\0--v=2\0",
+    "/proc/700/cgroup": "0::/system.slice/kubelet.service\n",
+}
+OWN_UNIT = "kubelet.service 700 /system.slice/kubelet.service\n"
+
+
+def stranger(cgroup):
+    return {
+        "/proc/70/comm": "kubelet\n",
+        "/proc/70/cmdline": "kubelet\0--config=/home/m/k.yaml\0",
+        "/proc/70/cgroup": f"0::{cgroup}\n",
+    }
+
+
+STRANGERS = {
+    "a-user's-unit-of-its-name": "/user.slice/user-7.slice/user@7.service/app.slice/kubelet.service",
+    "in-a-pod": "/kubepods.slice/cri-1.scope",
+    "of-kind": "/system.slice/docker-1.scope/kubelet.slice/kubelet.service",
+    "in-LXD": "/lxc.payload.m/system.slice/kubelet.service",
+    "in-LXD-as-RKE2's": "/lxc.payload.m/system.slice/rke2-agent.service",
+    "a-user's-shell": "/user.slice/user-7.slice/session-1.scope",
+}
+
+
+def test_the_main_process_of_the_unit_is_believed_before_the_unit():
+    kubelet = install(KUBEADM | OWN, units=OWN_UNIT)
+    assert kubelet.flags == ("--config=/etc/k.yaml", "--v=2")
+    assert kubelet.config_file == "/etc/k.yaml"
+    assert kubelet.running
+
+
+@pytest.mark.parametrize("cgroup", STRANGERS.values(), ids=STRANGERS)
+def test_another_process_of_that_name_is_no_kubelet_of_this_host(cgroup):
+    said = {"host daemons": "70 700", "units": OWN_UNIT}
+    assert install(KUBEADM | stranger(cgroup) | OWN, **said).flags == ("--config=/etc/k.yaml", "--v=2")
+    said = {"host daemons": "70", "units": "sshd.service 1 /system.slice/sshd.service\n"}
+    assert install(KUBEADM | stranger(cgroup), **said).flags == FLAGS
+    assert install(stranger(cgroup), **said) is None
+    assert install(stranger(cgroup), **{"host daemons": "70"}) is None  # systemd did not answer
+
+
+def test_the_kubelet_of_rke2_is_a_process_in_its_unit():
+    said = {"host daemons": "70", "units": "rke2-agent.service 60 /system.slice/rke2-agent.service\n"}
+    kubelet = install(stranger("/system.slice/rke2-agent.service"), **said)
+    assert (kubelet.running, kubelet.distribution) == (True, "RKE2")
+    assert kubelet.flags == ("--config=/home/m/k.yaml",)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "resources"),
+    [
+        pytest.param(
+            '{"Data": {"RegisteredDevices": {"nvidia.com/gpu": ["GPU-0"], "rdma/hca": ["0", "1"]}}}',
+            ("nvidia.com/gpu", "rdma/hca"),
+            id="those with devices",
+        ),
+        pytest.param(
+            '{"Data": {"RegisteredDevices": {"nvidia.com/gpu": [], "amd.com/gpu": null}}}',
+            (),
+            id="none of a plugin that has gone",
+        ),
+        pytest.param('{"Data": {"PodDeviceEntries": null, "RegisteredDevices": null}}', (), id="no plugin"),
+        pytest.param("", None, id="no checkpoint"),
+        pytest.param('{"Da', None, id="torn"),
+        pytest.param("[]", None, id="foreign"),
+    ],
+)
+def test_the_checkpoint_of_devices_says_which_resources_device_plugins_have(checkpoint, resources):
+    files = {"/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint}
+    assert install(KUBEADM | files).plugin_resources == resources
+
+
+def test_a_drop_in_of_etc_replaces_the_one_of_the_package_with_the_same_name():
+    path = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
+    changed = KUBEADM | {path: "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=4\n"}
+    assert install(changed).flags == ("--v=4",)
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        pytest.param("/usr/bin/kubelet --v=2", ("--v=2",), id="by-its-name"),
+        pytest.param("/opt/kubelet-1.36 --v=2", ("--v=2",), id="by-another-name"),
+        pytest.param(
+            "/usr/local/bin/kubenswrapper /usr/bin/kubelet --v=2", ("--v=2",), id="through-a-wrapper"
+        ),
+        pytest.param("/usr/bin/hyperkube kubelet --v=2", ("--v=2",), id="as-a-command-of-another"),
+        pytest.param(
+            "/opt/kubelet-1.36 --root-dir /var/lib/kubelet",
+            ("--root-dir", "/var/lib/kubelet"),
+            id="a-value-is-no-program",
+        ),
+    ],
+)
+def test_flags_are_what_follows_the_program(command, flags):
+    files = {"/etc/systemd/system/kubelet.service": f"[Service]\nExecStart={command}\n"}
+    assert install(files).flags == flags
+
+
+def test_environment_files_win_over_environment_and_quotes_are_read():
+    unit = (
+        '[Service]\nEnvironment=ARGS=--v=1 "MORE=--a b"\nEnvironmentFile=-/etc/default/kubelet\n'
+        "ExecStart=/usr/bin/kubelet \\\n  $ARGS ${MORE}\n"
+    )
+    files = {"/etc/systemd/system/kubelet.service": unit, "/etc/default/kubelet": "# x\nARGS='--v=2 --w'\n"}
+    assert install(files).flags == ("--v=2", "--w", "--a b")
+
+
+def test_drop_ins_and_state_files_follow_the_flags():
+    files = KUBEADM | {
+        "/etc/default/kubelet": 'KUBELET_EXTRA_ARGS="--config-dir=/etc/k.d --root-dir /data"\n',
+        "/etc/k.d/90-a.conf": "a: 1\n",
+        "/etc/k.d.other/90-b.conf": "b: 1\n",
+        "/data/cpu_manager_state": "{}",
+    }
+    kubelet = install(files)
+    assert kubelet.drop_ins == {"/etc/k.d/90-a.conf": "a: 1\n"}
+    assert kubelet.root_dir == "/data"
+    assert kubelet.state_files == {"cpu_manager_state": "{}"}
+
+
+def test_the_version_is_the_binarys_answer():
+    assert install({}, **{"kubelet --version": "Kubernetes v1.33.5-eks-1234"}).version == "1.33.5"
+
+
+def test_a_kubelet_that_was_not_asked_says_so_itself():
+    there = install({}, **{"kubelet binary": "1 2 3 /usr/bin/kubelet"})
+    assert (there.version, there.problem) == (None, "/usr/bin/kubelet did not say its version")
+
+
+def test_a_kubelet_that_others_can_replace_was_not_run_and_says_so():
+    there = install({}, **{"kubelet refused": "/home/m/kubelet"})
+    assert there.version is None
+    assert there.problem.startswith("/home/m/kubelet was not run: it, or a folder above it, is not root's")
+
+
+def test_a_host_without_a_trace_of_a_kubelet_has_none():
+    assert install({"/etc/os-release": "ID=debian\n"}) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "value"),
+    [
+        pytest.param(("--config=/a",), "/a", id="with-an-equals-sign"),
+        pytest.param(("--config", "/a"), "/a", id="as-the-next-word"),
+        pytest.param(("--config=/a", "--config=/b"), "/b", id="the-last-one-counts"),
+        pytest.param(("--config-dir=/a", "--kubeconfig=/b"), None, id="other-flags-do-not-count"),
+        pytest.param(("--config",), None, id="without-a-value"),
+        pytest.param(("--config_dir=/b", "--config=/a"), "/a", id="beside-a-flag-with-underscores"),
+        pytest.param(("--node-ip", "--config=/b", "--config=/a"), "/a", id="a-value-that-looks-like-a-flag"),
+        pytest.param(("--v", "--config=/b"), None, id="taken-as-another-flags-value"),
+        pytest.param(("-config=/a",), None, id="one-dash-is-a-shorthand"),
+        pytest.param(("--", "--config=/a"), None, id="not-after-two-dashes"),
+        pytest.param(("--no-such-flag", "--config=/a"), "/a", id="beside-a-flag-that-is-unknown"),
+    ],
+)
+def test_flag_values(flags, value):
+    assert flag_value(flags, "config") == value
+
+
+# ---- distributions that run the kubelet their own way ----
+
+AGENT = "k3s-agent.service 7 /system.slice/k3s-agent.service\n"
+STOPPED = "k3s-agent.service 0 /system.slice/k3s-agent.service\n"  # pods run on in its control group
+K3D = "docker-0a1b.scope 0 /system.slice/docker-0a1b.scope\n"
+LOGINS = {
+    "k3s": "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "RKE2": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "MicroK8s": "/var/snap/microk8s/current/credentials/kubelet.config",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "units", "present", "name", "login"),
+    [
+        *(pytest.param({}, "", path, name, path, id=f"{name}-by-its-login") for name, path in LOGINS.items()),
+        pytest.param({}, AGENT, "", "k3s", None, id="by-its-unit-that-runs-wherever-its-data-are"),
+        pytest.param({}, "", "/etc/systemd/system/k3s.service", "k3s", None, id="by-its-unit"),
+        pytest.param(KUBEADM, AGENT, "", "k3s", None, id="what-runs-says-more-than-a-unit-that-is-left"),
+        pytest.param(KUBEADM, STOPPED, LOGINS["k3s"], None, None, id="a-unit-says-more-than-what-is-left"),
+        pytest.param(KUBEADM, K3D, "", None, None, id="one-in-a-container-is-not-the-hosts"),
+        pytest.param(
+            KUBEADM,
+            "",
+            "/etc/kubernetes/kubelet.conf",
+            None,
+            "/etc/kubernetes/kubelet.conf",
+            id="kubeadm's-login",
+        ),
+    ],
+)
+def test_a_distribution_is_known_by_what_runs_and_by_what_is_there(files, units, present, name, login):
+    commands = {"present": present, "units": units}
+    kubelet = read_kubelet(Snapshot(files=files, commands=commands))
+    assert (kubelet.distribution, kubelet.login) == (name, login)

@@ -1,0 +1,147 @@
+"""CPU sets from the kernel's bitmaps, and what is made of them on strange machines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.lib.errors import TopologyError
+from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.cpus import parse_mask, read_core_ids, read_inventory
+from numaforge.machine.topology.read import read_topology
+from tests.fixtures.trees import mask
+
+CPU = "/sys/devices/system/cpu"
+NODE = "/sys/devices/system/node"
+
+
+@given(st.frozensets(st.integers(0, 1023)), st.integers(0, 1024))
+def test_a_bitmap_is_read_back(cpus, width):
+    assert parse_mask(mask(cpus, max([width, *(cpu + 1 for cpu in cpus)]))) == cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        pytest.param("ff\n", set(range(8)), id="one-short-word"),
+        pytest.param("0000,000000ff,ffffffff", set(range(40)), id="the-highest-word-may-be-shorter"),
+        pytest.param("00000001,00000000", {32}, id="words-are-32-bits"),
+        pytest.param("0", set(), id="nothing"),
+    ],
+)
+def test_bitmaps(text, cpus):
+    assert parse_mask(text) == cpus
+
+
+def topology(files):
+    return read_topology(Snapshot(files=files))
+
+
+def cpus_with(attribute, values, online="0-3"):
+    return {f"{CPU}/online": online} | {
+        f"{CPU}/cpu{cpu}/topology/{attribute}": text for cpu, text in enumerate(values)
+    }
+
+
+def cores_of(files):
+    return [sorted(core.cpus) for core in topology(files).cores]
+
+
+def test_core_ids_that_repeat_do_not_merge_cores():
+    files = cpus_with("thread_siblings", ["1", "2", "4", "8"]) | cpus_with("core_id", ["0", "0", "1", "1"])
+    assert cores_of(files) == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param("9" * 5000, id="longer-than-python-reads"),
+        pytest.param("٣", id="digits-of-another-script"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_ids_that_no_kernel_writes_are_unknown(written):
+    files = cpus_with("core_id", ["0", "0", "1", written]) | cpus_with("physical_package_id", ["0"] * 4)
+    assert read_core_ids(read_inventory(files)) is None
+
+
+def test_siblings_that_are_offline_are_left_out():
+    files = cpus_with("thread_siblings", ["3", "3", "c", "c"], online="0,2-3")
+    assert cores_of(files) == [[0], [2, 3]]
+
+
+def test_package_ids_of_minus_one_become_running_numbers():
+    files = cpus_with("core_siblings", ["3", "3", "c", "c"]) | cpus_with("physical_package_id", ["-1"] * 4)
+    assert [(package.id, sorted(package.cpus)) for package in topology(files).packages] == [
+        (0, [0, 1]),
+        (1, [2, 3]),
+    ]
+
+
+def test_package_ids_that_repeat_become_running_numbers():
+    files = cpus_with("core_siblings", ["3", "3", "c", "c"]) | cpus_with("physical_package_id", ["7"] * 4)
+    assert [package.id for package in topology(files).packages] == [0, 1]
+
+
+def test_lists_serve_where_there_are_no_bitmaps():
+    assert cores_of(cpus_with("core_cpus_list", ["0,2", "1,3", "0,2", "1,3"])) == [[0, 2], [1, 3]]
+
+
+def test_without_an_online_list_each_cpu_says_whether_it_is_online():
+    files = {f"{CPU}/cpu{cpu}/topology/core_id": "0" for cpu in range(3)} | {
+        f"{CPU}/cpu1/online": "0",
+        f"{CPU}/cpu2/online": "1",
+    }
+    read = topology(files)
+    assert (sorted(read.online), sorted(read.offline)) == ([0, 2], [1])
+
+
+def test_without_sysfs_the_cpus_come_from_cpuinfo():
+    stanza = "processor\t: {}\nphysical id\t: {}\ncore id\t: {}\n\n"
+    cpuinfo = "".join(stanza.format(cpu, cpu // 4, cpu % 2) for cpu in range(8))
+    read = topology({"/proc/cpuinfo": cpuinfo})
+    assert [sorted(package.cpus) for package in read.packages] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert [sorted(core.cpus) for core in read.cores] == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+def test_the_deepest_cache_groups_cpus_and_instruction_caches_do_not_count():
+    files = {f"{CPU}/online": "0-1"}
+    for cpu in range(2):
+        for index, (level, kind, shared) in enumerate(
+            (("1", "Data", f"{1 << cpu:x}"), ("2", "Unified", "3"), ("3", "Instruction", "1"))
+        ):
+            folder = f"{CPU}/cpu{cpu}/cache/index{index}"
+            values = {"level": level, "type": kind, "size": "512K", "shared_cpu_map": shared}
+            files |= {f"{folder}/{name}": text for name, text in values.items()}
+    (cache,) = topology(files).l3_caches
+    assert (cache.cpus, cache.level, cache.size_bytes) == ({0, 1}, 2, 512 * 1024)
+
+
+def test_a_set_of_cpus_that_cannot_be_read_is_refused_by_name():
+    with pytest.raises(TopologyError, match=r"thread_siblings: 'zz' is not a set of CPUs"):
+        topology(cpus_with("thread_siblings", ["zz"], online="0"))
+
+
+@pytest.mark.parametrize(
+    ("row", "listed", "distances"),
+    [
+        pytest.param("10 20", {}, {0: 10, 4: 20}, id="one-number-per-node-that-is-shown"),
+        pytest.param(
+            "10 30 20", {"possible": "0,2,4"}, {0: 10, 4: 20}, id="a-node-that-went-offline-still-counts"
+        ),
+        pytest.param("10 20 30 40", {}, {}, id="a-row-that-fits-nothing-is-unknown"),
+    ],
+)
+def test_distances(row, listed, distances):
+    files = {f"{CPU}/online": "0-3", f"{NODE}/node0/cpumap": "f", f"{NODE}/node4/cpumap": "0"}
+    files |= {f"{NODE}/node0/distance": row} | {f"{NODE}/{name}": text for name, text in listed.items()}
+    assert dict(topology(files).numa_nodes[0].distances) == distances
+
+
+def test_nodes_without_cpus_and_with_ids_that_skip_are_kept():
+    files = {f"{CPU}/online": "0-3", f"{NODE}/node0/cpumap": "f", f"{NODE}/node4/cpulist": ""}
+    assert [(node.id, sorted(node.cpus)) for node in topology(files).numa_nodes] == [
+        (0, [0, 1, 2, 3]),
+        (4, []),
+    ]

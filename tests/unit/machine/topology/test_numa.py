@@ -1,0 +1,39 @@
+"""NUMA nodes as sysfs shows them: which of them firmware keeps for devices that are no CPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.machine.topology.links import nearest_numa_node
+from numaforge.machine.topology.model import Gpu
+from numaforge.machine.topology.numa import read_numa_nodes
+from tests.fixtures import machines
+
+NODE = "/sys/devices/system/node"
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        pytest.param("1-2\n", [False, True, True], id="a list of CPUs' syntax"),
+        pytest.param("2\n", [False, False, True], id="one"),
+        pytest.param("\n", [False, False, False], id="none on this machine"),
+        pytest.param(None, [None, None, None], id="a kernel before 5.10 does not tell"),
+    ],
+)
+def test_the_kernel_names_generic_initiators(listed, told):
+    files = {f"{NODE}/node{number}/cpulist": "0-3\n" if number == 0 else "\n" for number in range(3)}
+    if listed is not None:
+        files[f"{NODE}/has_generic_initiator"] = listed
+    nodes = read_numa_nodes(files, frozenset(range(4)))
+    assert [node.generic_initiator for node in nodes] == told
+
+
+@pytest.mark.parametrize(
+    ("memory_node", "nearest"),
+    [(2, 0), (10, 0), (18, 1), (26, 1), (33, 1)],
+    ids=["GPU0", "GPU1", "GPU2", "GPU3", "one that waits for a MIG instance"],
+)
+def test_a_gpu_on_its_own_memory_is_near_to_its_own_grace(memory_node, nearest):
+    gpu = Gpu("0008:01:00.0", "10de", "2941", memory_node)
+    assert nearest_numa_node(gpu, machines.grace_blackwell_tray()) == nearest

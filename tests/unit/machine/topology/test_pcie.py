@@ -1,0 +1,154 @@
+"""What the configuration space of PCIe functions tells, and what of it stays on the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.machine.snapshot import from_root
+from numaforge.machine.snapshot.pci_functions import (
+    as_text,
+    cards,
+    extended_capabilities,
+    from_text,
+    of_dump,
+)
+from numaforge.machine.topology.model import AccessControl
+from numaforge.machine.topology.pcie import access_control, device_control
+from numaforge.machine.topology.read import read_topology
+from tests.fixtures.pcie import (
+    GPU,
+    ISOLATED,
+    Function,
+    gb300,
+    hgx_h100,
+    machine_of,
+    write_functions,
+)
+
+PORT = Function(("pci0000:00", "0000:00:01.0"), "060400", "8086", "352a", ISOLATED)
+SPACE = PORT.space
+
+
+def chained(*headers: tuple[int, int, int]) -> bytes:
+    """Return a space with extended capabilities: offset, id and next one of each."""
+    space = bytearray(4096)
+    for offset, capability, after in headers:
+        space[offset : offset + 4] = (capability | 1 << 16 | after << 20).to_bytes(4, "little")
+        space[offset + 4 : offset + 8] = b"\x5f\x00\x1d\x00"
+    return bytes(space)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        pytest.param(SPACE, AccessControl(0x5F, ISOLATED), id="access-control-behind-others"),
+        pytest.param(chained((0x100, 0x0D, 0)), AccessControl(0x5F, 0x1D), id="first-in-the-chain"),
+        pytest.param(chained((0x100, 1, 0x148)), AccessControl(None, None), id="none-in-the-chain"),
+        pytest.param(bytes(4096), AccessControl(None, None), id="no-chain"),
+        pytest.param(
+            chained((0x100, 1, 0x140), (0x140, 2, 0x100)), AccessControl(None, None), id="a-chain-that-loops"
+        ),
+        pytest.param(
+            chained((0x100, 1, 0x40), (0x40, 0x0D, 0)),
+            AccessControl(None, None),
+            id="a-chain-that-leads-astray",
+        ),
+        pytest.param(None, None, id="not-read"),
+    ],
+)
+def test_access_control_is_found_in_the_chain(space: bytes | None, expected: AccessControl | None) -> None:
+    assert access_control(space) == expected
+
+
+def conventional(*links: tuple[int, int, int], register: int = 0x2936) -> bytes:
+    """Return a space whose capabilities are (offset, id, offset of the next one), the first at 0x40."""
+    space = bytearray(4096)
+    space[0x34] = 0x40
+    for offset, capability, after in links:
+        space[offset : offset + 2] = bytes([capability, after])
+        space[offset + 8 : offset + 10] = register.to_bytes(2, "little")
+    return bytes(space)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        pytest.param(conventional((0x40, 0x10, 0)), 0x2936, id="the-first"),
+        pytest.param(conventional((0x40, 0x01, 0x60), (0x60, 0x10, 0)), 0x2936, id="behind-another"),
+        pytest.param(conventional((0x40, 0x01, 0)), None, id="conventional-PCI"),
+        pytest.param(conventional((0x40, 0x01, 0x60), (0x60, 0x05, 0x40)), None, id="a-chain-that-loops"),
+        pytest.param(conventional((0x40, 0x01, 0x10)), None, id="a-chain-that-leads-astray"),
+        pytest.param(conventional((0x40, 0x10, 0))[:0x49], None, id="cut-off"),
+        pytest.param(b"", None, id="nothing"),
+        pytest.param(None, None, id="not-read"),
+    ],
+)
+def test_the_device_control_register_is_found(space: bytes | None, expected: int | None) -> None:
+    assert device_control(space) == expected
+
+
+@pytest.mark.parametrize(
+    ("register", "read", "payload"), [(0x2936, 512, 256), (0x5000, 4096, 128), (0, 128, 128)]
+)
+def test_sizes_of_packets_are_read(tmp_path: Path, register: int, read: int, payload: int) -> None:
+    root = write_functions(tmp_path, hgx_h100())
+    for file in root.glob("sys/devices/pci*/**/config"):
+        file.write_bytes(conventional((0x40, 0x10, 0), register=register))
+    functions = read_topology(from_root(root)).pci_functions
+    assert {(each.max_read_request, each.max_payload) for each in functions} == {(read, payload)}
+
+
+@pytest.mark.parametrize("size", [0, 64, 256])
+def test_a_space_that_was_not_read_whole_says_nothing(tmp_path: Path, size: int) -> None:
+    root = write_functions(tmp_path, hgx_h100())
+    for file in root.glob("sys/devices/pci*/**/config"):
+        file.write_bytes(file.read_bytes()[:size])
+    machine = read_topology(from_root(root))
+    assert {each.access_control for each in machine.pci_functions} <= {None}
+
+
+def test_a_function_that_has_left_the_bus_says_nothing(tmp_path: Path) -> None:
+    root = write_functions(tmp_path, hgx_h100())
+    (root / "sys/bus/pci/devices/0000:15:01.0/config").write_bytes(b"\xff" * 4096)
+    held = {each.pci_address: each.access_control for each in read_topology(from_root(root)).pci_functions}
+    assert held["0000:15:01.0"] is None
+    assert held["0000:97:01.0"] == AccessControl(0x5F, ISOLATED)
+
+
+@given(st.binary(max_size=4096))
+def test_no_bytes_are_too_strange(space: bytes) -> None:
+    assert len(list(extended_capabilities(space))) <= 1024
+    access_control(space)
+    clean = from_text(as_text(space))
+    assert len(clean) == len(space)
+    assert from_text(as_text(clean)) == clean
+
+
+@given(st.text(max_size=200), st.dictionaries(st.text(max_size=3), st.integers(0, 5000), max_size=3))
+def test_no_text_and_no_dump_is_too_strange(text: str, sizes: dict[str, int]) -> None:
+    from_text(text)
+    of_dump(sizes, text.splitlines())
+
+
+@given(st.dictionaries(st.text(max_size=3), st.binary(max_size=600), max_size=4))
+def test_no_vpd_is_too_strange(vpds: dict[str, bytes]) -> None:
+    assert set(cards(vpds)) <= set(vpds)
+
+
+def test_a_serial_number_stays_on_the_host() -> None:
+    assert bytes.fromhex("b8cef60300d1a2b3") in SPACE
+    assert "b8cef60300d1a2b3" not in as_text(SPACE)
+    assert access_control(from_text(as_text(SPACE))) == access_control(SPACE)
+
+
+def test_a_gpus_window_and_the_iommu_are_read(tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, gb300(), domain="DMA-FQ")
+    assert {gpu.bar1_bytes for gpu in machine.gpus} == {128 * 2**30}
+    gpus = {each.pci_address: each for each in machine.pci_functions if each.pci_class == GPU}
+    assert (gpus["0002:06:00.0"].iommu_group, gpus["0002:06:00.0"].iommu_domain) == (2, "DMA-FQ")
+    assert machine.peer_memory.config_acs is True
+    assert machine.peer_memory.topology_check_off is False

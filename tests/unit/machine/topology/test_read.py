@@ -1,0 +1,61 @@
+"""A tree written for a machine is read back as that machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.lib.errors import TopologyError
+from numaforge.machine.snapshot import Snapshot, from_root
+from numaforge.machine.topology.read import read_topology
+from tests.fixtures.machines import MACHINES
+from tests.fixtures.trees import write_tree
+
+# What only NVML tells.
+_NVML = dict.fromkeys(
+    ("uuid", "name", "memory_bytes", "mig_capable", "mig_mode", "nvlinks", "fabric", "index")
+) | {"nvlink_peers": {}}
+
+
+@pytest.fixture(params=[name for name in MACHINES if name != "big-512"])
+def machine(request):
+    """Give each machine as far as files can tell of it: no program runs in a tree."""
+    built = MACHINES[request.param]()
+    return replace(
+        built,
+        architecture="x86_64",
+        gpus=tuple(replace(gpu, **_NVML) if gpu.vendor == "10de" else gpu for gpu in built.gpus),
+        pci_paths=built.pci_paths
+        or {gpu.pci_address: (f"pci{gpu.pci_address[:7]}", gpu.pci_address) for gpu in built.gpus},
+        kubelet=replace(built.kubelet, version=None) if built.kubelet else None,
+        sysctls={**built.sysctls, "kernel.hostname": built.hostname, "kernel.osrelease": built.kernel},
+    )
+
+
+def test_a_tree_is_read_as_the_machine_it_was_written_for(machine, tmp_path):
+    read = read_topology(from_root(write_tree(tmp_path, machine)))
+    assert replace(read, userland=None, core_caches=()) == machine  # which has those below the L3 alone
+
+
+def test_a_snapshot_without_cpus_is_no_machine():
+    with pytest.raises(TopologyError, match="names no online CPU"):
+        read_topology(Snapshot(files={"/proc/meminfo": "MemTotal: 1 kB"}))
+
+
+@pytest.mark.parametrize(
+    ("mounts", "version"),
+    [
+        pytest.param("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", 2, id="unified"),
+        pytest.param(
+            "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+            "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n",
+            1,
+            id="hybrid-counts-as-1",
+        ),
+        pytest.param("/dev/sda / ext4 rw 0 0\n", None, id="not-mounted-is-unknown"),
+    ],
+)
+def test_cgroup_version(mounts, version):
+    files = {"/sys/devices/system/cpu/online": "0", "/proc/mounts": mounts}
+    assert read_topology(Snapshot(files=files)).cgroup_version == version

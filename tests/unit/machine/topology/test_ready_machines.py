@@ -1,0 +1,74 @@
+"""The ready machines of the wheel: what they are, and that their files are those of the fixtures."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lab.paths import REPOSITORY
+from numaforge.lib.errors import TopologyError
+from numaforge.lib.resources import machine_dir
+from numaforge.machine.topology.gpu_models import MODELS, model_of
+from numaforge.machine.topology.model import Gpu
+from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.planning.node import plan_node
+from numaforge.planning.profiles import load_profile
+from tests.fixtures.ready_machines import READY
+
+MOST_KIB = 64
+
+
+def test_every_file_is_a_machine_of_the_fixtures() -> None:
+    assert ready_machines() == tuple(sorted(READY))
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_file_is_what_its_fixture_builds(name: str) -> None:
+    assert ready_machine(name) == READY[name](), "python -m tests.fixtures.ready_machines writes them anew"
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_file_is_small(name: str) -> None:
+    assert (machine_dir() / f"{name}.json").stat().st_size < MOST_KIB * 1024
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_ready_machine_can_be_planned(name: str) -> None:
+    assert plan_node(ready_machine(name), load_profile("cpu-only")).kubelet.version
+
+
+def test_the_page_describes_each() -> None:
+    page = (REPOSITORY / "docs" / "command-line.md").read_text(encoding="utf-8")
+    table = page.partition("| ready machine |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(ready_machines())
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(TopologyError, match="dgx-h100, ") as refused:
+        ready_machine("dgx-h10")
+    assert "no ready machine 'dgx-h10'" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model"),
+    [
+        pytest.param(("10de", "2330", None), "NVIDIA H100 80GB HBM3", id="no driver"),
+        pytest.param(("1002", "74a1", None), "AMD Instinct MI300X", id="AMD without a driver"),
+        pytest.param(("10de", "2330", "NVIDIA H100 Test"), "NVIDIA H100 Test", id="the driver's name first"),
+        pytest.param(("10de", "ffff", None), "10de:ffff", id="an unknown device"),
+        pytest.param(("1a03", "2000", None), "1a03:2000", id="an unknown maker"),
+    ],
+)
+def test_a_gpu_without_a_driver_has_the_model_of_its_pci_ids(
+    gpu: tuple[str, str, str | None], model: str
+) -> None:
+    vendor, device, name = gpu
+    assert model_of(Gpu("0000:01:00.0", vendor, device, 0, name=name)) == model
+
+
+def test_every_gpu_that_can_be_cut_has_a_model() -> None:
+    from numaforge.roles.mig.models import models
+
+    devices = {f"10de:{device}" for model in models() for device in model.devices}
+    assert devices - MODELS.keys() == set()

@@ -1,0 +1,192 @@
+"""The topology's JSON document: its form, what is lost on the way back (nothing), and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from numaforge.lib.errors import TopologyError
+from numaforge.machine.topology.document import from_document, to_document
+from numaforge.machine.topology.model import (
+    Accelerator,
+    ComputeInstance,
+    CoreCaches,
+    DeviceHolder,
+    Ecc,
+    FabricState,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    MigDevice,
+    MigProfileOffer,
+    Nic,
+    NvidiaDriver,
+    NvidiaInstall,
+    Nvme,
+    PciDevice,
+    PciLink,
+    RemappedRows,
+)
+from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
+from tests.unit.planning.strategies import machines
+
+FIELDS = """
+schema hostname architecture cpu_vendor product firmware kernel kernel_cmdline os_release memory_bytes
+swap_bytes cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores
+kubelet_packages l3_caches core_caches
+hugepages cpufreq idle_states kernel_values sysctls loadable_modules gpus
+nvidia nvidia_install gpu_memory_mode
+nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
+rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland
+kernel_values_record
+previous_plan unfinished unreadable
+"""
+
+
+def reread(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document as another program gets it."""
+    return json.loads(json.dumps(document))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_nothing_is_lost_on_the_way_back(name):
+    machine = MACHINES[name]()
+    assert from_document(reread(to_document(machine))) == machine
+
+
+@given(machines())
+def test_nothing_is_lost_of_any_machine(machine):
+    assert from_document(reread(to_document(machine))) == machine
+
+
+def test_devices_keep_every_field():
+    link = PciLink(speed=16.0, width=16, max_speed=32.0, max_width=None)
+    machine = replace(
+        lab_node(),
+        gpus=(Gpu("0000:01:00.0", "10de", "2330", None, mig_capable=True, mig_mode="enabled", link=link),),
+        nics=(Nic("0000:02:00.0", "eth0", None, "Ethernet", "25000 Mb/s", None, 0),),
+        accelerators=(Accelerator("0000:03:00.0", "1da3", "1020", None, None),),
+        unreadable=("/proc/1/environ",),
+    )
+    assert from_document(reread(to_document(machine))) == machine
+
+
+def test_what_is_known_of_gpus_is_kept_whole():
+    gpu = Gpu(
+        "0000:01:00.0",
+        "10de",
+        "2330",
+        0,
+        index=0,
+        minor=3,
+        gpu_instances=(GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3, "MIG-a"),), (7,)),),
+        mig_profiles=(MigProfileOffer(19, "1g.10gb", 1, 7, 2**30, 1, (0, 1)),),
+        pids=(7, 8),
+        nvlink_peers={"0000:02:00.0": 6, "switch": 12},
+        ecc=Ecc(True, False, 0, None),
+        remapped_rows=RemappedRows(0, 1, True, False),
+        fabric_state=FabricState("completed", "Success", ("degraded bandwidth",)),
+        driver_link=PciLink(16.0, 8, 32.0, 16),
+        mig_devices=(MigDevice(1, 0, "MIG-a"),),
+    )
+    machine = replace(
+        lab_node(),
+        gpus=(gpu,),
+        nvidia=NvidiaDriver("580.95.05", "13.580.95.05", "13.0", "off"),
+        gpu_processes={
+            7: GpuProcess("python3", pod="team-a/train-0"),
+            8: GpuProcess(None, unit="dcgm.service"),
+        },
+        nvidia_install=NvidiaInstall("580.95.05", daemons=(GpuProcess("nvlsm", unit="nvlsm.service"),)),
+        nvswitches=("0000:05:00.0",),
+        nvmes=(Nvme("0000:81:00.0", "nvme", None),),
+        other_devices=(PciDevice("0000:00:17.0", "0106", "8086", "a282", "ahci", 0),),
+        core_caches=(CoreCaches(2, "Unified", 2**20, 8, frozenset(range(16))),),
+        device_holders=(DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", True),),
+    )
+    assert from_document(reread(to_document(machine))) == machine
+
+
+def test_fields_come_in_the_order_in_which_a_person_reads_them():
+    assert list(to_document(lab_node())) == FIELDS.split()
+
+
+def test_cpu_sets_are_cpulists():
+    assert to_document(lab_node())["cpus"] == {"online": "0-15", "offline": "", "isolated": ""}
+
+
+def test_cpus_of_one_governor_are_grouped():
+    governors = {cpu: "performance" if cpu < 8 else "ondemand" for cpu in range(16)}
+    node = lab_node()
+    document = to_document(replace(node, cpufreq=replace(node.cpufreq, governors=governors)))
+    assert document["cpufreq"]["governors"] == {"0-7": "performance", "8-15": "ondemand"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda d: d.update(chassis="x"), id="at-the-top"),
+        pytest.param(lambda d: d["cores"][0].update(die=1), id="in-a-core"),
+        pytest.param(lambda d: d["cpus"].update(present="0-15"), id="in-a-mapping"),
+        pytest.param(lambda d: d.update({"$schema": "topology.json"}), id="the-schemas-address"),
+    ],
+)
+def test_a_field_that_a_later_version_adds_is_passed_over(change):
+    document = reread(to_document(dgx_h100()))
+    change(document)
+    assert from_document(document) == dgx_h100()
+
+
+def test_a_document_of_a_newer_release_asks_for_an_upgrade():
+    with pytest.raises(TopologyError, match=r"has schema 99, and 1 is read here\n  upgrade numaforge"):
+        from_document({**reread(to_document(dgx_h100())), "schema": 99})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(lambda d: d.pop("schema"), ": the topology has schema None, not 1", id="no-schema"),
+        pytest.param(lambda d: d.update(schema=0), ": the topology has schema 0, not 1", id="another-schema"),
+        pytest.param(lambda d: d.pop("numa_nodes"), ".numa_nodes: must be given", id="a-field-is-missing"),
+        pytest.param(lambda d: d.pop("gpus"), ".gpus: must be given", id="devices-are-missing"),
+        pytest.param(
+            lambda d: d.update(cpus="0-3"), ".cpus: '0-3' is not a mapping", id="a-field-of-another-kind"
+        ),
+        pytest.param(
+            lambda d: d["cpus"].update(online="4-1"),
+            ".cpus.online: '4-1' is not a cpulist: the range '4-1' is empty or too large",
+            id="a-broken-cpulist",
+        ),
+        pytest.param(
+            lambda d: d.update(memory_bytes="8Gi"),
+            ".memory_bytes: '8Gi' is not a whole number",
+            id="a-quantity-for-bytes",
+        ),
+        pytest.param(
+            lambda d: d["cores"][3].update(package=True),
+            ".cores[3].package: True is not a whole number",
+            id="true-for-a-number",
+        ),
+        pytest.param(
+            lambda d: d["gpus"][0].update(mig_capable="yes"),
+            ".gpus[0].mig_capable: 'yes' is neither true nor false",
+            id="a-word-for-true",
+        ),
+        pytest.param(
+            lambda d: d["nics"][1].update(mac="x"), ".nics[1].mac: unknown key", id="unknown-key-of-a-device"
+        ),
+    ],
+)
+def test_a_document_that_is_not_ours_is_refused(change, message):
+    document = reread(to_document(dgx_h100()))
+    change(document)
+    with pytest.raises(TopologyError) as caught:
+        from_document(document)
+    assert str(caught.value).splitlines() == [
+        f"topology{message}",
+        "  write it with `numaforge topology -o json` of this version",
+    ]
