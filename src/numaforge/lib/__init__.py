@@ -1,1 +1,1 @@
-"""What knows nothing of numaforge: values and how they are written, errors, files, shell, what answers look like."""
+"""What knows nothing of numaforge: values and how they are written, errors, files, shell, answers."""

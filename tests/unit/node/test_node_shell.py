@@ -84,7 +84,8 @@ def unassigned(text: str) -> list[str]:
         check=False,
     )
     read = {complaint["message"].split()[0] for complaint in json.loads(done.stdout)}
-    together = f"{shell.library('lib/kernel_files', 'lib/units')}{NODE_SCRIPT}"  # roles' programs are sent with it, too
+    # roles' programs are sent with it, too
+    together = shell.library("lib/kernel_files", "lib/units") + NODE_SCRIPT
     return sorted(read - assigned(together) - assigned(text))
 
 

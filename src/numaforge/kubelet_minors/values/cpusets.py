@@ -1,7 +1,7 @@
 """CPU lists as the kubelet parses them, with its own errors.
 
-Source: k8s.io/utils/cpuset. Everything else uses numaforge.lib.cpulist; the kubelet is stricter (no spaces) and
-words its errors differently.
+Source: k8s.io/utils/cpuset. Everything else uses numaforge.lib.cpulist; the kubelet is stricter (no
+spaces) and words its errors differently.
 """
 
 from __future__ import annotations
