@@ -102,7 +102,7 @@ def _of_fault(fault: Exception) -> int:
     if os.environ.get("NUMAFORGE_TRACEBACK"):
         raise fault
     return _complain(
-        f"this is a fault of numaforge itself: {type(fault).__name__}: {fault}\n"
+        f"internal error: {type(fault).__name__}: {fault}\n"
         "  please report it with the snapshot; NUMAFORGE_TRACEBACK=1 shows where it happened",
         _FAULT,
     )

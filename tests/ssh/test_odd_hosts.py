@@ -51,7 +51,7 @@ def test_a_fault_of_ours_is_told_of_the_host_that_it_happened_on_and_the_others_
     said = plain(output.stdout)
     assert output.returncode == 1, said
     assert re.search(
-        r"refused: bad\s+this is a fault of numaforge itself: KeyError: 'nothing' \(deploy\.py, line 9\)",
+        r"refused: bad\s+internal error: KeyError: 'nothing' \(deploy\.py, line 9\)",
         said,
     ), said
     assert re.search(r"\[good\]\s+went on", said), said

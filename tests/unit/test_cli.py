@@ -188,7 +188,7 @@ def test_an_interrupt_is_one_line(tmp_path):
 def test_a_fault_of_our_own_is_told_from_an_answer(monkeypatch, capsys):
     monkeypatch.setattr("numaforge.machine.topology.read.read_topology", lambda _snapshot: 1 / 0)
     assert run(["topology"]) == 70
-    assert "a fault of numaforge itself: ZeroDivisionError" in capsys.readouterr().err
+    assert "internal error: ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_an_interrupt_that_comes_as_another_error_is_no_fault(monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Say whether a node's kubelet would admit pods."""
+"""`numaforge admit`: whether a node's kubelet would admit pods."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from numaforge.report.terminal import echo_lines, show_json
 @scenario_options
 @output_option("table", "json")
 def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: Any) -> int:
-    """Say whether a node's kubelet would admit pods, one after the other.
+    """Check whether a node's kubelet would admit pods.
 
-    POD.yaml holds pods, or anything with a pod template, as many times as it has replicas; a document
-    `remove: NAME` removes a pod again. What the pods' claims name may stand there, too: ResourceClaims, their
-    templates, DeviceClasses, ResourceSlices. Exits with 0 where all are admitted, 1 where one is refused.
+    Takes the pods in order: POD.yaml holds pods, or objects with a pod template and replicas; a document
+    `remove: NAME` removes a pod. It may also hold the ResourceClaims, templates, DeviceClasses and
+    ResourceSlices that its pods refer to.
+
+    Exit codes: 0 all are admitted, 1 one is refused.
     """
     from numaforge.commands.inputs import read_pods
     from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims, explain_mig

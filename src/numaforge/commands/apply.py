@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("inventory", type=click.Path())
 @click.option("--dry", is_flag=True, help="Show every change, and change nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Change without asking; needed where there is no terminal.")
-@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
-@click.option("--diff", is_flag=True, help="Show every changed file as a diff, too.")
+@click.option("-y", "--yes", is_flag=True, help="Apply without asking; required without a terminal.")
 @click.option(
-    "--retry-failed", is_flag=True, help="Also carry out a plan that was rolled back on a host before."
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
 )
-@click.option("--deploy", metavar="FILE", type=click.Path(), help="What to carry out; else deploys/site.py.")
+@click.option("--diff", is_flag=True, help="Also show every changed file as a diff.")
+@click.option("--retry-failed", is_flag=True, help="Also apply a plan that was rolled back on a host.")
+@click.option(
+    "--deploy", metavar="FILE", type=click.Path(), help="Deploy to apply [default: deploys/site.py]."
+)
 @output_option("table", "json")
 def apply(
     inventory: str,
@@ -40,17 +42,18 @@ def apply(
     deploy: str | None,
     output: str,
 ) -> int:
-    """Bring each host of an inventory to its plan: the same run as `pyinfra INVENTORY deploys/site.py`.
+    """Bring the hosts of an inventory to their plans.
 
-    Shows what would change, asks, and changes it: a canary first, then the others within the limits of
-    the inventory's numaforge_rollout. A node of a cluster is drained where it has to be.
+    The same run as `pyinfra INVENTORY deploys/site.py`: shows the changes, asks, and applies them: a canary
+    first, then the others within the limits of numaforge_rollout. Drains a node of a cluster where a change
+    needs it.
 
-    An interrupt (Ctrl-C) lets the hosts in progress end and begins no other; a second one leaves them as they
-    are, and says of each how it is and goes on.
+    The first interrupt (Ctrl-C) finishes the hosts in progress and begins no other; the second leaves them as
+    they are and says how each continues.
 
-    Exits with 0 when every host is as planned (with --dry: can be), 1 when one is refused, blocked or has
-    failed, 4 when one was rolled back, 5 when a node is held or was left in progress, 6 when all that is
-    wrong is a host that does not answer, 130 when it was interrupted before it changed anything.
+    Exit codes: 0 every host is as planned (with --dry: can be), 1 a host is refused, blocked or failed, 4 one
+    was rolled back, 5 a node is held or left in progress, 6 hosts are unreachable and nothing else is wrong,
+    130 interrupted before any change.
     """
     if dry and yes:
         raise click.UsageError("--dry changes nothing, and --yes changes without asking: give one of them")

@@ -1,4 +1,4 @@
-"""The node that a question is about: as a profile or a plan makes it."""
+"""The node that a command asks about, as a profile or a plan makes it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 as_planned_options = offered(
     profile_option,
     click.option(
-        "--plan", metavar="FILE", type=click.Path(), help="A plan of this machine, instead of --profile."
+        "--plan", metavar="FILE", type=click.Path(), help="Saved plan of this machine, instead of --profile."
     ),
     click.option(
         "--live",
         is_flag=True,
-        help="The node as it is now, as without --profile; if none is named, this one.",
+        help="The node as it is now [default: this machine].",
     ),
 )
 """The options for the state of the node: `profile`, `plan` and `live`."""
@@ -121,7 +121,7 @@ def plan_for(
 
 
 def _hold_to(planned: str, machine: NodeTopology, plan: str, version: str | None) -> None:
-    """Refuse a --kubelet-version of another minor than the plan's; remark where the installed one differs."""
+    """Refuse a --kubelet-version of another minor than the plan's; remark on another installed minor."""
     from numaforge.kubelet_minors.versions import KubeletVersion
 
     minor = KubeletVersion.parse(planned).minor
@@ -144,7 +144,7 @@ def given_kubelet(
     flags: tuple[str, ...],
     version: str | None,
 ) -> NodeTopology:
-    """Return a machine with the kubelet configuration, drop-ins and flags that were given; the rest stays."""
+    """Return a machine with the given kubelet configuration, drop-ins and flags."""
     from numaforge.commands.inputs import read_drop_ins, read_settings
     from numaforge.machine.topology.model import KubeletInstall
 

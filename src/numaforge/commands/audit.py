@@ -1,4 +1,4 @@
-"""Audit many machines at once: what is wrong with each, beside its siblings, and in its rack."""
+"""`numaforge audit`: many machines at once, each by itself, among its siblings, and in its rack."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
 
 @click.command()
 @machines_argument
-@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
 @click.option(
-    "--baseline", metavar="FILE", type=click.Path(), help="Accept what an earlier audit (-o json) has found."
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+)
+@click.option(
+    "--baseline", metavar="FILE", type=click.Path(), help="Accept the findings of an earlier audit (-o json)."
 )
 @click.option(
     "--since",
     metavar="FILE",
     type=click.Path(),
-    help="Say what has changed since an earlier audit (-o json).",
+    help="Show changes since an earlier audit (-o json).",
 )
 @click.option(
     "--within",
@@ -41,14 +43,14 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     default=WITHIN_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="How long a host of an INVENTORY may take to answer.",
+    help="Seconds a host of an INVENTORY may take to answer.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "note")),
     default="error",
     show_default=True,
-    help="The least severity of a finding that makes the answer no.",
+    help="Lowest severity of a finding that makes the answer no.",
 )
 @click.option(
     "--to",
@@ -56,9 +58,9 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     multiple=True,
     metavar="FILE",
     type=click.Path(),
-    help=f"Save it, too, in the format of its name: {', '.join(_SUFFIXES)} (JUnit's is .xml).",
+    help=f"Also save the audit, in the format of the suffix: {', '.join(_SUFFIXES)} (JUnit: .xml).",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show every finding, and what helps.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every finding with its remedy.")
 @output_option("table", "json", "html", "sarif", "junit", "prometheus")
 def audit(
     sources: tuple[str, ...],
@@ -71,13 +73,14 @@ def audit(
     verbose: bool,
     output: str,
 ) -> int:
-    """Say what is wrong with each of many machines, and which differs from its siblings.
+    """Audit many machines, and compare siblings.
 
-    MACHINE is also an INVENTORY of pyinfra's (NAME.py, or a folder with an inventory.py): all of its hosts
-    are asked at once, one round trip each, and nothing is changed on them. The rules of `gpus check`,
-    `gpudirect`, `host check` and `check` judge each machine, and so does the plan that is saved on it.
-    Machines of one make are compared with each other, trays of one rack as well. Exits with 1 where there is
-    an error that no baseline has, with 6 where all that is wrong are hosts that do not answer.
+    MACHINE may be a pyinfra INVENTORY (NAME.py, or a folder with an inventory.py): asks all of its hosts at
+    once, one round trip each, read-only. Judges each machine by the rules of `gpus check`, `gpudirect`, `host
+    check` and `check`, and by the plan saved on it; compares machines of one make, and trays of one rack.
+
+    Exit codes: 0 no error besides those of the baseline, 1 an error, 6 hosts are unreachable and nothing else
+    is wrong.
 
     \b
     Examples:

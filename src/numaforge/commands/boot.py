@@ -14,22 +14,22 @@ from numaforge.report.terminal import complain, echo, show_json
 
 @click.command()
 @click.option("--dry", is_flag=True, help="Show what would change, and change nothing.")
-@click.option(
-    "--replan", is_flag=True, help="Plan again what is held: a changed machine, or a plan that has failed."
-)
-@click.option("--confirm", is_flag=True, help="Keep the plan on trial, whether or not a cluster is reached.")
+@click.option("--replan", is_flag=True, help="Plan again: after a hardware change, or after a failed plan.")
+@click.option("--confirm", is_flag=True, help="Confirm the plan on trial, even without a cluster.")
 @click.option(
     "--report",
     "reports",
     is_flag=True,
-    help="When the kubelet has joined: keep the plan on trial, verify this node, tell its Node.",
+    help="After the kubelet has joined: confirm the plan on trial, verify, report on the Node.",
 )
 @output_option("table", "json")
 def boot(dry: bool, replan: bool, confirm: bool, reports: bool, output: str) -> int:
-    """Plan this node by its image's profile, and bring it to its plan before its kubelet starts.
+    """Plan this node, and apply the plan before its kubelet.
 
-    An image's units run it at the first boot, and again when the machine, its driver or its profile has
-    changed. Exits with 0 when the kubelet may start, 1 or more when it must not, and says why.
+    Uses the profile of the node's image, whose units run this at the first boot, and after a change of
+    hardware, driver or profile.
+
+    Exit codes: 0 the kubelet may start, 1 or more it must not.
     """
     if os.geteuid() != 0:
         raise HostError("this changes the machine that it runs on, and needs root", remedy="run it with sudo")

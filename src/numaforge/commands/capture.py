@@ -37,12 +37,14 @@ _OF_SSH = "ssh_"
     "Where to save it; else standard output. For an INVENTORY the folder of the snapshots.",
     "json",
 )
-@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
+@click.option(
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+)
 @click.option(
     "--data",
     metavar="KEY=VALUE",
     multiple=True,
-    help="What pyinfra needs to connect, such as ssh_user=ubuntu, ssh_port=2222 or ssh_key=PATH.",
+    help="Connection data for pyinfra, e.g. ssh_user=ubuntu, ssh_port=2222 or ssh_key=PATH.",
 )
 @root_option
 def capture(
@@ -53,13 +55,13 @@ def capture(
     data: tuple[str, ...],
     root: str | None,
 ) -> ExitCode:
-    """Save what a host, or each host of an inventory, says about itself.
+    """Save the snapshots of hosts.
 
-    HOST is what a pyinfra inventory calls it: a name, an address or an alias of ~/.ssh/config for SSH, also
-    user@name:port, else @docker/NAME, @local and so on. Without HOST it is this machine. INVENTORY is a file
-    of pyinfra's (NAME.py), or a folder with an inventory.py: all of its hosts are asked at once, and
-    DIR/HOST.snapshot.json is written for each. Exits with 1 when some are refused, with 6 when some cannot be
-    reached.
+    HOST is a name as in a pyinfra inventory: a name, an address or an alias of ~/.ssh/config, user@name:port,
+    @docker/NAME, @local [default: this machine]. INVENTORY is a pyinfra file (NAME.py), or a folder with an
+    inventory.py: asks all of its hosts at once, and writes DIR/HOST.snapshot.json for each.
+
+    Exit codes: 1 some hosts are refused, 6 some are unreachable.
     """
     to, _ = destination(to, output, "json")
     if host and root:
@@ -93,7 +95,7 @@ def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
 def captured_hosts(
     inventory: str, limits: Sequence[str], folder: Path, data: Mapping[str, object]
 ) -> tuple[Answers, dict[str, str]]:
-    """Capture the hosts of an inventory into a folder; return the answers, and the file of each captured.
+    """Capture the hosts of an inventory into a folder; return the answers and each captured file.
 
     `data` is additional host data for the run.
     """
@@ -112,7 +114,7 @@ def captured_hosts(
 
 
 def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data: Sequence[str]) -> ExitCode:
-    """Save each host's snapshot in a folder, and print why others have none."""
+    """Save each host's snapshot in a folder; print why others have none."""
     if folder is None or folder == "-":
         raise click.UsageError("the snapshots of an inventory go into a folder: --to DIR")
     if data:
@@ -151,7 +153,7 @@ def asked_of(
 ) -> Answer:
     """Return a host's answer; `ask` gets its name and pyinfra's connection data. Raises HostError.
 
-    `what` is shown while waiting for the host.
+    A terminal shows `activity` meanwhile.
     """
     if why := not_python(Path(host)):
         raise click.UsageError(why)
@@ -185,7 +187,7 @@ def asked_of(
 
 @contextmanager
 def _log_of_pyinfra() -> Iterator[list[str]]:
-    """Collect pyinfra's log lines instead of printing them, so that a failure stays one message."""
+    """Collect pyinfra's log lines, so that a failure prints one message."""
     import logging
 
     lines: list[str] = []
@@ -226,7 +228,7 @@ def address(host: str) -> tuple[str, dict[str, str | int]]:
 
 
 def _checked(key: str, value: str) -> str | int:
-    """Return a value of host data in the type that pyinfra takes: a text, a number or a boolean."""
+    """Return a value of host data as pyinfra's type: text, number or boolean."""
     from numaforge.hosts.host_data import mistakes_in, not_known
 
     hint = f"--data {key}"

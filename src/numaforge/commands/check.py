@@ -1,4 +1,4 @@
-"""Say whether a kubelet would start with a configuration."""
+"""`numaforge check`: whether a kubelet would start with a configuration."""
 
 from __future__ import annotations
 
@@ -28,13 +28,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("config", metavar="[CONFIG.yaml]", required=False, type=click.Path())
-@click.option("--drop-in", "drop_in", metavar="DIR", type=click.Path(), help="The folder of --config-dir.")
-@click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag, such as --flag=--v=2.")
-@machine_option("--topology", "machine")
-@click.option("--root", metavar="DIR", type=click.Path(), help="A captured root directory instead.")
-@click.option("--kubelet-version", metavar="VERSION", help="Such as 1.33 or v1.33.4; else the snapshot's.")
 @click.option(
-    "--state-dir", metavar="DIR", type=click.Path(), help="The folder that holds cpu_manager_state."
+    "--drop-in", "drop_in", metavar="DIR", type=click.Path(), help="Path to the kubelet's --config-dir."
+)
+@click.option("--flag", "flags", metavar="FLAG", multiple=True, help="Kubelet flag, e.g. --flag=--v=2.")
+@machine_option("--topology", "machine")
+@click.option("--root", metavar="DIR", type=click.Path(), help="Path to a captured root directory.")
+@click.option(
+    "--kubelet-version",
+    metavar="VERSION",
+    help="Kubelet version, e.g. 1.33 or v1.33.4 [default: the snapshot's].",
+)
+@click.option(
+    "--state-dir", metavar="DIR", type=click.Path(), help="Path to the folder of cpu_manager_state."
 )
 @as_planned_options
 @output_option("table", "json", "sarif")
@@ -51,11 +57,12 @@ def check(
     live: bool,
     output: str,
 ) -> int:
-    """Say whether a kubelet would start with a configuration, in its own words.
+    """Check whether a kubelet would start.
 
-    CONFIG.yaml is a KubeletConfiguration, an OpenShift KubeletConfig or a kubeadm file that embeds one.
-    Without it, the configuration in the snapshot is checked; with --profile or --plan, what that makes of it.
-    Exits with 0 where the kubelet starts, 1 where it does not.
+    CONFIG.yaml is a KubeletConfiguration, an OpenShift KubeletConfig or a kubeadm file [default: the
+    snapshot's; with --profile or --plan, the planned one]. Errors are the kubelet's own.
+
+    Exit codes: 0 the kubelet starts, 1 it does not.
     """
     require_machine(machine or root, profile, plan, live=live)
     planned = asked_as_planned(profile, plan, live=live)

@@ -1,4 +1,4 @@
-"""`numaforge cluster`: what schedulers and other systems of a cluster read about nodes."""
+"""`numaforge cluster`: what schedulers and operators read about nodes."""
 
 from __future__ import annotations
 
@@ -53,17 +53,19 @@ SYSTEMS = (
 
 @click.group()
 def cluster() -> None:
-    """Write what a cluster's schedulers and other systems read of nodes, from their plans."""
+    """Write and verify what schedulers read about nodes."""
 
 
 @cluster.command()
 @machines_argument
 @planning_options
-@click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
 @click.option(
-    "--to", "folder", metavar="DIR", type=click.Path(), help="Write a folder for each system there."
+    "--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Limit to this system; repeatable."
 )
-@click.option("--live", is_flag=True, help="Ask the cluster which version of PodGroup it serves; read only.")
+@click.option(
+    "--to", "folder", metavar="DIR", type=click.Path(), help="Write a folder per system below this folder."
+)
+@click.option("--live", is_flag=True, help="Ask the cluster which version of PodGroup it serves (read-only).")
 @login_options
 @output_option("yaml", "json")
 def generate(
@@ -76,11 +78,12 @@ def generate(
     output: str,
     **login: str | None,
 ) -> int:
-    """Write what schedulers read of these nodes: a folder for each system, ready for kubectl apply -k.
+    """Write what schedulers read about nodes: a folder per system, for kubectl apply -k.
 
-    Each file says why it is there. No cluster is asked without --live, and nothing is applied. What a system
-    cannot say of a node, such as NUMA nodes without CPUs, is left out, and named on standard error. Exits
-    with 1 where a machine cannot be planned.
+    Each file states its reason. Asks no cluster without --live, and applies nothing. Names on standard error
+    what a system cannot express, such as NUMA nodes without CPUs.
+
+    Exit codes: 1 a machine cannot be planned.
 
     \b
     Examples:
@@ -163,18 +166,18 @@ def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 @cluster.command()
-@click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files there.")
+@click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files to this folder.")
 @click.option(
     "--runbooks",
     metavar="URL",
-    help="Where docs/alerts.md is published: each alert links to its section.",
+    help="URL of docs/alerts.md; each alert links to its section.",
 )
 @output_option("yaml", "json")
 def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
-    """Write what Prometheus, Grafana and the exporters of GPUs need to watch planned nodes.
+    """Write what Prometheus, Grafana and GPU exporters need to watch planned nodes.
 
-    Rules with alerts, as a file and as a PrometheusRule; a dashboard; the counters and settings of NVIDIA's
-    dcgm-exporter and AMD's metrics exporter. No cluster is asked, and nothing is applied.
+    Alert rules, as a file and as a PrometheusRule; a dashboard; counters and settings of NVIDIA's
+    dcgm-exporter and AMD's metrics exporter. Asks no cluster, and applies nothing.
 
     \b
     Examples:
@@ -202,7 +205,9 @@ def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
 @cluster.command()
 @machines_argument
 @planning_options
-@click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
+@click.option(
+    "--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Limit to this system; repeatable."
+)
 @login_options
 @output_option("table", "json")
 def verify(
@@ -213,11 +218,12 @@ def verify(
     output: str,
     **login: str | None,
 ) -> int:
-    """Hold the live objects of a cluster to what these nodes' plans say, and name who wrote what differs.
+    """Compare a cluster's live objects with the plans of these nodes, and name the writer of each difference.
 
-    Nothing is changed. ResourceSlices, which drivers write, are held to the topology. A system whose objects
-    the API server does not serve is passed over. What pods use just now is no difference. Exits with 0 when
-    all is as planned, 1 when something differs or is missing.
+    Read-only. Compares ResourceSlices, which drivers write, with the topology; skips systems whose objects
+    the API server does not serve.
+
+    Exit codes: 0 all is as planned, 1 something differs or is missing.
 
     \b
     Example:
@@ -275,7 +281,7 @@ def verify(
 
 
 def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[Deviation], int, list[str]]:
-    """Return the deviations of a system's live objects, how many were compared, and the kinds not served."""
+    """Return the deviations of a system's live objects, the number compared, and the kinds not served."""
     from numaforge.schedulers.kubectl_get import Kubectl, identity
     from numaforge.schedulers.live import deviations
 

@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 @click.argument("pod", metavar="POD", type=click.Path(allow_dash=True))
 @machines_argument
 @planning_options
-@click.option("--limit", "limits", metavar="HOST", multiple=True, help="Only these hosts of an INVENTORY.")
-@click.option("--live", is_flag=True, help="Ask the cluster for its nodes and pods, by kubectl; read only.")
+@click.option(
+    "--limit", "limits", metavar="HOST", multiple=True, help="Limit to these hosts of an INVENTORY."
+)
+@click.option("--live", is_flag=True, help="Ask the cluster for its nodes and pods by kubectl (read-only).")
 @click.option(
     "--cluster",
     "saved",
     metavar="FILE",
     type=click.Path(),
-    help="What `kubectl get nodes,pods -A -o json` printed, instead of asking.",
+    help="Output of `kubectl get nodes,pods -A -o json`, instead of asking.",
 )
 @login_options
 @output_option("table", "json")
@@ -59,13 +61,14 @@ def explain(
     output: str,
     **login: str | None,
 ) -> int:
-    """Say where a pod would go and why not elsewhere: by the scheduler, and by each node's kubelet.
+    """Show where a pod would go, why not elsewhere, and what would help.
 
-    POD is a file with a Pod, or what makes pods (a Deployment, Job, JobSet, Job of Volcano, PyTorchJob,
-    RayCluster ...), or a PodGroup with its pods; or NAMESPACE/NAME of a pod in the cluster. Documents without
-    pods are passed over. MACHINEs say what the nodes are: snapshots, ready machines, hosts, or an INVENTORY.
-    Without a cluster they are empty. Pods that belong together are placed one after another. Each change that
-    is named has been tried. Exits with 0 where all fit, 1 where they do not.
+    POD is a file with a Pod, a workload that makes pods (Deployment, Job, JobSet, Volcano Job, PyTorchJob,
+    RayCluster ...) or a PodGroup with its pods; or NAMESPACE/NAME of a pod in the cluster. MACHINEs are the
+    nodes: snapshots, ready machines, hosts, or an INVENTORY; empty unless a cluster is given. Places pods of
+    a group one after another, and has tried each change that it names.
+
+    Exit codes: 0 all fit, 1 some do not.
 
     \b
     Examples:
@@ -117,7 +120,7 @@ def explain(
 
 
 def _is_name(pod: str) -> bool:
-    """Whether `pod` names a pod of a cluster, not a file. Raises UsageError for neither."""
+    """Whether `pod` is NAMESPACE/NAME in a cluster, not a file. Raises UsageError for neither."""
     if pod == "-" or Path(pod).exists() or pod.endswith((".yaml", ".yml", ".json")):
         return False
     if pod.count("/") != 1 or not all(pod.split("/")):
@@ -144,7 +147,7 @@ def _workloads(
 
 
 def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
-    """Return the claim objects that kubectl gets; where it fails, claims are unknown."""
+    """Return the cluster's claim objects by kubectl; unknown where that fails."""
     from numaforge.explain.claims import ClaimWorld, claim_world
     from numaforge.schedulers.kubectl_get import Kubectl
 
@@ -156,7 +159,7 @@ def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
 
 
 def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]) -> LiveCluster:
-    """Return the cluster saved in a file, else as kubectl gets it, with the PodGroup of `pod`."""
+    """Return the cluster saved in a file, else as kubectl reports it, with the PodGroup of `pod`."""
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
     from numaforge.explain.cluster import group_stubs, read_cluster
     from numaforge.lib.given import read_json
@@ -273,7 +276,7 @@ def _as_it_is(
 
 
 def _given_machine(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine:
-    """Return a machine with its Node's labels and claim objects once its plan is carried out."""
+    """Return a machine with its Node's labels and claim objects after its plan is applied."""
     from numaforge.explain.candidates import GivenMachine
     from numaforge.explain.node_claims import as_planned
 

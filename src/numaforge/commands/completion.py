@@ -1,4 +1,4 @@
-"""Complete commands, options, profiles and files in a shell."""
+"""`numaforge completion`: complete commands, options, profiles and files in a shell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLACES = {
 )
 @click.argument("shell", type=click.Choice([*_PLACES]))
 def completion(shell: str) -> None:
-    """Print the script that completes commands, options and profiles in SHELL.
+    """Print the completion script of a shell.
 
     Save it where the shell looks for such scripts:
     """
@@ -38,7 +38,7 @@ def completion(shell: str) -> None:
 
 
 def complete(program: click.Command, instruction: str) -> int:
-    """Print what completes the words in the shell script's variables, and return the exit code."""
+    """Print completions for the words in the shell script's variables; return the exit code."""
     from click.shell_completion import shell_complete
 
     if instruction.endswith("_complete") and not os.environ.keys() >= {"COMP_WORDS", "COMP_CWORD"}:

@@ -1,4 +1,4 @@
-"""What commands share that write a ConfigMap and the Node labels that choose from it."""
+"""The options and output of commands that write a ConfigMap and the Node labels that choose from it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Handed:
 def config_map_options(
     name: str, namespace: str = "gpu-operator", noun: str = "ConfigMap"
 ) -> Callable[[Command], Command]:
-    """Offer `--name` and `--namespace` of the written object, with their defaults."""
+    """Offer `--name` and `--namespace` of the object, with their defaults."""
     return offered(
-        click.option("--name", default=name, show_default=True, help=f"The {noun}'s name."),
-        click.option("--namespace", default=namespace, show_default=True, help=f"Where the {noun} belongs."),
+        click.option("--name", default=name, show_default=True, help=f"Name of the {noun}."),
+        click.option("--namespace", default=namespace, show_default=True, help=f"Namespace of the {noun}."),
     )
 
 
@@ -51,7 +51,9 @@ def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Com
     """Offer the options of a ConfigMap for a GPU manager: machines or an inventory, name and namespace."""
     return offered(
         machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True),
-        click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
+        click.option(
+            "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+        ),
         planning_options,
         config_map_options(name, namespace),
         output_option("yaml", "json"),
@@ -80,9 +82,9 @@ def handed_machines(
 def say_manifests(
     manifests: Sequence[object], labels: Mapping[str, Mapping[str, str]], output: str, /, **document: object
 ) -> None:
-    """Print manifests, with each host's labels that choose among them as comments.
+    """Print manifests, with each host's labels as comments.
 
-    As JSON, print `document` with the labels beside it.
+    As JSON, print `document` with the labels.
     """
     from numaforge.lib.kubernetes_objects import as_yaml
 

@@ -1,4 +1,4 @@
-"""Turn other tools' files into a profile."""
+"""`numaforge convert`: other tools' files as a profile."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from numaforge.report.terminal import plain, save
 @click.command()
 @click.argument("words", metavar="[KIND] FILE", nargs=-1, required=True)
 @click.option(
-    "--name", metavar="NAME", help="Which one, where FILE holds several (mig-parted, Tuned, eksctl)."
+    "--name",
+    metavar="NAME",
+    help="Name of the one to convert, in a FILE with several (mig-parted, TuneD, eksctl).",
 )
-@click.option("--to", metavar="FILE", type=click.Path(), help="Write this file instead of printing.")
+@click.option(
+    "--to", metavar="FILE", type=click.Path(), help="Write to this file instead of standard output."
+)
 @output_option("yaml", "json")
 def convert(words: tuple[str, ...], name: str | None, to: str | None, output: str) -> int:
-    """Write a profile that says what a file of another tool says, with a line for what it cannot say.
+    """Convert another tool's file to a profile.
+
+    Comments name what a profile cannot express.
 
     \b
     KIND is auto, or one of
@@ -34,8 +40,9 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
       gke                   a node system configuration of GKE
       eks                   NodeConfig, eksctl's ClusterConfig, Bottlerocket's settings
 
-    Without KIND the file itself says what it is. FILE may be - for standard input. Exits with 2 where the
-    file is not what it should be, or contradicts itself.
+    Without KIND, the content decides. FILE may be - for standard input.
+
+    Exit codes: 2 the file is invalid, or contradicts itself.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ def _is_configuration(document: Mapping[str, Any]) -> bool:
 
 @click.group("device-plugin")
 def device_plugin() -> None:
-    """Check and write configurations of NVIDIA's Kubernetes device plugin."""
+    """Check and write NVIDIA device plugin configurations."""
 
 
 @device_plugin.command()
@@ -46,12 +46,13 @@ def check(
     key: str | None,
     output: str,
 ) -> int:
-    """Check a file of the device plugin more strictly than the plugin does.
+    """Check a device plugin's configuration, more strictly than the plugin does.
 
-    FILE is one configuration, or a ConfigMap or a chart's values with its text in it. With MACHINE it is
-    held against the GPUs of that machine, as they are or, with --profile or --plan, as they will be cut, and
-    what the node advertises is shown; --live, --profile and --plan without MACHINE are about this machine.
-    Exits with 1 where the plugin would not start, with 2 where the file is not valid.
+    FILE is a configuration, or a ConfigMap or Helm values with one. With MACHINE, also checks it against that
+    machine's GPUs, as they are or (--profile, --plan) as planned, and shows what the node would advertise;
+    --live, --profile and --plan without MACHINE mean this machine.
+
+    Exit codes: 1 the plugin would not start, 2 the file is invalid.
 
     \b
     Example:
@@ -95,9 +96,9 @@ def config(
     namespace: str,
     output: str,
 ) -> int:
-    """Write the plugin's ConfigMap for some nodes: a key for each kind of node.
+    """Write the plugin's ConfigMap for these nodes: a key per kind of node.
 
-    The label nvidia.com/device-plugin.config of a Node says which key it takes; the roll-out sets it.
+    The Node label nvidia.com/device-plugin.config chooses the key; the roll-out sets it.
 
     \b
     Example:

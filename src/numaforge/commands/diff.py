@@ -1,4 +1,4 @@
-"""Say what differs between two machines, or between two plans."""
+"""`numaforge diff`: what differs between two machines, or between two plans."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="B")
 @planning_options
-@click.option("--own", is_flag=True, help="Show what is a host's own, too: names, UUIDs, processes.")
+@click.option("--own", is_flag=True, help="Also show names, UUIDs and processes, which always differ.")
 @output_option("table", "json")
 def diff(
     left: str, right: str, profile: str | None, kubelet_version: str | None, own: bool, output: str
 ) -> int:
-    """Say what differs between machines or plans A and B.
+    """Show what differs between machines or plans A and B.
 
-    Each is a MACHINE (a file, a folder, a ready machine, a host) or a PLAN file. The plans that
-    --profile gives to both are compared, too; without it, those that both carry. B may be the root of an
-    image: the plan that A has, or that --profile gives to it, is compared with the one that A would make of
-    itself with that image. What is a host's own (its name, UUIDs, processes) is left out. Exits with 0 when
-    they are alike, 1 when not.
+    Each is a MACHINE (a file, a folder, a ready machine, a host) or a PLAN file. Also compares the plans that
+    --profile gives to both, else those that both carry. B may be the root of an image: compares the plan of A
+    with the one that A would make with that image. Leaves out names, UUIDs and processes.
+
+    Exit codes: 0 no difference, 1 a difference.
     """
     from numaforge.report.difference import differences
 
@@ -67,7 +67,7 @@ def diff(
 def _now_and_with_image(
     source: str, image: str, profile: str | None, kubelet_version: str | None
 ) -> list[dict[str, Any]]:
-    """Return a machine's current plan, and the one that it would make for itself with an image."""
+    """Return a machine's current plan, and the one that it would make with an image."""
     from numaforge.planning.document import to_document
     from numaforge.planning.plan import NodePlan
 

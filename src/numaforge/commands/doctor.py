@@ -1,4 +1,4 @@
-"""`numaforge doctor`: whether everything is there that a run needs."""
+"""`numaforge doctor`: whether the prerequisites of a run are met."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ HERE, CLUSTER, RACKS = "this machine", "the cluster", "the racks"  # no host has
 
 @click.command()
 @click.argument("inventory", required=False, type=click.Path())
-@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
+@click.option(
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+)
 @output_option("table", "json")
 def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
-    """Look whether everything is there that a run needs; nothing is changed.
+    """Check the prerequisites of a run; changes nothing.
 
     Here: numaforge, pyinfra, the verification suite, ssh. In the cluster: kubectl, a login, its permissions.
-    With INVENTORY, which is pyinfra's, on each of its hosts: login, rights, programs, room, clock, and the
-    profile, by which the host is planned.
-    Exits with 0 when a run can begin, 1 when something is missing, 6 when that is the answer of a host alone.
+    On each host of a pyinfra INVENTORY: login, rights, programs, space, clock, and whether its profile can be
+    planned.
+
+    Exit codes: 0 a run can begin, 1 something is missing, 6 hosts are unreachable and nothing else is wrong.
     """
     if limits and not inventory:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
@@ -123,7 +126,7 @@ def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
 
 
 def _racks(answers: Answers) -> tuple[Check, ...]:
-    """Return a check for each disagreement that the trays of a rack would have after a run."""
+    """Return a check for each disagreement that a rack's trays would have after a run."""
     from numaforge.findings import Severity
     from numaforge.machine.topology.trays import NODE_LISTS, disagreements, tray_in
     from numaforge.preflight import Check
@@ -146,7 +149,7 @@ def _racks(answers: Answers) -> tuple[Check, ...]:
 
 
 def _changed(why: str | None) -> tuple[Check, ...]:
-    """Return a warning where the GPU memory mode has changed since the plan that a host has."""
+    """Return a warning where the GPU memory mode has changed since the host's plan."""
     from numaforge.findings import Severity
     from numaforge.preflight import Check
 
@@ -154,7 +157,7 @@ def _changed(why: str | None) -> tuple[Check, ...]:
 
 
 def _refused(name: str, why: str) -> Check:
-    """Return a refusal as an error: its first line is what was found, the lines below are the remedy."""
+    """Return a refusal as an error: evidence in its first line, the remedy below."""
     from numaforge.findings import Severity
     from numaforge.preflight import Check
 

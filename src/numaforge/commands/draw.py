@@ -1,4 +1,4 @@
-"""Draw a machine, with what is reserved on it."""
+"""`numaforge draw`: a machine with its reservations, as a picture."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def draw(
     to: str | None,
     output: str | None,
 ) -> None:
-    """Draw a machine, with what is reserved on it, as SVG, PNG or PDF.
+    """Draw a machine with its reservations as SVG, PNG or PDF.
 
-    With --profile, that profile's plan is drawn; without it, the plan that the host already has, if any. A
-    PLAN file alone shows NUMA nodes and CPUs: it does not say which cores, caches and devices there are.
+    Shows the plan of --profile, else the one saved on the host, if any. A PLAN file alone shows NUMA nodes
+    and CPUs: it does not name cores, caches and devices.
     """
     from numaforge.report.picture_files import check_format, in_format
     from numaforge.report.svg import draw as drawn

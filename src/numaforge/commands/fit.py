@@ -1,4 +1,4 @@
-"""Say how many pods of one shape fit on each node."""
+"""`numaforge fit`: how many pods of one shape fit on each node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _GPU = "gpu"
 
 MOST_NODES = 10_000
-"""How many nodes one machine may stand for. Kubernetes supports 5,000."""
+"""Limit of nodes for one machine. Kubernetes supports 5,000."""
 
 
 @click.command()
@@ -34,20 +34,19 @@ MOST_NODES = 10_000
     "--shapes",
     metavar="FILE",
     type=click.Path(),
-    help="Instead of a POD: the pods that a fleet runs, and which settings admit most of them.",
+    help="Compare settings by how many of these pods they admit, instead of POD.",
 )
 @scenario_options
 @output_option("table", "json")
 def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output: str, **kubelet: Any) -> int:
-    """Say how many pods of one shape fit on each node, what runs out, and what would help.
+    """Count the pods of one shape that fit on each node.
 
-    With --shapes, say which topology manager policy, scope, options and reservation admit most of the pods
-    that a fleet runs, on all the machines together. FILE is a list or a CSV of shapes with their counts, or
-    what `kubectl get pods -A -o json` printed. `--machine dgx-h100=40` stands for 40 such nodes, a folder for
-    the snapshots in it. What pods' claims name may stand beside them: templates, DeviceClasses,
-    ResourceSlices.
+    Shows what runs out, and what would help. With --shapes, finds the topology manager policy, scope, options
+    and reservation that admit the most pods of a fleet, on all the machines together. FILE is a list or a CSV
+    of shapes with their counts, or the output of `kubectl get pods -A -o json`. `--machine dgx-h100=40` is 40
+    such nodes, a folder its snapshots. The files may also hold the claim objects that pods refer to.
 
-    Exits with 0 where at least one pod fits somewhere (with --shapes: all of them), 1 where none does.
+    Exit codes: 0 a pod fits somewhere (with --shapes: all fit), 1 none does.
     """
     if (pod is None) == (shapes is None):
         raise click.UsageError("give a POD.yaml, or --shapes FILE: one of both")
@@ -144,7 +143,7 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
 
 
 def _nodes_named(topologies: tuple[str, ...]) -> Iterator[tuple[str | None, int]]:
-    """Yield each machine and how many nodes it stands for; `dgx-h100=40` are 40."""
+    """Yield each machine with its number of nodes; `dgx-h100=40` is 40."""
     if not topologies:
         yield None, 1
     for source in topologies:
@@ -175,7 +174,7 @@ def _only_pod(path: str) -> tuple[Pod, GivenPods]:
 
 
 def _device_resource(scenario: Scenario, pod: Pod) -> str | None:
-    """Return the resource to vary: the devices that the pod asks for, else the node's GPUs, else slices."""
+    """Return the resource to vary: the pod's devices, else the node's GPUs, else slices."""
     offered = scenario.devices or {}
     resources = [
         resource for container in pod.containers for resource in container.limits if resource in offered

@@ -1,4 +1,4 @@
-"""The command that says whether GPUs and NICs reach each other's memory."""
+"""`numaforge gpudirect`: whether NICs reach the memory of GPUs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 @click.command()
 @judging_options("Show every pair, and what the other rules came to.")
 def gpudirect(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
-    """Say for each GPU and NIC whether GPUDirect RDMA works between them, why not, and what helps.
+    """Check whether NICs reach the memory of GPUs.
 
-    Shows each GPU with the NICs nearest to it, with -v with all. Access control of PCIe bridges is known if
-    the snapshot was taken as root; what is not known is no alarm. Exits with 1 where something keeps a NIC
-    from the memory of its GPU; warnings and notes alone do not. Several machines, or a folder with their
-    snapshots, are one table.
+    Shows for each GPU and its nearest NICs (all with -v) whether GPUDirect RDMA works, why not, and what
+    helps. Only root's snapshot holds the access control of PCIe bridges; unknown facts raise no alarm.
+    Several machines, or a folder of snapshots, make one table.
+
+    Exit codes: 1 an error keeps a NIC from the memory of its GPU; warnings and notes: 0.
 
     \b
     Examples:

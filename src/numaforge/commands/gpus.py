@@ -1,4 +1,4 @@
-"""The commands that look at the GPUs of a machine."""
+"""`numaforge gpus`: the GPUs of a machine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ _HANDED = Handed(
 
 @click.group()
 def gpus() -> None:
-    """Look at the GPUs of a machine."""
+    """Check GPUs, and hand their modes to a manager."""
 
 
 @gpus.command()
 @judging_options("Say what the other rules came to as well, and why.")
 def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
-    """Say what is wrong with the GPUs of a machine, their driver and their fabric.
+    """Check GPUs, their driver and their fabric.
 
-    Each rule says on which machines it applies; what a snapshot does not hold is unknown, and no alarm. Exits
-    with 1 where something keeps the GPUs from their work; warnings and notes alone do not. Several machines,
-    or a folder with their snapshots, are one table.
+    Each rule names the machines that it applies to; unknown facts raise no alarm. Several machines, or a
+    folder of snapshots, make one table.
+
+    Exit codes: 1 an error keeps GPUs from their work; warnings and notes: 0.
 
     \b
     Examples:
@@ -51,14 +52,14 @@ def config_manager(
     namespace: str,
     output: str,
 ) -> int:
-    """Write the ConfigMap with which AMD's device config manager partitions GPUs as planned.
+    """Write the ConfigMap for AMD's device config manager, which partitions GPUs as planned.
 
-    It has one profile for each distinct set of modes. The label dcm.amd.com/gpu-config-profile of a Node
-    chooses one; the roll-out sets it on a drained node, where the profile says
-    amd_partitions.managed_by: device-config-manager.
+    One profile per distinct set of modes. The Node label dcm.amd.com/gpu-config-profile chooses it; the
+    roll-out sets it on a drained node, where the profile says amd_partitions.managed_by:
+    device-config-manager.
 
-    Of an INVENTORY (a file NAME.py, or a folder with an inventory.py) every host is asked, and planned by its
-    own profile; those whose profile says so are in the ConfigMap. None is written while a host is silent.
+    Of an INVENTORY (NAME.py, or a folder with an inventory.py), asks and plans every host by its own profile;
+    writes nothing while a host is silent.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The commands that look at the userland of a host."""
+"""`numaforge host`: what runs on a host beside the kubelet."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from numaforge.report.terminal import save, show_json
 
 @click.group()
 def host() -> None:
-    """Look at what runs on a host beside the kubelet."""
+    """Check what runs on a host beside the kubelet."""
 
 
 @host.command()
 @judging_options("Say what the other rules came to as well, and why.")
 def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
-    """Say what is wrong with containerd, packages, swap, clock and limits, and who else tunes the host.
+    """Check containerd, packages, swap, clock and limits, and find other tuning tools.
 
-    Each rule says on which machines it applies; what a snapshot does not hold is unknown, and no alarm. Exits
-    with 1 where something keeps pods from their work; warnings and notes alone do not. Several machines, or a
-    folder with their snapshots, are one table.
+    Each rule names the machines that it applies to; unknown facts raise no alarm. Several machines, or a
+    folder of snapshots, make one table.
+
+    Exit codes: 1 an error keeps pods from their work; warnings and notes: 0.
 
     \b
     Examples:
@@ -49,9 +50,7 @@ def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str
 def runtime_class(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str
 ) -> int:
-    """Write the RuntimeClass for what pods may ask of CRI-O (pod_tuning), and what such a pod says.
-
-    The pod's lines are a comment: kubectl applies the RuntimeClass alone.
+    """Write the RuntimeClass for what pods may ask of CRI-O (pod_tuning), with an example pod as a comment.
 
     \b
     Example:

@@ -19,7 +19,7 @@ from numaforge.report.terminal import remark
 
 EXAMPLE_HOST = "gpu-01.example.net"
 DEFAULT_PROFILE = "best-effort-mixed"
-"""It refuses no pod, whatever the nodes are for."""
+"""Refuses no pod, whatever the nodes are for."""
 _SUFFIX = ".j2"
 _CONNECTOR = re.compile(r"@[\w./:-]+")
 _USER = re.compile(r"[^\s:/-][^\s:/]*")
@@ -33,20 +33,21 @@ _NAMED_AT_MOST = 8
     "hosts",
     multiple=True,
     metavar="[USER@]NAME[:PORT]",
-    help="A host to begin with, as ssh calls it, or many: gpu-[01-30]; repeatable.",
+    help="Host as ssh names it, or a range such as gpu-[01-30]; repeatable.",
 )
-@click.option("--user", default="root", show_default=True, metavar="NAME", help="Who logs in to the hosts.")
+@click.option("--user", default="root", show_default=True, metavar="NAME", help="Login user of the hosts.")
 @click.option(
     "--profile",
     default=DEFAULT_PROFILE,
     show_default=True,
     metavar="NAME",
-    help="The ready profile to begin with.",
+    help="Ready profile to start from.",
 )
 def init(folder: Path, hosts: tuple[str, ...], user: str, profile: str) -> None:
-    """Write the folder from which nodes are provisioned: inventory, data, a profile, deploys.
+    """Write the starting folder of a fleet.
 
-    DIR must not exist yet, or be empty. Its README.md has the next commands.
+    It has an inventory, data, a profile, deploys, and a README.md with the next commands. DIR must be new or
+    empty.
     """
     texts = starting_files(hosts, user, profile)
     write_folder(folder, texts)
@@ -104,7 +105,7 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
 
 
 def _connections_of(hosts: Sequence[str], user: str) -> dict[str, dict[str, str | int]]:
-    """Return the data of each host by its name: ssh_user and ssh_port where given."""
+    """Return each host's ssh_user and ssh_port, where given."""
     connections: dict[str, dict[str, str | int]] = {}
     for pattern in hosts:
         try:
@@ -133,7 +134,7 @@ def _connections_of(hosts: Sequence[str], user: str) -> dict[str, dict[str, str 
 
 
 def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write a folder with these files, all of them or none.
+    """Write a folder with these files, all or none.
 
     Raises NumaforgeError unless the folder is new, or empty and not the current one.
     """

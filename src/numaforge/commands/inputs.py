@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
 
 MOST_CLUSTER_MIB = 256
-"""The largest file of a saved cluster: 300 nodes with 50 pods each have 150 MiB."""
+"""Limit of a saved cluster: 300 nodes with 50 pods each have 150 MiB."""
 
 MOST_DEVICES = 4096
-"""The most devices of one resource: 16 GPUs with 256 replicas each."""
+"""Limit of devices of one resource: 16 GPUs with 256 replicas each."""
 
 _OF_KUBERNETES = re.compile("^(apiVersion|kind):", re.MULTILINE)
 _STATE_FILES = {
@@ -42,7 +42,7 @@ def read_config(
 ) -> Report:
     """Return the report of `check` on the file at `path`, else on the machine's own configuration.
 
-    Raises KubeletConfigError, with the kubelet's message, where it would not start with it on this machine.
+    Raises KubeletConfigError, with the kubelet's message, where it would not start.
     """
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.findings import require_start
@@ -85,7 +85,7 @@ def read_settings(path: str) -> str:
 
 
 def _other_kind(text: str) -> tuple[str, str] | None:
-    """Return whether a document is a plan or a machine of numaforge, and the option that takes it."""
+    """Return whether a document is a numaforge plan or machine, and the option that takes it."""
     from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
     from numaforge.machine.snapshot.model import KIND
     from numaforge.machine.topology.saved import is_plan
@@ -106,7 +106,7 @@ def _other_kind(text: str) -> tuple[str, str] | None:
 
 
 def read_drop_ins(folder: str) -> dict[str, str]:
-    """Return the texts below the folder of --config-dir by relative path."""
+    """Return the texts in the folder of --config-dir by relative path."""
     root = Path(folder)
     if not root.is_dir():
         raise KubeletConfigError("not a folder", where=folder, remedy="name the folder of --config-dir")
@@ -132,8 +132,8 @@ def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
 def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
     """Return the devices that a JSON or YAML file lists by resource name, for this machine.
 
-    Raises NumaforgeError for a name that no device plugin may register, for NUMA nodes that the machine does
-    not have, and for more than MOST_DEVICES devices.
+    Raises NumaforgeError for an invalid resource name, unknown NUMA nodes, and more than MOST_DEVICES
+    devices.
     """
     from numaforge.kubelet.admission.device_manager import DeviceError, read_inventory
     from numaforge.kubelet.admission.pod import is_extended
@@ -192,9 +192,8 @@ class GivenPods:
 def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
     """Return the pods and `remove: NAME` documents in YAML files, and the claim objects.
 
-    Pods without a name are named after their file. With `replicas`, a Deployment of three is three pods,
-    else one. Documents without pods are passed over with a remark. Raises NumaforgeError where a file has no
-    pods.
+    Names pods without a name after their file. With `replicas`, a Deployment of three is three pods, else
+    one. Remarks on documents without pods. Raises NumaforgeError for a file without pods.
     """
     from numaforge.explain.claims import claim_world
 
@@ -267,7 +266,7 @@ def _short(name: str) -> str:
 
 
 def read_documents(path: str) -> list[Any]:
-    """Return the documents of a file for a cluster, with a remark where a key is written twice."""
+    """Return the documents of a file for a cluster; remark on repeated keys."""
     from numaforge.lib.strict_yaml import MOST_MIB, read_manifests
     from numaforge.report.terminal import remark
 
@@ -278,7 +277,7 @@ def read_documents(path: str) -> list[Any]:
 
 
 def remark_passed_over(path: str, documents: Sequence[str]) -> None:
-    """Say in one line which documents of a file hold no pods."""
+    """Name in one line the documents of a file without pods."""
     from numaforge.report.terminal import remark
 
     if documents:

@@ -1,7 +1,7 @@
-"""The machine that a command looks at: this one, or the one that is named.
+"""The machine that a command looks at: the named one, else this one.
 
 A name means the same everywhere: `-` and a file are a snapshot, a topology or a plan; a folder is a captured
-root; then come the ready machines of the package; everything else is a host, as for `numaforge capture`.
+root; then come the package's ready machines; everything else is a host, as for `numaforge capture`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def machine_argument(metavar: str, *, nargs: int = 1, required: bool = False) ->
             expose_value=False,
             is_eager=True,
             callback=_keep_named,
-            help="The same as MACHINE.",
+            help="Same as MACHINE.",
         )(decorate)
 
     return offer
@@ -93,12 +93,12 @@ def _argument_or_option(
 
 
 def each_named(sources: Sequence[str]) -> list[str]:
-    """Return the names of machines; a folder of saved snapshots stands for each file in it."""
+    """Return the names of machines; a folder of saved snapshots counts as each file in it."""
     return [name for source in sources for name in _saved_in(Path(source)) or [source]]
 
 
 def _saved_in(folder: Path) -> list[str]:
-    """Return the files in a folder of `numaforge capture INVENTORY`; none for a captured root."""
+    """Return the snapshots in a folder of `numaforge capture INVENTORY`; none for a captured root."""
     if not folder.is_dir() or any((folder / name).is_dir() for name in ("proc", "sys")):
         return []
     snapshots = [*folder.glob("*.snapshot.json")] or [*folder.glob("*.json")]
@@ -115,7 +115,7 @@ T = TypeVar("T", bound=_OfHost)
 
 @dataclass(frozen=True)
 class OfMachines(Generic[T]):
-    """The answers of several machines by the name to show, and why the others gave none.
+    """Several machines' answers by the name to show, and why the others gave none.
 
     `code` is the exit code for the others.
     """
@@ -126,7 +126,7 @@ class OfMachines(Generic[T]):
 
 
 def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> OfMachines[T]:
-    """Return the answer of each machine, under its host name where that is unique."""
+    """Return each machine's answer, under its hostname where that is unique."""
     answers: dict[str, T] = {}
     failed: dict[str, NumaforgeError] = {}
     for name in names:
@@ -149,7 +149,7 @@ machines_argument = machine_argument("[MACHINE...]", nargs=-1)
 machines_or_plans_argument = machine_argument("[MACHINE|PLAN...]", nargs=-1)
 snapshot_or_plan_argument = machine_argument("[MACHINE|PLAN]")
 root_option = click.option(
-    "--root", metavar="DIR", type=click.Path(), help="Look at a captured root directory instead."
+    "--root", metavar="DIR", type=click.Path(), help="Path to a captured root directory."
 )
 
 
@@ -165,14 +165,14 @@ profile_option = click.option(
     "--profile",
     metavar="NAME|FILE|IMAGE",
     shell_complete=_profiles,
-    help="A ready profile's name, a YAML file with the intent, or the root of an image: what its nodes do.",
+    help="Name of a ready profile, path of a YAML file, or the root of an image.",
 )
 planning_options = offered(
     profile_option,
     click.option(
         "--kubelet-version",
         metavar="VERSION",
-        help="Plan for this kubelet, such as 1.36.3, instead of the one that is installed.",
+        help="Kubelet version to plan for, e.g. 1.36.3 [default: the installed one].",
     ),
 )
 
@@ -180,7 +180,7 @@ planning_options = offered(
 def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
-    """Return the machine with its plan's offline CPUs and GPU memory mode, and the plan itself, if any."""
+    """Return the machine with its plan's offline CPUs and GPU memory mode, and the plan, if any."""
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.cpus.offline import taken_offline
     from numaforge.roles.modules.gpu_memory import in_mode
@@ -235,7 +235,7 @@ def planned_machine(
 def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB) -> NodeTopology:
     """Return the machine named `source`, in the folder `root`, else this machine.
 
-    A file larger than `most_mib` MiB is refused.
+    Refuses a file larger than `most_mib` MiB.
     """
     from numaforge.machine.topology.read import read_topology
 
@@ -264,7 +264,7 @@ def is_file(source: str) -> bool:
 
 
 def _names_a_file(source: str) -> bool:
-    """Whether a name that does not exist was meant to be a file, not a host."""
+    """Whether a name without a file looks like one, not like a host."""
     return source.endswith((".json", ".xz")) or (os.sep in source and not source.startswith("@"))
 
 
@@ -289,7 +289,7 @@ def _machine_called(name: str) -> NodeTopology:
 
 
 def _or_ready(name: str) -> str:
-    """Return a hint: the ready machine with a similar name, else that there are ready machines."""
+    """Return a hint at a ready machine with a similar name, else at all of them."""
     from difflib import get_close_matches
 
     from numaforge.machine.topology.ready import ready_machines

@@ -31,7 +31,7 @@ from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
 
 MOST_MIB = 16
-"""The largest snapshot: more than ten times the largest of tests/machines."""
+"""Limit of a snapshot: more than ten times the largest of tests/machines."""
 
 _FORK = multiprocessing.get_context("fork")  # keeps the modules that are imported already
 _FEW = 8  # this few machines are read faster than processes start
@@ -42,7 +42,7 @@ _DRAWN = ("NA110", "NA111", "NA113", "NA120", "NA121", "NA122", "NA125", "NA140"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a machine comes from; `argument` None is this machine, `host` its name in an inventory."""
+    """A machine's source; `argument` None is this machine, `host` its name in an inventory."""
 
     argument: str | None
     host: str | None = None
@@ -58,7 +58,7 @@ class Source:
 
 @dataclass(frozen=True)
 class ManyMachines:
-    """The audited machines by the name to show, the failures of the others, and the sources of all.
+    """The audited machines by the name to show, the others' failures, and all sources.
 
     `unsaved` has the machines that are not saved in a file.
     """
@@ -77,9 +77,9 @@ class ManyMachines:
         return None if failed.unreachable or self.sources[name].host else failed.reason
 
     def portraits(self, audit: FleetAudit) -> list[Portrait]:
-        """Return a picture for each group of machines that look alike, for the 40 largest groups.
+        """Return a picture for each of the 40 largest groups of machines that look alike.
 
-        Saved machines are read again for it; hosts are not asked again.
+        Reads saved machines again; asks no host again.
         """
         alike: dict[object, list[str]] = {}
         for make, names in audit.makes.items():
@@ -92,7 +92,7 @@ class ManyMachines:
         return [Portrait(tuple(names), svg) for names, svg in drawn if svg]
 
     def _picture(self, names: Sequence[str]) -> str | None:
-        """Return the picture of the first of these machines that can be read again."""
+        """Return the picture of the first readable machine."""
         for name in names:
             with suppress(NumaforgeError):
                 machine = self.unsaved.get(name) or self._read_again(name)
@@ -138,7 +138,7 @@ def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, w
 
 @dataclass(frozen=True)
 class _Entry:
-    """The audit of a source, and the machine itself where reading it again would ask a host."""
+    """A source's audit, and its machine where reading it again would ask a host."""
 
     source: Source
     read: AuditedMachine | Failed
@@ -146,7 +146,7 @@ class _Entry:
 
 
 def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
-    """Return the entries by host name where that is unique; others, and inventories' hosts, by source."""
+    """Return the entries by hostname where unique; others, and inventories' hosts, by source."""
     hostnames = [entry.read.hostname if isinstance(entry.read, AuditedMachine) else None for entry in entries]
     counts = Counter(hostnames)
     entries_by_name: dict[str, _Entry] = {}
@@ -182,7 +182,7 @@ def _captured(
 
 
 def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
-    """Yield the audit of each source, in order; the saved ones are read first, by many processes."""
+    """Yield each source's audit in order; processes read the saved ones first."""
     read = _in_processes(
         [source.argument for source in places if source.argument and is_saved(source.argument)]
     )
@@ -209,7 +209,7 @@ def _read_file(path: str) -> AuditedMachine | Failed:
 
 
 def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
-    """Return the audit of one machine; an exception becomes its failure, and does not stop the others."""
+    """Return the audit of one machine; an exception becomes its failure."""
     try:
         return audited(read())
     except NumaforgeError as error:
@@ -217,11 +217,11 @@ def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
     except Exception as fault:
         if os.environ.get("NUMAFORGE_TRACEBACK"):
             raise
-        return Failed(f"this is a fault of numaforge itself: {type(fault).__name__}: {fault}")
+        return Failed(f"internal error: {type(fault).__name__}: {fault}")
 
 
 def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
-    """Return the audit of each file; one that kills its process is read again alone, and fails alone."""
+    """Return the audit of each file; reads a file again alone if it killed its process."""
     unique = list(dict.fromkeys(paths))
     if len(unique) <= _FEW or every_core() == 1:
         return {path: _read_file(path) for path in unique}
@@ -234,7 +234,7 @@ def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
 
 
 def _together(paths: Sequence[str], processes: int) -> dict[str, AuditedMachine | Failed]:
-    """Return the audits made by `processes` processes; without those left when a process was killed."""
+    """Return the audits by `processes` processes; omits those left when a process was killed."""
     audited: dict[str, AuditedMachine | Failed] = {}
     with ProcessPoolExecutor(processes, _FORK) as pool:
         # Processes fork here, before the spinner starts a thread.

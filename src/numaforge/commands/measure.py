@@ -27,29 +27,27 @@ _NOTHING = "keeps no measurement: without --kept one is taken"
 
 @click.command()
 @click.argument("host", metavar="[HOST|INVENTORY]", required=False)
-@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
+@click.option(
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+)
 @click.option(
     "--data",
     metavar="KEY=VALUE",
     multiple=True,
-    help="What pyinfra needs to connect to HOST, such as ssh_user=ubuntu or ssh_key=PATH.",
+    help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu or ssh_key=PATH.",
 )
 @click.option(
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(),
-    help="Measure nodes that this cluster says are drained, although pods of DaemonSets run there.",
+    help="Also measure nodes that are drained in this cluster, beside pods of DaemonSets.",
 )
-@click.option(
-    "--in-use", is_flag=True, help="Measure also where pods run or GPUs are held: it disturbs them."
-)
-@click.option(
-    "--kept", is_flag=True, help="Measure nothing: show what the hosts keep of their last measurement."
-)
+@click.option("--in-use", is_flag=True, help="Also measure where pods run or GPUs are in use; disturbs them.")
+@click.option("--kept", is_flag=True, help="Show the last measurement saved on the hosts; measure nothing.")
 @click.option(
     "--aligned-and-not",
     is_flag=True,
-    help="Run one program pinned as a pod would be, then with its memory on another NUMA node; keep nothing.",
+    help="Run one program pinned like a pod, then with remote memory; save nothing.",
 )
 @click.option(
     "--seconds",
@@ -58,7 +56,7 @@ _NOTHING = "keeps no measurement: without --kept one is taken"
     type=click.IntRange(1, 60),
     default=3,
     show_default=True,
-    help="How long one run of a program takes, where it can be told.",
+    help="Seconds of one run of a program, where it has such an option.",
 )
 @click.option(
     "--runs",
@@ -67,7 +65,7 @@ _NOTHING = "keeps no measurement: without --kept one is taken"
     type=click.IntRange(1, 9),
     default=3,
     show_default=True,
-    help="How often each figure is taken.",
+    help="Runs per figure.",
 )
 @click.option(
     "--least-share",
@@ -76,9 +74,9 @@ _NOTHING = "keeps no measurement: without --kept one is taken"
     type=click.FloatRange(0.01, 1.0),
     default=0.8,
     show_default=True,
-    help="The share of its siblings' median that a machine has to reach.",
+    help="Share of its siblings' median that a machine has to reach.",
 )
-@click.option("--to", metavar="FILE", type=click.Path(), help="Save the JSON, too.")
+@click.option("--to", metavar="FILE", type=click.Path(), help="Also save the JSON.")
 @output_option("table", "json")
 def measure(
     host: str | None,
@@ -94,13 +92,14 @@ def measure(
     to: str | None,
     output: str,
 ) -> int:
-    """Measure drained or new nodes with the programs that are there, and find the slow one.
+    """Measure nodes, and find slow ones.
 
-    HOST is named as for `numaforge capture`; without it, it is this machine. INVENTORY is pyinfra's: all of
-    its hosts are measured at once, and each is compared with the others of its make. Memory by NUMA node,
-    timer latency of the CPUs for pods, PCIe and NVLink by GPU, RDMA by port, all-reduce: what has no program
-    there is named. Nothing is changed but the load and /var/lib/numaforge/measured.json. Exits with 1 where a
-    figure is worse than that of siblings or a host was refused, with 6 where hosts do not answer.
+    Uses the installed programs, on drained or new nodes. HOST is named as for `numaforge capture` [default:
+    this machine]. Of a pyinfra INVENTORY, measures all hosts at once, and compares each with others of its
+    make. Measures memory by NUMA node, timer latency of the pods' CPUs, PCIe and NVLink by GPU, RDMA by port,
+    and all-reduce; names what has no program. Writes only /var/lib/numaforge/measured.json.
+
+    Exit codes: 1 a figure is worse than the siblings', or a host is refused, 6 hosts are unreachable.
 
     \b
     Examples:
@@ -155,9 +154,9 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
 
 
 def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
-    """Measure the hosts of an inventory, and save each result with its siblings' figures on the host.
+    """Measure an inventory's hosts, and save each result with its siblings' figures on the host.
 
-    Hosts that `limits` leave out count with their last measurement.
+    Hosts outside `limits` count with their last measurement.
     """
     from numaforge.commands.over_inventory import ask_all
     from numaforge.measure.order import KEPT, MEASURED, of_data

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from numaforge.roles.mig.mig_parted import MigConfigEntry
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path())
-_config_option = click.option("--config", metavar="NAME", help="The config of the file to take.")
+_config_option = click.option("--config", metavar="NAME", help="Config to use, of a file with several.")
 
 
 @click.group()
 def mig() -> None:
-    """Plan how GPUs are cut into MIG instances, without touching a GPU.
+    """Plan MIG instances without touching a GPU.
 
     FILE is a configuration of mig-parted.
     """
@@ -40,9 +40,9 @@ mig.add_command(operator_config)
 @click.argument("profiles", metavar="[PROFILE[=COUNT] ...]", nargs=-1)
 @output_option("table", "json")
 def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
-    """Show the profiles of a GPU model, or where some of them lie.
+    """Show the profiles of a GPU model, or the placement of some of them.
 
-    Exits with 1 where they do not fit, and says which collide and what would fit.
+    Exit codes: 1 they do not fit; names collisions and alternatives.
 
     \b
     Example:
@@ -82,12 +82,11 @@ def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
 def check(
     file: str, source: str | None, root: str | None, config: str | None, key: str | None, output: str
 ) -> int:
-    """Check a file of mig-parted against the GPUs of a machine.
+    """Check a mig-parted file against the GPUs of a machine.
 
-    FILE may also be a ConfigMap or a chart's values with the file's text in it.
+    FILE may be a ConfigMap or Helm values with the file.
 
-    Exits with 1 where mig-parted would not make a config (or the one of --config), with 2 where the file is
-    not valid.
+    Exit codes: 1 mig-parted would not make a config (or the one of --config), 2 the file is invalid.
 
     \b
     Example:
@@ -116,8 +115,8 @@ def check(
 
 @mig.command()
 @click.argument("sources", metavar="[FILE] [MACHINE]", nargs=-1, type=click.Path())
-@machine_option(help="The same as MACHINE.")
-@click.option("--profile", metavar="NAME|FILE", help="Take the section mig of this profile instead of FILE.")
+@machine_option(help="Same as MACHINE.")
+@click.option("--profile", metavar="NAME|FILE", help="Use the mig section of this profile instead of FILE.")
 @root_option
 @_config_option
 @output_option("table", "json")
@@ -129,10 +128,11 @@ def plan(
     config: str | None,
     output: str,
 ) -> int:
-    """Show what each GPU of a machine gets: the mode, what stays, what is destroyed, what is created where.
+    """Show what each GPU of a machine gets: mode, kept, destroyed and created instances.
 
-    A FILE with one config needs no --config. Exits with 1 where a GPU cannot have what is wanted, or what
-    would have to go is in use.
+    A FILE with one config needs no --config.
+
+    Exit codes: 1 a GPU cannot have its instances, or an instance to destroy is in use.
 
     \b
     Example:

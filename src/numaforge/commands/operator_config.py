@@ -1,4 +1,4 @@
-"""Hand geometries over to the GPU operator."""
+"""`numaforge mig operator-config`: geometries for the GPU operator."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def operator_config(
     namespace: str,
     output: str,
 ) -> int:
-    """Write the ConfigMap with which the GPU operator's MIG manager cuts the GPUs as planned.
+    """Write the ConfigMap for the GPU operator's MIG manager, which cuts GPUs as planned.
 
-    It has one config for each distinct geometry. The label nvidia.com/mig.config of a Node chooses one;
-    the roll-out sets it on a drained node, where the profile says mig.managed_by: gpu-operator.
+    One config per distinct geometry. The Node label nvidia.com/mig.config chooses it; the roll-out sets it on
+    a drained node, where the profile says mig.managed_by: gpu-operator.
 
-    Of an INVENTORY (a file NAME.py, or a folder with an inventory.py) every host is asked, and planned by its
-    own profile; those whose profile says so are in the ConfigMap. None is written while a host is silent.
+    Of an INVENTORY (NAME.py, or a folder with an inventory.py), asks and plans every host by its own profile;
+    writes nothing while a host is silent.
 
     \b
     Example:

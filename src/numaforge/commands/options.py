@@ -1,4 +1,4 @@
-"""Options that many commands share."""
+"""Options shared by commands."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from numaforge.report import terminal
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 WITHIN_SECONDS = 120
-"""How long a host of an INVENTORY may take to answer where it is only read."""
+"""Time limit for a host of an INVENTORY to answer a read."""
 
 OF_EVERY_COMMAND = "Options of every command"
-_VERBOSE = "Say on standard error what is done and how long it takes; -vv: what pyinfra says, too."
+_VERBOSE = "Show steps and timings on standard error; -vv: also the output of pyinfra."
 
 
 def offered(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -35,7 +35,7 @@ def offered(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 def output_option(*formats: str, more: str = "", lines: bool = False) -> Callable[[Command], Command]:
     """Offer `-o`; the first format is the default, and `more` is added to its help.
 
-    Where the JSON is one document, `yaml` is offered, too; the command then gets `json`.
+    Offers `yaml`, too, where the JSON is one document; the command then gets `json`.
     """
     twin = "json" in formats and "yaml" not in formats and not lines
     return click.option(
@@ -45,16 +45,16 @@ def output_option(*formats: str, more: str = "", lines: bool = False) -> Callabl
         default=formats[0],
         show_default=True,
         callback=_documents_as if twin else None,
-        help=f"What to print{more}.",
+        help=f"Output format{more}.",
     )
 
 
 def file_option(metavar: str, written: str, *formats: str) -> Callable[[Command], Command]:
-    """Offer `--to` for a file (`to`) and `-o` for its format (`output`), which `destination` tells apart."""
+    """Offer `--to` for a file (`to`) and `-o` for its format (`output`), for `destination`."""
 
     return offered(
         click.option("--to", metavar=metavar, type=click.Path(), help=written),
-        click.option("-o", "--output", metavar=f"[{'|'.join(formats)}]", help="The format."),
+        click.option("-o", "--output", metavar=f"[{'|'.join(formats)}]", help="Format."),
     )
 
 
@@ -69,11 +69,9 @@ def destination(to: str | None, output: str | None, *formats: str) -> tuple[str 
 
 
 login_options = offered(
-    click.option(
-        "--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use."
-    ),
-    click.option("--context", metavar="NAME", help="The kubeconfig's context."),
-    click.option("--kubectl", metavar="FILE", help="The kubectl to use."),
+    click.option("--kubeconfig", metavar="FILE", help="Path to a kubeconfig [default: kubectl's]."),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option("--kubectl", metavar="FILE", help="Path to kubectl."),
 )
 """For commands that look at a cluster."""
 
@@ -94,7 +92,7 @@ class GroupedOption(click.Option):
 
 
 def screen_options(command: click.Command) -> click.Command:
-    """Offer `--color`, `-q` and `-v` on a command and those below it; `report.terminal` reads them.
+    """Offer `--color`, `-q` and `-v` on a command and its subcommands; `report.terminal` reads them.
 
     A command's own `verbose` stays, and also shows more of the answer.
     """
@@ -116,7 +114,7 @@ def screen_options(command: click.Command) -> click.Command:
             _of_every_command(
                 ["-q", "--quiet"],
                 is_flag=True,
-                help="Print answers and errors alone: no progress, no name of what was written.",
+                help="Print only answers and errors.",
                 expose_value=False,
                 callback=partial(_keep, terminal.QUIET),
             ),
@@ -124,7 +122,7 @@ def screen_options(command: click.Command) -> click.Command:
                 ["--color", "--colour"],
                 type=click.Choice(("auto", "always", "never")),
                 default="auto",
-                help="Whether to use colours; auto: on a terminal, without NO_COLOR.",
+                help="Use colours; auto: on a terminal, unless NO_COLOR is set.",
                 expose_value=False,
                 callback=partial(_keep, terminal.COLOUR),
             ),
@@ -137,7 +135,7 @@ _of_every_command = partial(GroupedOption, heading=OF_EVERY_COMMAND)
 
 
 def _format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the main options, then the others under their headings."""
+    """Write the main options, then others under their headings."""
     groups: dict[str, list[tuple[str, str]]] = {"Options": []}
     for parameter in command.get_params(context):
         default = OF_EVERY_COMMAND if "--help" in parameter.opts else "Options"
@@ -158,10 +156,10 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command only when it is used, without the imports of the others.
+    """A group that imports a command only when it is used.
 
-    `names` are its commands in their order; each is a function in a module of its own in `package`, with `_`
-    for `-` in both names.
+    `names` are its commands in order; each is a function in its own module in `package`, with `_` for `-` in
+    both names.
     """
 
     def __init__(self, *declarations: Any, package: str, names: Sequence[str], **settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""Decide what a machine gets, and say why."""
+"""`numaforge plan`: what a machine gets, and why."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def plan(
     kubelet_version: str | None,
     output: str,
 ) -> int:
-    """Decide what a machine gets, and say why.
+    """Plan a machine, and give a reason for each decision.
 
-    With --profile, that profile's plan is made; without it, the plan that the host already has is shown. A
-    PLAN file is shown as it is. Several machines, or a folder with their snapshots, are one table; exits with
-    1 when some cannot be planned, with 6 where these are all hosts that do not answer.
+    Shows the plan of --profile, else the one saved on the host. A PLAN file is shown as it is. Several
+    machines, or a folder of snapshots, make one table.
+
+    Exit codes: 1 some cannot be planned, 6 hosts are unreachable and nothing else is wrong.
 
     \b
     Examples:

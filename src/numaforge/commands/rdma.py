@@ -10,7 +10,7 @@ from numaforge.commands.rdma_pools import check, config, manifests
 
 @click.group()
 def rdma() -> None:
-    """Look at RDMA devices, and what pods and libraries are told of them."""
+    """Show what pods and libraries learn of RDMA devices."""
 
 
 for _command in (config, check, manifests, env, topology_xml):

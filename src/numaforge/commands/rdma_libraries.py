@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 @click.command()
 @snapshot_or_plan_argument
 @planning_options
-@click.option("--gpu", type=click.IntRange(min=0), metavar="N", help="For a process that has GPU N alone.")
+@click.option("--gpu", type=click.IntRange(min=0), metavar="N", help="For a process with GPU N alone.")
 @click.option(
     "--network",
     type=click.Choice(("host", "overlay")),
-    help="How the pod is attached to the network.  [default: as the profile says, else host]",
+    help="Network of the pod.  [default: the profile's, else host]",
 )
 @output_option("env", "yaml", "json")
 def env(
@@ -42,9 +42,11 @@ def env(
 ) -> int:
     """Print the variables that NCCL or RCCL, UCX, NVSHMEM and vLLM need in a pod.
 
-    Pods do not see the host's files. `-o yaml` prints the list `env` of a container, `-o env` lines for a
-    shell or --env-file. Without a profile or a plan that says more, NCCL, UCX and NVSHMEM are told of all
-    rails. AMD's GPUs have RCCL, which reads NCCL's variables. Exits with 1 where nothing is known to be said.
+    Pods do not see the host's files. `-o yaml` prints a container's `env` list, `-o env` lines for a shell or
+    --env-file. Without settings in a profile or plan, NCCL, UCX and NVSHMEM get all rails. RCCL, for AMD's
+    GPUs, reads NCCL's variables.
+
+    Exit codes: 1 there is nothing to set.
 
     \b
     Examples:
@@ -70,13 +72,16 @@ def env(
 @click.command("topology-xml")
 @snapshot_or_plan_argument
 @planning_options
-@click.option("--to", metavar="FILE", type=click.Path(), help="Write this file instead of printing.")
+@click.option(
+    "--to", metavar="FILE", type=click.Path(), help="Write to this file instead of standard output."
+)
 def topology_xml(source: str | None, profile: str | None, kubelet_version: str | None, to: str | None) -> int:
     """Print NCCL's topology file (NCCL_TOPO_FILE).
 
-    Where the profile or the plan has `rdma.libraries.pcie_switches`, that is the file which is written on
-    the virtual machine; else it is the PCI tree as this machine shows it. Exits with 1 where that holds no
-    switch: such a file says no more than NCCL finds by itself.
+    That is the file for a virtual machine, where the profile or plan has `rdma.libraries.pcie_switches`; else
+    this machine's PCI tree.
+
+    Exit codes: 1 there is no switch, so the file tells NCCL nothing new.
 
     \b
     Example:

@@ -30,7 +30,7 @@ from numaforge.report.terminal import echo_lines, save, show_json
 @root_option
 @planning_options
 def config(source: str | None, root: str | None, profile: str | None, kubelet_version: str | None) -> int:
-    """Print the plugin's config.json for one node, as its plan says.
+    """Print the plugin's config.json for one node, as planned.
 
     \b
     Example:
@@ -64,14 +64,13 @@ def check(
     key: str | None,
     output: str,
 ) -> int:
-    """Check a config.json of the plugin more strictly than the plugin does.
+    """Check a config.json of the plugin, more strictly than the plugin does.
 
-    CONFIG may also be a ConfigMap or a NicClusterPolicy with the file's text in it.
-    With --machine it is held against the RDMA devices of that machine, as they are or, with --profile or
-    --plan, as they will be, and what the node advertises is shown; --live, --profile and --plan without
-    --machine are about this machine.
-    Exits with 1 where the plugin would not start or no pod could have a resource, with 2 where it could not
-    even read the file.
+    CONFIG may be a ConfigMap or a NicClusterPolicy with the file. With --machine, also checks it against that
+    machine's RDMA devices, as they are or (--profile, --plan) as planned, and shows what the node would
+    advertise; --live, --profile and --plan without --machine mean this machine.
+
+    Exit codes: 1 the plugin would not start, or no pod could have a resource, 2 the file is unreadable.
 
     \b
     Example:
@@ -102,7 +101,7 @@ def check(
 
 @click.command()
 @machine_argument("MACHINE|PLAN...", nargs=-1, required=True)
-@click.option("--image", metavar="IMAGE", required=True, help="The plugin's image, as your registry has it.")
+@click.option("--image", metavar="IMAGE", required=True, help="Image of the plugin.")
 @planning_options
 @config_map_options("numaforge-rdma", "kube-system", "ConfigMap and DaemonSet")
 @output_option("yaml", "json")
@@ -115,10 +114,10 @@ def manifests(
     namespace: str,
     output: str,
 ) -> int:
-    """Write the plugin's ConfigMaps and DaemonSets for some nodes: one of each for each kind of node.
+    """Write the plugin's ConfigMaps and DaemonSets for these nodes, one per kind of node.
 
-    The label numaforge.io/rdma-pools of a Node says which it takes; the roll-out sets it where the profile
-    says rdma.device_plugin.deployed.
+    The Node label numaforge.io/rdma-pools chooses; the roll-out sets it where the profile says
+    rdma.device_plugin.deployed.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Write the files of a plan into a folder, or compare them with those of a node."""
+"""`numaforge render`: the files of a plan, or how they differ from those of a node."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     "--data",
     metavar="KEY=VALUE",
     multiple=True,
-    help="What pyinfra needs to connect to HOST.",
+    help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu.",
 )
-@click.option("--diff", "compared", is_flag=True, help="Show what differs from the files that are there.")
+@click.option("--diff", "compared", is_flag=True, help="Show the differences from the existing files.")
 @output_option("text", "json")
 def render(
     source: str | None,
@@ -49,11 +49,12 @@ def render(
     compared: bool,
     output: str,
 ) -> int:
-    """Print the files of a plan, write them below a folder, or show what they change.
+    """Print, write or compare the files of a plan.
 
-    With --diff they stand beside those of HOST, of the folder of --root, or of this machine, as
-    `kubectl diff` does it; nothing is written. Exits with 0 where there is no difference, 1 where there is
-    one.
+    With --diff, compares them with those of HOST, of the folder of --root, or of this machine, like `kubectl
+    diff`; writes nothing.
+
+    Exit codes: 0 no difference, 1 a difference.
 
     \b
     Examples:
@@ -99,7 +100,7 @@ def _files(
 
 
 def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
-    """Write files with their modes below a new or empty folder, and nowhere else."""
+    """Write files with their modes below a new or empty folder."""
     for file in files:
         if ".." in file.path.split("/") or not re.fullmatch("[0-7]{3,4}", file.mode):
             remedy = "its path is absolute, and its mode has three or four digits from 0 to 7"

@@ -1,4 +1,4 @@
-"""The common part of commands that judge a machine by a table of rules."""
+"""The options and output of commands that judge machines by a table of rules."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def judging_options(verbose: str) -> Callable[[Command], Command]:
 class Note:
     """What a command prints about one machine besides the verdicts of its rules.
 
-    `lines` stand above the verdicts, `document` has more keys of the JSON document, `doubt` says what is not
-    known, and `cell` is the machine's cell in the extra column of a fleet's table.
+    `lines` stand above the verdicts, `document` has more keys of the JSON document, `doubt` names unknowns,
+    and `cell` is the machine's cell in the extra column of a fleet's table.
     """
 
     lines: Sequence[str] = ()
@@ -59,9 +59,9 @@ def say_judgements(
     note_of: Callable[[NodeTopology], Note] = lambda _: Note(),
     column: str | None = None,
 ) -> int:
-    """Print the verdicts of rules on machines, as a table or as JSON; return NO where a finding is an error.
+    """Print the verdicts of rules on machines, as a table or as JSON; return NO for an error.
 
-    Several machines are a fleet's table, in which `column` is the heading of the cells of `beside`.
+    Several machines make a fleet's table, in which `column` is the heading of the cells of `note_of`.
     """
     from numaforge.findings.engine import check
     from numaforge.report import findings as report

@@ -28,13 +28,18 @@ _of_kubelet = partial(
     click.option, cls=GroupedOption, heading="The kubelet, where it is not the machine's own"
 )
 scenario_options = offered(
-    _of_kubelet("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
-    _of_kubelet("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
-    _of_kubelet("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
+    _of_kubelet(
+        "--config",
+        metavar="FILE",
+        type=click.Path(),
+        help="Kubelet configuration [default: the machine's own].",
+    ),
+    _of_kubelet("--drop-in", metavar="DIR", type=click.Path(), help="Path to the kubelet's --config-dir."),
+    _of_kubelet("--flag", "flags", metavar="FLAG", multiple=True, help="Kubelet flag."),
     _of_kubelet(
         "--kubelet-version",
         metavar="VERSION",
-        help="Whose rules apply; else the newest one that is known.",
+        help="Kubelet version whose rules apply [default: newest known].",
     ),
     click.option(
         "--devices",
@@ -70,8 +75,8 @@ def scenario_of(
     """Return the named machine, else this one, with its kubelet's configuration, devices and state.
 
     With a profile or a plan everything is as planned, else as it is. `objects` are claim objects, which pods
-    find besides the planned ones. Raises NumaforgeError for files that cannot be read, and for a
-    kubelet that would not start.
+    find besides the planned ones. Raises NumaforgeError for unreadable files, and for a kubelet that would
+    not start.
     """
     from numaforge.commands.inputs import read_config, read_devices, read_state
     from numaforge.explain.node_claims import with_claims, without_plugins
@@ -102,7 +107,7 @@ def scenario_of(
 
 
 def _with_notice(scenario: Scenario) -> Scenario:
-    """Remark that a kubelet is newer than the rules that are known."""
+    """Remark on a kubelet newer than the known rules."""
     from numaforge.kubelet_minors.versions import KubeletVersion
 
     if scenario.version and (notice := KubeletVersion.parse(scenario.version).notice):

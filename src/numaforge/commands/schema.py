@@ -1,4 +1,4 @@
-"""Print a JSON Schema: what a profile may say, what a plan or a topology holds."""
+"""`numaforge schema`: the JSON Schema of a profile, a plan or a topology."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NAMES = ("profile", "plan", "topology")
 @click.command()
 @click.argument("name", type=click.Choice(NAMES))
 def schema(name: str) -> None:
-    """Print a JSON Schema, for editors and for programs.
+    """Print a JSON Schema, for editors and programs.
 
-    profile: what a profile may say. plan, topology: what `numaforge plan -o json` and `numaforge topology -o
-    json` print.
+    profile: what a profile may contain. plan, topology: the output of `numaforge plan -o json` and `numaforge
+    topology -o json`.
     """
     from numaforge.planning.json_schema import json_schema
 

@@ -1,4 +1,4 @@
-"""Read the pods that a fleet runs: a list of shapes, a table, or what `kubectl get pods -A` printed."""
+"""Read a fleet's pods: a list of shapes, a table, or the output of `kubectl get pods -A`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _are_shapes(documents: Sequence[object]) -> bool:
 
 
 def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[Shape]:
-    """Yield the shapes of a list; its claim objects are added to `objects`."""
+    """Yield the shapes of a list; add its claim objects to `objects`."""
     from numaforge.explain.claims import is_of_claims
 
     listed = document.get("shapes") if isinstance(document, Mapping) else document
@@ -163,8 +163,8 @@ def _of_cluster(
 ) -> tuple[list[Shape], tuple[Pod, ...]]:
     """Return the shapes of the pods in documents, and the pods that every node has.
 
-    Pods of DaemonSets and static pods are on every node, once each. What a cluster has made into pods (it
-    has a UID) is not counted: its pods are listed themselves.
+    Pods of DaemonSets and static pods are on every node, once each. Skips owners that already have pods (a
+    UID): their pods are listed.
     """
     from numaforge.explain.claims import is_of_claims
     from numaforge.explain.pod_sets import name_without_pods, pod_sets
@@ -229,7 +229,7 @@ def _owner_of_all(document: Mapping[str, Any]) -> str | None:
 
 
 def _with_names(shapes: Iterable[Shape]) -> Iterator[Shape]:
-    """Yield the shapes with names that tell them apart: their own, else what they ask for."""
+    """Yield the shapes with unique names: their own, else their requests."""
     names_taken: set[str] = set()
     for shape in shapes:
         name = unlike(shape.name or _in_words(shape.pod), names_taken)

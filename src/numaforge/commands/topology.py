@@ -1,4 +1,4 @@
-"""Show a machine's packages, NUMA nodes, cores, memory and devices."""
+"""`numaforge topology`: a machine's packages, NUMA nodes, cores, memory and devices."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Show how near GPUs and NICs are to each other, as nvidia-smi topo -m does.",
+    help="Show the distances between GPUs and NICs, as nvidia-smi topo -m does.",
 )
 @click.option(
-    "--ascii", "as_tree", is_flag=True, help="Show a tree: packages, caches, devices below switches."
+    "--ascii", "as_tree", is_flag=True, help="Show a tree of packages, caches, and devices below switches."
 )
-@click.option("--all", "whole", is_flag=True, help="With --ascii: L1, L2 and other PCI devices, too.")
+@click.option("--all", "whole", is_flag=True, help="With --ascii: also L1, L2 and other PCI devices.")
 @output_option("table", "json")
 def topology(
     sources: tuple[str, ...], root: str | None, matrix: bool, as_tree: bool, whole: bool, output: str
 ) -> int:
     """Show packages, NUMA nodes, cores, memory and devices.
 
-    Several machines, or a folder with their snapshots, are one table; exits with 1 when some cannot be read,
-    with 6 where these are all hosts that do not answer.
+    Several machines, or a folder of snapshots, make one table.
+
+    Exit codes: 1 some cannot be read, 6 hosts are unreachable and nothing else is wrong.
 
     \b
     Examples:

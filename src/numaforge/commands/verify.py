@@ -30,26 +30,28 @@ _HOSTS_OF_PROCESS = 8  # this many take as long as starting a process
 @click.option(
     "--image",
     metavar="DIR",
-    help="Instead of nodes: the root of an image, which may hold nothing of one machine. Needs root.",
+    help="Verify an image by its root directory instead of nodes; needs root.",
 )
-@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
+@click.option(
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+)
 @click.option(
     "--kubeconfig",
     metavar="FILE",
-    help="Also compare the running kubelet's configuration and the node's Allocatable, through this cluster.",
+    help="Also compare the running kubelet's configuration and Allocatable, through this cluster.",
 )
 @click.option(
     "--roles",
     metavar="NAMES",
-    help="Hold hosts only to what these roles see to, such as topology,tuning after deploys/tune.py.",
+    help="Verify only these roles, e.g. topology,tuning after deploys/tune.py.",
 )
 @click.option(
     "--active",
     type=click.Choice(("loopback", "bandwidth")),
-    help="Also put traffic on RDMA ports: loopback sends each port's messages to itself, bandwidth measures, "
+    help="Also send traffic: loopback from each RDMA port to itself, bandwidth measures, "
     "on drained nodes only.",
 )
-@click.option("--drained", is_flag=True, help="Vouch that no pod of a workload runs on these hosts.")
+@click.option("--drained", is_flag=True, help="Confirm that no workload runs on these hosts.")
 @output_option("table", "json")
 @click.argument("arguments", metavar="[-- PYTEST-ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def verify(
@@ -63,13 +65,13 @@ def verify(
     output: str,
     arguments: tuple[str, ...],
 ) -> int:
-    """Hold live nodes to the plans saved on them.
+    """Verify live nodes against the plans saved on them.
 
-    INVENTORY is pyinfra's. Hosts that are alike are shown together. What follows `--` goes to pytest, such as
-    -k governor or --junitxml=FILE, and it shows each test. With --image no node is asked: the root of an
-    image is held to what every image has to be. Exits with 0 when every promise is kept, 1 when something
-    differs, 2 when only the data of a host are refused, 6 when all that is wrong is a host that does not
-    answer.
+    INVENTORY is pyinfra's. Groups identical hosts. Arguments after `--` go to pytest, such as -k governor or
+    --junitxml=FILE, and show each test. With --image, verifies the root of an image and asks no node.
+
+    Exit codes: 0 every promise is kept, 1 something differs, 2 only a host's data is refused, 6 hosts are
+    unreachable and nothing else is wrong.
     """
     if image is not None:
         if limits or kubeconfig or roles or active or drained:

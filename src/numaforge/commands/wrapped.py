@@ -24,16 +24,14 @@ Beside each is `default`, the name of the one that a node without a label takes.
 """
 _POLICY = ("spec", "rdmaSharedDevicePlugin", "config")
 
-key_option = click.option(
-    "--key", metavar="NAME", help="Which configuration to check, of a file that holds several by name."
-)
+key_option = click.option("--key", metavar="NAME", help="Name of the configuration, in a file with several.")
 
 
 def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]], bool]) -> tuple[str, str]:
-    """Return the text of a configuration in a file, and its place; a file that is none is returned whole.
+    """Return the text of a configuration in a file, and its place; a bare one as it is.
 
-    `is_one` says whether a document is such a configuration. Raises PlanError where several texts are and
-    `key` names none of them, and where a chart's default names a configuration that it does not have.
+    `is_one` tells such configurations. Raises PlanError for several without a matching `key`, and for a chart
+    whose default names a missing configuration.
     """
     text = read_text(path)
     documents = _documents(text, path)
@@ -58,7 +56,7 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
 
 
 def _documents(text: str, where: str) -> list[Mapping[str, Any]]:
-    """Return the mappings in a text, those in a List one by one; none where it is not YAML."""
+    """Return the mappings in a text, those in a List separately; none where it is not YAML."""
     from numaforge.lib.strict_yaml import read_yaml_documents
 
     with suppress(NumaforgeError):  # the reader of the configuration says what is wrong with it
@@ -72,7 +70,7 @@ def _documents(text: str, where: str) -> list[Mapping[str, Any]]:
 
 
 def _by_name(texts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return texts by their names, or by OBJECT/NAME where several objects have one of a name."""
+    """Return texts by name, or by OBJECT/NAME where objects share a name."""
     listed = list(texts)
     counts = Counter(name for _, name, _ in listed)
     return {f"{owner}/{name}" if counts[name] > 1 else name: text for owner, name, text in listed}

@@ -39,7 +39,7 @@ def fault(error: Exception) -> NumaforgeError:
         return HostError(str(error), remedy="see what this host, or this machine, says of it")
     frame = traceback.extract_tb(error.__traceback__)[-1]
     refused = HostError(
-        f"this is a fault of numaforge itself: {type(error).__name__}: {str(error)[:200]} "
+        f"internal error: {type(error).__name__}: {str(error)[:200]} "
         f"({Path(frame.filename).name}, line {frame.lineno})",
         remedy="nothing more is done on this host; please report it with the host's snapshot "
         "(numaforge capture), and run with NUMAFORGE_TRACEBACK=1 to see where it happened",

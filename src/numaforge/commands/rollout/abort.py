@@ -1,4 +1,4 @@
-"""Undo a roll-out."""
+"""`numaforge rollout abort`: undo a roll-out."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
     type=click.FloatRange(min=0),
     default=3600.0,
     show_default=True,
-    help="How long to wait for processes that are at work on a node.",
+    help="Seconds to wait for processes at work on a node.",
 )
 def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> int:
-    """Undo the nodes that stand in the middle of a roll-out, and begin no further ones.
+    """Undo the nodes in the middle of a roll-out, and begin no further ones.
 
-    The process that leads it is told first, which needs no host. A process that is at work on a node undoes
-    it itself; for one that has died this command does it.
+    Stops the process that leads the roll-out first, through the cluster. A process at work on a node undoes
+    that node itself; this command undoes the nodes of processes that have died.
     """
     program = replace(
         program,
@@ -75,10 +75,10 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
 
 
 def _login(program: Pyinfra) -> RolloutOptions | None:
-    """Return how to reach the cluster, by the command line and the inventory; no host is surveyed.
+    """Return how to reach the cluster, by the command line and the inventory; asks no host.
 
-    Returns None for a shard without hosts. Raises NumaforgeError where the inventory cannot be read and
-    --kubeconfig is not given, and where hosts disagree.
+    Returns None for a shard without hosts. Raises NumaforgeError where the inventory cannot be read without
+    --kubeconfig, and where hosts disagree.
     """
     login = {
         name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}
@@ -151,7 +151,7 @@ def _take_up(
     survey: Survey,
     unfinished: Iterable[str],
 ) -> None:
-    """Undo the nodes that no process works on; one whose host cannot be reached is held."""
+    """Undo the nodes without a process; hold one whose host is unreachable."""
     members_by_node = {need.node: Member(need.host, need.node) for need in survey.needs if need.joined}
     members = [members_by_node[name] for name in unfinished if name in members_by_node]
     for name in unfinished:

@@ -31,7 +31,7 @@ def fleet(
     survey: Survey | None = None,
     refused: Collection[str] = (),
 ) -> Fleet:
-    """Return the roll-out of members; `survey` covers all hosts, and is None where none may be begun."""
+    """Return the roll-out of members; `survey` covers all hosts, or is None to begin none."""
     shard, name = program.shard, program.role.name
     shards = survey.shards if survey else frozenset()
     return Fleet(

@@ -1,4 +1,4 @@
-"""Find and repair labels that a MIG manager has left behind."""
+"""`numaforge rollout mig-labels`: repair labels that a MIG manager left behind."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
 
 @click.command("mig-labels")
 @click.argument("nodes", metavar="[NODE...]", nargs=-1)
-@click.option("--repair", is_flag=True, help="Put the labels right, where no MIG manager is at work.")
+@click.option("--repair", is_flag=True, help="Repair the labels where no MIG manager is at work.")
 @rollout_options(LOGIN)
 @output_option("text", "json")
 def mig_labels(nodes: tuple[str, ...], repair: bool, output: str, **login: Any) -> int:
-    """Say which nodes a MIG manager of the GPU operator has left in the middle of a change.
+    """Find nodes that the GPU operator's MIG manager left in the middle of a change.
 
-    Their operands are paused, so they advertise no GPU. NODE is a name in the cluster; without one, all nodes
-    are looked at. A node where a MIG manager may be at work is shown, and never repaired. Exits with 1 while
-    a node is not repaired.
+    Their operands are paused, so they advertise no GPU. NODE is a name in the cluster [default: all nodes].
+    Repairs no node where a MIG manager may be at work.
+
+    Exit codes: 1 a node is not repaired.
     """
     moment = datetime.now(UTC)
     with options_of(login).cluster() as cluster:

@@ -60,7 +60,7 @@ _OF_A_FLEET = tuple(name for name in RolloutOptions.model_fields if name not in 
 
 
 def rollout_options(names: Iterable[str]) -> Callable[[Command], Command]:
-    """Offer fields of RolloutOptions as options, with their own descriptions."""
+    """Offer fields of RolloutOptions as options, with their descriptions."""
     return offered(*map(_option_of, names))
 
 
@@ -82,7 +82,7 @@ def _option_of(name: str) -> Callable[[Command], Command]:
 
 
 def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of a roll-out; it is called with `program`, `output` and `verbose`."""
+    """Give a command the options of a roll-out; it gets `program`, `output` and `verbose`."""
 
     @wraps(command)
     def called(
@@ -104,11 +104,13 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
     offer = offered(
         click.argument("inventory", type=click.Path()),
         output_option("table", "json", more="; json is one object a line while it runs", lines=True),
-        click.option("--verbose", is_flag=True, help="Print every host, however many there are."),
+        click.option("--verbose", is_flag=True, help="Print every host; no grouping."),
         click.option(
-            "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."
+            "--deploy", metavar="FILE", type=click.Path(), help="Deploy to apply [default: deploys/site.py]."
         ),
-        click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
+        click.option(
+            "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+        ),
         click.option(
             "--shard",
             cls=GroupedOption,
@@ -118,7 +120,7 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
             help="Take part I of N, from 0: 0/4 to 3/4, or $JOB_COMPLETION_INDEX/4. The parts share budget, "
             "canaries and limits of failures.",
         ),
-        click.option("--name", default=DEFAULT_NAME, show_default=True, help="The roll-out's name."),
+        click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the roll-out."),
         rollout_options(_OF_A_FLEET),
     )
     return offer(called)

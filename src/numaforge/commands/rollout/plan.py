@@ -1,4 +1,4 @@
-"""Show what a roll-out would do."""
+"""`numaforge rollout plan`: what a roll-out would do."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from numaforge.rollout.self_planned import plan_themselves
 @click.command()
 @fleet_command
 def plan(program: Pyinfra, output: str, verbose: bool) -> int:
-    """Show which hosts would be changed in which order, whose pods leave for that, and what is in the way.
+    """Show which hosts would change in which order, which pods leave, and what blocks.
 
-    Nothing is changed, on hosts or in the cluster.
+    Changes nothing, on hosts or in the cluster.
     """
     survey = surveyed(program)
     if survey.is_empty:

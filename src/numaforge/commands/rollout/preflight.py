@@ -40,7 +40,7 @@ _FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*NOT_HERE, "verify", "retry_f
 
 
 def waiting(steps: Steps[T], activity: str, far: Callable[[], str] = str) -> T:
-    """Run steps that take a while; a terminal shows `what` is done, and how `far` it is."""
+    """Run steps that take a while; a terminal shows `activity` and `far`, its progress."""
     with progress(activity) as show_far:
 
         def sleep(seconds: float) -> None:
@@ -56,7 +56,7 @@ def surveyed(program: Pyinfra) -> Survey:
 
 
 def settings_of(program: Pyinfra) -> dict[str, object]:
-    """Return the inventory's roll-out options by host, and print its notices; no host is asked."""
+    """Return the inventory's roll-out options by host, and print its notices; asks no host."""
     return _saying_how(program, program.settings(), "reading the inventory")
 
 
@@ -70,9 +70,9 @@ def _saying_how(program: Pyinfra, steps: Steps[T], activity: str) -> T:
 
 
 def common_options(survey: Survey) -> RolloutOptions:
-    """Return the options that all hosts agree on; refused and silent hosts do not count.
+    """Return the options that all hosts agree on, without refused and silent hosts.
 
-    Raises NumaforgeError where no host is left, and for hosts that disagree.
+    Raises NumaforgeError for hosts that disagree, and where none is left.
     """
     if not survey.needs:
         silent = did_not_answer(survey)
@@ -94,7 +94,7 @@ def common_options(survey: Survey) -> RolloutOptions:
 
 
 def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]:
-    """Return a line for each of the first reasons with its hosts, and where to find the others."""
+    """Return a line for each of the first reasons with its hosts, and a hint at the others."""
     groups = grouped_by_reason(reasons)
     lines = [f"{in_short(hosts)}{between}{reason}" for reason, hosts in groups[:_REASONS]]
     if len(groups) > _REASONS:
@@ -103,7 +103,7 @@ def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]
 
 
 def agreed(options_of: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dict[str, Any]:
-    """Return the options among `names` that hosts set; `said` has the options of each host.
+    """Return the options among `names` that hosts set; `options_of` has each host's options.
 
     Raises NumaforgeError for hosts that disagree.
     """
@@ -159,10 +159,10 @@ def refused_hosts(
 ) -> dict[str, str]:
     """Return the hosts that are not changed, with the reason; the others continue.
 
-    The trays of a clique that would have several lists of IMEX nodes are refused together.
+    Refuses together the trays of a clique that would have several lists of IMEX nodes.
 
-    Raises NumaforgeError where no host is left, except in a shard, which other shards wait for; and where a
-    named canary is refused or does not answer, as it could not prove anything.
+    Raises NumaforgeError where no host is left, except in a shard; and where a named canary is refused or
+    silent, as it could not prove anything.
     """
     refused_alone = refusals(cluster, nodes, leases, survey, options.budget())
     racks = held_back(disagreeing(survey, refused_alone), survey, nodes, leases)

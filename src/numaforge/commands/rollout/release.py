@@ -18,10 +18,11 @@ from numaforge.rollout.self_planned import UNVERIFIED, release_verified
 @rollout_options(LOGIN)
 @output_option("table", "json")
 def release(output: str, **login: Any) -> int:
-    """Lift the taint numaforge.io/unverified of every node that has verified itself since it booted.
+    """Lift the taint numaforge.io/unverified of nodes that have verified themselves since they booted.
 
-    A node of an image joins with that taint where its profile says so (kubelet.register_with_taints). Exits
-    with 0 when no node keeps it, 3 when some do, and says why.
+    A node of an image joins with that taint where its profile says so (kubelet.register_with_taints).
+
+    Exit codes: 0 no node keeps the taint, 3 some do.
     """
     with options_of(login).cluster() as cluster:
         released, kept = release_verified(cluster)

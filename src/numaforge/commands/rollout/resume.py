@@ -1,4 +1,4 @@
-"""Resume a roll-out."""
+"""`numaforge rollout resume`: resume a roll-out."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from numaforge.rollout.launch import Pyinfra
 @click.command()
 @fleet_command
 def resume(program: Pyinfra, output: str, verbose: bool) -> int:
-    """Go on where a roll-out was left: first the nodes that stand in the middle, then the others."""
+    """Resume a roll-out: first the nodes in the middle of it, then the others."""
     return roll_out(program, output, verbose=verbose, go_on=True)

@@ -16,10 +16,10 @@ from numaforge.rollout.orders import situation
 
 @click.command()
 @rollout_options(LOGIN)
-@click.option("--verbose", is_flag=True, help="Print every node, however many there are.")
+@click.option("--verbose", is_flag=True, help="Print every node; no grouping.")
 @output_option("table", "json")
 def status(output: str, verbose: bool, **login: Any) -> int:
-    """Show roll-outs, slots and nodes as the cluster has them; no host is asked."""
+    """Show roll-outs, slots and nodes from the cluster; asks no host."""
     with options_of(login).cluster() as cluster:
         state = situation(cluster)
     if output == "json":

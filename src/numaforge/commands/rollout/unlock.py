@@ -1,4 +1,4 @@
-"""Release a node's slot."""
+"""`numaforge rollout unlock`: release a node's slot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from numaforge.rollout import orders
 
 @click.command()
 @click.argument("node")
-@click.option("--force", is_flag=True, help="Also for a node in the middle of a roll-out; it stays as it is.")
+@click.option(
+    "--force", is_flag=True, help="Also for a node in the middle of a roll-out; the node stays as it is."
+)
 @rollout_options(LOGIN)
 def unlock(node: str, force: bool, **login: Any) -> int:
-    """Take its slot from NODE, the name in the cluster, when no process is at work on it any more."""
+    """Release the slot of NODE, its name in the cluster, once no process works on the node."""
     with options_of(login).cluster() as cluster:
         steps = orders.unlock(cluster, node, force=force, clock=time.monotonic)
         slot = waiting(steps, "making sure that no process is at work on it")
