@@ -4,11 +4,13 @@
     plan.py       how it is decided: its frozen plan, a field of planning/plan.py, and the function that
                   planning/node.py calls; pure
     files.py      what it writes on the host; listed in planning/files.py
-    promises.py   what verification holds the live node to, with probe.sh where it asks for more than files;
-                  listed in verification/table.py
-    watched.py    what the node compares with its plan by itself, and its metrics; listed in
-                  watch/configuration.py
-    drift.py      what an audit compares with the plan that is saved on a machine; listed in audit/drift.py
+    expected.py   what the kernel's files have to say: read by verification, watch, audit and need(); listed
+                  in roles/expected.py
+    promises.py   what else verification holds the live node to, with probe.sh where it asks for more than
+                  files; listed in verification/table.py
+    drift.py      what else an audit compares with the plan that is saved on a machine; listed in
+                  audit/drift.py
+    metrics.py    the metrics that the node exports by itself; listed in watch/configuration.py
     part.py       how a node keeps, applies, proves and undoes it, with part.sh; listed in
                   maintenance/parts.py; at_boot.sh is for its unit
 

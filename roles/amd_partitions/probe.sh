@@ -1,18 +1,15 @@
 # shellcheck shell=sh
-# The modes of AMD's GPUs, and how many compute nodes the kernel's KFD has of each.
+# How many compute nodes the kernel's KFD has of each of AMD's GPUs.
 
 tell_amd_partitions() {
     for gpu in /sys/bus/pci/drivers/amdgpu/*:*:*.*; do
         if [ ! -e "$gpu/current_compute_partition" ]; then continue; fi
-        compute=unknown memory=unknown
-        { read -r compute < "$gpu/current_compute_partition"; } 2> /dev/null
-        { read -r memory < "$gpu/current_memory_partition"; } 2> /dev/null
         address=${gpu##*/}
         domain=${address%%:*} bus=${address#*:}
         device=${bus#*:} bus=${bus%%:*}
         device=${device%.*}
         place="$((0x$domain)) $((0x$bus << 8 | 0x$device << 3))"
-        printf 'amd_partitions %s\t%s %s %s\n' "$address" "$compute" "$memory" "$(compute_nodes "$place")"
+        printf 'amd_partitions %s\t%s\n' "$address" "$(compute_nodes "$place")"
     done
 }
 compute_nodes() { # "DOMAIN PLACE": prints how many

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
-from numaforge.roles.hugepages.paths import by_path, hugepage_counts, pool_pages
+from numaforge.roles.hugepages.expected import expected
+from numaforge.roles.hugepages.paths import by_path, pool_pages
 from numaforge.roles.hugepages.plan import pools_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _FILL_SECONDS = 600  # one CPU clears every page: minutes for 2 TiB
 
 def look(goal: Goal) -> Look:
     """Return what to read: the pools that the plan names."""
-    return Look(values=tuple(hugepage_counts(goal.plan)))
+    return Look(values=tuple(row.path for row in expected(goal.plan)))
 
 
 def pools_found(goal: Goal, state: Found) -> WantedPages:
@@ -49,9 +50,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.
     """
     current = by_path(pools_found(goal, state))
-    changed = {
-        path: pages for path, pages in hugepage_counts(goal.plan).items() if current.get(path) != pages
-    }
+    changed = {row.path: int(row.value) for row in expected(goal.plan) if row.differences(state.values)}
     if not changed:
         return None
     with_kubelet = change_with_kubelet(goal, state)

@@ -1,8 +1,7 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2086 # patterns of paths
 # Interrupts, received packets and workqueues on given CPUs. A configuration has the lines
-#   device PCI-ADDRESS CPULIST   each message-signalled interrupt of the device
-#   rps INTERFACE MASK           each receive queue of the interface
-#   mask PATH MASK               a mask of the kernel
+#   within NAME CPULIST /sys/bus/pci/devices/ADDRESS/msi_irqs/*   each message-signalled interrupt of a device
+#   mask NAME MASK PATTERN                                        each mask of the kernel
 # Interrupt numbers are valid for one boot, and so are their earlier CPUs: these are kept below /run, and restored for
 # what leaves the configuration.
 
@@ -12,15 +11,10 @@ NEWLINE='
 '
 
 affinity_targets() { # configuration on stdin; prints PATH<tab>CPUS<tab>NAME for the paths that this kernel has
-    while read -r kind name cpus; do
-        case $kind in
-        device) set -- "/sys/bus/pci/devices/$name/msi_irqs"/* ;;
-        rps) set -- "/sys/class/net/$name/queues"/rx-*/rps_cpus ;;
-        mask) set -- "$name" ;;
-        *) continue ;;
-        esac
-        for path; do
-            case $kind in device) path=/proc/irq/${path##*/}/smp_affinity_list ;; esac
+    while read -r kind name cpus pattern; do
+        case $kind in within | mask) ;; *) continue ;; esac
+        for path in $pattern; do
+            case $kind in within) path=/proc/irq/${path##*/}/smp_affinity_list ;; esac
             [ ! -e "$path" ] || printf '%s\t%s\t%s\n' "$path" "$cpus" "$name"
         done
     done

@@ -28,7 +28,8 @@ look_affinity() { # CONFIGURATION-LINE...
     targets=$(printf '%s\n' "$@" | affinity_targets)
     for asked; do
         name=${asked#* }
-        case $asked in device\ *) continue ;; esac
-        case $targets$NEWLINE in *"$TAB${name% *}$NEWLINE"*) ;; *) printf 'lacks %s\n' "$asked" ;; esac
+        name=${name%% *}
+        case $asked in within\ *) continue ;; esac
+        case $targets$NEWLINE in *"$TAB$name$NEWLINE"*) ;; *) printf 'lacks %s\n' "$name" ;; esac
     done
 }

@@ -9,8 +9,8 @@ from numaforge.lib.cpulist import format_cpulist, format_cpumask
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
+from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
-from numaforge.roles.interrupts.paths import DEFAULT_AFFINITY, IRQBALANCE, WORKQUEUES, affinity_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "interrupts"
 BOOT_LINK = boot_link(INTERRUPTS_UNIT_PATH)
-_MASKS = {DEFAULT_AFFINITY: "default_affinity", WORKQUEUES: "workqueues"}
+IRQBALANCE = "irqbalance.service"
 BLOCK_BEGIN, BLOCK_END = "# numaforge begin", "# numaforge end"
 
 
@@ -51,8 +51,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
 
 def pending(goal: Goal, state: Found) -> str | None:
     """Return the queues and masks that this kernel lacks, as a message; None where it has all."""
-    words = (text.split() for text in state.every(NAME, "lacks"))
-    names = [_MASKS.get(name, f"rps of {name}") for _, name, *_ in words]
+    names = [_named(what) for what in state.every(NAME, "lacks")]
     return f"left alone: {', '.join(names)}, which this kernel does not offer" if names else None
 
 
@@ -89,10 +88,16 @@ def part(
     )
 
 
+def _named(what: str) -> str:
+    """Return a device, a mask or `rps of eth0`, by the label of its row."""
+    kind, _, name = what.partition(":")
+    return f"rps of {name}" if kind == "packet_steering" else name
+
+
 def _moved(state: Found) -> list[str]:
     """Return a line for each device and interface with something on other CPUs, with the count."""
-    differences = (text.split("\t") for text in state.every(NAME, "differs"))
-    groups = Counter((name, current, planned) for _, current, planned, name in differences)
+    said = (text.split("\t") for text in state.every(NAME, "differs"))
+    groups = Counter((_named(what), now, wanted) for _, now, wanted, what in said)
     return [
         f"{name}: {current} -> {planned or 'none'} ({count} of them)"
         if count > 1

@@ -1,18 +1,15 @@
 # shellcheck shell=sh
 # The CPUs that answer devices now.
 
-tell_interrupts() { # PCI-ADDRESS...: prints ADDRESS<tab>NUMBER CPULIST MANAGED
-    managed=$(cat /run/numaforge/interrupts/managed 2> /dev/null)
+# Of interrupts that the kernel places alone (managed) no CPUs are printed.
+tell_interrupts() { # PCI-ADDRESS...
+    managed=$newline$(cat /run/numaforge/interrupts/managed 2> /dev/null)$newline
     for device in "$@"; do
         for irq in "/sys/bus/pci/devices/$device/msi_irqs"/*; do
             path=/proc/irq/${irq##*/}/smp_affinity_list
+            case $managed in *"$newline$path$newline"*) continue ;; esac
             IFS= read -r line 2> /dev/null < "$path" || continue
-            case "
-$managed
-" in *"
-$path
-"*) kind=managed ;; *) kind=free ;; esac
-            printf 'interrupt %s\t%s %s %s\n' "$device" "${irq##*/}" "$line" "$kind"
+            printf 'value %s\t%s\n' "$irq" "$line"
         done
     done
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
-from numaforge.roles.kernel_values.paths import raised_values, sets_files, tuning_values
+from numaforge.roles.expectation import Comparison
+from numaforge.roles.kernel_values.expected import expected, expected_files
 from numaforge.template import Both, Template, lines, starts, written_values
 
 if TYPE_CHECKING:
@@ -20,7 +21,15 @@ TUNING_UNIT_PATH = "/etc/systemd/system/numaforge-tuning.service"
 
 
 def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
-    return {"kernel_values": tuning_values(plan.tuning), "raised_values": raised_values(plan.tuning)}
+    return {"kernel_values": _values_by_path(plan), "raised_values": _limits(plan)}
+
+
+def _values_by_path(plan: NodePlan) -> dict[str, str]:
+    return {path: row.value for row in expected_files(plan.tuning) for path in row.paths()}
+
+
+def _limits(plan: NodePlan) -> dict[str, str]:
+    return {row.path: row.value for row in expected(plan) if row.comparison is Comparison.LEAST}
 
 
 def _read_sysctls(plan: NodePlan, _: PlannedFile, text: str) -> Both:
@@ -28,13 +37,13 @@ def _read_sysctls(plan: NodePlan, _: PlannedFile, text: str) -> Both:
 
 
 def _by_path(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return written_values(text), tuning_values(plan.tuning)
+    return written_values(text), _values_by_path(plan)
 
 
 def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     commands = starts(text)
     raises = dict(line.split()[-2:] for line in commands if line.startswith("ExecStart=-/bin/sh "))
-    values, raised = tuning_values(plan.tuning), raised_values(plan.tuning)
+    values, raised = _values_by_path(plan), _limits(plan)
     return (len(commands), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
 
 
@@ -48,7 +57,7 @@ TEMPLATES = {
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the files that set the values at every boot."""
     tuning = plan.tuning
-    by_path = sets_files(tuning)
+    by_path = any(expected_files(tuning))
     planned_files = []
     if tuning.sysctls:
         planned_files.append(PlannedFile(SYSCTL_PATH, "tuning", "tuning/sysctl.conf.j2"))

@@ -5,16 +5,19 @@ CPUs come online before everything else and go offline after it: an offline CPU 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
+from numaforge.roles.expectation import Expected, is_value
 from numaforge.roles.kernel_values import paths as kernel_values_paths
+from numaforge.roles.kernel_values.expected import SWAPS, expected
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from numaforge.roles.kernel_values.record import (
     RECORD,
@@ -24,7 +27,10 @@ from numaforge.roles.kernel_values.record import (
     record_lines,
     swaps_of,
 )
-from numaforge.roles.kernel_values.sysctls import IN_USE, reaches
+from numaforge.roles.kernel_values.sysctls import IN_USE
+
+if TYPE_CHECKING:
+    from numaforge.planning.plan import NodePlan
 
 NAME = "kernel_values"
 UNIT = PurePosixPath(TUNING_UNIT_PATH).name
@@ -48,13 +54,10 @@ class _Return:
 def look(goal: Goal) -> Look:
     """Return what to read: the kernel's files, the record, swap, and whether our unit is enabled."""
     record = goal.machine.kernel_values_record
-    paths = {
-        **kernel_values_paths.kernel_values(goal.plan.tuning),
-        **dict.fromkeys(paths_of(read_record(record))),
-    }
-    counters = (counter for path, counter in _COUNTERS.items() if path in paths)
+    paths = [*_rows(goal.plan), *paths_of(read_record(record))]
+    counters = [counter for path, counter in _COUNTERS.items() if path in paths]
     return Look(
-        values=(*paths, *counters),
+        values=tuple(dict.fromkeys([*paths, *counters])),
         files=(RECORD,),
         known=(record,) if record is not None else (),
         call=("look_kernel_values", BOOT_LINK),
@@ -67,17 +70,12 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     Recorded values that the plan does not name are restored. Raises HostError for a value that the kernel
     does not have, and for CPUs that are switched without the kubelet's role.
     """
-    tuning, answers = goal.plan.tuning, state.answers(NAME)
-    raised = kernel_values_paths.raised_values(tuning)
-    planned = kernel_values_paths.kernel_values(tuning)
-    different = {
-        path: value
-        for path, value in planned.items()
-        if not (reaches if path in raised else is_value)(state.values.get(path), value)
-    }
+    tuning, planned = goal.plan.tuning, _rows(goal.plan)
+    differing = {path: row for path, row in planned.items() if not row.holds(state.values.get(path))}
+    swaps_off = differing.pop(SWAPS, None) is not None and SWAPS in state.values
+    different = {path: row.value for path, row in differing.items()}
     at_boot = TUNING_UNIT_PATH in [file.path for file in goal.plan.files]
-    swaps_off = tuning.swap_off and answers.get("swap") == "on"
-    relinks = (answers.get("unit") == "enabled") is not at_boot
+    relinks = (state.answers(NAME).get("unit") == "enabled") is not at_boot
     record = read_record(state.text(RECORD))
     swaps_on = {} if tuning.swap_off else swaps_of(record)
     returning = _returning(record, planned, state)
@@ -101,7 +99,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
 def pending(goal: Goal, state: Found) -> str | None:
     """Return the limits that cannot be restored yet because more is in use; None where there are none."""
     record = read_record(state.text(RECORD))
-    in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), state).in_use
+    in_use = _returning(record, _rows(goal.plan), state).in_use
     stays = ", ".join(
         f"{path} ({used} in use, {record[path].earlier} before)" for path, used in in_use.items()
     )
@@ -206,19 +204,17 @@ def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
         )
 
 
-def is_value(line: str | None, value: str) -> bool:
-    """Whether a kernel file's line has the wanted value; accepts `[chosen] other` and odd spacing."""
-    if line is None:
-        return False
-    return f"[{value}]" in line.split() or line.split() == value.split()
-
-
 _COUNTERS = {
     kernel_values_paths.sysctl(name): kernel_values_paths.sysctl(counter) for name, counter in IN_USE.items()
 }
 
 
-def _returning(record: Mapping[str, Recorded], planned: Mapping[str, str], state: Found) -> _Return:
+def _rows(plan: NodePlan) -> dict[str, Expected]:
+    """Return the row of each file, by path."""
+    return {path: row for row in expected(plan) for path in row.paths()}
+
+
+def _returning(record: Mapping[str, Recorded], planned: Collection[str], state: Found) -> _Return:
     unnamed = {path: record[path] for path in paths_of(record) if path not in planned}
     unchanged = {
         path: entry for path, entry in unnamed.items() if is_value(state.values.get(path), entry.ours)

@@ -16,14 +16,10 @@ if TYPE_CHECKING:
 _FOLDERS = {knob.feature.field: knob.feature.folder for knob in KNOBS if knob.feature and knob.feature.field}
 
 
-def governor(cpu: int) -> str:
-    """Return the path of a CPU's frequency governor."""
-    return f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"
-
-
-def energy_preference(cpu: int) -> str:
-    """Return the path of a CPU's energy preference."""
-    return f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/energy_performance_preference"
+GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
+ENERGY_PREFERENCE = "/sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_preference"
+IDLE_STATE = "/sys/devices/system/cpu/cpu{}/cpuidle/state{}/disable"
+ONLINE = "/sys/devices/system/cpu/cpu{}/online"
 
 
 def cpu_folder(cpu: int) -> str:
@@ -33,18 +29,13 @@ def cpu_folder(cpu: int) -> str:
 
 def online(cpu: int) -> str:
     """Return the path of the switch that takes a CPU offline."""
-    return f"{cpu_folder(cpu)}online"
+    return ONLINE.format(cpu)
 
 
 def switched_cpu(path: str) -> int | None:
     """Return the CPU that a path of `online` switches, None for any other path."""
     match = re.fullmatch(r"/sys/devices/system/cpu/cpu(\d+)/online", path)
     return int(match[1]) if match else None
-
-
-def idle_state(cpu: int, index: int) -> str:
-    """Return the path that switches a CPU's sleep state off."""
-    return f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{index}/disable"
 
 
 def sysctl(name: str) -> str:
@@ -61,23 +52,6 @@ def sysctl(name: str) -> str:
             remedy="write its dotted name, for example vm.swappiness",
         )
     return f"/proc/sys/{path}"
-
-
-def tuning_values(tuning: TuningPlan) -> dict[str, str]:
-    """Return every value below /sys that the tuning sets, by path; without sysctls."""
-    return {
-        **{governor(cpu): value for cpu, value in tuning.governors.items()},
-        **{energy_preference(cpu): value for cpu, value in tuning.energy_preferences.items()},
-        **idle_states(tuning),
-        **knob_values(tuning),
-        **{online(cpu): "0" for cpu in sorted(tuning.offline.cpus)},
-    }
-
-
-def sets_files(tuning: TuningPlan) -> bool:
-    """Whether `tuning_values` has any."""
-    by_cpu = (tuning.governors, tuning.energy_preferences, tuning.idle_states_off, tuning.offline.cpus)
-    return any(by_cpu) or bool(knob_values(tuning))
 
 
 def knob_values(tuning: TuningPlan) -> dict[str, str]:
@@ -102,21 +76,3 @@ def knob_fields(values: Mapping[str, str]) -> dict[str, Any]:
         field = (feature and feature.field) or "values"
         fields[field][path.removeprefix(_FOLDERS.get(field, ""))] = value
     return {**fields, "ksm": fields["ksm"].get("run")}
-
-
-def idle_states(tuning: TuningPlan) -> dict[str, str]:
-    """Return the value of every sleep state that is switched off, by path."""
-    return {
-        idle_state(cpu, state.index): "1" for state in tuning.idle_states_off for cpu in sorted(state.cpus)
-    }
-
-
-def raised_values(tuning: TuningPlan) -> dict[str, str]:
-    """Return the minimum of each limit, by path."""
-    return {sysctl(name): value for name, value in tuning.raised_sysctls.items()}
-
-
-def kernel_values(tuning: TuningPlan) -> dict[str, str]:
-    """Return every value that the tuning sets or raises, below /sys and in sysctls, by path."""
-    exact = {sysctl(name): value for name, value in tuning.sysctls.items()}
-    return tuning_values(tuning) | exact | raised_values(tuning)

@@ -71,9 +71,3 @@ def has_more(current: str | None, value: str) -> bool:
     """Whether a host's value is known and larger than `value`."""
     number, planned = digits(current), digits(value)
     return number is not None and planned is not None and number > planned
-
-
-def reaches(current: str | None, least: str) -> bool:
-    """Whether a limit is at least `least`; True where either is not a number, False where it is missing."""
-    number, required = digits(current), digits(least)
-    return current is not None and not (number is not None and required is not None and number < required)

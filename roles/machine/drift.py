@@ -29,6 +29,10 @@ def _another_machine(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
         elif plan.cpus.online == machine.online and cpus_of[node.id] != node.cpus:
             actual, planned = format_cpulist(cpus_of[node.id]), format_cpulist(node.cpus)
             yield Seen(f"CPUs {actual}, planned {planned}", f"NUMA node {node.id}")
+    gpus = {gpu.pci_address for gpu in machine.gpus}
+    for gpu in plan.amd_partitions.gpus:
+        if gpu.pci_address not in gpus:
+            yield Seen("is not there", gpu.pci_address)
 
 
 DRIFT = (DriftRule("NP102", Severity.ERROR, "the host is not the one planned", _another_machine),)

@@ -70,7 +70,9 @@ watch_settings() { # CONFIGURATION
         return 1
     fi
 }
-watch_look() ( # CONFIGURATION: prints CHECKSUM  PATH of our files, a line =, then PATH:LINE of the kernel's
+# Prints CHECKSUM  PATH of our files, a line =, PATH:LINE of the kernel's, a line =, and what is on other CPUs
+# (affinity.sh) as PATH<tab>CPUS<tab>PLANNED<tab>WHAT.
+watch_look() ( # CONFIGURATION
     lists=$(awk -F '\t' -v OFS='\n' '
         function each(path, cpus,   parts, ends, count, part, cpu) {
             if (cpus == "-") { files[++many] = path; return }
@@ -88,14 +90,27 @@ watch_look() ( # CONFIGURATION: prints CHECKSUM  PATH of our files, a line =, th
         $1 == "measured" || $1 == "stalled" { each($4, "-") }
         $1 == "counted" { each($5, $4) }
         $1 == "is" || $1 == "least" || $1 == "has" || $1 == "lines" { each($6, $5) }
-        END { print "="; for (file = 1; file <= many; file++) print files[file] }' "$1") || return 1
-    ours=${lists%%=*}
+        $1 == "mask" || $1 == "within" { affinity[++masks] = $1 " " $2 " " $3 " " $6 }
+        END {
+            print "\n=\n"
+            for (file = 1; file <= many; file++) print files[file]
+            print "\n=\n"
+            for (mask = 1; mask <= masks; mask++) print affinity[mask]
+            print "end"
+        }' "$1") || return 1
+    end="$newline=$newline"
+    ours=${lists%%"$end"*}
+    lists=${lists#*"$end"}
     set -f
     IFS=$newline
     [ -z "$ours" ] || sha256sum $ours 2> /dev/null
     printf '=\n'
     find_as_text
-    tell_lines "${lists#*=}"
+    tell_lines "${lists%%"$end"*}"
+    printf '=\n'
+    set +f
+    IFS=" $TAB$newline"
+    printf '%s\n' "${lists##*"$end"}" | affinity_differences
 )
 watch_judge() { # CONFIGURATION, the output of watch_look on stdin: prints the metrics, and writes verdict.new
     awk -F '\t' -v node="$node" -v now="$now" -v owned="$owned" -v unsure="$unsure" -v verdict="$KEPT/verdict.new" '
@@ -149,8 +164,9 @@ watch_judge() { # CONFIGURATION, the output of watch_look on stdin: prints the m
         function walk(path_, cpus_) { path = path_; cpus = cpus_; cpu = 1; last = 0 }
         # The output of watch_look comes first. Paths may contain colons: every part of a line that may be one is kept.
         FILENAME != ARGV[2] {
-            if ($0 == "=") { kernel = 1; next }
-            if (!kernel) { sum[substr($0, 67)] = substr($0, 1, 64); next }
+            if ($0 == "=") { section++; next }
+            if (!section) { sum[substr($0, 67)] = substr($0, 1, 64); next }
+            if (section == 2) { if (!($4 in elsewhere)) elsewhere[$4] = $1 ": " shown($2) ", planned " $3; next }
             at = index($0, ":")
             while (at) {
                 head = substr($0, 1, at - 1)
@@ -208,6 +224,11 @@ watch_judge() { # CONFIGURATION, the output of watch_look on stdin: prints the m
         $1 == "link" {
             name($2)
             if (!present($3)) differs($2, $3 " is gone")
+            next
+        }
+        $1 == "mask" || $1 == "within" {
+            name($2)
+            if ($2 in elsewhere) differs($2, elsewhere[$2])
             next
         }
         $1 == "is" || $1 == "least" || $1 == "has" || $1 == "lines" {

@@ -8,7 +8,7 @@
     stalled WHAT METRIC PATH                       the two samples of a pressure file
     file WHAT CHECKSUM PATH                        a file that we have written
     link WHAT PATH                                 the link that starts a unit at boot
-    HELD WHAT WANTED NEED CPUS PATH                a kernel file (`numaforge.watched.Held`)
+    COMPARISON WHAT VALUE NEED CPUS PATH           a kernel file (roles/expectation.py)
 
 WHAT and labels are escaped as in Prometheus, METRIC is a name with its first labels and an open brace, CPUS a
 cpulist whose CPUs replace "{}" in PATH, or "-".
@@ -23,28 +23,19 @@ from typing import TYPE_CHECKING
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.file_content import boot_link, boot_units
-from numaforge.roles.amd_partitions import watched as amd_partitions
-from numaforge.roles.cpus import watched as cpus
-from numaforge.roles.cpus.slices import watched as slices
+from numaforge.roles.cpus import metrics as cpus
+from numaforge.roles.cpus.slices import metrics as slices
 from numaforge.roles.device_owners import OWNERS
-from numaforge.roles.hugepages import watched as hugepages
-from numaforge.roles.kernel_cmdline import watched as kernel_cmdline
-from numaforge.roles.kernel_values import watched as kernel_values
-from numaforge.roles.kubelet import watched as kubelet
-from numaforge.roles.watch import watched as gpus
-from numaforge.watched import Compared, Counted, Family, Measured, Stalled, Stated
+from numaforge.roles.expected import all_expected
+from numaforge.roles.hugepages import metrics as hugepages
+from numaforge.roles.kernel_values import metrics as kernel_values
+from numaforge.roles.kubelet import metrics as kubelet
+from numaforge.roles.metric import Counted, Family, Measured, Stalled, Stated
+from numaforge.roles.watch import metrics as gpus
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
-
-COMPARED: tuple[Callable[[NodePlan], Iterable[Compared]], ...] = (
-    kernel_cmdline.compared,
-    kernel_values.compared,
-    slices.compared,
-    hugepages.compared,
-    amd_partitions.compared,
-)
-"""What a node holds itself to, in the order of a maintenance."""
+    from numaforge.roles.expectation import Expected
 
 FAMILIES: tuple[Callable[[NodePlan], Iterable[Family]], ...] = (
     cpus.families,
@@ -54,7 +45,7 @@ FAMILIES: tuple[Callable[[NodePlan], Iterable[Family]], ...] = (
     kubelet.families,
     gpus.families,
 )
-"""Its metrics."""
+"""The metrics of every role, in the order of a maintenance."""
 
 
 def configuration(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> str:
@@ -80,8 +71,7 @@ def _rows(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> Iterator
                 yield ("owner", f"owner:{owner.devices}", owner.label, owner.process)
     for family in _families(plan, fingerprint):
         yield from _family(family, node)
-    for compared in COMPARED:
-        yield from map(_comparison, compared(plan))
+    yield from map(_comparison, all_expected(plan))
     for path, checksum in sums.items():
         yield ("file", _escaped(f"file:{path}"), checksum, path)
     for unit in boot_units(plan.files):
@@ -125,10 +115,10 @@ def _family(family: Family, node: str) -> Iterator[tuple[str, ...]]:
                 )
 
 
-def _comparison(row: Compared) -> tuple[str, ...]:
+def _comparison(row: Expected) -> tuple[str, ...]:
     cpus = "-" if row.cpus is None else format_cpulist(row.cpus)
     need = "optional" if row.optional else "needed"
-    return (row.held, _escaped(row.what), " ".join(row.wanted.split()), need, cpus, row.path)
+    return (row.comparison, _escaped(row.what), row.text, need, cpus, row.path)
 
 
 def _series(name: str, node: str, labels: Mapping[str, str]) -> str:

@@ -29,7 +29,9 @@ _FINGERPRINT_DIGITS = 16
 
 @cache
 def _source() -> str:
-    return library("lib/kernel_files", "node/paths", "roles/watch/at_boot").rstrip("\n")
+    return library(
+        "lib/kernel_files", "node/paths", "roles/interrupts/affinity", "roles/watch/at_boot"
+    ).rstrip("\n")
 
 
 def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

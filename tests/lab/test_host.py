@@ -58,14 +58,7 @@ KUBELETS = (transactions.UNIT_DROP_IN, "/etc/kubernetes/kubelet.conf.d/90-numafo
 LEFT = (PLAN_PATH, *KUBELETS, *(str(Path(path).parent) for path in (PLAN_PATH, *KUBELETS)))
 """The plan, and what it says of the kubelet, whose reservations a profile that names nothing has too."""
 PROVED = {
-    "test_governor",
     "test_kernel_value",
-    "test_sysctl",
-    "test_sysctl_is_at_least",
-    "test_swap",
-    "test_interrupts_of_a_device",
-    "test_packet_steering",
-    "test_cpu_mask",
     "test_irqbalance",
     "test_daemons",
     "test_module",

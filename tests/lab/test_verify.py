@@ -99,13 +99,13 @@ CHANGES = [
     pytest.param(
         "echo powersave > /sys/devices/system/cpu/cpu5/cpufreq/scaling_governor",
         "echo performance > /sys/devices/system/cpu/cpu5/cpufreq/scaling_governor",
-        {"test_governor[cpu5]"},
+        {"test_kernel_value[governor]"},
         id="one CPU's governor",
     ),
     pytest.param(
         "echo 63 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages",
         "echo 64 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages",
-        {"test_hugepages[numa-node-2-2Mi]"},
+        {"test_kernel_value[hugepages:2Mi on NUMA node 2]"},
         id="one pool of huge pages",
     ),
     pytest.param(
@@ -117,7 +117,7 @@ CHANGES = [
     pytest.param(
         "sysctl -qw vm.stat_interval=9",
         "sysctl -qw vm.stat_interval=10",
-        {"test_sysctl[vm.stat_interval]"},
+        {"test_kernel_value[sysctl:vm.stat_interval]"},
         id="one sysctl",
     ),
     pytest.param(

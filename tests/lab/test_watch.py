@@ -88,7 +88,7 @@ def test_a_node_that_was_just_provisioned_is_as_planned(lab: Lab, watched: Node)
 @pytest.mark.parametrize(
     ("edit", "back", "what"),
     [
-        pytest.param(f"echo 63 > {POOL}", f"echo 64 > {POOL}", "hugepages", id="one pool"),
+        pytest.param(f"echo 63 > {POOL}", f"echo 64 > {POOL}", "hugepages:2Mi on NUMA node 2", id="one pool"),
         pytest.param(
             f"echo powersave > {GOVERNOR}", f"echo performance > {GOVERNOR}", "governor", id="one governor"
         ),

@@ -25,9 +25,9 @@ POOL = "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepage
 @pytest.mark.parametrize(
     ("pages", "line"),
     [
-        pytest.param("8", 'what="hugepages"} 0', id="as planned"),
-        pytest.param("7", 'what="hugepages"} 1', id="drifted"),
-        pytest.param("", 'what="hugepages"} NaN', id="unknown"),
+        pytest.param("8", 'what="hugepages:1Gi on NUMA node 0"} 0', id="as planned"),
+        pytest.param("7", 'what="hugepages:1Gi on NUMA node 0"} 1', id="drifted"),
+        pytest.param("", 'what="hugepages:1Gi on NUMA node 0"} NaN', id="unknown"),
     ],
 )
 def test_promtool_finds_nothing_wrong(pages: str, line: str, tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def test_the_role_of_the_page_is_planned_applied_verified_and_undone(repository:
     node.run("sh /usr/local/lib/numaforge/watch.sh watch /etc/numaforge/watch.conf")
     assert f"{DRIFT} 1\n" in node.path(METRICS).read_text()
     drifted = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
-    assert "banner text:" not in verified, verified
-    assert "banner text:" in drifted, drifted
+    assert "kernel value banner:" not in verified, verified
+    assert "kernel value banner:" in drifted, drifted
 
     gone = run(repository, node, {"name": "sandbox"}, *deploy)
     assert "ended with 0" in gone, gone

@@ -324,13 +324,7 @@ from numaforge.run.maintenance.verification import verification_of
 for failure in run(PyinfraMachine(host, target=None, verification=verification_of(host)).verify()):
     logger.info("found %s", failure)
 """
-VERIFIED = (
-    "test_interrupts_of_a_device",
-    "test_packet_steering",
-    "test_cpu_mask",
-    "test_irqbalance",
-    "test_daemons",
-)
+VERIFIED = ("test_kernel_value", "test_irqbalance", "test_daemons")
 
 
 def found_wrong(node: Sandbox, folder: Path) -> list[str]:
@@ -353,10 +347,10 @@ def test_verification_finds_what_runs_elsewhere(node: Sandbox, tmp_path: Path) -
     node.run("echo 1 > /sys/fs/cgroup/user.slice/cgroup.procs")
     node.path(effective("system.slice")).write_text("0-7\n")
     assert sorted(found_wrong(node, tmp_path)) == [
-        "test_cpu_mask[workqueues]",
-        "test_daemons[system.slice]",
         "test_daemons[user.slice]",
-        f"test_interrupts_of_a_device[{NIC}]",
         "test_irqbalance[reserved]",
-        "test_packet_steering[eth7]",
+        "test_kernel_value[cpu_mask:workqueues]",
+        "test_kernel_value[daemons:system.slice]",
+        f"test_kernel_value[interrupts:{NIC}]",
+        "test_kernel_value[packet_steering:eth7]",
     ]

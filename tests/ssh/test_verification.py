@@ -90,7 +90,7 @@ def test_a_host_says_how_it_is_in_one_login(start_sandbox: StartSandbox, tmp_pat
     results = verified(sandbox, tmp_path, "-k", "sysctl or promises_something")
     found = {each.name.partition("[")[0]: each for each in results}
     assert found["test_the_host_has_a_plan_that_promises_something"].outcome == "passed"
-    assert found["test_sysctl"].reason == "60, planned 1"
+    assert found["test_kernel_value"].reason == "60, planned 1 (/proc/sys/vm/swappiness)"
     assert len({*sandbox.path("/run/logins").read_text().splitlines()}) == 1
 
 

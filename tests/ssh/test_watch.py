@@ -60,7 +60,7 @@ def test_a_hand_edit_is_drift_and_putting_it_back_clears_it(node: Sandbox, tmp_p
     found = drift(node)
     assert set(found.values()) == {"0"}, found
     assert {
-        "hugepages",
+        "hugepages:2Mi on NUMA node 0",
         "governor",
         "sysctl:vm.swappiness",
         f"file:{CONF.replace('watch.conf', 'plan.json')}",
@@ -71,7 +71,7 @@ def test_a_hand_edit_is_drift_and_putting_it_back_clears_it(node: Sandbox, tmp_p
     node.path(POOL).write_text("15\n")
     said = run_once(node)
     assert f"{POOL}: 15, planned 16" in said
-    assert {what for what, value in drift(node).items() if value != "0"} == {"hugepages"}
+    assert {what for what, value in drift(node).items() if value != "0"} == {"hugepages:2Mi on NUMA node 0"}
     assert (
         'numaforge_hugepages_actual{node="sandbox",numa="0",size="2Mi"} 15\n'
         in node.path(METRICS).read_text()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.roles.cpus.slices.expected import expected
 from numaforge.roles.cpus.slices.section import SLICES
 
 if TYPE_CHECKING:
@@ -17,18 +18,24 @@ RECORD = "/etc/numaforge/slices"
 
 def look(goal: Goal) -> Look:
     """Return the question for the slices' CPUs, now and before the first plan."""
-    return Look(units=tuple(SLICES), properties=("AllowedCPUs",), call=("look_system", RECORD, *SLICES))
+    return Look(
+        values=tuple(row.path for row in expected(goal.plan)),
+        units=tuple(SLICES),
+        properties=("AllowedCPUs",),
+        call=("look_system", RECORD, *SLICES),
+    )
 
 
 def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part for slices whose CPUs change: planned ones, and those that only an earlier plan had."""
-    allowed, effective, recorded = _reported(state)
+    allowed, recorded = _reported(state)
+    ineffective = {row.what for row in expected(goal.plan) if row.differences(state.values)}
     planned = {name: format_cpulist(cpus) for name, cpus in goal.plan.system.slices.items()}
     planned_or_recorded = planned | {name: cpus for name, cpus in recorded.items() if name not in planned}
     changes = {
         name: (allowed.get(name, ""), cpus)
         for name, cpus in sorted(planned_or_recorded.items())
-        if name not in planned or allowed.get(name, "") != cpus or effective.get(name, cpus) != cpus
+        if name not in planned or allowed.get(name, "") != cpus or f"daemons:{name}" in ineffective
     }
     if not changes:
         return None
@@ -57,10 +64,9 @@ def part(
     )
 
 
-def _reported(state: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Return the CPUs that systemd allows, the effective ones, and the recorded ones, by slice."""
+def _reported(state: Found) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the CPUs that systemd allows, and the recorded ones, by slice."""
     allowed: dict[str, str] = {}
-    effective: dict[str, str] = {}
     recorded: dict[str, str] = {}
     for text in state.said.get(NAME, ()):
         kind, _, rest = text.partition(" ")
@@ -68,11 +74,9 @@ def _reported(state: Found) -> tuple[dict[str, str], dict[str, str], dict[str, s
         match kind:
             case "allowed":
                 allowed[name] = _of_systemd(value)
-            case "effective":
-                effective[name] = _of_systemd(value)
             case "recorded":
                 recorded[name] = _of_systemd(value)
-    return allowed, effective, recorded
+    return allowed, recorded
 
 
 def _of_systemd(text: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from numaforge.audit import kernel_files
 from numaforge.findings import Severity
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
@@ -12,10 +14,6 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.unfinished import TRANSACTIONS
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import saved_plan
-from numaforge.roles.amd_partitions import drift as amd_partitions
-from numaforge.roles.hugepages import drift as hugepages
-from numaforge.roles.kernel_cmdline import drift as kernel_cmdline
-from numaforge.roles.kernel_values import drift as kernel_values
 from numaforge.roles.kubelet import drift as kubelet
 from numaforge.roles.machine import drift as machine
 from numaforge.roles.mig import drift as mig
@@ -26,16 +24,11 @@ if TYPE_CHECKING:
 _SAVED = "/etc/numaforge/plan.json"
 
 
-DRIFT = (
-    *machine.DRIFT,
-    *hugepages.DRIFT,
-    *kernel_values.DRIFT,
-    *kernel_cmdline.DRIFT,
-    *kubelet.DRIFT,
-    *mig.DRIFT,
-    *amd_partitions.DRIFT,
+DRIFT = sorted(
+    (*machine.DRIFT, *kernel_files.DRIFT, *kubelet.DRIFT, *mig.DRIFT),
+    key=attrgetter("id"),
 )
-"""The rules of every role, by their ids."""
+"""The rules about a saved plan, by id."""
 
 
 @applies("with a plan of numaforge's")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 
 def parse_values(lines: Iterable[str], paths: Collection[str] = ()) -> dict[str, str]:
-    """Return the first line of each file by path, from what `tell_values` printed.
+    """Return the text of each file by path, without its last newline, from what `tell_values` printed.
 
     Only the paths that are named here may hold a colon, as for the interface eth0:1 or a PCI address.
     """
@@ -15,5 +15,6 @@ def parse_values(lines: Iterable[str], paths: Collection[str] = ()) -> dict[str,
     for line in lines:
         ends = [colon.start() for colon in re.finditer(":", line)]
         end = next((end for end in ends if line[:end] in known_paths), ends[0] if ends else len(line))
-        values.setdefault(line[:end], line[end + 1 :])
+        path, text = line[:end], line[end + 1 :]
+        values[path] = f"{values[path]}\n{text}" if path in values else text
     return values

@@ -211,7 +211,6 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
     For `known` texts, the host sends only that a file has them.
     """
     promises = [promise for _, promise in all_promises()]
-    patterns = dict.fromkeys(pattern for promise in promises for pattern in promise.patterns)
     units = dict.fromkeys(unit for promise in promises for unit in promise.units(plan))
     properties = dict.fromkeys(each for promise in promises for each in promise.properties)
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
@@ -221,7 +220,7 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
         + (shell.call("tell_units", [",".join(properties), *units]) if units else "")
         + "".join(asks)
         + shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])
-        + shell.call("tell_part", ["values", "tell_values", *_values(plan), *patterns])
+        + shell.call("tell_part", ["values", "tell_values", *_values(plan)])
         + bundle.reading([file.path for file in plan.files], known)
     )
 
@@ -244,7 +243,7 @@ def read_live(output: Output, plan: NodePlan, known: Iterable[str] = ()) -> Live
         name, _, value = rest.partition("\t")
         said.setdefault(kind, []).append((name, value))
     return Live(
-        parse_values(answer.part("values"), _values(plan)),
+        {**parse_values(answer.part("values"), _values(plan)), **dict(said.pop("value", ()))},
         bundle.parse_states(answer, known),
         said,
         read_unfinished(answer.part(_UNFINISHED)),

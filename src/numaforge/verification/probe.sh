@@ -1,11 +1,6 @@
 # shellcheck shell=sh
 # Prints the present state of everything in a plan, as lines KIND NAME<tab>VALUE.
 
-tell_swap() {
-    while read -r device _; do
-        [ "$device" = Filename ] || printf 'swap %s\n' "$device"
-    done < /proc/swaps
-}
 # Prints the units' states; `unit_says` has their other properties.
 tell_units() { # PROPERTY,... UNIT...
     properties=ActiveState,$1

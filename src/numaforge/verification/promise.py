@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from numaforge.lib import shell
+from numaforge.roles.expectation import Comparison, Expected
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -29,17 +31,16 @@ def _nothing(_plan: NodePlan) -> tuple[str, ...]:
 class Promise:
     """One kind of promise: the test `test_NAME` for each entry of the `table` of a plan.
 
-    `holds` fails where the live node differs; it takes the node, the entry's name and the expected value, and
-    may request the suite's fixtures by name. `values` are the kernel files whose first line it needs,
-    `patterns` such files of all CPUs or pools; systemd is asked whether `units` are active, and for their
-    `properties`; `asks` are calls of shell functions (the role's probe.sh), which know systemd's answer.
+    `holds` fails where the live node differs; it takes the node, the entry's name and the expected value,
+    and may request the suite's fixtures by name. `values` are the files of the kernel that it needs, or the
+    shell's patterns for them; systemd is asked whether `units` are active, and for their `properties`; `asks`
+    are calls of shell functions (the role's probe.sh), which know systemd's answer.
     """
 
     name: str
     table: Callable[[NodePlan], Table]
     holds: Callable[..., None]
     values: Callable[[NodePlan], Iterable[str]] = _nothing
-    patterns: tuple[str, ...] = ()
     units: Callable[[NodePlan], Iterable[str]] = _nothing
     properties: tuple[str, ...] = ()
     asks: Callable[[NodePlan], Iterable[str]] = _nothing
@@ -82,3 +83,25 @@ def unit_state(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None
 def unit_starts_at_boot(node: VerifiedNode, name: str, expected: str) -> None:
     """Check whether a unit is enabled, as systemd reports it."""
     require_equal(node.live.of("enabled").get(name), expected)
+
+
+def kernel_value(expected: Callable[[NodePlan], Iterable[Expected]]) -> Promise:
+    """Return the promise of a role's values of the kernel: a test for each row.
+
+    The CPUs of interrupts are in other files than their paths name: the role's probe.sh prints them.
+    """
+
+    def table(plan: NodePlan) -> Table:
+        rows = [*expected(plan)]
+        shared = Counter(row.what for row in rows)
+        return {row.what if shared[row.what] == 1 else f"{row.what}:{row.value}": row for row in rows}
+
+    def patterns(plan: NodePlan) -> list[str]:
+        return [row.pattern for row in expected(plan) if row.comparison is not Comparison.WITHIN]
+
+    return Promise("kernel_value", table, _kernel_value, values=patterns)
+
+
+def _kernel_value(node: VerifiedNode, name: str, expected: Expected) -> None:
+    differences = expected.differences(node.live.values)
+    require(not differences, f"{'; '.join(map(str, differences))}, planned {expected} ({expected.path})")

@@ -12,15 +12,13 @@ from numaforge.roles.amd_partitions import promises as amd_partitions
 from numaforge.roles.cpus.slices import promises as slices
 from numaforge.roles.crio import promises as crio
 from numaforge.roles.dra import promises as dra
+from numaforge.roles.expected import EXPECTED
 from numaforge.roles.files import promises as files
 from numaforge.roles.gpudirect import promises as gpudirect
 from numaforge.roles.host import promises as host
 from numaforge.roles.host.memlock import promises as memlock
-from numaforge.roles.hugepages import promises as hugepages
 from numaforge.roles.imex import promises as imex
 from numaforge.roles.interrupts import promises as interrupts
-from numaforge.roles.kernel_cmdline import promises as kernel_cmdline
-from numaforge.roles.kernel_values import promises as kernel_values
 from numaforge.roles.kubelet import promises as kubelet
 from numaforge.roles.machine import promises as machine
 from numaforge.roles.mig import promises as mig
@@ -29,6 +27,7 @@ from numaforge.roles.rdma import promises as rdma
 from numaforge.roles.rdma.nics import promises as nics
 from numaforge.roles.role import ALWAYS
 from numaforge.roles.watch import promises as watch
+from numaforge.verification.promise import kernel_value
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -39,14 +38,11 @@ PROMISES: tuple[tuple[Role, tuple[Promise, ...]], ...] = (
     (role.machine, machine.PROMISES),
     (role.files, files.PROMISES),
     (role.host, host.PROMISES),
-    (role.kernel_cmdline, kernel_cmdline.PROMISES),
     (role.modules, modules.PROMISES),
     (role.gpudirect, gpudirect.PROMISES),
-    (role.kernel_values, kernel_values.PROMISES),
     (role.nics, nics.PROMISES),
     (role.interrupts, interrupts.PROMISES),
     (role.slices, slices.PROMISES),
-    (role.hugepages, hugepages.PROMISES),
     (role.mig, mig.PROMISES),
     (role.amd_partitions, amd_partitions.PROMISES),
     (role.imex, imex.PROMISES),
@@ -60,8 +56,9 @@ PROMISES: tuple[tuple[Role, tuple[Promise, ...]], ...] = (
 
 
 def all_promises() -> tuple[tuple[Role, Promise], ...]:
-    """Return the promises of all roles."""
-    return tuple((role, promise) for role, promises in PROMISES for promise in promises)
+    """Return the promises of all roles, those of the kernel's values first."""
+    values = ((role, kernel_value(expected)) for role, expected in EXPECTED)
+    return (*values, *((role, promise) for role, promises in PROMISES for promise in promises))
 
 
 def choices() -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
-from numaforge.roles.kernel_values.paths import kernel_values, knob_values
-from numaforge.roles.kernel_values.promises import kernel_values as promised
+from numaforge.roles.kernel_values.expected import expected
+from numaforge.roles.kernel_values.paths import knob_values
 from tests.fixtures.machines import lab_node
 
 CPU = "/sys/devices/system/cpu"
@@ -58,7 +58,7 @@ def test_a_knob_is_planned_written_promised_and_read_back(key, word, path, text)
     knob = KNOB_AT[path]
     machine = replace(lab_node(), kernel_values={path: "odd"}, sysctls={knob.sysctl or "none": "odd"})
     plan = plan_node(machine, load_profile(below_tuning(knob, word)))
-    assert kernel_values(plan.tuning) == {path: text}
+    assert [(row.path, row.value) for row in expected(plan)] == [(path, text)]
     subject = f"tuning.sysctls.{knob.sysctl}" if knob.sysctl else f"tuning.{key}"
     assert [each.value.split()[-1] for each in plan.decisions if each.subject == subject] == [text]
     assert loads(dumps(plan)).tuning == plan.tuning
@@ -67,7 +67,7 @@ def test_a_knob_is_planned_written_promised_and_read_back(key, word, path, text)
         return
     assert knob_values(plan.tuning) == {path: text}
     assert f"w {path} - - - - {text}\n" in render_plan(plan)["/etc/tmpfiles.d/numaforge-tuning.conf"]
-    assert promised(plan) == {key: (path, text)}
+    assert [row.what for row in expected(plan)] == [f"kernel_value:{key}"]
     assert knob.word_for(path, text) == word
 
 
@@ -83,5 +83,5 @@ def test_what_a_kernel_says_of_a_knob_is_read_and_outlives_a_document(path):
 def test_a_kernel_without_the_file_keeps_what_it_has(knob):
     machine = replace(lab_node(), kernel_values={}, sysctls={"kernel.other": "1", "vm.other": "1"})
     plan = plan_node(machine, load_profile(below_tuning(knob, knob.example)))
-    assert not kernel_values(plan.tuning)
+    assert not [*expected(plan)]
     assert bool(plan.notices) is (knob.absent_is != knob.example)

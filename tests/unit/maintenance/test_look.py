@@ -36,7 +36,7 @@ def read(shell: list[str], paths: list[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_values_are_the_first_lines_of_what_can_be_read(shell, tmp_path: Path) -> None:
+def test_values_are_the_texts_of_what_can_be_read(shell, tmp_path: Path) -> None:
     odd = tmp_path / "two words; echo 'mine'"
     odd.write_text(" first\\n \nsecond\n")
     empty = tmp_path / "empty"
@@ -44,7 +44,7 @@ def test_values_are_the_first_lines_of_what_can_be_read(shell, tmp_path: Path) -
     sysctl = "/proc/sys/kernel/ostype"
     paths = [str(odd), str(tmp_path / "missing"), str(empty), sysctl, "/proc/sys/missing"]
     assert parse_values(read(shell, paths), paths) == {
-        str(odd): " first\\n ",
+        str(odd): " first\\n \nsecond",
         sysctl: "Linux",
     }
 
@@ -55,7 +55,9 @@ def test_values_of_nothing_are_none(shell) -> None:
 
 @pytest.mark.parametrize("paths", [["/a:1"], []], ids=["a-path-with-a-colon", "of-a-pattern"])
 def test_a_value_begins_behind_its_path(paths: list[str]) -> None:
-    assert parse_values(["/a:1:2:3", "/a:1:4"], paths) == ({"/a:1": "2:3"} if paths else {"/a": "1:2:3"})
+    assert parse_values(["/a:1:2:3", "/a:1:4"], paths) == (
+        {"/a:1": "2:3\n4"} if paths else {"/a": "1:2:3\n1:4"}
+    )
 
 
 ODD = ("numaforge part look mig", "numaforge ended 0", "back\\nnumaforge part sum", "%s\\c", " unit enabled")
@@ -145,8 +147,9 @@ def test_a_systemd_that_does_not_say_how_the_kubelet_is_has_not_answered() -> No
 
 
 def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: Path, tmp_path: Path) -> None:
+    lines = ("mask cpu_mask:a f /none", "mask rps:b 3 /none")
     calls = (
-        ("interrupts", "look_interrupts", "/none", "# begin", "# end", "mask /none f", "rps none 3"),
+        ("interrupts", "look_interrupts", "/none", "# begin", "# end", *lines),
         ("mig", "look_mig", "/none"),
     )
     asked = NodeQuery((), (), (), calls, "", "", units=("irqbalance.service",))
@@ -156,7 +159,10 @@ def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: P
     assert answer.answers("interrupts")["LoadState"] == "loaded"
     blocks = [line.removeprefix("block ") for line in said if line.startswith("block ")]
     assert blocks == ["# begin", *ODD]
-    assert [line for line in said if line.startswith("lacks ")] == ["lacks mask /none f", "lacks rps none 3"]
+    assert [line for line in said if line.startswith("lacks ")] == [
+        "lacks cpu_mask:a",
+        "lacks rps:b",
+    ]
     assert answer.said["mig"] == ("unit disabled",)
 
 

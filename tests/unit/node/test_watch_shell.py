@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numaforge.machine.topology.ready import ready_machine
-from numaforge.roles.kernel_values.part import is_value
-from numaforge.roles.kernel_values.sysctls import reaches
+from numaforge.roles.expectation import Comparison, Expected
 from tests.fixtures.watched_folder import WatchedFolder, pressure
 
 BUSYBOX = (
@@ -291,8 +290,11 @@ def test_a_node_and_a_verification_hold_a_value_to_the_same(
     found = node.drift()
     for number, (text, wanted) in enumerate(pairs):
         planned = " ".join(wanted.split())
-        assert (found[f"is{number}"] == "0") is is_value(text, planned), (text, wanted)
-        assert (found[f"least{number}"] == "0") is reaches(text, planned), (text, wanted)
+        assert (found[f"is{number}"] == "0") is Expected("", "", planned).holds(text), (text, wanted)
+        assert (found[f"least{number}"] == "0") is Expected("", "", planned, Comparison.LEAST).holds(text), (
+            text,
+            wanted,
+        )
 
 
 MALLORY, PROMETHEUS = 54321, 54322

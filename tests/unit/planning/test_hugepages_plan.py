@@ -12,9 +12,9 @@ from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
+from numaforge.roles.hugepages.expected import expected as expectations
 from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.hugepages.plan import plan_hugepages
-from numaforge.verification.table import entries
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
 
 
@@ -229,7 +229,7 @@ def test_a_kernel_without_numa_nodes_has_one_pool(amount, expected):
     assert chosen.hugepages == {"2Mi": expected}
     assert hugepage_counts(chosen) == {POOL: expected}
     assert "numaforge-hugepages.conf" in str(chosen.files)
-    assert entries(chosen, "hugepages") == {"2Mi": (POOL, str(expected))}
+    assert [(row.path, row.value) for row in expectations(chosen)] == [(POOL, str(expected))]
     assert chosen.allocatable
     assert chosen.allocatable.hugepages_bytes == {"2Mi": expected * 2 * 2**20}
     assert {each.value for each in chosen.decisions if each.subject == "hugepages.2Mi"} == {

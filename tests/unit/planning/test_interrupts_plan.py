@@ -17,7 +17,7 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.plan import CpuPlan
-from numaforge.roles.interrupts.paths import affinity_lines
+from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.interrupts.plan import InterruptsPlan, plan_interrupts
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 from tests.unit.planning.strategies import machines
@@ -112,7 +112,9 @@ def test_irqbalance_is_kept_off_offline_cpus_too():
 
 def test_packet_steering_that_is_off_has_no_cpu():
     assert plan(host(nic(0)), rps="off").interrupts.rps == {"eth0": frozenset()}
-    assert "rps eth0 0" in affinity_lines(plan(host(nic(0)), rps="off").interrupts)
+    assert "mask packet_steering:eth0 0 /sys/class/net/eth0/queues/rx-*/rps_cpus" in affinity_lines(
+        plan(host(nic(0)), rps="off").interrupts
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.offline import as_before, without
-from numaforge.roles.kernel_values.paths import online, tuning_values
+from numaforge.roles.kernel_values.expected import expected
+from numaforge.roles.kernel_values.paths import ONLINE
 from tests.fixtures.machines import dgx_h100, lab_node
 from tests.machines.files import stored
 
@@ -60,14 +61,14 @@ def under(snapshot: Snapshot, cpus: frozenset[int]) -> Snapshot:
             files[path] = text
     listed = parse_cpulist(files[f"{CPU}/online"].strip())
     files[f"{CPU}/online"] = format_cpulist(listed - cpus)
-    return replace(snapshot, files={**files, **{online(cpu): "0\n" for cpu in cpus}})
+    return replace(snapshot, files={**files, **{ONLINE.format(cpu): "0\n" for cpu in cpus}})
 
 
 def switchable(name: str) -> Snapshot:
     """Return a captured machine on which all CPUs but the first one have a switch."""
     snapshot = stored(name).snapshot()
     present = read_topology(snapshot).online
-    switches = {online(cpu): "1\n" for cpu in present - {0}}
+    switches = {ONLINE.format(cpu): "1\n" for cpu in present - {0}}
     return replace(snapshot, files={f"{CPU}/online": format_cpulist(present), **snapshot.files, **switches})
 
 
@@ -91,8 +92,8 @@ def test_without_smt_the_plan_is_of_the_first_threads():
 
 
 def test_every_second_thread_goes_by_its_own_switch():
-    values = tuning_values(plan(lab_node(), smt="off").tuning)
-    assert values == {online(cpu): "0" for cpu in range(1, 16, 2)}
+    (row,) = expected(plan(lab_node(), smt="off"))
+    assert (row.path, row.value, row.cpus) == (ONLINE, "0", frozenset(range(1, 16, 2)))
 
 
 @pytest.mark.parametrize("cpus", [{"smt": "off"}, {"smt": False}], ids=["off", "as-yaml-reads-it"])

@@ -14,11 +14,11 @@ from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile, ready_profiles
+from numaforge.roles.expectation import Comparison, Expected
 from numaforge.roles.kernel_values.dangers import danger
 from numaforge.roles.kernel_values.paths import sysctl
 from numaforge.roles.kernel_values.section import Tuning
 from numaforge.roles.kernel_values.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
-from numaforge.roles.kernel_values.sysctls import reaches
 from tests.fixtures.machines import lab_node, transparent_hugepages, two_cpu_vm
 
 CPU = "/sys/devices/system/cpu"
@@ -181,7 +181,7 @@ def test_a_limit_outside_the_snapshot_is_left_to_the_host_to_compare():
     ids=["as planned", "higher", "lower", "no number", "not there"],
 )
 def test_a_limit_is_as_planned_where_it_is_high_enough(held, enough):
-    assert reaches(held, "1048576") is enough
+    assert Expected("", "", "1048576", Comparison.LEAST).holds(held) is enough
 
 
 def test_a_limit_that_is_left_alone_says_so():

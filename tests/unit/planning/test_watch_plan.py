@@ -157,9 +157,8 @@ def test_the_modes_of_amds_gpus_are_compared() -> None:
         "mi300x", amd_partitions={"gpus": [{"compute": "CPX", "memory": "NPS4"}], "naming": "mixed"}
     )
     address = plan.amd_partitions.gpus[0].pci_address
-    folder = f"/sys/bus/pci/devices/{address}"
-    assert ["is", "amd_partitions", "CPX", "needed", "-", f"{folder}/current_compute_partition"] in rows(plan)
-    assert ["is", "amd_partitions", "NPS4", "needed", "-", f"{folder}/current_memory_partition"] in rows(plan)
+    path = f"/sys/bus/pci/devices/{address}/current_memory_partition"
+    assert ["is", f"amd_partitions:{address}-memory", "NPS4", "needed", "-", path] in rows(plan)
 
 
 def test_every_file_but_those_that_are_merged_is_compared() -> None:

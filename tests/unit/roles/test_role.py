@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,9 @@ from numaforge.audit.drift import DRIFT
 from numaforge.maintenance.parts import PARTS
 from numaforge.planning.files import WRITERS
 from numaforge.roles import ROLES
+from numaforge.roles.expected import EXPECTED
 from numaforge.roles.role import Role
-from numaforge.roles.watch.configuration import COMPARED, FAMILIES
+from numaforge.roles.watch.configuration import FAMILIES
 from numaforge.verification.table import PROMISES
 
 FOLDER = Path(__file__).parents[3] / "roles"
@@ -45,11 +46,20 @@ def test_each_row_is_of_the_folder_of_its_role() -> None:
     assert [folder_of(function.__module__) for _, function in rows] == [role.folder for role, _ in rows]
 
 
-def test_every_metric_and_comparison_is_listed() -> None:
-    listed = {folder_of(function.__module__) for function in (*COMPARED, *FAMILIES)}
-    assert sorted(listed) == sorted(roles_with("watched.py"))
+@pytest.mark.parametrize(
+    ("functions", "module"),
+    [
+        pytest.param(FAMILIES, "metrics.py", id="watch/configuration.py"),
+        pytest.param([expected for _, expected in EXPECTED], "expected.py", id="roles/expected.py"),
+    ],
+)
+def test_a_list_has_the_function_of_every_such_module(
+    functions: Sequence[Callable[..., object]], module: str
+) -> None:
+    assert [folder_of(function.__module__) for function in functions] == roles_with(module)
 
 
 def test_every_rule_of_drift_is_listed_by_its_id() -> None:
-    assert {folder_of(rule.look.__module__) for rule in DRIFT} == {*roles_with("drift.py")}
+    listed = {folder_of(rule.look.__module__) for rule in DRIFT if ".roles." in rule.look.__module__}
+    assert listed == {*roles_with("drift.py")}
     assert [rule.id for rule in DRIFT] == sorted(rule.id for rule in DRIFT)

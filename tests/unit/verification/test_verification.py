@@ -80,7 +80,7 @@ def plan() -> NodePlan:
     ],
 )
 def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bool) -> None:
-    assert bool(entries(plan, "hugepages", roles)) is seen_to
+    assert ("hugepages:2Mi on NUMA node 0" in entries(plan, "kernel_value", roles)) is seen_to
     assert (HUGEPAGES_TMPFILES_PATH in entries(plan, "file_content", roles)) is seen_to
 
 
@@ -91,14 +91,21 @@ def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bo
             "the_machine_is_the_one_of_the_plan",
             ["hostname", "online-cpus", *(f"numa-node-{n}" for n in range(4))],
         ),
-        ("governor", [f"cpu{cpu}" for cpu in range(16)]),
-        ("idle_state_is_off", ["cpu0-state2", "cpu1-state2"]),
-        ("kernel_value", ["turbo", "ksm", "transparent_hugepages.enabled"]),
-        ("sysctl", ["vm.swappiness"]),
-        ("sysctl_is_at_least", ["vm.max_map_count"]),
-        ("kernel_parameter", ["iommu=pt"]),
-        ("swap", ["off"]),
-        ("hugepages", [f"numa-node-{n}-2Mi" for n in range(4)]),
+        (
+            "kernel_value",
+            [
+                "kernel_cmdline",
+                "governor",
+                "idle_state:2",
+                "kernel_value:turbo",
+                "kernel_value:ksm",
+                "kernel_value:transparent_hugepages.enabled",
+                "sysctl:vm.swappiness",
+                "sysctl:vm.max_map_count",
+                "swap",
+                *(f"hugepages:2Mi on NUMA node {node}" for node in range(4)),
+            ],
+        ),
         ("unit_starts_at_boot", ["numaforge-tuning.service", "kubelet.service"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -46,9 +46,9 @@ def _capture(root: str) -> str:
         "schema": str(SCHEMA),
         "tools_wanted": " ".join(CAPTURED_WITH),
         "root": root,
-        "attributes_wanted": "\n".join(
-            f"{_relative(attribute.folders)}\t{attribute.names}" for attribute in catalogue.ATTRIBUTES
-        ),
+        "attributes_wanted": _lines(catalogue.ATTRIBUTES),
+        "planned_wanted": _lines(catalogue.PLANNED),
+        "interrupts": _relative(catalogue.INTERRUPTS),
         "settings_wanted": " ".join(map(_relative, catalogue.SETTINGS)),
         "unwanted_settings": " ".join(catalogue.UNWANTED_SETTINGS),
         "links_wanted": " ".join(map(_relative, catalogue.LINKS)),
@@ -310,6 +310,10 @@ def _host_mounts(text: str) -> str:
 
 def _relative(path: str) -> str:
     return path.removeprefix("/")
+
+
+def _lines(attributes: Iterable[catalogue.Attributes]) -> str:
+    return "\n".join(f"{_relative(wanted.folders)}\t{wanted.names}" for wanted in attributes)
 
 
 def _unit_globs() -> Iterator[str]:

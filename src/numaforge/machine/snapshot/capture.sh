@@ -52,12 +52,26 @@ unwanted() { # NAME: whether a pattern of $unwanted_settings matches it; without
     done
     return 1
 }
-everything_small() { # the lines of $attributes_wanted are FOLDERS<tab>NAMES
+everything_small() { # the lines of $attributes_wanted and $planned_wanted are FOLDERS<tab>NAMES
+    if [ -e "$plan" ]; then attributes_wanted="$attributes_wanted$newline$planned_wanted"; fi
     while IFS=$tab read -r folders names; do attributes "$folders" "$names"; done << END
 $attributes_wanted
 END
+    if [ -f "$interrupts" ]; then affinities < "$interrupts"; fi
     for pattern in $settings_wanted; do settings "$pattern"; done
     for each in $pci_functions; do attributes "sys/bus/pci/devices/$each" iommu_group/type; done
+}
+
+# Prints the paths of the masks and interrupts that a configuration names (roles/interrupts/affinity.sh).
+affinities() {
+    while read -r kind _ _ pattern; do
+        case $kind in within | mask) ;; *) continue ;; esac
+        for path in ${pattern#/}; do
+            if [ ! -e "$path" ]; then continue; fi
+            echo "$path"
+            case $kind in within) echo "proc/irq/${path##*/}/smp_affinity_list" ;; esac
+        done
+    done
 }
 
 # Names in $pci_functions GPUs, network functions, NICs' switches, and the bridges above them; only where there is an

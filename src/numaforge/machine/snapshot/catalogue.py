@@ -104,6 +104,19 @@ ATTRIBUTES = (
     Attributes("/proc/sys/net/ipv4/conf/default", "arp_announce arp_ignore rp_filter"),
 )
 
+PLANNED = (
+    Attributes(f"{CPU}/cpu[0-9]*/cpuidle/state[0-9]*", "disable"),
+    Attributes("/sys/fs/cgroup/*.slice", "cpuset.cpus.effective"),
+    Attributes("/sys/fs/cgroup/*.scope", "cpuset.cpus.effective"),
+)
+"""Files that a plan sets and planning needs not: taken where one is saved."""
+
+INTERRUPTS = "/etc/numaforge/interrupts.conf"
+"""What an earlier plan has answer which device: the masks and interrupts that it names are taken."""
+
+MANAGED_INTERRUPTS = "/run/numaforge/interrupts/managed"
+"""Interrupts that the kernel places alone, by the path of their CPUs."""
+
 SETTINGS = (
     "/proc/sys/kernel/*",
     "/proc/sys/vm/*",
@@ -375,6 +388,7 @@ TEXTS = (
     "/etc/os-release",
     "/usr/lib/os-release",
     PLAN,
+    MANAGED_INTERRUPTS,
     UNFINISHED_STATE,
     UNFINISHED_WHY,
     NCCL_CONF,

@@ -108,6 +108,7 @@ class TopologyDocument:
     pci_paths: Mapping[str, tuple[str, ...]]
     userland: Userland | None = None
     kernel_values_record: str | None = None
+    planned_files: Mapping[str, str] = field(default_factory=dict)
     previous_plan: str | None = None
     unfinished: Unfinished | None = None
     unreadable: tuple[str, ...] = ()

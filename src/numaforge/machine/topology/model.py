@@ -741,6 +741,8 @@ class NodeTopology:
     # text of /etc/numaforge/plan.json, which tells our settings from the admin's
     previous_plan: str | None = None
     unfinished: Unfinished | None = None  # a change by numaforge that has not ended
+    # Other files that a saved plan may set, by path; of an interrupt of a device, its CPUs
+    planned_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def claim_drivers(self) -> tuple[str, ...]:

@@ -144,8 +144,31 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         kernel_values_record=files.get(catalogue.KERNEL_VALUES),
         previous_plan=files.get("/etc/numaforge/plan.json"),
         unfinished=_unfinished(snapshot),
+        planned_files=_planned_files(files),
         unreadable=snapshot.unreadable,
     )
+
+
+_PLANNED_FILE = re.compile(
+    r"/sys/devices/system/cpu/cpu\d+/cpuidle/state\d+/disable"
+    r"|/sys/fs/cgroup/[^/]+/cpuset\.cpus\.effective"
+    r"|/proc/swaps|/proc/irq/default_smp_affinity|/sys/devices/virtual/workqueue/cpumask"
+    r"|/sys/class/net/[^/]+/queues/rx-\d+/rps_cpus"
+)
+_INTERRUPT = re.compile(r"/sys/bus/pci/devices/[^/]+/msi_irqs/(\d+)")
+
+
+def _planned_files(files: Mapping[str, str]) -> dict[str, str]:
+    if catalogue.PLAN not in files:
+        return {}
+    managed = files.get(catalogue.MANAGED_INTERRUPTS, "").splitlines()
+    texts = {path: text for path, text in files.items() if _PLANNED_FILE.fullmatch(path)}
+    for path in files:
+        if interrupt := _INTERRUPT.fullmatch(path):
+            affinity = f"/proc/irq/{interrupt[1]}/smp_affinity_list"
+            if affinity in files and affinity not in managed:
+                texts[path] = files[affinity]
+    return texts
 
 
 def _unfinished(snapshot: Snapshot) -> Unfinished | None:

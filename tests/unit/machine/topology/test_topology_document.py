@@ -42,7 +42,7 @@ hugepages cpufreq idle_states kernel_values sysctls loadable_modules gpus
 nvidia nvidia_install gpu_memory_mode
 nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
 rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland
-kernel_values_record
+kernel_values_record planned_files
 previous_plan unfinished unreadable
 """
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet_minors.values.pages import pages_of
-from numaforge.watched import Family, Stated
+from numaforge.roles.metric import Family, Stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.watched import Family, Stated
+from numaforge.roles.metric import Family, Stated
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

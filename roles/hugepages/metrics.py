@@ -6,18 +6,12 @@ from typing import TYPE_CHECKING
 
 from numaforge.roles.hugepages.paths import pool_pages
 from numaforge.roles.hugepages.plan import pools_of
-from numaforge.watched import Compared, Family, Measured, Stated
+from numaforge.roles.metric import Family, Measured, Stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numaforge.planning.plan import NodePlan
-
-
-def compared(plan: NodePlan) -> Iterator[Compared]:
-    """Yield each pool that the plan fills or empties."""
-    for node_id, size, pages in _pools(plan):
-        yield Compared("hugepages", pool_pages(node_id, size), str(pages))
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:

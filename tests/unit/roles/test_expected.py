@@ -1,0 +1,283 @@
+"""A file of the kernel that is not as planned is seen by verification, watch, audit and need()."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from numaforge.audit.kernel_files import DRIFT
+from numaforge.findings.engine import Seen
+from numaforge.lib import shell
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.snapshot import catalogue
+from numaforge.machine.snapshot.capture import parse_output, script
+from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.read import read_topology
+from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.parts import PARTS
+from numaforge.planning.document import dumps
+from numaforge.planning.node import plan_node
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import render_plan
+from numaforge.roles.expectation import Comparison, Expected
+from numaforge.roles.expected import EXPECTED, all_expected
+from numaforge.roles.interrupts.expected import affinity_lines
+from numaforge.roles.kernel_values.paths import ONLINE
+from numaforge.verification.live import Live
+from numaforge.verification.promise import kernel_value
+from numaforge.verification.table import all_promises
+from tests.fixtures.watched_folder import WatchedFolder
+from tests.machines.files import stored
+
+CPU = "/sys/devices/system/cpu"
+PROFILE: dict[str, Any] = {
+    "name": "everything",
+    "cpus": {"smt": "off", "reserved": {"cores_per_numa_node": 2}},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
+    "kernel": {"cmdline": ["iommu=pt"]},
+    "maintenance": {"reboot": "allowed"},
+    "interrupts": {
+        "devices": "reserved",
+        "default_affinity": "reserved",
+        "workqueues": "reserved",
+        "rps": "reserved",
+        "irqbalance": "reserved",
+    },
+    "system": {"daemons": "reserved"},
+    "tuning": {
+        "governor": "performance",
+        "energy_preference": "performance",
+        "cpu_idle": {"deepest": "C1"},
+        "swap": "off",
+        "sysctls": {"vm.swappiness": "1", "vm.max_map_count": "16777216"},
+        "numa_balancing": False,
+        "transparent_hugepages": {"enabled": "never"},
+    },
+    "watch": {"enabled": True},
+}
+KINDS = {
+    "kernel_cmdline", "governor", "energy_preference", "idle_state", "kernel_value", "sysctl", "swap",
+    "offline_cpus", "hugepages", "daemons", "cpu_mask", "interrupts", "packet_steering",
+}  # fmt: skip
+
+
+def snapshot(files: Mapping[str, str]) -> Snapshot:
+    """Return the snapshot of a DGX H100 with other files, and with frequency scaling and sleep states."""
+    machine = stored("nvidia-dgx-h100").snapshot()
+    scaling: dict[str, str] = {}
+    for cpu in range(224):
+        preferences = f"{CPU}/cpu{cpu}/cpufreq/energy_performance"
+        scaling[f"{preferences}_preference"] = "power"
+        scaling[f"{preferences}_available_preferences"] = "performance power"
+        for number, (name, latency) in enumerate((("POLL", 0), ("C1", 2), ("C6", 170))):
+            state = f"{CPU}/cpu{cpu}/cpuidle/state{number}"
+            scaling |= {f"{state}/name": name, f"{state}/latency": str(latency)}
+    return replace(machine, files={**machine.files, **scaling, **files})
+
+
+@cache
+def planned() -> NodePlan:
+    return plan_node(read_topology(snapshot({})), load_profile(PROFILE), "1.36.0")
+
+
+@cache
+def rows() -> dict[str, Expected]:
+    """Return the rows by their names in a verification."""
+    return {
+        name: row
+        for _, promise in all_promises()
+        if promise.name == "kernel_value"
+        for name, row in promise.table(planned()).items()
+    }
+
+
+def last_file(row: Expected, number: int) -> str:
+    """Return the last file of a row, as the kernel numbers it."""
+    return row.paths()[-1].replace("rx-*", "rx-0").replace("*", str(number))
+
+
+def as_planned(row: Expected) -> str:
+    match row.comparison:
+        case Comparison.LINES:
+            return "Filename Type"
+        case Comparison.HAS:
+            return f"quiet {row.value}"
+        case _:
+            return row.text
+
+
+def altered(row: Expected) -> str:
+    match row.comparison:
+        case Comparison.LINES:
+            return "Filename Type\n/dev/sda2 partition"
+        case Comparison.HAS:
+            return "quiet"
+        case Comparison.WITHIN:
+            return "0-223"
+        case Comparison.MASK:
+            return "ff"
+        case _:
+            return "7"
+
+
+def texts(*changed: str) -> dict[str, str]:
+    """Return each file of the kernel as it is planned, by path, with the last one of these rows altered."""
+    found: dict[str, str] = {}
+    for number, (name, row) in enumerate(rows().items()):
+        found |= dict.fromkeys(row.paths(), as_planned(row))
+        found[last_file(row, number)] = altered(row) if name in changed else as_planned(row)
+    return {path: text for path, text in found.items() if "*" not in path}
+
+
+EVERY_ROW = pytest.mark.parametrize("name", rows())
+
+
+def test_the_plan_has_rows_of_every_kind() -> None:
+    assert {row.what.partition(":")[0] for row in all_expected(planned())} == KINDS
+
+
+# ---- verification ----
+
+
+def failures(found: Mapping[str, str]) -> dict[str, str]:
+    node, reasons = SimpleNamespace(live=Live(found)), dict[str, str]()
+    promises = [promise for _, promise in all_promises() if promise.name == "kernel_value"]
+    for promise in promises:
+        for name, row in promise.table(planned()).items():
+            try:
+                promise.holds(node, name, row)
+            except pytest.fail.Exception as failure:
+                reasons[name] = str(failure)
+    return reasons
+
+
+def test_verification_passes_as_planned() -> None:
+    assert failures(texts()) == {}
+
+
+@EVERY_ROW
+def test_verification_fails(name: str) -> None:
+    ((failed, reason),) = failures(texts(name)).items()
+    assert failed == name
+    assert "planned " in reason
+    assert len(reason) < 200
+
+
+# ---- audit ----
+
+
+def as_files(found: Mapping[str, str]) -> dict[str, str]:
+    """Return the files that a snapshot takes: of an interrupt its name, and its CPUs below /proc."""
+    online = frozenset(cpu for cpu in range(224) if found.get(ONLINE.format(cpu)) != "0")
+    files = {**found, f"{CPU}/online": format_cpulist(online)}
+    for path, text in found.items():
+        if "/msi_irqs/" in path:
+            files |= {path: "msix", f"/proc/irq/{path.rpartition('/')[2]}/smp_affinity_list": text}
+    return files
+
+
+def drift(found: Mapping[str, str]) -> list[Seen]:
+    """Return what the rules find in a snapshot with these files and the plan."""
+    machine = read_topology(snapshot({**as_files(found), catalogue.PLAN: dumps(planned())}))
+    return [seen for rule in DRIFT for seen in rule.look(machine, planned())]
+
+
+def test_an_audit_finds_nothing_as_planned() -> None:
+    assert drift(texts()) == []
+
+
+@EVERY_ROW
+def test_an_audit_finds(name: str) -> None:
+    (seen,) = drift(texts(name))
+    assert seen.unknown is None
+    assert "planned " in (seen.evidence or "")
+
+
+def test_a_snapshot_takes_every_file(tmp_path: Path) -> None:
+    node, rendered = WatchedFolder(tmp_path), render_plan(planned())
+    files = as_files(texts())
+    for path, text in {**files, **rendered}.items():
+        node.write(path, f"{text}\n")
+    capture = script(str(tmp_path))
+    done = subprocess.run(["sh", "-s"], input=capture, capture_output=True, text=True, check=True)
+    taken = parse_output(done.stdout).files
+    assert {path: taken.get(path, "").rstrip("\n") for path in files} == files
+
+
+# ---- need() ----
+
+
+def look_of_affinity(found: Mapping[str, str], folder: Path) -> list[str]:
+    """Return what a node's look says of the interrupts, masks and queues of these files."""
+    node = WatchedFolder(folder)
+    for path, text in found.items():
+        node.write_affinity(path, text)
+    lines = [line.replace(" /", f" {folder}/") for line in affinity_lines(planned().interrupts)]
+    affinity = shell.library("roles/interrupts/affinity").replace("/proc/irq", f"{folder}/proc/irq")
+    done = subprocess.run(
+        ["sh", "-s"],
+        input=f"{affinity}\naffinity_differences << END\n{chr(10).join(lines)}\nEND\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [f"differs {line}" for line in done.stdout.splitlines()]
+
+
+def needed(found: Mapping[str, str], folder: Path) -> list[str]:
+    """Return the parts that a node needs whose units are enabled and whose slices have their CPUs."""
+    plan, machine = planned(), read_topology(snapshot({}))
+    masks = ("irq", "/queues/", "workqueue")
+    affinity = {path: text for path, text in found.items() if any(name in path for name in masks)}
+    slices = [f"allowed {name} {format_cpulist(cpus)}" for name, cpus in plan.system.slices.items()]
+    state = Found(
+        {},
+        (),
+        values=found,
+        said={
+            "kernel_cmdline": (f"cmdline {found['/proc/cmdline']}", "loader grub", "once yes"),
+            "kernel_values": ("unit enabled",),
+            "interrupts": ("unit enabled", *look_of_affinity(affinity, folder)),
+            "system": tuple(slices),
+        },
+    )
+    names = {role.folder for role, _ in EXPECTED}
+    goal = Goal(plan, machine, frozenset({"kubelet", *(role.called for role, _ in EXPECTED)}))
+    parts = [part for part in PARTS if part.role.folder in names]
+    return [part.role.folder for part in parts if part.need(goal, state, [])]
+
+
+def test_nothing_is_needed_as_planned(tmp_path: Path) -> None:
+    assert needed(texts(), tmp_path) == []
+
+
+@EVERY_ROW
+def test_the_part_of_its_role_is_needed(name: str, tmp_path: Path) -> None:
+    (role,) = [role.folder for role, expected in EXPECTED if name in kernel_value(expected).table(planned())]
+    assert needed(texts(name), tmp_path) == [role]
+
+
+# ---- watch ----
+
+
+def watched(node: WatchedFolder, found: Mapping[str, str]) -> dict[str, str]:
+    for path, text in found.items():
+        node.write_affinity(path, text)
+    assert node.run().stderr == ""
+    return {what: value for what, value in node.drift().items() if what.partition(":")[0] in KINDS}
+
+
+def test_the_watch_sees_every_row(tmp_path: Path) -> None:
+    node = WatchedFolder(tmp_path)
+    node.install_plan(planned())
+    names = {row.what for row in rows().values()}
+    assert watched(node, texts()) == dict.fromkeys(names, "0")
+    assert watched(node, texts(*rows())) == dict.fromkeys(names, "1")
