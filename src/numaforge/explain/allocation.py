@@ -1,8 +1,8 @@
-"""Whether a node's devices serve claims: the scheduler's search, with unknowns kept apart.
+"""Whether a node's devices serve claims: the scheduler's search, with unknowns.
 
 k8s.io/dynamic-resource-allocation/structured of Kubernetes 1.37 (allocator_incubating.go, constraint.go,
-consumable_capacity.go): the first solution in the order of pools, slices and devices. The search runs twice:
-with the devices known to match and, where that fails, also with those that might.
+consumable_capacity.go): the first solution in the order of pools, slices and devices. Searches the devices
+known to match and, where that fails, also those that might.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Classes = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class RequestCount:
-    """How many devices of a node match one request of a claim, and how many of these are free.
+    """The number of a node's devices that match one request of a claim, and how many of these are free.
 
     `claim` is the pod's own name for the claim, or the name of a shared claim. `requested` is None for all
-    devices. `unsure` devices might match: a selector or an attribute is not known. `capacity` is requested
-    of each device, by name; a free device has that much left.
+    devices. `unsure` devices might match: a selector or an attribute is unknown. `capacity` is requested of
+    each device, by name; a free device has that much left.
     """
 
     claim: str
@@ -49,7 +49,7 @@ class RequestCount:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Whether devices serve claims: `fits` is None where that is not known, for the reasons `unknown`.
+    """Whether devices serve claims: `fits` is None where unknown, for the reasons `unknown`.
 
     `claims` are the resulting allocations; with `fits` None, of devices that might serve them. `refusal` is
     the scheduler's.
@@ -63,7 +63,7 @@ class Allocation:
 
 
 class AllocationEndsError(Exception):
-    """The scheduler gives up on the node, whatever other solutions there are."""
+    """The scheduler gives up on the node, even if other solutions exist."""
 
 
 class _TooLongError(Exception):
@@ -71,7 +71,7 @@ class _TooLongError(Exception):
 
 
 def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes, holder: str) -> Allocation:
-    """Return whether a node's devices serve claims, which a pod (`holder`, its UID) would then hold.
+    """Return whether a node's devices serve claims held by a pod (`holder`, its UID).
 
     `classes` must have every class.
     """
@@ -95,7 +95,7 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
 
 
 def short_name(claim: str) -> str:
-    """Return the pod's own name for a claim, or the name of one that several pods share."""
+    """Return the pod's own name for a claim, or the name of a shared claim."""
     return claim.rpartition("/")[2]
 
 
@@ -109,7 +109,7 @@ def _held_claims(
 
 
 class _Matches:
-    """Which devices match which wish; `doubts` collects what was not known."""
+    """Which devices match which wish; `doubts` collects unknowns."""
 
     def __init__(self, devices: NodeDevices, classes: Classes) -> None:
         self._devices = devices
@@ -225,8 +225,8 @@ class _Search:
     def run(self) -> list[list[TakenDevice]] | None:
         """Return the devices of each claim; None without a solution.
 
-        Raises _TooLongError, and AllocationEndsError where a selector fails on a device that is examined, or
-        a request for all devices cannot have them together: no other solution is tried then.
+        Raises _TooLongError, and AllocationEndsError where a selector fails on an examined device, or a
+        request for all devices cannot have them together: the scheduler then tries no other solution.
         """
         for spec in self._specs:
             for _, ways in spec.requests:
@@ -296,7 +296,7 @@ class _Search:
         return False
 
     def _none_of(self, claim: int, wish: DeviceWish, rest: Sequence[OfferedDevice]) -> bool:
-        """Return False once no selector has failed on the remaining devices; note those that might match."""
+        """Return False unless a selector has failed on the remaining devices; note those that might match."""
         for device in rest:
             if not self._is_used(claim, wish, device) and self._matches(wish, device) is None:
                 self.met_doubts = True

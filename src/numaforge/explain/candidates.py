@@ -1,4 +1,4 @@
-"""The nodes that a pod may go to: the scheduler's view of each, its kubelet, and what runs there."""
+"""The candidate nodes of a pod: the scheduler's view of each, its kubelet, and its running pods."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ _STORAGE = "ephemeral-storage"
 class GivenMachine:
     """A node's machine and kubelet as given, with the state files as captured.
 
-    A label that is None is one that the Node does not have. `given_devices` are those of
-    containers at the time: pod ("namespace/name" or UID) -> container ->
-    resource -> ids; None where unknown. `world` has the claim objects of its plan.
+    A label that is None is missing on the Node. `given_devices` were in use at capture: pod ("namespace/name"
+    or UID) -> container -> resource -> ids; None where unknown. `world` has the claim objects of its plan.
     """
 
     name: str
@@ -55,7 +54,7 @@ class GivenMachine:
 
 @dataclass(frozen=True)
 class RunningPod:
-    """A pod on a node: `name` is its name in the cluster; that in `pod` is its UID, for its kubelet."""
+    """A pod on a node: `name` is its name in the cluster; `pod` is named by its UID, for its kubelet."""
 
     name: str
     pod: Pod
@@ -66,9 +65,9 @@ class SaidOfPod:
     """The scheduler's and the kubelet's verdict on one pod on one node.
 
     `reasons` are the scheduler's against the node, empty where it may send the pod there. `kubelet` is None
-    where the kubelet's answer is not known, for the reason `unknown`. `requests` are those of the pod's
-    claims. `devices` has, where known, what the scheduler would give each claim without an allocation; claims
-    are named as in `requests`.
+    where the kubelet's answer is unknown, for the reason `unknown`. `requests` are those of the pod's claims.
+    `devices` has, where known, the scheduler's choice for each claim without an allocation; claims are named
+    as in `requests`.
     """
 
     reasons: tuple[str, ...]
@@ -98,9 +97,9 @@ class _Asked:
 
 
 class KnownKubelet:
-    """A kubelet at one moment, never modified: `with_pod` returns another.
+    """An immutable kubelet at one moment: `with_pod` returns another.
 
-    Nodes of one kind with equal pods share it, so that each question is answered once for all of them.
+    Shared by nodes of one kind with equal pods, so that each question is answered once.
     """
 
     def __init__(self, node: Node, running: tuple[RunningPod, ...]) -> None:
@@ -110,7 +109,7 @@ class KnownKubelet:
         self._after: dict[Hashable, KnownKubelet] = {}
 
     def answer(self, pod: Pod) -> Admission:
-        """Return the kubelet's answer to a pod beside those running; raises KubeletHangError without one."""
+        """Return the kubelet's answer to a further pod; raises KubeletHangError without one."""
         trial = self._ask(pod)
         if isinstance(trial.answer, NumaforgeError):
             raise trial.answer
@@ -132,8 +131,8 @@ class KnownKubelet:
     def _ask(self, pod: Pod) -> _Asked:
         """Ask a fork of the kubelet to admit a pod.
 
-        Removing a pod does not always restore the earlier state: CPUs that a sidecar shared become free,
-        though another pod has them. So the kubelet itself is never asked.
+        A fork, as removing a pod does not always restore the earlier state: CPUs that a sidecar shared become
+        free, although another pod has them.
         """
         shape = shape_of_pod(pod)
         if shape not in self._asked:
@@ -156,9 +155,9 @@ class KnownKubelet:
 class Candidate:
     """A node as scheduler and kubelet see it; placing a pod makes another candidate.
 
-    `allocatable` is in whole units, CPUs in thousandths; `known`: no resource is missing there because a
-    plugin is unknown. `labels_known`: likewise for labels; else it certainly lacks those in `lacks`.
-    `devices` are those that serve claims, None where unknown. `doubts` are what the answers rest on.
+    `allocatable` is in whole units, CPUs in thousandths; `is_live`: no resource is missing because a plugin
+    is unknown. `labels_known`: likewise for labels; else it surely lacks only those in `lacks`. `devices`
+    serve claims, None where unknown. `doubts` are assumptions behind the answers.
     """
 
     name: str
@@ -208,7 +207,7 @@ class Candidate:
         )
 
     def with_claims_of(self, chosen: Candidate, member: GangPod) -> Candidate:
-        """Return the node after a pod was placed on `other`: the claims that it holds there count here."""
+        """Return the node with the claims of a pod placed on the node `chosen`."""
         if self.devices is None or chosen.devices is None:
             return self
         shared = {claim.claim for claim in member.claims}
@@ -220,7 +219,7 @@ class Candidate:
         return self if devices is self.devices else replace(self, devices=devices)
 
     def without(self, running: RunningPod) -> Candidate | None:
-        """Return the node after a pod has left; None where its kubelet is not known."""
+        """Return the node after a pod has left; None where its kubelet is unknown."""
         if self.kubelet is None:
             return None
         freed = self._request(running.pod)
@@ -245,7 +244,7 @@ class Candidate:
 
     @property
     def free_share(self) -> float:
-        """The free share of CPUs and memory, by which the scheduler ranks nodes (LeastAllocated)."""
+        """The free share of CPUs and memory; the scheduler's ranking (LeastAllocated)."""
         shares = [
             max(0, total - self.used.get(resource, 0)) / total
             for resource in (CPU, MEMORY)
@@ -285,7 +284,7 @@ class Candidate:
         return frozenset(keys) - self.labels.keys() - self.lacks
 
     def has_claims(self, member: GangPod) -> bool:
-        """Return whether claims serve anything that a pod asks for here."""
+        """Return whether claims serve any of a pod's requests here."""
         return bool(member.claims or self._by_claims(member.pod))
 
     def _by_claims(self, pod: Pod) -> dict[str, tuple[str, int]]:
@@ -325,7 +324,7 @@ class Candidate:
         return Place(self.name, self.labels, self.devices, self.world)
 
     def another(self, name: str) -> Candidate:
-        """Return another node like this one, with its own devices."""
+        """Return a further node like this one, with its own devices."""
         return replace(self, name=name, devices=self.devices.of_another(name) if self.devices else None)
 
     def _allocation(self, member: GangPod) -> Allocation:
@@ -352,8 +351,8 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Return the cluster's nodes; without a cluster, the given machines without pods.
 
-    `without` has the UIDs of pods that do not count: those to be placed. `world` has the known claim objects;
-    where it has no slices, those of the plans are used.
+    Leaves out the pods with UIDs in `without`: those to place. `world` has the known claim objects; without
+    slices there, those of the plans count.
     """
     machines_by_name = {machine.name: machine for machine in machines}
     kubelets: dict[bytes, tuple[KnownKubelet | None, str]] = {}
@@ -384,7 +383,7 @@ def _with_devices(
     world: ClaimWorld,
     claims: Sequence[HeldClaim],
 ) -> Candidate:
-    """Return a node with the devices that serve claims: those of slices, else those of its plan."""
+    """Return a node with the devices that serve claims: those of slices, else of its plan."""
     both = machine.world.merged(world) if machine and not world.is_whole else world
     if both.slices is None:
         return replace(candidate, world=both)
@@ -398,7 +397,7 @@ def _with_devices(
 
 
 def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate | None:
-    """Return a node whose kubelet has other settings and has readmitted its pods in their order.
+    """Return a node whose kubelet has other settings and has readmitted its pods in order.
 
     None where it would refuse one of these pods. Raises KubeletConfigError where it would not start.
     """
@@ -519,7 +518,7 @@ def _without_plugins(machine: GivenMachine, node: LiveNode, world: ClaimWorld) -
 def _kubelet(
     machine: GivenMachine, pods: Sequence[LivePod], kubelets: dict[bytes, tuple[KnownKubelet | None, str]]
 ) -> tuple[KnownKubelet | None, str]:
-    """Return the kubelet with its pods, and what its answers rest on; else None and the reason."""
+    """Return the kubelet with its pods, and the assumptions; else None and the reason."""
     if machine.scenario is None:
         return None, machine.why_unknown
     kind = _kind(machine, machine.scenario, pods)
@@ -546,7 +545,7 @@ def _started_if_it_does(
 
 
 def kind_of(scenario: Scenario) -> bytes:
-    """Return a key that is equal for nodes whose kubelets answer alike while they run no pods."""
+    """Return a key, equal for nodes whose kubelets answer alike without pods."""
     machine = scenario.topology
     return _digest(
         MachineInfo.from_topology(machine),
@@ -558,7 +557,7 @@ def kind_of(scenario: Scenario) -> bytes:
 
 
 def _kind(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> bytes:
-    """Return a key that is equal for nodes whose kubelets answer alike with their pods."""
+    """Return a key, equal for nodes whose kubelets answer alike with their pods."""
     return _digest(
         kind_of(scenario),
         sorted((scenario.state or {}).items()),
@@ -574,7 +573,7 @@ def _digest(*values: object) -> bytes:
 
 
 def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, ...]]]] | None:
-    """Return an inventory without the names of its devices, in their order."""
+    """Return an inventory with numbers for its devices' names."""
     if devices is None:
         return None
     gpus: dict[str | None, int] = {}
@@ -598,9 +597,9 @@ def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, 
 
 
 def _started(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> tuple[KnownKubelet, str]:
-    """Return the kubelet with its pods: as in its state files, else readmitted in their order.
+    """Return the kubelet with its pods: as in its state files, else readmitted in order.
 
-    A running kubelet may have files with which it would not restart (kubernetes/kubernetes#141196).
+    A running kubelet may have files that would stop its restart (kubernetes/kubernetes#141196).
     """
     node = replace(scenario, running=True).node()
     if machine.given_devices is not None:
@@ -653,7 +652,7 @@ def _other_cpus(kubelet: KnownKubelet | None, node: LiveNode) -> str:
 
 
 def _unused() -> str:
-    """Return a name that no pod has: a manager takes pods of the same name for one pod."""
+    """Return an unused pod name: managers take pods of the same name for one pod."""
     return f"?{next(_NUMBERS)}"
 
 

@@ -1,4 +1,4 @@
-"""What pods claim: ResourceClaims, templates and device classes, and how many devices serve them on a node.
+"""What pods claim: ResourceClaims, templates and device classes, and extended resources by claims.
 
 resource.k8s.io/v1 of Kubernetes 1.37; pkg/scheduler/framework/plugins/dynamicresources for what the scheduler
 refuses before it looks at devices, and for extended resources that claims serve (DRAExtendedResource).
@@ -19,7 +19,7 @@ GROUP = "resource.k8s.io"
 KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "DeviceTaintRule")
 ALL_DEVICES, EXACT_COUNT = "All", "ExactCount"
 MOST_USERS = 256
-"""How many pods may share a claim (ResourceClaimReservedForMaxSize)."""
+"""Limit of pods that share a claim (ResourceClaimReservedForMaxSize)."""
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _OF_RESOURCE = "extended resources"
@@ -31,8 +31,8 @@ Document = Mapping[str, Any]
 class PodClaim(ClaimRef):
     """An entry of a pod's `resourceClaims`, with a change to try.
 
-    A change has other `counts` for some requests, asks for another `capacity` of each device, by request and
-    name, or is `without` the constraints on some attributes.
+    A change has other `counts` for some requests, another `capacity` of each device, by request and name, or
+    is `without` the constraints on some attributes.
     """
 
     counts: tuple[tuple[str, int], ...] = ()
@@ -40,7 +40,7 @@ class PodClaim(ClaimRef):
     without: tuple[str, ...] = ()
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """Return what the claim asks for with the change."""
+        """Return the claim's spec with the change."""
         counts = dict(self.counts)
 
         def changed(request: str, wish: DeviceWish) -> DeviceWish:
@@ -59,7 +59,7 @@ class PodClaim(ClaimRef):
 class DeviceWish:
     """One way to serve a request: devices of a class, `count` of them or all.
 
-    `capacity` is what is asked of each device. `is_monitor` is admin access, which takes nothing from others.
+    `capacity` is requested of each device. `is_monitor` is admin access, which takes nothing from others.
     """
 
     name: str
@@ -84,7 +84,7 @@ class DeviceConstraint:
 
 @dataclass(frozen=True)
 class ClaimSpec:
-    """What one claim asks for: requests, each with its alternatives by preference, and constraints."""
+    """The content of one claim: requests, each with its alternatives by preference, and constraints."""
 
     name: str
     requests: tuple[tuple[str, tuple[DeviceWish, ...]], ...]
@@ -95,8 +95,8 @@ class ClaimSpec:
 class ClaimWorld:
     """The objects of claims in a cluster, by name.
 
-    `slices` is None where the drivers' offer is not known, for the reason `why_unknown`. `is_whole`: an
-    object missing here is missing in the cluster.
+    `slices` is None where the drivers' offer is unknown, for the reason `why_unknown`. `is_whole`: an object
+    missing here is missing in the cluster.
     """
 
     classes: Mapping[str, Document] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class ClaimWorld:
     why_unknown: str = ""
 
     def class_of(self, resource: str) -> str | None:
-        """Return the class whose devices serve an extended resource; the newest of several."""
+        """Return the newest class whose devices serve an extended resource."""
         if resource.startswith(_IMPLICIT):
             name = resource.removeprefix(_IMPLICIT)
             return name if name in self.classes else None
@@ -121,11 +121,11 @@ class ClaimWorld:
         return min((name for created, name in serving if created == newest), default=None)
 
     def held_claims(self) -> tuple[HeldClaim, ...]:
-        """Return the claims that are allocated."""
+        """Return the allocated claims."""
         return tuple(held_claims(self.claims.values()))
 
     def merged(self, added: ClaimWorld) -> ClaimWorld:
-        """Return the objects of both; where both have one, that of `other`."""
+        """Return the objects of both; `added` wins."""
         return replace(
             added,
             classes={**self.classes, **added.classes},
@@ -144,7 +144,7 @@ NOTHING_KNOWN = ClaimWorld()
 def claim_world(documents: Iterable[object], *, is_whole: bool = False) -> ClaimWorld:
     """Return the objects of claims in documents, ignoring other documents.
 
-    Slices are known where there are any, or where the documents are the whole cluster's (`is_whole`).
+    Slices are known where documents have any, or are those of a whole cluster (`is_whole`).
     """
     documents_of: dict[str, list[Document]] = {kind: [] for kind in KINDS}
     for document in documents:
@@ -193,7 +193,7 @@ def as_pod_claims(refs: Iterable[ClaimRef]) -> tuple[PodClaim, ...]:
 
 
 def spec_of_claim(spec: Document, name: str) -> ClaimSpec:
-    """Read what a claim asks for; `unread` of a wish names what is not supported."""
+    """Read a claim's spec; `unread` of a wish names what is unsupported."""
     devices = mapping(spec.get("devices"))
     requests = []
     for request in mappings(devices.get("requests")):

@@ -1,4 +1,4 @@
-"""A cluster as its API server shows it: Nodes, their pods, and pods that wait."""
+"""A cluster from its API server: Nodes, their pods, and waiting pods."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ Document = Mapping[str, Any]
 class LivePod:
     """A pod of the cluster; `node` is None while it waits, `reason` and `message` are those of its status.
 
-    `started` orders the pods of a node by when its kubelet took them; `decided` is false until the kubelet
-    has accepted or refused the pod.
+    `started` orders the pods of a node as its kubelet took them; `decided` is false until the kubelet has
+    accepted or refused the pod.
     """
 
     name: str
@@ -79,7 +79,7 @@ class LiveNode:
 
 @dataclass(frozen=True)
 class LiveCluster:
-    """Nodes by name, and the pods that have no node or have ended; `claims` has the objects of claims."""
+    """Nodes by name, pods without a node or ended, and `claims`, the objects of claims."""
 
     nodes: Mapping[str, LiveNode]
     unplaced_pods: tuple[LivePod, ...]
@@ -88,7 +88,7 @@ class LiveCluster:
     claims: ClaimWorld = NOTHING_KNOWN
 
     def needs_claims(self, workloads: Iterable[Workload]) -> bool:
-        """Return whether pods to place claim devices, or ask for a resource that some node lacks."""
+        """Return whether pods to place claim devices, or request a resource that a node lacks."""
         for member in (member for workload in workloads for member in workload.members):
             resources = [name for name, amount in pod_requests(member.pod).items() if amount and serves(name)]
             lacking = any(
@@ -99,7 +99,7 @@ class LiveCluster:
         return False
 
     def pod(self, name: str) -> LivePod:
-        """Return a pod by `namespace/name`; raises NumaforgeError where there is none."""
+        """Return a pod by `namespace/name`; raises NumaforgeError for a missing one."""
         for pod in (*self.unplaced_pods, *(pod for node in self.nodes.values() for pod in node.pods)):
             if pod.name == name:
                 return pod
@@ -131,7 +131,7 @@ class LiveCluster:
 def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -> LiveCluster:
     """Return the Nodes, pods, PodGroups and claim objects in documents, ignoring other documents.
 
-    A pod that cannot be read counts as `unread`: its resources are not known.
+    An unreadable pod counts as `unread`: its resources are unknown.
     """
     nodes: dict[str, LiveNode] = {}
     pods: list[LivePod] = []
@@ -163,7 +163,7 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
 
 
 def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[str, LiveNode]:
-    """Return the nodes with their pods, in the order in which the kubelets took them."""
+    """Return the nodes with their pods, in the kubelets' order."""
     placed = grouped((str(pod.node), pod) for pod in pods if pod.counts)
     return {
         name: replace(node, pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))))
@@ -172,7 +172,7 @@ def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[s
 
 
 def group_stubs(name: GroupName) -> list[Document]:
-    """Return a stub of the PodGroup of this name in each version that its API group may be served in."""
+    """Return a stub of the PodGroup of this name in each possible version of its API group."""
     namespace, _, short_name = name[1].partition("/")
     metadata = {"name": short_name, "namespace": namespace}
     return [

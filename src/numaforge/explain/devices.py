@@ -1,4 +1,4 @@
-"""The devices that serve claims: what ResourceSlices offer a node, and what is taken.
+"""The devices that serve claims: the ResourceSlices of a node, and allocations.
 
 resource.k8s.io/v1 of Kubernetes 1.37, and pools_incubating.go of k8s.io/dynamic-resource-allocation: only a
 pool's newest generation counts, and a pool with missing slices serves nothing.
@@ -25,16 +25,16 @@ _ATTRIBUTE_TYPES = ("string", "int", "bool", "version", "strings", "ints", "bool
 
 @dataclass(frozen=True)
 class Capacity:
-    """How much of something a device has, and how a share of it is rounded.
+    """A device's amount of something, and the rounding of a share of it.
 
-    `policy` is the requestPolicy as it is written.
+    `policy` is the requestPolicy as written.
     """
 
     value: Fraction
     policy: Document = field(default_factory=dict)
 
     def consumed(self, amount: Fraction | None) -> Fraction | None:
-        """Return what a share takes (calculateConsumedCapacity); None where the policy does not allow it."""
+        """Return the amount of a share (calculateConsumedCapacity); None where the policy forbids it."""
         default, span = amount_of(self.policy.get("default")), mapping(self.policy.get("validRange"))
         values = [
             valid for value in self.policy.get("validValues") or () if (valid := amount_of(value)) is not None
@@ -53,7 +53,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class OfferedDevice:
-    """A device of a slice; `counters` is what it consumes of its pool's shared counters, by set.
+    """A device of a slice; `counters` is its share of its pool's counters, by set.
 
     `is_local`: it belongs to one node alone.
     """
@@ -73,7 +73,7 @@ class OfferedDevice:
 
 @dataclass(frozen=True)
 class TakenDevice:
-    """A device that a claim holds, or a share of it: `consumed`, by name of the capacity.
+    """A device held by a claim, or a share of it: `consumed`, by capacity.
 
     A monitor (admin access) takes nothing from others.
     """
@@ -85,7 +85,7 @@ class TakenDevice:
 
 @dataclass(frozen=True)
 class HeldClaim:
-    """An allocated claim: its holders' UIDs, its devices, and the nodes on which it can be used."""
+    """An allocated claim: its holders' UIDs, its devices, and its nodes."""
 
     name: str
     holders: frozenset[str]
@@ -101,9 +101,9 @@ class HeldClaim:
 class NodeDevices:
     """The devices of a node in the scheduler's order, and the claims that hold them.
 
-    `held` has all allocated claims of the cluster: some of their devices may be on other nodes. `incomplete`
-    are the pools with missing slices. `counters` has the counters that devices share, by driver, pool and
-    set; `by_id` also has the devices of other nodes that share them. `answers` is a cache for this instance.
+    `held_claims` has all allocated claims of the cluster, some with devices of other nodes. `incomplete` are
+    pools with missing slices. `counters` has shared counters by driver, pool and set; `by_id` also has other
+    nodes' devices that share them. `answers` is a cache of this instance.
     """
 
     devices: tuple[OfferedDevice, ...]
@@ -115,7 +115,7 @@ class NodeDevices:
 
     @property
     def taken_devices(self) -> Iterator[TakenDevice]:
-        """The devices and shares that are held."""
+        """The held devices and shares."""
         for claim in self.held_claims:
             yield from (device for device in claim.devices if not device.is_monitor)
 
@@ -124,7 +124,7 @@ class NodeDevices:
         return next((claim for claim in self.held_claims if claim.name == name), None)
 
     def with_claim(self, claim: HeldClaim) -> NodeDevices:
-        """Return the devices with one more claim, or with one more holder of an allocated one."""
+        """Return the devices with a further claim, or a further holder of an allocated one."""
         if (existing := self.claim(claim.name)) is None:
             return replace(self, held_claims=(*self.held_claims, claim))
         shared = replace(existing, holders=existing.holders | claim.holders)
@@ -136,7 +136,7 @@ class NodeDevices:
         )
 
     def without(self, uid: str) -> NodeDevices:
-        """Return the devices after a pod has left, and with it the claims that it alone held."""
+        """Return the devices after a pod has left, without the claims that it alone held."""
         if not any(uid in claim.holders for claim in self.held_claims):
             return self
         claims = (
@@ -155,7 +155,7 @@ class NodeDevices:
         return replace(self, held_claims=claims)
 
     def of_another(self, node: str) -> NodeDevices:
-        """Return the devices of another node like this one: local devices get ids of their own."""
+        """Return the devices of another node like this one: local devices get new ids."""
 
         def of_node(device: OfferedDevice) -> OfferedDevice:
             driver, pool, name = device.id
@@ -180,9 +180,9 @@ def devices_on(
     *,
     planned: bool = False,
 ) -> NodeDevices:
-    """Return what slices offer a node; `rules` are DeviceTaintRules.
+    """Return the devices that slices offer a node; `rules` are DeviceTaintRules.
 
-    With `planned` slices, whatever they omit of a device is unknown.
+    With `planned` slices, omitted properties of a device are unknown.
     """
     pools: dict[tuple[str, str], list[Document]] = {}
     for device_slice in slices:
@@ -221,7 +221,7 @@ def devices_on(
 
 
 def held_claims(claims: Iterable[Document]) -> Iterator[HeldClaim]:
-    """Yield the ResourceClaims that are allocated."""
+    """Yield the allocated ResourceClaims."""
     for claim in claims:
         status = mapping(claim.get("status"))
         allocation = mapping(status.get("allocation"))

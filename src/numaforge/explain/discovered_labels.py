@@ -51,7 +51,7 @@ _FAMILIES = {
 
 
 def planned_labels(machine: NodeTopology, plan: NodePlan | None) -> dict[str, str | None]:
-    """Return the known labels of a machine that is as planned; without a plan, as it is."""
+    """Return the known labels of a machine as planned; without a plan, as it is."""
     cut = any(gpu.mig_mode == "enabled" for gpu in nvml_gpus(machine).values())
     strategy = plan.mig.strategy if plan and cut else None
     return discovered_labels(machine, plan.device_plugin if plan else None, strategy)
@@ -60,10 +60,10 @@ def planned_labels(machine: NodeTopology, plan: NodePlan | None) -> dict[str, st
 def discovered_labels(
     machine: NodeTopology, plugin: DevicePluginPlan | None, strategy: str | None = None
 ) -> dict[str, str | None]:
-    """Return the known labels; None is for a label that the Node does not have. Others are unknown.
+    """Return the known labels; None for one that the Node lacks.
 
-    `plugin` is the plugin's configuration, which feature discovery reads as well. Without it `strategy` is
-    its migStrategy, None where that is unknown.
+    `plugin` is the plugin's configuration, which feature discovery also reads. Without it, `strategy` is its
+    migStrategy, None where unknown.
     """
     gpus = [*nvml_gpus(machine).values()]
     if not gpus:

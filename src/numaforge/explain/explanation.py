@@ -1,4 +1,4 @@
-"""Where a pod or a gang would go, why not elsewhere, and what would help."""
+"""Where a pod or a gang would go, why not elsewhere, and remedies."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class OfNode:
 class Explanation:
     """The answer for one workload.
 
-    `fit` pods can be placed now, one after another, on nodes where scheduler and kubelet agree. `verdicts`
-    are those on the pod `about`: the first that does not fit once the others are placed, else the first.
-    `likely` is the node that the scheduler prefers for the first pod. `domain` is the value of the label that
-    all nodes must share: the one with which the most pods fit.
+    `fit` pods can be placed now, in order, on nodes where scheduler and kubelet agree. `verdicts` are on the
+    pod `about`: the first that does not fit after the others, else the first. `likely` is the scheduler's
+    preferred node for the first pod. `domain` is the label value that all nodes must share: the one that fits
+    the most pods.
     """
 
     workload: Workload
@@ -48,7 +48,7 @@ class Explanation:
 
     @property
     def disagreeing(self) -> tuple[OfNode, ...]:
-        """The nodes that the scheduler accepts, but whose kubelets refuse the pod."""
+        """The nodes that the scheduler accepts and the kubelet refuses."""
         return tuple(verdict for verdict in self.verdicts if verdict.judgement.disagrees)
 
 

@@ -55,7 +55,7 @@ class NodeClaims:
         return known.selects(labels, self.place.node)
 
     def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
-        """Return whether the devices serve a pod's claims beside those of the pods here."""
+        """Return whether the free devices serve a pod's claims."""
         claims, served = self._allocated_names(pod, request, advertised)
         names = (*(claim.name for claim in claims), *served)
         if not names:
@@ -127,12 +127,11 @@ def places_of(machine: NodeTopology) -> dict[str, int]:
 def as_planned(
     name: str, scenario: Scenario, plan: NodePlan | None
 ) -> tuple[dict[str, str | None], ClaimWorld]:
-    """Return the labels and claim objects of a node of this name once its plan is applied.
+    """Return the labels and claim objects of a node of this name after its plan is applied.
 
-    A label that it will not have is None.
+    A label that it will lack is None.
 
-    Without a plan, the objects are those of the registered drivers. Nothing is known of claims where
-    there is neither.
+    Without a plan, the objects are those of registered drivers; without these, claims are unknown.
     """
     machine = scenario.topology
     discovered = planned_labels(machine, plan)

@@ -1,4 +1,4 @@
-"""Place pods one after another, like a scheduler that knows each kubelet's answer."""
+"""Place pods in order, like a scheduler that knows each kubelet's answer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class Placement:
-    """Pods placed one after another: the nodes afterwards, and the node of each pod.
+    """Placed pods: the nodes afterwards, and the node of each pod.
 
-    `domain` is the value of the label that all these nodes share, None where they need not.
+    `domain` is the label value that all these nodes share, None where they need not.
     """
 
     nodes: tuple[Candidate, ...]
@@ -25,10 +25,10 @@ class Placement:
 
 
 def place(units: Sequence[Unit], nodes: Sequence[Candidate]) -> Placement:
-    """Place pods one after another until one does not fit, each on the emptiest node that takes it.
+    """Place pods in order until one does not fit, each on the emptiest accepting node.
 
-    The pods of a unit with a domain go to nodes that share a value of that label: the first with which all
-    fit, else the one with which the most do. A node whose label is not known may have any value.
+    The pods of a unit with a domain go to nodes that share a value of that label: the first that fits all,
+    else the one that fits the most. A node with an unknown label may have any value.
     """
     placement = Placement(tuple(nodes), ())
     for unit in units:

@@ -1,8 +1,8 @@
-"""What the default scheduler reads of a pod besides its resources, and the filters that read it.
+"""What the default scheduler reads of a pod besides its resources, and its filters.
 
 pkg/scheduler/framework/plugins of Kubernetes 1.37: nodeunschedulable, nodename, tainttoleration,
-nodeaffinity, nodeports; of podtopologyspread that a node has the label. Volumes, affinity to other pods and
-how evenly pods are spread are not judged, but named.
+nodeaffinity, nodeports; of podtopologyspread only that the node has the label. Names, but does not judge,
+volumes, affinity to other pods and even spreading.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 @dataclass(frozen=True)
 class Placing:
-    """Where a pod may go, by its spec.
+    """A pod's constraints on nodes, by its spec.
 
     `terms` are the terms of the required node affinity, None without one. `unseen` names the parts of the
-    spec that no filter here reads; `scheduler` is the requested one. `spread` are the labels by which the
-    pod must be spread, which its node has to have.
+    spec that no filter here reads; `scheduler` is the requested one. `spread` are labels that its node must
+    have.
     """
 
     node_name: str | None = None
@@ -45,7 +45,7 @@ class Placing:
 
     @property
     def by_default(self) -> bool:
-        """Whether the default scheduler places it; another may know more than these filters."""
+        """Whether the default scheduler places it; others may have other filters."""
         return self.scheduler == _DEFAULT_SCHEDULER
 
     @property
@@ -70,7 +70,7 @@ class Placing:
         return self.terms is None or any(term_selects(term, labels, node) for term in self.terms)
 
     def without(self, unknown: Collection[str]) -> Placing:
-        """Return the constraints without those that read labels of which nothing is known."""
+        """Return the constraints without those on unknown labels."""
         terms = [_known(term, unknown) for term in self.terms or ()]
         # A term that reads unknown labels alone may select the node, whatever the others say.
         known_terms = tuple(term for term in terms if term is not None)
@@ -123,7 +123,7 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
 
 
 def present_labels(labels: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the labels that a node has, without those of which it is known that it lacks them."""
+    """Return a node's labels, without those that it is known to lack."""
     return {key: value for key, value in labels.items() if value is not None}
 
 
@@ -183,7 +183,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def term_selects(term: Mapping[str, Any], labels: Labels, node: str) -> bool:
-    """Return whether all requirements of a term hold; a term without any selects nothing."""
+    """Return whether a term's requirements all hold; an empty term selects nothing."""
     expressions, fields = _listed(term, "matchExpressions"), _listed(term, "matchFields")
     if not expressions and not fields:
         return False

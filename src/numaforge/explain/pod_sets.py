@@ -1,7 +1,7 @@
 """The pods that controllers make of a document: Kubernetes', Kueue's, Volcano's, Kubeflow's, Ray's.
 
-A document without pods (a Namespace, a Service, a claim) is passed over; so is one whose controller makes
-pods of what only that controller knows.
+Skips documents without pods (a Namespace, a Service, a claim), and kinds whose pods depend on more than the
+document.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _OF_OTHERS = {
     "NIMService": "the NIM operator",
     "PodCliqueSet": "Grove",
 }
-"""Kinds whose pods are made from more than their document, and what makes them."""
+"""Kinds whose pods depend on more than the document, and their makers."""
 
 _EXCLUSIVE = ("alpha.jobset.sigs.k8s.io/exclusive-topology", "leaderworkerset.sigs.k8s.io/exclusive-topology")
 _TEMPLATE_REMEDY = (
@@ -92,9 +92,9 @@ class PodSet:
 class PodSets:
     """The pods of a document.
 
-    `least` of them start together; None where nothing makes them. `stages` names what runs at the same
-    time, one entry a stage. `network` is Volcano's networkTopology. `notes` name what is not judged. Where
-    the controller `makes_its_group`, a PodGroup that the pods name counts for nothing.
+    `least` of them start together; None without gang scheduling. `stages` names what runs at the same time,
+    one entry a stage. `network` is Volcano's networkTopology. `notes` name what is not judged. Where the
+    controller `makes_its_group`, a PodGroup that the pods name is ignored.
     """
 
     kind: str
@@ -132,7 +132,7 @@ def documents_of(documents: Iterable[object], where: str) -> Iterator[Document]:
 
 
 def pod_sets(document: Document, unnamed: str = "pod") -> tuple[PodSets, ...]:
-    """Return the pods of a document; none where it has no pods, or none that can be read.
+    """Return the pods of a document; none where it has no readable pods.
 
     `unnamed` names a pod whose document has no name. Raises NumaforgeError for a document of a known kind
     without its pod template, or with more than MOST_PODS pods.
@@ -158,7 +158,7 @@ def pod_sets(document: Document, unnamed: str = "pod") -> tuple[PodSets, ...]:
 
 
 def name_without_pods(document: Document) -> str:
-    """Return what to call a document of which no pods are read, and who makes its pods."""
+    """Return the name of a document without readable pods, and who makes its pods."""
     kind = str(document.get("kind") or "a document without a kind")
     metadata = mapping(document.get("metadata"))
     name = f"{kind} {metadata.get('name') or metadata.get('generateName') or ''}".strip()
@@ -179,7 +179,7 @@ def _reader(kind: str, api: str, spec: Document) -> Reader | None:
 
 
 def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets:
-    """Return the pods with what their document's labels and annotations say of all of them."""
+    """Return the pods with their document's labels and annotations."""
     notes = list(pods.notes)
     if spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True:
         notes.append("it is suspended: it has no pods before it is resumed")
@@ -206,7 +206,7 @@ def _cron_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSe
 
 
 def _parallel(spec: Document, name: str) -> int:
-    """Return how many pods of a Job run at once: no more than have to complete."""
+    """Return the number of a Job's parallel pods: at most its completions."""
     parallelism = number_of_pods(spec.get("parallelism", 1), name, "spec.parallelism")
     completions = spec.get("completions")
     if completions is None:
@@ -244,10 +244,10 @@ def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSet
 
 
 def _stages(jobs: Sequence[Document]) -> tuple[list[int], list[int]]:
-    """Return in which stage each of a JobSet's jobs starts, and in which it ends.
+    """Return the first and last stage of each of a JobSet's jobs.
 
-    jobset's pkg/controllers/depends_on.go: a job that depends on the completion of another is made after
-    that one has completed; one that depends on its readiness runs beside it. A job depends on earlier ones.
+    jobset's pkg/controllers/depends_on.go: a job that depends on another's completion is made after it; one
+    that depends on its readiness runs at the same time. A job depends on earlier ones.
     """
     numbers = {str(job.get("name", number)): number for number, job in enumerate(jobs)}
     firsts = [0] * len(jobs)
@@ -440,4 +440,4 @@ _OF_API: Mapping[str, Mapping[str, Reader]] = {
     _VOLCANO: {"Job": _volcano_job, "CronJob": _volcano_cron_job},
     KUEUE: {"Workload": _kueue_workload},
 }
-"""Kinds whose names other API groups have, too."""
+"""Kinds that other API groups also have."""

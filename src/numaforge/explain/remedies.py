@@ -128,7 +128,7 @@ class _Trial:
     about: GangPod
     nodes: tuple[Candidate, ...]
     alike: Mapping[str, tuple[str, ...]]
-    """For a node that stands for others, the names of all of them."""
+    """The names of all nodes that a node represents."""
 
     # ---- the pod ----
 
@@ -197,7 +197,7 @@ class _Trial:
             yield "without its nodeName", replace(self.about, placing=replace(placing, node_name=None))
 
     def _renamed(self) -> Iterator[tuple[str, GangPod]]:
-        """Yield the pod with a resource that some node offers in place of one that none does."""
+        """Yield the pod with a resource that some node offers, instead of one that none offers."""
         offered = {name: None for node in self.nodes for name, amount in node.allocatable.items() if amount}
         for container in self.about.pod.containers:
             for resource, amount in container.limits.items():
@@ -251,7 +251,7 @@ class _Trial:
                 yield change, self._with_claim(claim, changed)
 
     def _claimed(self) -> Iterator[tuple[PodClaim, ClaimSpec]]:
-        """Yield the claims that are not allocated, with what they ask for."""
+        """Yield the unallocated claims with their specs."""
         for claim in self.about.claims:
             specs = (node.place.spec(claim) for node in self.nodes)
             spec = next((spec_or_none for spec_or_none in specs if spec_or_none is not None), None)
@@ -283,7 +283,7 @@ class _Trial:
             yield f"{value} CPUs instead of {cpus} in the container {container.name}", self._changed(pod)
 
     def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
-        """Yield the most memory with which the pod fits, in sixteenths of what it asks for."""
+        """Yield the most memory that fits, in sixteenths of the request."""
         asked_bytes = int(container.requests.get(resource, 0))
         grain = asked_bytes // _MEMORY_STEPS
         if not grain:
@@ -364,7 +364,7 @@ class _Trial:
     def of_node(self) -> Iterator[Remedy]:
         """Yield the smallest change of each sort to the kubelets' configuration.
 
-        What runs there has to be admitted under it, too.
+        The running pods must be admitted under it, too.
         """
         kubelets = {id(node.kubelet): node.kubelet for node in self.nodes if node.kubelet}
         if not kubelets:
@@ -412,7 +412,7 @@ class _Trial:
     # ---- the cluster ----
 
     def of_cluster(self, placement: Placement) -> Iterator[Remedy]:
-        """Yield the smallest pod whose departure makes room for the missing one, and more nodes."""
+        """Yield the smallest pod that would make room for the missing one, and more nodes."""
         if self.workload.least - len(placement.where) == 1:
             yield from self._one_leaves(placement)
         if len(self.workload.members) > 1:

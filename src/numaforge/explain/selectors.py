@@ -63,7 +63,7 @@ class SelectedDevice:
 
 @dataclass(frozen=True)
 class _Names:
-    """A map of CEL whose missing keys are unknown unless it is complete; `by_domain` has a map for each."""
+    """A CEL map; missing keys are unknown unless it is complete; `by_domain` has a map for each."""
 
     entries: Mapping[str, Any]
     complete: bool

@@ -45,11 +45,11 @@ GroupName = tuple[str, str]
 
 @dataclass(frozen=True)
 class GangPod:
-    """A pod, and where its spec lets it go.
+    """A pod with its constraints on nodes.
 
-    `group` is the PodGroup that it names, `least` how many of it start together by the pod's own word.
-    `domain` is the label whose value Kueue has the pods of its set share; with `slice_size` that holds for
-    each so many of them.
+    `group` is the PodGroup that it names, `least` the pods of it that start together by the pod's spec.
+    `domain` is the label whose value Kueue has the pods of its set share; with `slice_size`, each slice of
+    that many pods.
     """
 
     pod: Pod
@@ -63,7 +63,7 @@ class GangPod:
 
 @dataclass(frozen=True)
 class Unit:
-    """Pods whose nodes share a value of the label `domain`; any nodes will do where it is None."""
+    """Pods whose nodes share a value of the label `domain`; None for any nodes."""
 
     members: tuple[GangPod, ...]
     domain: str | None = None
@@ -71,10 +71,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Workload:
-    """Pods that belong together, in the units that are placed one after another.
+    """Pods that belong together, in units that are placed in order.
 
-    At least `least` of them have to run: together where `is_gang`. One that `follows` starts when the
-    workload before it has ended. `notes` name what is not judged.
+    At least `least` of them have to run: together where `is_gang`. One that `follows` starts after the
+    workload before it. `notes` name what is not judged.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Workload:
 
     @property
     def members(self) -> tuple[GangPod, ...]:
-        """All pods, in the order in which they are placed."""
+        """All pods, in the order of placement."""
         return tuple(member for unit in self.units for member in unit.members)
 
     @property
@@ -128,9 +128,9 @@ class Workloads:
 
 
 def workloads_of(documents: Iterable[object], where: str) -> Workloads:
-    """Return the workloads in documents, in their order; pods of one gang are one workload.
+    """Return the workloads in documents, in order; pods of one gang are one workload.
 
-    Raises NumaforgeError for documents of which none holds pods, and for a PodGroup whose pods are missing.
+    Raises NumaforgeError where no document holds pods, and for a PodGroup without its pods.
     """
     reading = _Reading()
     for number, document in enumerate(documents_of(documents, where)):
@@ -178,10 +178,10 @@ def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) ->
 
 
 def group_of(document: Document) -> Group:
-    """Read a PodGroup: Volcano's, that of scheduler-plugins, or Kubernetes' own.
+    """Read a PodGroup: Volcano's, scheduler-plugins', or Kubernetes' own.
 
-    Kubernetes' own is read in v1alpha2 (1.36), v1alpha3 and v1beta1 (1.37): the policy `gang`, or
-    `basic`, under which no pod waits for another, and the constraint `topology`.
+    Kubernetes' own in v1alpha2 (1.36), v1alpha3 and v1beta1 (1.37): the policy `gang`, or `basic`, where no
+    pod waits for another, and the constraint `topology`.
     """
     spec = mapping(document.get("spec"))
     policy = mapping(spec.get("schedulingPolicy"))

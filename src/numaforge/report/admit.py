@@ -77,7 +77,7 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
 
 
 def _other_names(missing: Iterable[str], offered: tuple[str, ...]) -> Iterable[str]:
-    """Yield for each resource that the node does not offer what it does offer of that vendor."""
+    """Yield for each resource that the node lacks its other resources of that vendor."""
     for resource in missing:
         names = [name for name in like(resource, offered) if name != resource][:_MOST_NAMES]
         if resource not in offered and names:
@@ -176,7 +176,7 @@ def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[t
 
 
 def _others(choices: tuple[tuple[str, ...], ...]) -> str:
-    """Return what else the device plugin may choose, in words; nothing where it has no choice."""
+    """Return the device plugin's other choices, in words; nothing without a choice."""
     others = " or ".join(", ".join(ids) for ids in choices[1:])
     if len(others) > _MOST_LETTERS:
         return f" (one of {len(choices)} choices that are equal for the plugin)"

@@ -23,7 +23,7 @@ Told = TypeVar("Told")
 
 
 def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: bool = False) -> list[str]:
-    """Return an audit for a person, styled. `whole` shows every group, and what helps.
+    """Return an audit for people, styled. `whole` shows every group, and remedies.
 
     No line is wider than the screen, unless a single word is.
     """

@@ -111,10 +111,10 @@ def _changes(changed: Changes) -> dict[str, Any]:
 
 
 def earlier(path: str) -> Earlier:
-    """Return an earlier audit by machine; a name may stand for many (`gpu-[01-32]`).
+    """Return an earlier audit by machine; a name may be a range (`gpu-[01-32]`).
 
-    An entry of `findings` with an `id` and no `key` stands for the whole rule. Raises NumaforgeError for a
-    file that is no audit.
+    An entry of `findings` with an `id` and no `key` means the whole rule. Raises NumaforgeError for a file
+    that is not an audit.
     """
     document = read_json(path, most_mib=_MOST_MIB, remedy=_REMEDY)
     if not isinstance(document, dict) or not isinstance(document.get("machines"), list):
@@ -220,9 +220,9 @@ def _result(entry: AuditFinding, order: Mapping[str, int], state: str | None) ->
 
 
 def junit(audit: FleetAudit, fail_on: str) -> str:
-    """Return an audit as JUnit's XML: a suite for each machine, a case for each rule that found something.
+    """Return an audit as JUnit XML: a suite per machine, a case per rule with findings.
 
-    Findings of severity `fail_on` or graver are failures, those that a baseline accepts are skipped.
+    Findings of severity `fail_on` or graver are failures; accepted ones are skipped.
     """
     severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
     suites = ET.Element("testsuites", name="numaforge audit")

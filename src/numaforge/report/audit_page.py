@@ -1,4 +1,4 @@
-"""An audit as one page of HTML: no script, font or picture to fetch, and nothing that only a script shows."""
+"""An audit as one HTML page that fetches nothing and works without scripts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IN_WORDS = {"error": "with errors", "warning": "with warnings", "note": "with n
 
 @dataclass(frozen=True)
 class Portrait:
-    """The picture of machines that look alike: the first of them is drawn."""
+    """The picture of the first of several machines that look alike."""
 
     machines: tuple[str, ...]
     svg: str

@@ -1,4 +1,4 @@
-"""Tables without lines, columns under their headers; and lines of text beside them."""
+"""Borderless tables, and lines of text with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def columns(
 ) -> Table:
     """Return an empty table; `style` is that of its headers.
 
-    Cells stay on one line, except below headers in `wraps`, and in `folds`, where words are broken, too.
+    Cells stay on one line, except below headers in `wraps`, and in `folds`, which also break words.
     """
     table = Table(
         box=None,

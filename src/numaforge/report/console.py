@@ -11,7 +11,7 @@ from numaforge.report.terminal import plain
 
 
 class CleanConsole(Console):
-    """A console whose only control sequences are those of rich itself."""
+    """A console with rich's own control sequences alone."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of what is shown."""

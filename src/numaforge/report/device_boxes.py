@@ -84,9 +84,9 @@ def place_of(device: Drawn, topology: NodeTopology) -> int | None:
 def devices_box(
     devices: Sequence[Drawn], topology: NodeTopology, inner: float, planned: Mapping[str, Gpu]
 ) -> Box | None:
-    """Return devices as chips: those that share a PCIe switch in its box, the others in rows.
+    """Return devices as chips: those that share a PCIe switch in its box, others in rows.
 
-    `planned` has the planned GPUs by PCI address, and is empty without a plan.
+    `planned` has the planned GPUs by PCI address, empty without a plan.
     """
     if not devices:
         return None
@@ -167,7 +167,7 @@ def _device(device: Drawn, chips: Chips, width: float) -> Box:
 
 
 def _gpu(gpu: Gpu, chips: Chips, width: float) -> Box:
-    """Return the chip of a GPU, with its parts below it: as they are, and as they are planned."""
+    """Return the chip of a GPU, with its current and planned parts below it."""
     memory = human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else ""
     current, planned = parts_of(gpu), chips.planned.get(gpu.pci_address)
     then = parts_of(planned) if planned else current
@@ -281,7 +281,7 @@ def _link_bar(
     inner: float,
     fabric: str | None = None,
 ) -> Box:
-    """Return a bar with a line to each GPU below it; GPUs that do not fit get another bar."""
+    """Return a bar with a line to each GPU below it; further GPUs get a further bar."""
     chips = [small_chip(names[gpu.pci_address], _links(gpu)) for gpu in gpus]
     columns = max(1, int((inner + _GAP) // (SMALL_CHIP + _GAP)))
     title = joined([labels[-1], fabric or ""])

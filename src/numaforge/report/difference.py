@@ -13,7 +13,7 @@ _OF_ONE_HOST = frozenset(
     {"hostname", "uuid", "serial", "boot_id", "machine_id", "node_guid", "port_guid", "guid", "gids", "pids"}
     | {"kernel.hostname", "kernel.random.boot_id", "previous_plan", "kernel_values_record", "processes"}
 )
-"""Keys that differ between any two hosts, or two captures of one, and say nothing about its kind."""
+"""Keys that differ between any two hosts, or two captures of one."""
 
 _ABSENT = object()
 

@@ -34,7 +34,7 @@ def doctor_lines(checks_of: Mapping[str, Sequence[Check]], screen: Screen) -> li
 
 
 def _check_lines(check: Check, results: int, names: int, width: int) -> list[str]:
-    """Return a check: its result and name beside what was found, and the remedy below."""
+    """Return a check: its result, name and evidence, and the remedy below."""
     result = str(check.severity or _OK)
     indent = " " * (results + names + 6)
     text_lines = [*wrapped(check.evidence, width, indent), *wrapped(check.remedy, width, indent)]

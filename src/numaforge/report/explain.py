@@ -1,4 +1,4 @@
-"""Where a pod or a gang would go, and why not elsewhere: as text for people and as JSON."""
+"""Where a pod or a gang would go, and why not elsewhere: as text and JSON."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _row(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
 
 
 def _details(answer: Explanation) -> Iterator[str]:
-    """Yield the resource managers' answers for each kind of node to which the scheduler may send the pod."""
+    """Yield the resource managers' answers for each kind of node that the scheduler may choose."""
     for group in _groups(answer)[:_MOST_GROUPS]:
         judged = group[0].judgement
         if judged.reasons and not judged.requests:
@@ -235,7 +235,7 @@ def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
 
 
 def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode]]:
-    """Return the nodes grouped by answer, those that take the pod first."""
+    """Return the nodes grouped by answer, accepting ones first."""
 
     def answer_key(judged: SaidOfPod) -> tuple[object, ...]:
         kubelet = _kubelet_in_short(judged) if judged.reasons else repr(judged.kubelet)

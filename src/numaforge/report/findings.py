@@ -37,9 +37,9 @@ def finding_lines(
 def judgement_lines(
     hostname: str | None, judgements: Sequence[Judgement], *, verbose: bool = False, doubt: str | None = None
 ) -> list[str]:
-    """Return what was found, errors first; `verbose` adds the verdict of every other rule.
+    """Return the findings, errors first; `verbose` adds the verdict of every other rule.
 
-    `doubt` replaces "nothing found" where the answer is not known.
+    `doubt` replaces "nothing found" where the answer is unknown.
     """
     lines = []
     for severity in Severity:
@@ -57,7 +57,7 @@ def judgement_lines(
 def to_document(
     hostname: str | None, judgements: Sequence[Judgement], more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the findings and the verdict of each rule as JSON data, schema 1; `more` stands before them."""
+    """Return findings and verdicts as JSON data, schema 1; `more` comes first."""
     return {
         "schema": 1,
         "hostname": hostname,
@@ -80,9 +80,9 @@ def to_document(
 def plugin_document(
     sound: str, findings: Sequence[Finding], advertised: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    """Return the findings on a plugin's configuration, and what the node advertises, as JSON data, schema 1.
+    """Return the findings on a plugin's configuration, and the advertised resources, as JSON data, schema 1.
 
-    `sound` names the field that says whether the configuration has no error.
+    `sound` names the field for a configuration without errors.
     """
     return {
         "schema": 1,
@@ -100,7 +100,7 @@ def plugin_lines(
 ) -> list[str]:
     """Return the same for a terminal, errors first; `refusal` is added where errors leave nothing advertised.
 
-    `advertised` is None where what the node advertises is not known.
+    `advertised` is None where unknown.
     """
     lines = finding_lines(findings, "the plugin", lambda finding: finding.where)
     if has_errors(findings) and not advertised:

@@ -1,4 +1,4 @@
-"""How many pods of one shape fit: tables and JSON."""
+"""How many pods of one shape fit, as tables and JSON."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def fit_tables(
 def hosts_table(
     reports: Iterable[tuple[str, FitReport]], pod: str, together: Sequence[int]
 ) -> RenderableType:
-    """Return the nodes in one table, the one with room for most pods first, and what all hold together.
+    """Return the nodes in one table, the roomiest first, and the total.
 
     `together` has the number of pods on each of the nodes that run pods at the same time.
     """
@@ -130,7 +130,7 @@ _NUMA_NODES_FOLDED = 3
 
 
 def left_on_node(free: Free) -> list[RenderableType]:
-    """Return the table of what is left; several NUMA nodes with nothing left share one line."""
+    """Return the table of free resources; NUMA nodes without any share one line."""
 
     bare = [node.id for node in free.numa_nodes if not _has_left(node)]
     if len(bare) < _NUMA_NODES_FOLDED:

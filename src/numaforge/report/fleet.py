@@ -55,12 +55,12 @@ CHANGES = ("state", "drains", "reboots", *_LISTS)
 
 @dataclass(frozen=True)
 class HostSummary:
-    """One host of a run, and what it is about to change or has changed.
+    """One host of a run, with its changes.
 
-    `state` is a key of STATES, `reason` why it failed or how the change ended. `drains` is whether its pods
-    leave, `reboots` whether it reboots. `sentences` say what happens besides the `changed` files and the
-    values in `moves`, `pending` what is left for later; `notices` are the plan's by id. `seconds` is how long
-    the change took, None without a change.
+    `state` is a key of STATES, `reason` why it failed or how the change ended. `drains`: its pods leave,
+    `reboots`: it reboots. `sentences` describe changes besides the `changed` files and the values in `moves`,
+    `pending` what a later run does; `notices` are the plan's by id. `seconds` is the duration of the change,
+    None without one.
     """
 
     host: str
@@ -185,7 +185,7 @@ def _alike(hosts: Iterable[HostSummary]) -> list[list[HostSummary]]:
 
 
 def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> Iterator[str]:
-    """Yield what happens to hosts that are alike; `whole` leaves nothing out."""
+    """Yield the changes of identical hosts; `whole` leaves nothing out."""
     values, files, notice = (None,) * 3 if whole else (_LINES_OF_VALUES, _LINES_OF_FILES, 1)
     first = group[0]
     took = _took(summary.seconds for summary in group if summary.seconds is not None)

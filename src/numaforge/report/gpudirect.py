@@ -17,7 +17,7 @@ _COLOURS = {Works.YES: "green", Works.NO: "red", Works.UNKNOWN: "yellow"}
 
 
 def pair_lines(pairs: Sequence[Pair], *, verbose: bool = False) -> list[str]:
-    """Return the rails; `verbose` shows every GPU with every NIC as well."""
+    """Return the rails; `verbose` shows every GPU with every NIC."""
     rails = [pair for pair in pairs if pair.rail]
     table = [*_table(rails), ""] if rails else []
     return [*table, *_matrix(pairs), ""] if verbose and pairs else table

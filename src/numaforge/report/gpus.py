@@ -25,7 +25,7 @@ def gpu_notes(topology: NodeTopology) -> list[Text]:
 
 
 def driver_words(driver: NvidiaDriver | None) -> str:
-    """Return the driver in one line, "" where there is none: `580.95.05, CUDA 13.0`."""
+    """Return the driver in one line, "" without one: `580.95.05, CUDA 13.0`."""
     if driver is None:
         return ""
     cuda = f"CUDA {driver.cuda_version}" if driver.cuda_version else ""
@@ -102,7 +102,7 @@ def _faults(gpu: Gpu, _: NodeTopology) -> str:
 
 
 def _users(gpu: Gpu, topology: NodeTopology) -> str:
-    """Return who uses a GPU: pods by name, then units, then processes."""
+    """Return a GPU's users: pods by name, then units, then processes."""
     reported = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
     pods, processes = set(), set()
     for pid in gpu.pids:

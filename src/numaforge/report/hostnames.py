@@ -10,7 +10,7 @@ from numaforge.lib.ordering import natural
 from numaforge.report.wording import some_of
 
 MOST_NAMES = 10_000
-"""How many names one range may stand for. Kubernetes supports 5,000 nodes."""
+"""Limit of names in one range. Kubernetes supports 5,000 nodes."""
 
 _RANGE = re.compile(r"(.*?)\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*)\](.*)")
 _HOST = "HOST"
@@ -32,7 +32,7 @@ def is_host_name(name: str) -> bool:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Return names as ranges: those that differ only in their last number are merged.
+    """Return names as ranges, merging those that differ only in their last number.
 
     `gpu-01, gpu-02, gpu-04, login` are `gpu-[01-02,04],login`. A number keeps its leading zeros.
     """
@@ -51,7 +51,7 @@ def folded(names: Iterable[str]) -> str:
 
 
 def unfolded(text: str) -> list[str]:
-    """Return the names that a range stands for: `gpu-[01-02,04]` are three; a plain name is itself.
+    """Return the names in a range: `gpu-[01-02,04]` are three; a plain name is itself.
 
     Raises ValueError, with the reason, for a range that runs backwards and for more than 10,000 names.
     """
@@ -74,7 +74,7 @@ def _numbers(part: str) -> list[str]:
 
 
 def in_short(names: Iterable[str]) -> str:
-    """Return names folded; where that is still long, the first of them and how many others there are."""
+    """Return folded names; of a long list, the first and the number of others."""
     text = folded(names := [*names])
     return text if len(text) <= _LONGEST else some_of(names)
 
@@ -90,10 +90,9 @@ def alike(reason: str, host: str) -> str:
 
 
 def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    """Return each reason with its hosts, the reason of most hosts first.
+    """Return each reason with its hosts, the most frequent first.
 
-    The reason of one host, or one that several share verbatim, is left as it is; in others the host's name is
-    `HOST`.
+    Reasons that differ only in the host's name are merged, with `HOST` for it.
     """
     groups: dict[str, list[str]] = {}
     having = Counter(reasons.values())

@@ -78,14 +78,14 @@ class _MemoryPart:
 
 @dataclass(frozen=True)
 class _CoreArea:
-    """The L3 groups of one NUMA node, each with its cores; None stands for cores without a known L3."""
+    """The L3 groups of one NUMA node with their cores; None for cores without a known L3."""
 
     groups: tuple[tuple[L3Cache | None, tuple[Core, ...]], ...]
 
 
 @dataclass(frozen=True)
 class _CoreGrid:
-    """How many cores stand in a row of an L3 group, and how many groups in a row of a NUMA node."""
+    """The number of cores in a row of an L3 group, and of groups in a row of a NUMA node."""
 
     cores: int
     groups: int

@@ -28,7 +28,7 @@ _SMALL = 10
 """In a fleet of up to this many hosts, every change is a line."""
 _QUIET_SECONDS = 60.0
 _STEPS = 20
-"""The number of progress lines of a larger fleet: one each time such a share of it has ended."""
+"""The number of progress lines of a larger fleet, one per equal share of ended hosts."""
 _PHASES = 3
 
 
@@ -40,7 +40,7 @@ class HostProgress(Protocol):
 
 @dataclass(frozen=True)
 class _HostStatus:
-    """The status of a host: its phase or how it ended, and why or what it waits for."""
+    """A host's status: its phase or end, and its reason or what it waits for."""
 
     node: str
     phase: str
@@ -127,7 +127,7 @@ class _Lines:
         self._waited_at = float("-inf")
 
     def new(self, fleet: Fleet, statuses: Mapping[str, _HostStatus], waits: str) -> list[str]:
-        """Return the lines that have not been printed yet."""
+        """Return the lines not yet printed."""
         lines = self._failures(fleet)
         size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
         step = 1 if size <= _SMALL else -(-size // _STEPS)
@@ -187,8 +187,7 @@ def fleet_screen(
 ) -> RenderableType:
     """Return a fleet's progress on one screen: counts, then hosts in progress, longest in their phase first.
 
-    `ages` has the seconds that each host has been in its phase. Where there is room, the hosts that ended
-    last stand below the others.
+    `ages` has the seconds of each host in its phase. The hosts that ended last follow, as space allows.
     """
     notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note][:1]
     table = Table(box=None, pad_edge=False, expand=True)

@@ -1,4 +1,4 @@
-"""Several machines, or their plans, in one table: those that are alike share a row."""
+"""Several machines, or their plans, in one table; identical ones share a row."""
 
 from __future__ import annotations
 

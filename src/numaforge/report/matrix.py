@@ -1,4 +1,4 @@
-"""How near devices are to each other: the table of `nvidia-smi topo -m`, and the same as JSON data."""
+"""The distances between devices: the table of `nvidia-smi topo -m`, also as JSON data."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def matrix_document(matrix: LinkMatrix) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MatrixTable:
-    """The matrix for a terminal; columns that do not fit beside each other follow below."""
+    """The matrix for a terminal, in blocks of columns that fit."""
 
     matrix: LinkMatrix
 
@@ -76,7 +76,7 @@ Column = list[str]  # a heading, then a cell for each row; cells may have severa
 
 
 def _blocks(matrix: LinkMatrix, width: int) -> Iterator[list[Column]]:
-    """Yield blocks of columns that fit beside each other, each with the row names first."""
+    """Yield blocks of columns that fit, each with the row names first."""
     names: Column = ["", *(device.name for device in matrix.devices)]
     kinds = groupby(_link_columns(matrix), key=lambda column: column[0][:3])
     groups = [list(alike) for _, alike in kinds] + [list(_affinity_columns(matrix.devices))]

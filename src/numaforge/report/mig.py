@@ -164,9 +164,9 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
 
 
 def _model_words(planned: MigGpu, gpu: Gpu | None) -> str:
-    """Return what tells a GPU's model from others: many models have the same picture of slices.
+    """Return a GPU's model, as many models have the same picture of slices.
 
-    Without the machine these are the names of its profiles, which contain their memory.
+    Without the machine, these are the names of its profiles, which contain their memory.
     """
     return gpu_label(gpu) if gpu else " and ".join(sorted({one.profile for one in planned.instances}))
 

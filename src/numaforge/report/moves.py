@@ -26,7 +26,7 @@ def condensed(moves: Iterable[str]) -> list[str]:
     """Return lines of changing values, with equal ones of many CPUs or NUMA nodes merged.
 
     `/sys/.../cpu0/cpufreq/scaling_governor: a -> b`, and so on to CPU 127, is `cpus 0-127 scaling_governor: a
-    -> b`. A merged line stands where its first one stood.
+    -> b`, at the place of the first.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for move in moves:

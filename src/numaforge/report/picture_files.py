@@ -1,4 +1,4 @@
-"""Write a picture in the format that its file's name asks for: SVG as it is, PNG and PDF with typst."""
+"""Write a picture in the format of its file's suffix: SVG, or PNG and PDF with typst."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMATS: dict[str, dict[str, Any]] = {
 
 
 def check_format(output: str | None) -> None:
-    """Raise NumaforgeError where no picture can be saved under this name; None is standard output."""
+    """Raise NumaforgeError for a name with an unknown suffix; None is standard output."""
     suffix = _suffix(output)
     if suffix not in {"", ".svg", *_FORMATS}:
         raise NumaforgeError(

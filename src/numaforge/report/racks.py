@@ -1,4 +1,4 @@
-"""Racks whose trays do not agree, in few words."""
+"""Racks whose trays disagree, in few words."""
 
 from __future__ import annotations
 

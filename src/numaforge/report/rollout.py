@@ -164,7 +164,7 @@ def _turns(ahead: Sequence[NodeOutlook]) -> Table:
 
 
 def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
-    """Return the order in few lines: the first nodes, and what is in the way of which."""
+    """Return the order in few lines: the first nodes, and the nodes with blockers."""
     hosts = some_of(outlook.needs.host for outlook in ahead)
     pods = counted(sum(outlook.evicted for outlook in ahead), "pod")
     troubles = {outlook.needs.host: "; ".join(_troubles(outlook)) for outlook in ahead if _troubles(outlook)}
@@ -321,7 +321,7 @@ def _node_state(node: NodeStatus) -> str:
 
 
 def _by(node: NodeStatus) -> str:
-    """Return who works on a node, else the profile and plan of one that plans itself."""
+    """Return the process that works on a node, else its own profile and plan."""
     if node.left and node.runner_gone:
         return f"{working(node)}, whose process has ended"
     if node.left:

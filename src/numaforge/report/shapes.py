@@ -34,7 +34,7 @@ def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
 
 
 def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> RenderableType:
-    """Return the settings beside each other, what each shape gets, and what is left that no shape can use."""
+    """Return the settings side by side, each shape's pods, and what no shape can use."""
 
     total = sum(shape.count for shape in load.shapes)
     shapes = counted(len(load.shapes), "shape")
@@ -59,7 +59,7 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
 
 
 def _of_daemonsets(on_each: int, on_one: int) -> Iterator[Text]:
-    """Yield on which nodes pods of DaemonSets are counted; nothing where there are none."""
+    """Yield the nodes that count pods of DaemonSets; nothing without any."""
     nodes_of_claim = "the node of its claim" if on_one == 1 else "the nodes of their claims"
     if on_each:
         more = f", {on_one} on {nodes_of_claim} alone" if on_one else ""

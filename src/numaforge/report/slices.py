@@ -104,7 +104,7 @@ def instance_parts(instances: Iterable[MigInstance]) -> tuple[GpuPart, ...]:
 
 
 def gpus_planned(machine: NodeTopology, plan: NodePlan) -> dict[str, Gpu]:
-    """Return the GPUs of a machine by PCI address as they are once a plan is carried out."""
+    """Return a machine's GPUs as planned, by PCI address."""
     planned = machine_as_planned(machine, plan)
     return {gpu.pci_address: gpu for gpu in planned.gpus}
 
@@ -130,9 +130,9 @@ def unit_width(rows: Iterable[Sequence[GpuPart]], least: int) -> int:
 def before_and_after(
     addresses: Sequence[str], title: str, current: str, planned: str, nothing: str
 ) -> Iterator[RenderableType]:
-    """Yield what identical GPUs become: a title, and both pictures where they differ.
+    """Yield the change of identical GPUs: a title, and both pictures where they differ.
 
-    `nothing` stands for an `after` without a picture.
+    `nothing` replaces an empty `after`.
     """
     yield assembled((", ".join(addresses), "bold"), f"  {title}")
     lines = [planned] if planned else []

@@ -82,7 +82,7 @@ def results_of(report: FleetReport) -> list[HostResult]:
 
 
 def counts_of(states: Iterable[str]) -> str:
-    """Return how many hosts are in which state, the good ones first: `290 done, 7 rolled back`."""
+    """Return the number of hosts per state, the good ones first: `290 done, 7 rolled back`."""
     number = Counter(states)
     order = [*AS_WISHED, *(state for state in STYLES if state not in AS_WISHED)]
     return ", ".join(f"{number[state]} {state}" for state in order if number[state])
@@ -95,11 +95,11 @@ def summary(
     notes: Sequence[str] = (),
     nothing: str = "no host has to change",
 ) -> RenderableType:
-    """Return how a roll-out ended, on one screen: counts, what failed and why, where the rest is.
+    """Return a roll-out's result on one screen: counts, failures with reasons, and where the rest is.
 
-    `file` has each host's result, `notes` say what could not be recorded, and `nothing` is shown where there
-    was nothing to do. Counts, notes and the name of the file are always shown in full. Lines are broken for
-    the screen: print them without wrapping.
+    `file` has each host's result, `notes` name what could not be recorded, and `nothing` is shown for an
+    empty roll-out. Counts, notes and the file's name are always shown in full. Lines are broken for the
+    screen: print them without wrapping.
     """
     results = results_of(report)
     said = f"{counted(len(results), 'host')}: {counts_of(result.state for result in results)}"
@@ -129,7 +129,7 @@ def results_text(report: FleetReport) -> str:
 def report_document(
     report: FleetReport, exit_code: int | None = None, notes: Sequence[str] = (), file: Path | None = None
 ) -> dict[str, Any]:
-    """Return the same for programs; `notes` say what could not be recorded."""
+    """Return the same for programs; `notes` name what could not be recorded."""
     return {
         "exit_code": int(report.exit_code) if exit_code is None else int(exit_code),
         "stopped": report.stopped,
@@ -163,7 +163,7 @@ def _failures_by_state(results: Iterable[HostResult]) -> list[_Failure]:
 
 
 def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[Text]:
-    """Yield the lines of as many failures as there is room for; remaining room is for details."""
+    """Yield as many failures as fit, with details in the remaining room."""
     shown: dict[_Failure, list[Text]] = {}
     for number, failure in enumerate(_each_state_first(failures), start=1):
         lines = [

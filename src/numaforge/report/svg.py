@@ -24,9 +24,9 @@ _INVISIBLE = frozenset(
 
 
 def draw(topology: NodeTopology, plan: NodePlan | None = None) -> str:
-    """Return the SVG of a machine; with a plan, reserved and allocatable CPUs and memory are told apart.
+    """Return the SVG of a machine; with a plan, colours tell reserved and allocatable CPUs and memory.
 
-    The same input gives the same text. Raises PlanError when the plan is for other CPUs than the machine has.
+    The same input gives the same text. Raises PlanError for a plan with other CPUs than the machine's.
     """
     return "\n".join(_document(lay_out(topology, plan))) + "\n"
 
@@ -51,8 +51,8 @@ def _document(picture: Picture) -> Iterator[str]:
 def _part(name: str) -> str:
     """Return a template file for the head of every picture.
 
-    The colours are those of Okabe and Ito, which people with any colour vision tell apart; important areas
-    have a pattern, too. `dark.css` has the differences for pages with dark colours.
+    The colours are those of Okabe and Ito, distinct for any colour vision; important areas also have a
+    pattern. `dark.css` has the differences for dark pages.
     """
     return (template_dir() / "picture" / name).read_text(encoding="utf-8").strip()
 

@@ -141,7 +141,7 @@ def _facts(topology: NodeTopology) -> list[Text]:
 
 
 def _gpu_memory(topology: NodeTopology) -> str:
-    """Return who manages the memory of GPUs beside Grace and Vera, and how that is known."""
+    """Return who manages the memory of GPUs with Grace and Vera, and the evidence."""
     mode = gpu_memory_mode(topology)
     if mode is None:
         return ""
@@ -194,7 +194,7 @@ def _is_empty(node: NumaNode | NumaNodePlan) -> bool:
 
 
 def _empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[Text]:
-    """Return a line for NUMA nodes without CPUs and memory: on a GB200 there are 28, or 32."""
+    """Return a line for the NUMA nodes without CPUs and memory: 28 or 32 on a GB200."""
     return [
         text_line(line) for line in empty_numa_nodes((node.id for node in nodes if _is_empty(node)), topology)
     ]

@@ -1,7 +1,7 @@
 """Printing for commands, and the spinner while they wait: the one place where text reaches a terminal.
 
-What a host, a kubelet or a file has said is a `str`, of which only printable characters are shown. Colours of
-our own are a `Styled` line, made by `style` and `line_of`; so a text cannot bring a control sequence along.
+Text from a host, a kubelet or a file is a `str`, printed without control characters. Coloured lines are
+`Styled`, made by `style` and `line_of`; so no foreign text brings a control sequence along.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AS_YAML = "numaforge.yaml"
 
 
 class Styled(str):
-    """A line of printable characters with colours of our own; `style` and `line_of` make it."""
+    """A line of printable characters with our colours, made by `style` and `line_of`."""
 
     __slots__ = ()
 
@@ -66,8 +66,8 @@ def screen() -> Screen:
 def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
     """Print tables and text for people; `wrapped` text is broken for the screen already.
 
-    Tables are for 80 columns or more: a narrower terminal wraps their lines, as cells would be cut otherwise.
-    No line ends in blanks.
+    Tables are for 80 columns or more: a narrower terminal wraps their lines rather than cut cells. No line
+    ends in blanks.
     """
     out = console()
     out.width = max(out.width, Screen.width)
@@ -148,7 +148,7 @@ def show_json(document: object) -> None:
 
 
 def show_json_line(document: object) -> None:
-    """Print a document for programs in one line, as soon as it is known."""
+    """Print a document for programs in one line, at once."""
     click.echo(_json(document, indent=None))
 
 
@@ -171,9 +171,8 @@ def print_data(text: str) -> None:
 def save(content: str | bytes, output: str | None, *, private: bool = False) -> None:
     """Write text or bytes to a file, make its folders, and remark on it; for None and `-`, print it.
 
-    A `private` file, such as a snapshot, has what root reads of a machine: only its owner may read it.
-
-    Raises NumaforgeError where the file cannot be written, and leaves an existing one as it was.
+    Only the owner may read a `private` file, such as a snapshot: it has what root reads. Raises
+    NumaforgeError where the file cannot be written, and leaves an existing one unchanged.
     """
     if output is None or output == "-":
         if isinstance(content, str):
@@ -193,13 +192,13 @@ def save(content: str | bytes, output: str | None, *, private: bool = False) -> 
 
 
 def remark(text: str) -> None:
-    """Print on standard error what is neither the answer nor an error; -q leaves it out."""
+    """Print a remark on standard error, neither answer nor error; -q omits it."""
     if not _option(QUIET):
         complain(text)
 
 
 def complain(text: str) -> None:
-    """Print on standard error what is wrong; what a host says within it begins no line at the margin."""
+    """Print an error on standard error, with text from hosts indented."""
     first, *further = text.split("\n")
     echo_lines([first, *(line if line.startswith("  ") else f"  {line}" for line in further)], err=True)
 
@@ -222,10 +221,7 @@ def _write(path: Path, content: bytes, *, private: bool) -> None:
 
 
 def plain(text: object) -> str:
-    """Return a text that a terminal may show: it moves no cursor and hides nothing.
-
-    Of unprintable characters, only newlines and tabs are kept.
-    """
+    """Return a text without control characters, except newlines and tabs."""
     shown = str(text)
     if shown.isprintable():
         return shown
@@ -235,9 +231,9 @@ def plain(text: object) -> str:
 
 
 def in_one_line(text: object) -> str:
-    """Return a text that a terminal shows in one line: a name with a newline in it begins no other one.
+    """Return a text in one line: a newline within a name is replaced.
 
-    The indented lines of an error of ours follow each other.
+    Indented lines of our own errors are joined.
     """
     return re.sub(r"\n +|\t", " ", plain(text)).replace("\n", "\N{REPLACEMENT CHARACTER}")
 
@@ -249,7 +245,7 @@ def verbosity() -> int:
 
 
 def detail(text: str) -> None:
-    """Print on standard error what is done, where -v was given."""
+    """Print a step on standard error, with -v."""
     if verbosity():
         echo_lines(text.split("\n"), err=True)
 
@@ -266,9 +262,9 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[str], object]]:
-    """Show a spinner on standard error while a command waits, where that is a terminal.
+    """Show a spinner on standard error while a command waits, on a terminal.
 
-    Yields a function that shows the progress; -v prints how long it took.
+    Yields a function that shows the progress; -v prints the duration.
     """
     screen = console(stderr=True)
     with step(title):

@@ -90,7 +90,7 @@ def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
 
 
 def empty_numa_nodes(ids: Iterable[int], topology: NodeTopology | None) -> list[str]:
-    """Return NUMA nodes without CPUs and memory in words, those of GPUs apart from others.
+    """Return NUMA nodes without CPUs and memory in words, those of GPUs separately.
 
     `28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33`.
     """
@@ -135,7 +135,7 @@ def slices_label(gpu: Gpu) -> str:
 
 
 def slicing_in_force(gpu: Gpu) -> str:
-    """Return how a GPU is cut right now, `MIG`, `CPX NPS4`; nothing where it is whole or not known."""
+    """Return a GPU's current slicing, `MIG`, `CPX NPS4`; empty where none or unknown."""
     if gpu.mig_mode == "enabled":
         return "MIG"
     partition = gpu.partition
@@ -174,7 +174,7 @@ def rdma_roles(topology: NodeTopology) -> dict[str, str]:
 
 
 def wrapped_cpulist(cpulist: str, width: int) -> tuple[str, ...]:
-    """Return a cpulist in lines, broken after commas: none is longer than `width` where a comma allows it."""
+    """Return a cpulist in lines of at most `width`, broken after commas."""
     lines = [""]
     for part in cpulist.split(","):
         separator = "," if lines[-1] else ""
