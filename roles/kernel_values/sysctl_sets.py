@@ -1,5 +1,9 @@
 """Sysctls by purpose, as data: what peers set on GPU nodes, with the reason and the source of each value.
 
+To add a sysctl, add a row here: it is planned, written for each boot, set, verified, watched and audited like
+the others. A profile sets any other one by its name (`tuning.sysctls`); one with a key of its own in profiles
+is a row of knobs.py, and one that must never be set is a row of dangers.py.
+
 A limit (sysctls.py) is only raised, and so is each number of a row with several. Left out on
 purpose: the scheduler's latencies, gone since Linux 6.6 (EEVDF); default socket buffers of 128 MiB, which
 every socket of every pod would take; rp_filter, which belongs to the network plugin.

@@ -31,11 +31,11 @@ from numaforge.rollout.record import (
     advance,
     change_labels,
     cordon_again,
-    hand_back,
     left_cordoned,
     look,
     new_mark,
     require_cordoned,
+    uncordon,
     write,
 )
 from numaforge.rollout.steps import Clock, Steps
@@ -526,7 +526,7 @@ class Phases(Transacting):
         if self.record.touched and not self.record.is_decided:
             decided = replace(self.record, ending=ending, reason=reason)
             self.record = yield from self._ask(lambda: write(self.cluster, decided))
-        node, ended = yield from self._ask(lambda: hand_back(self.cluster, self.record, ending, reason))
+        node, ended = yield from self._ask(lambda: uncordon(self.cluster, self.record, ending, reason))
         if cordoned := left_cordoned(ended, node):
             reason = f"{reason}; {cordoned}"
         if not self.record.was_unschedulable:

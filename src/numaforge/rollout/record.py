@@ -416,7 +416,7 @@ def _require_same_object(node: ClusterNode, record: Record) -> None:
         raise TakenError("the node was registered anew in the middle of its roll-out", where=node.name)
 
 
-def hand_back(cluster: Cluster, record: Record, ending: Ending, reason: str) -> tuple[ClusterNode, Record]:
+def uncordon(cluster: Cluster, record: Record, ending: Ending, reason: str) -> tuple[ClusterNode, Record]:
     """Uncordon the node, then end its record, and return both.
 
     A node that was cordoned before stays cordoned, as does a node in another maintenance by now. Raises
@@ -433,9 +433,9 @@ def hand_back(cluster: Cluster, record: Record, ending: Ending, reason: str) -> 
         if node.uid != record.uid:
             return node, _end(cluster, replace(record_now, ending=ending, reason=reason))
         tool = foreign(node)
-        uncordon = node.unschedulable and not record.was_unschedulable and tool is None
-        if uncordon or MARK in node.annotations:
-            unschedulable = False if uncordon else None
+        cordon_is_ours = node.unschedulable and not record.was_unschedulable and tool is None
+        if cordon_is_ours or MARK in node.annotations:
+            unschedulable = False if cordon_is_ours else None
             node = cluster.patch_node(node, unschedulable=unschedulable, annotations={MARK: None})
         left_to_tool = record.left_to if record.was_unschedulable else tool
         labels = settled(node, record_now.set_labels)

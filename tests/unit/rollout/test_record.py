@@ -29,13 +29,13 @@ from numaforge.rollout.record import (
     change_labels,
     claim,
     cordon,
-    hand_back,
     lease_name,
     left_cordoned,
     read_ended,
     read_record,
     read_unfinished,
     take_over,
+    uncordon,
     unreadable,
     write,
 )
@@ -113,7 +113,7 @@ def test_a_roll_out_in_progress_is_not_claimed():
 def test_the_name_of_the_runner_is_the_holder_of_the_lease_until_the_end():
     world, record = claimed()
     assert (world.lease.holder, world.lease.annotations[NODE_UID]) == ("ann", world.node.uid)
-    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    uncordon(world.cluster, record, Ending.DONE, "as planned")
     assert (world.lease.holder, world.lease.labels[ENDED]) == ("", "done")
 
 
@@ -195,7 +195,7 @@ def test_a_roll_out_has_the_nodes_of_its_name(name, belongs):
 
 def test_the_last_roll_out_of_an_earlier_node_of_that_name_is_none_of_the_nodes():
     world, record = claimed()
-    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    uncordon(world.cluster, record, Ending.DONE, "as planned")
     assert read_ended(world.lease, world.node).reason == "as planned"
     assert read_ended(world.lease, ClusterNode(NODE, "another", "1")) is None
 
@@ -232,7 +232,7 @@ def test_a_record_of_another_runner_is_not_written_over():
     with pytest.raises(OvertakenError, match="bob has taken the node over"):
         advance(world.cluster, record)
     with pytest.raises(OvertakenError):
-        hand_back(world.cluster, record, Ending.DONE, "")
+        uncordon(world.cluster, record, Ending.DONE, "")
     assert world.node.unschedulable
 
 
@@ -291,20 +291,20 @@ def test_the_uncordon_comes_before_the_end_of_the_record():
     world, record = claimed()
     seen = []
     world.cluster.watchers.append(lambda _, now: seen.append((now.unschedulable, world.record is not None)))
-    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    uncordon(world.cluster, record, Ending.DONE, "as planned")
     assert (seen[0], world.record) == ((False, True), None)
 
 
 def test_handing_back_leaves_how_it_ended_and_nothing_on_the_node():
     world, record = claimed()
     request_abort(world.cluster, NODE)
-    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    uncordon(world.cluster, record, Ending.DONE, "as planned")
     assert (world.node.unschedulable, world.node.annotations) == (False, {})
     assert (world.ended.ending, world.ended.reason) == (Ending.DONE, "as planned")
     assert ABORT not in world.lease.annotations
-    hand_back(world.cluster, record, Ending.DONE, "as planned")  # the answer was lost
+    uncordon(world.cluster, record, Ending.DONE, "as planned")  # the answer was lost
     with pytest.raises(TakenError):
-        hand_back(world.cluster, record, Ending.BLOCKED, "something else")
+        uncordon(world.cluster, record, Ending.BLOCKED, "something else")
 
 
 def test_a_cordon_that_was_there_before_stays():
@@ -312,14 +312,14 @@ def test_a_cordon_that_was_there_before_stays():
     world.cluster.change_node(NODE, unschedulable=True)
     record = claim(world.cluster, world.node, replace(OURS, was_unschedulable=True))
     cordon(world.cluster, world.node, record)
-    node, ended = hand_back(world.cluster, record, Ending.DONE, "")
+    node, ended = uncordon(world.cluster, record, Ending.DONE, "")
     assert (node.unschedulable, left_cordoned(ended, node)) == (True, None)
 
 
 def test_a_cordon_that_another_tool_needs_by_now_stays_and_says_so():
     world, record = claimed()
     world.cluster.change_node(NODE, labels={"nvidia.com/mig.config.state": "pending"})
-    node, ended = hand_back(world.cluster, record, Ending.DONE, "")
+    node, ended = uncordon(world.cluster, record, Ending.DONE, "")
     assert node.unschedulable
     assert "its MIG geometry is being changed" in left_cordoned(ended, node)
     world.cluster.change_node(NODE, unschedulable=False)
@@ -328,6 +328,6 @@ def test_a_cordon_that_another_tool_needs_by_now_stays_and_says_so():
 
 def test_a_record_that_has_ended_is_no_roll_out_in_progress():
     world, record = claimed()
-    hand_back(world.cluster, record, Ending.DONE, "")
+    uncordon(world.cluster, record, Ending.DONE, "")
     assert (read_unfinished(world.lease), world.cluster.leases()) == (None, [])
     assert [found.name for found in world.cluster.leases(ended=True)] == [lease_name(NODE)]

@@ -1,18 +1,16 @@
-"""PCI functions: GPUs, accelerators, and the place of each in the PCI tree."""
+"""PCI functions: accelerators, and the place of each in the PCI tree."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import dropwhile
 
 from numaforge.lib.given import digits
 from numaforge.lib.ordering import grouped
 from numaforge.machine.snapshot.model import PCI_ADDRESS, Snapshot
-from numaforge.machine.topology.amd import partition_names, with_amdgpu
-from numaforge.machine.topology.model import Accelerator, Gpu, Nvme, PciDevice, PciLink
-from numaforge.machine.topology.nvidia import with_answers
+from numaforge.machine.topology.model import Accelerator, Nvme, PciDevice, PciLink
 from numaforge.machine.topology.vendors import AMD, HABANA
 
 _ADDRESS = re.compile(PCI_ADDRESS)
@@ -112,34 +110,6 @@ class Function:
             max_width=_width(self.held.get("max_link_width")),
         )
         return None if link == PciLink(None, None, None, None) else link
-
-
-def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """Return every GPU that can compute, with what its driver, NVML or nvidia-smi say of it."""
-    gpus = [_gpu(function) for function in functions(snapshot) if function.is_gpu]
-    names_by_gpu = partition_names(snapshot.commands.get("present", ""))
-    return tuple(_with_driver(gpu, snapshot.files, names_by_gpu) for gpu in with_answers(gpus, snapshot))
-
-
-def _with_driver(gpu: Gpu, files: Mapping[str, str], names_by_gpu: str | None) -> Gpu:
-    """Return the GPU with what its kernel driver shows in files."""
-    gpu = with_amdgpu(gpu, files, names_by_gpu)
-    if gpu.memory_numa_node is not None:
-        return gpu
-    status = files.get(f"/proc/driver/nvidia/gpus/{gpu.pci_address}/numa_status", "")
-    online = re.fullmatch(r"Node:\s*([0-9]{1,9})\s+Status:\s*online\b.*", status, re.DOTALL)
-    return replace(gpu, memory_numa_node=int(online[1])) if online else gpu
-
-
-def _gpu(function: Function) -> Gpu:
-    return Gpu(
-        pci_address=function.address,
-        vendor=function.hex_id("vendor"),
-        device=function.hex_id("device"),
-        numa_node=function.numa_node,
-        link=function.link,
-        driver=function.driver,
-    )
 
 
 def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:

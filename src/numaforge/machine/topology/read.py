@@ -24,6 +24,7 @@ from numaforge.machine.topology.cpus import (
     read_packages,
     read_switchable,
 )
+from numaforge.machine.topology.gpus import read_gpus
 from numaforge.machine.topology.holders import (
     read_device_holders,
     read_gpu_processes,
@@ -38,7 +39,6 @@ from numaforge.machine.topology.nvidia import read_driver
 from numaforge.machine.topology.nvidia_install import read_nvidia_install, read_nvswitches
 from numaforge.machine.topology.pci import (
     read_accelerators,
-    read_gpus,
     read_nvmes,
     read_other_devices,
     read_pci_paths,

@@ -9,6 +9,7 @@ import pytest
 from numaforge.lib.errors import TopologyError
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.snapshot.redaction import redact_nvidia_smi
+from numaforge.machine.topology.gpus import read_gpus
 from numaforge.machine.topology.model import (
     ComputeInstance,
     Ecc,
@@ -21,7 +22,6 @@ from numaforge.machine.topology.model import (
 )
 from numaforge.machine.topology.nvidia import read_driver, read_gpu_answers
 from numaforge.machine.topology.nvml import sysfs_address
-from numaforge.machine.topology.pci import read_gpus
 from tests.fixtures.pcie import PCI, function
 
 DOCUMENTS = Path(__file__).parents[3] / "fixtures" / "nvidia_smi"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.topology.gpus import read_gpus
 from numaforge.machine.topology.model import Nvme
 from numaforge.machine.topology.nics import read_nics
 from numaforge.machine.topology.pci import (
     read_accelerators,
-    read_gpus,
     read_nvmes,
     read_other_devices,
     read_pci_paths,
