@@ -24,7 +24,7 @@ export PYTEST_DEBUG_TEMPROOT
 
 include lab/lab.mk
 
-.PHONY: bundle docs image box release help setup demo test test-fast lint lock bench bench-plans clean
+.PHONY: bundle docs image box release help setup demo test test-fast test-dependencies lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -45,6 +45,13 @@ test: setup lint ## every check and every test but those that take long, the lab
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh and not long'
+
+# With the lock the tests run everywhere else. These are the ones that lean on other packages most.
+DEPENDENCIES  := oldest newest
+LEAN_ON_OTHERS := $(addprefix tests/unit/,test_cli.py test_given.py test_pyinfra_cli.py commands/test_machine.py commands/test_screen.py planning/test_profile.py ssh verification)
+
+test-dependencies: ## the tests that lean on other packages, with the oldest and the newest that pyproject.toml allows (needs an index of packages)
+	@set -e; for which in $(DEPENDENCIES); do sh tests/dependencies.sh $$which $(LEAN_ON_OTHERS); done
 
 lint: setup ## format, lint, imports and types; shell too
 	@$(VENV)/bin/ruff format --check .
@@ -88,4 +95,4 @@ lock: setup ## pin the dependencies again: those of development, and of these wh
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file src/numaforge/requirements.lock pyproject.toml
 
 clean: ## remove what make made (the cache outside the tree stays)
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

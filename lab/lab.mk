@@ -9,7 +9,7 @@ SEED ?= 1
 FUZZ ?= 120
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages
+PARTS := dependencies hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -42,7 +42,7 @@ lab-driver: setup ## run a driver of claims on the first node, or end it (DRIVER
 kubelets: setup ## build kubelets 1.30 to 1.37
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages")
+test-all: setup ## what takes long, or some of it (PART="dependencies hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
 test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step

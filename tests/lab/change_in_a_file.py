@@ -71,13 +71,15 @@ class FileMachine:
     def status(self, transaction: str | None, seen: Status | None = None) -> Status:  # noqa: ARG002
         begun = self._begun().get(transaction or "")
         if begun is None:
-            return Status(None, False, None, KWOK.boot_id)
+            return Status(None, False, None, KWOK.boot_id or "")
         if time.time() < begun + _SECONDS:
-            return Status("start kubelet", True, None, KWOK.boot_id)
-        return Status("applied", False, Result(transaction or "", "applied", "as written"), KWOK.boot_id)
+            return Status("start kubelet", True, None, KWOK.boot_id or "")
+        return Status(
+            "applied", False, Result(transaction or "", "applied", "as written"), KWOK.boot_id or ""
+        )
 
     def process(self) -> Process:
-        return Process(KWOK.boot_id, 1, 0, 0)
+        return Process(KWOK.boot_id or "", 1, 0, 0)
 
     def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
         raise AssertionError(f"{transaction} waits for no pods, and gets the lease {allowed}")

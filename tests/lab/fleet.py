@@ -95,21 +95,23 @@ class ScriptedMachine:
     def status(self, transaction: str | None, seen: Status | None = None) -> Status:  # noqa: ARG002
         self.asked("status")
         if transaction in self._void:
-            return Status(None, False, Result(transaction, "void", "nothing was changed"), self.host.boot_id)
+            return Status(
+                None, False, Result(transaction, "void", "nothing was changed"), self.host.boot_id or ""
+            )
         ends = self._ends.get(transaction or "")
         if ends is None:
-            return Status(None, False, None, self.host.boot_id)
+            return Status(None, False, None, self.host.boot_id or "")
         undone = transaction in self.reverted
         if time.monotonic() < ends:
-            return Status("undo files" if undone else "start kubelet", True, None, self.host.boot_id)
+            return Status("undo files" if undone else "start kubelet", True, None, self.host.boot_id or "")
         outcome = "rolled-back" if undone else self.outcome
         self._done = outcome == "applied"
         reason = self.reverted.get(transaction or "", "as scripted")
-        return Status(outcome, False, Result(transaction or "", outcome, reason), self.host.boot_id)
+        return Status(outcome, False, Result(transaction or "", outcome, reason), self.host.boot_id or "")
 
     def process(self) -> Process:
         self.asked("process")
-        return Process(self.host.boot_id, 1, 0, 0)
+        return Process(self.host.boot_id or "", 1, 0, 0)
 
     def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
         self.asked("proceed")

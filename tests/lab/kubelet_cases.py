@@ -653,11 +653,23 @@ def _state_files() -> Iterator[Case]:
 
 
 def _validation() -> Iterator[Case]:
-    below_zero = ("maxPods", "podsPerCore", "eventBurst", "eventRecordQPS", "kubeAPIBurst", "kubeAPIQPS")
+    below_zero: tuple[str, ...] = (
+        "maxPods",
+        "podsPerCore",
+        "eventBurst",
+        "eventRecordQPS",
+        "kubeAPIBurst",
+        "kubeAPIQPS",
+    )
     below_zero += ("registryBurst", "registryPullQPS", "maxOpenFiles", "iptablesDropBit", "readOnlyPort")
     below_zero += ("nodeLeaseDurationSeconds", "imageGCLowThresholdPercent", "containerLogMaxWorkers")
     yield case("numbers below zero, all at once", *(f"{name}: -1" for name in below_zero))
-    too_large = {"oomScoreAdj": 1001, "port": 65536, "healthzPort": 65536, "iptablesMasqueradeBit": 32}
+    too_large: dict[str, float] = {
+        "oomScoreAdj": 1001,
+        "port": 65536,
+        "healthzPort": 65536,
+        "iptablesMasqueradeBit": 32,
+    }
     too_large |= {"imageGCHighThresholdPercent": 101, "memoryThrottlingFactor": 1.5, "readOnlyPort": 65536}
     yield case(
         "numbers that are too large, all at once", *(f"{name}: {value}" for name, value in too_large.items())

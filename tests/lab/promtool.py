@@ -21,7 +21,8 @@ Document = dict[str, Any]
 
 
 def rules() -> Document:
-    return yaml.safe_load(monitoring_files()[RULES])
+    document: Document = yaml.safe_load(monitoring_files()[RULES])
+    return document
 
 
 def alerts(document: Document) -> dict[str, Document]:

@@ -154,7 +154,7 @@ class Rollout:
         """Kill it and its runs of pyinfra with SIGKILL, as the kernel does when memory runs out."""
         kill_tree(self.process)
 
-    def _lines(self) -> Any:
+    def _lines(self) -> Iterator[dict[str, Any]]:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.events.append(json.loads(line))

@@ -182,7 +182,7 @@ def ready(lab: Lab, node: Node) -> None:
     def is_ready() -> bool:
         now = lab.get("node", node.name)["status"]
         conditions = {each["type"]: each["status"] for each in now["conditions"]}
-        return conditions["Ready"] == "True" and now["nodeInfo"]["bootID"] == boot
+        return bool(conditions["Ready"] == "True" and now["nodeInfo"]["bootID"] == boot)
 
     _until(is_ready)
 

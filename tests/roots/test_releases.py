@@ -148,7 +148,7 @@ def test_the_configuration_that_containerd_writes_is_judged(host: Host, tmp_path
         "setsid containerd > /run/containerd.log 2>&1 < /dev/null &\n"
         "for _ in $(seq 300); do [ ! -S /run/containerd/containerd.sock ] || break; sleep 0.1; done\n"
     )
-    assert cli.run(["capture", inventory(host), "-o", str(tmp_path)]) == 0
+    assert cli.run(["capture", inventory(host), "--to", str(tmp_path)]) == 0
     machine = read_topology(Snapshot.load(tmp_path / "node.snapshot.json"))
     judged = check(RULES, replace(machine, kubelet=kubeadm_kubelet()))
     verdicts = {each.rule.id: each.verdict for each in judged if each.rule.id.startswith("NH3")}

@@ -45,7 +45,7 @@ def run(
 
 def command() -> int:
     """Be the command `pyinfra`."""
-    from pyinfra_cli.main import main
+    from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
     sys.path[0] = str(COMMAND.parent)
     sys.argv[0] = str(COMMAND)

@@ -89,7 +89,7 @@ def test_a_saved_plan_is_not_made_again(saved_plan, capsys, command, option):
         pytest.param(["capture", "--data", "ssh_user=x"], "there is none", id="data without a host"),
         pytest.param(["capture", "host", "--data", "ssh_user"], "not KEY=VALUE", id="data without a value"),
         pytest.param(
-            ["capture", "-o", "/proc/missing/x.json"], "/proc/missing/x.json", id="nowhere to write"
+            ["capture", "--to", "/proc/missing/x.json"], "/proc/missing/x.json", id="nowhere to write"
         ),
         pytest.param(["plan"], "ready ones: best-effort-mixed", id="no profile"),
         pytest.param(

@@ -47,9 +47,9 @@ MACHINE_DOORS = (
     "device-plugin config FILE.json --profile training",
     "rdma check rdma.json --machine FILE.json",
     "rdma config FILE.json",
-    "check config.yaml --topology FILE.json --kubelet-version 1.36",
-    "admit pod.yaml --topology FILE.json --config config.yaml",
-    "fit pod.yaml --topology FILE.json --config config.yaml",
+    "check config.yaml --machine FILE.json --kubelet-version 1.36",
+    "admit pod.yaml --machine FILE.json --config config.yaml",
+    "fit pod.yaml --machine FILE.json --config config.yaml",
     "diff FILE.json topology.json",
     "diff topology.json FILE.json",
     "mig operator-config FILE.json",
@@ -58,9 +58,9 @@ MACHINE_DOORS = (
 )
 YAML_DOORS = (
     "plan topology.json --profile ./FILE.yaml",
-    "admit FILE --topology topology.json --config config.yaml",
-    "fit FILE --topology topology.json --config config.yaml",
-    "admit pod.yaml --topology topology.json --config config.yaml --devices FILE",
+    "admit FILE --machine topology.json --config config.yaml",
+    "fit FILE --machine topology.json --config config.yaml",
+    "admit pod.yaml --machine topology.json --config config.yaml --devices FILE",
     "mig check FILE topology.json",
     "mig plan FILE topology.json",
     "device-plugin check FILE",
@@ -68,14 +68,14 @@ YAML_DOORS = (
     "convert FILE",
 )
 CONFIG_DOORS = (
-    "check FILE --topology topology.json --kubelet-version 1.36",
-    "admit pod.yaml --topology topology.json --config FILE",
+    "check FILE --machine topology.json --kubelet-version 1.36",
+    "admit pod.yaml --machine topology.json --config FILE",
 )
 FOLDER_DOORS = (
     "topology --root FILE",
     "capture --root FILE",
-    "check config.yaml --topology topology.json --kubelet-version 1.36 --drop-in FILE",
-    "check config.yaml --topology topology.json --kubelet-version 1.36 --state-dir FILE",
+    "check config.yaml --machine topology.json --kubelet-version 1.36 --drop-in FILE",
+    "check config.yaml --machine topology.json --kubelet-version 1.36 --state-dir FILE",
 )
 
 
@@ -268,7 +268,7 @@ def test_a_wrong_argument_is_one_clear_message(capsys, folder, arguments, messag
 )
 def test_devices_that_cannot_be_are_refused(capsys, folder, devices, message):
     (folder / "devices.json").write_text(devices)
-    arguments = "admit pod.yaml --topology topology.json --config config.yaml --devices devices.json"
+    arguments = "admit pod.yaml --machine topology.json --config config.yaml --devices devices.json"
     assert message in complaint(capsys, *arguments.split())
 
 
@@ -278,14 +278,14 @@ def test_more_replicas_than_are_judged_are_refused_with_the_limit(capsys, folder
         f"kind: Deployment\nmetadata: {{name: a}}\nspec:\n  replicas: {replicas}\n"
         "  template: {spec: {containers: [{name: x}]}}\n"
     )
-    said = complaint(capsys, "admit", "many.yaml", "--topology", "topology.json", "--config", "config.yaml")
+    said = complaint(capsys, "admit", "many.yaml", "--machine", "topology.json", "--config", "config.yaml")
     assert "spec.replicas" in said
     assert "write 0 to 10000" in said
 
 
 def test_a_typing_error_of_a_million_times_as_many_cpus_is_answered(capsys, folder):
     (folder / "typo.yaml").write_text(POD.replace("cpu: 1", "cpu: 500M"))
-    arguments = "fit typo.yaml --topology topology.json --config config.yaml"
+    arguments = "fit typo.yaml --machine topology.json --config config.yaml"
     assert run(arguments.split()) == ExitCode.NO
     assert "0" in capsys.readouterr().out
 
@@ -293,7 +293,7 @@ def test_a_typing_error_of_a_million_times_as_many_cpus_is_answered(capsys, fold
 def test_a_kubelet_without_a_limit_of_pods_is_refused_with_the_limit(capsys, folder):
     (folder / "config.yaml").write_text(f"{CONFIG}maxPods: 2147483647\n")
     (folder / "pod.yaml").write_text("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: x}]}\n")
-    arguments = "fit pod.yaml --topology topology.json --config config.yaml"
+    arguments = "fit pod.yaml --machine topology.json --config config.yaml"
     assert "more than 5000 pods" in complaint(capsys, *arguments.split())
 
 
@@ -409,7 +409,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_file_on_a_full_disk_is_named_and_what_was_there_stays(folder, small_disk, capsys):
-    for words, name in (("convert config.yaml --to", "kept.yaml"), ("draw topology.json -o", "new.svg")):
+    for words, name in (("convert config.yaml --to", "kept.yaml"), ("draw topology.json --to", "new.svg")):
         target = small_disk / name
         assert f"{target}: No space left on device" in complaint(capsys, *words.split(), str(target))
     assert f"{small_disk / 'fleet'}: cannot be written: No space left" in complaint(
@@ -453,7 +453,7 @@ def test_what_is_here_is_no_host(folder, command, name, what):
 
 
 def test_closed_input_is_named(folder):
-    command = f"{sys.executable} -m numaforge admit - --topology topology.json --config config.yaml <&-"
+    command = f"{sys.executable} -m numaforge admit - --machine topology.json --config config.yaml <&-"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
     assert "standard input: cannot be read: it is closed" in answer.stderr

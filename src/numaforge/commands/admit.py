@@ -15,7 +15,7 @@ from numaforge.report.terminal import echo_lines, show_json
 
 @click.command()
 @click.argument("pods", metavar="POD.yaml...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@machine_option("--topology", "topology")
+@machine_option("topology")
 @scenario_options
 @output_option("table", "json")
 def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: Any) -> int:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from numaforge.commands.machine import root_option, snapshot_of
-from numaforge.commands.options import destination, file_option
 from numaforge.lib.ansible import not_python
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.lib.given import digits
@@ -32,11 +31,13 @@ _OF_SSH = "ssh_"
 
 @click.command()
 @click.argument("host", metavar="[HOST|INVENTORY]", required=False)
-@file_option(
-    "FILE|DIR",
-    "Where to save it; else standard output. For an INVENTORY the folder of the snapshots.",
-    "json",
+@click.option(
+    "--to",
+    metavar="FILE|DIR",
+    type=click.Path(),
+    help="Where to save it; else standard output. For an INVENTORY the folder of the snapshots.",
 )
+@click.option("-o", "--output", type=click.Choice(["json"]), expose_value=False, help="Format.")
 @click.option(
     "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
 )
@@ -50,7 +51,6 @@ _OF_SSH = "ssh_"
 def capture(
     host: str | None,
     to: str | None,
-    output: str | None,
     limits: tuple[str, ...],
     data: tuple[str, ...],
     root: str | None,
@@ -63,7 +63,6 @@ def capture(
 
     Exit codes: 1 some hosts are refused, 6 some are unreachable.
     """
-    to, _ = destination(to, output, "json")
     if host and root:
         raise click.UsageError("give either HOST or --root, not both")
     if data and not host:

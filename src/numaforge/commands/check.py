@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--drop-in", "drop_in", metavar="DIR", type=click.Path(), help="Path to the kubelet's --config-dir."
 )
 @click.option("--flag", "flags", metavar="FLAG", multiple=True, help="Kubelet flag, e.g. --flag=--v=2.")
-@machine_option("--topology", "machine")
+@machine_option("machine")
 @click.option("--root", metavar="DIR", type=click.Path(), help="Path to a captured root directory.")
 @click.option(
     "--kubelet-version",

@@ -12,7 +12,6 @@ from numaforge.commands.machine import (
     root_option,
     snapshot_or_plan_argument,
 )
-from numaforge.commands.options import destination, file_option
 from numaforge.report.terminal import save
 
 FORMATS = ("svg", "png", "pdf")
@@ -22,7 +21,13 @@ FORMATS = ("svg", "png", "pdf")
 @snapshot_or_plan_argument
 @root_option
 @planning_options
-@file_option("FILE", "Where to save it, in the format of its name; else SVG on standard output.", *FORMATS)
+@click.option(
+    "--to",
+    metavar="FILE",
+    type=click.Path(),
+    help="Where to save it, in the format of its name; else SVG on standard output.",
+)
+@click.option("-o", "--output", type=click.Choice(FORMATS), help="The format.")
 def draw(
     source: str | None,
     root: str | None,
@@ -39,7 +44,6 @@ def draw(
     from numaforge.report.picture_files import check_format, in_format
     from numaforge.report.svg import draw as drawn
 
-    to, output = destination(to, output, *FORMATS)
     extension = PurePath(to or "").suffix.lower().removeprefix(".")
     if output and extension in FORMATS and extension != output:
         raise click.UsageError(f"{to} is to be {extension.upper()} by its name, and {output.upper()} by -o")

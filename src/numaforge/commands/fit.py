@@ -29,7 +29,7 @@ MOST_NODES = 10_000
 
 @click.command()
 @click.argument("pod", metavar="[POD.yaml]", required=False, type=click.Path(allow_dash=True))
-@machine_option("--topology", "topologies", multiple=True)
+@machine_option("topologies", multiple=True)
 @click.option(
     "--shapes",
     metavar="FILE",

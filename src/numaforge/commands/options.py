@@ -49,25 +49,6 @@ def output_option(*formats: str, more: str = "", lines: bool = False) -> Callabl
     )
 
 
-def file_option(metavar: str, written: str, *formats: str) -> Callable[[Command], Command]:
-    """Offer `--to` for a file (`to`) and `-o` for its format (`output`), for `destination`."""
-
-    return offered(
-        click.option("--to", metavar=metavar, type=click.Path(), help=written),
-        click.option("-o", "--output", metavar=f"[{'|'.join(formats)}]", help="Format."),
-    )
-
-
-def destination(to: str | None, output: str | None, *formats: str) -> tuple[str | None, str | None]:
-    """Return the file and the format; a file given with `-o` is accepted with a remark."""
-    if output is None or output in formats:
-        return to, output
-    if to is not None:
-        raise click.UsageError(f"-o is the format, {' or '.join(formats)}: the file is that of --to")
-    terminal.remark(f"-o is the format: write --to {output}; the next release does not understand -o FILE")
-    return output, None
-
-
 login_options = offered(
     click.option("--kubeconfig", metavar="FILE", help="Path to a kubeconfig [default: kubectl's]."),
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),

@@ -50,7 +50,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def run(command: Any, files: Path, *arguments: str) -> Result:
-    options = ["--topology", "small.json", "--config", "kubelet.yaml", "--devices", "devices.yaml"]
+    options = ["--machine", "small.json", "--config", "kubelet.yaml", "--devices", "devices.yaml"]
     given = [str(files / each) if (files / each).is_file() else each for each in [*options, *arguments]]
     return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
 
@@ -149,7 +149,7 @@ def test_fit_exits_with_no_where_nothing_fits(files: Path) -> None:
 
 
 def test_fit_adds_nodes_up(files: Path) -> None:
-    result = run(fit, files, "fits.yaml", "--topology", "small.json")
+    result = run(fit, files, "fits.yaml", "--machine", "small.json")
     assert result.output.splitlines()[-1] == "all 2 nodes together: 6 pods of fits, on 2 of them"
 
 
@@ -163,14 +163,14 @@ def alone(command: Any, files: Path, *arguments: str) -> Result:
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe"])
 def test_a_machine_without_gpus_holds_no_pod_that_asks_for_one(files: Path, resource: str) -> None:
     (files / "wants.yaml").write_text(pod("wants", cpu="1", memory="1Gi", **{resource: "1"}))
-    result = alone(fit, files, "wants.yaml", "--topology", "small.json")
+    result = alone(fit, files, "wants.yaml", "--machine", "small.json")
     assert result.return_value == ExitCode.NO
-    said = alone(admit, files, "wants.yaml", "--topology", "small.json").output
+    said = alone(admit, files, "wants.yaml", "--machine", "small.json").output
     assert f"0/1 nodes are available: 1 Insufficient {resource}." in said
 
 
 def test_fit_compares_nodes_and_counts_those_that_have_the_devices(files: Path) -> None:
-    result = alone(fit, files, "fits.yaml", "--topology", "small.json", "--topology", "dgx.json")
+    result = alone(fit, files, "fits.yaml", "--machine", "small.json", "--machine", "dgx.json")
     table = result.output.partition("Nodes compared\n")[2].splitlines()
     assert [line.split()[:3] for line in table[1:3]] == [
         ["dgx-01", "8", "nvidia.com/gpu"],
@@ -192,7 +192,7 @@ def test_fit_compares_nodes_and_counts_those_that_have_the_devices(files: Path) 
 )
 def test_admit_says_when_the_scheduler_would_not_send_the_pod(files: Path, limits, words) -> None:
     (files / "wants.yaml").write_text(pod("wants", **limits))
-    result = alone(admit, files, "wants.yaml", "--topology", "small.json")
+    result = alone(admit, files, "wants.yaml", "--machine", "small.json")
     assert result.return_value == ExitCode.NO
     assert f"  the scheduler would not send it here: {words}" in result.output.splitlines()
 
@@ -201,14 +201,14 @@ def test_what_the_pods_before_it_hold_counts_for_the_scheduler(files: Path) -> N
     first, second = (files / name for name in ("first.yaml", "second.yaml"))
     first.write_text(pod("first", cpu="8", memory="1Gi"))
     second.write_text(pod("second", cpu="8", memory="1Gi"))
-    result = alone(admit, files, str(first), str(second), "--topology", "small.json", "-o", "json")
+    result = alone(admit, files, str(first), str(second), "--machine", "small.json", "-o", "json")
     answers = json.loads(result.output)["admissions"]
     assert [answer["scheduler"]["insufficient"] for answer in answers] == [[], ["cpu"]]
 
 
 def test_a_resource_of_which_nothing_is_known_is_named(files: Path) -> None:
     (files / "wants.yaml").write_text(pod("wants", cpu="1", memory="1Gi", **{"rdma/hca": "1"}))
-    said = alone(admit, files, "wants.yaml", "--topology", "small.json").output
+    said = alone(admit, files, "wants.yaml", "--machine", "small.json").output
     assert "not known of this machine, so not counted: rdma/hca" in said
 
 
@@ -247,7 +247,7 @@ SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
 def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, command, mig, code) -> None:
     (files / "slices.yaml").write_text(SLICES)
     (files / "unset.yaml").write_text(UNSET)
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
+    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     result = CliRunner().invoke(
         command, [str(files / "slices.yaml"), *where, *mig], standalone_mode=False, catch_exceptions=False
     )
@@ -272,7 +272,7 @@ def test_pods_are_judged_by_what_a_profile_shares(files: Path, sharing, said) ->
     (files / "slices.yaml").write_text(pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "2"}))
     (files / "shared.yaml").write_text(json.dumps({"name": "shared", "device_plugin": sharing}))
     (files / "unset.yaml").write_text(UNSET)
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
+    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     given = [str(files / "slices.yaml"), *where, "--profile", str(files / "shared.yaml")]
     result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
     assert result.output.splitlines()[0] == said
@@ -290,7 +290,7 @@ def test_what_the_node_does_not_offer_is_the_schedulers_to_refuse(files: Path) -
 def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
     (files / "slices.yaml").write_text(SLICES)
     (files / "unset.yaml").write_text(UNSET)
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
+    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     given = [str(files / "slices.yaml"), *where, "--profile", "inference-mig", "-o", "json"]
     result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
     [node] = json.loads(result.output)["nodes"]
@@ -313,7 +313,7 @@ def test_a_pod_is_told_that_nothing_aligns_its_rdma_device(files: Path, limits, 
     (files / "rails.yaml").write_text("name: rails\nrdma: {device_plugin: {per: rail}}\n")
     (files / "rail.yaml").write_text(pod("rail", cpu="4", memory="1Gi", **limits))
     (files / "unset.yaml").write_text(UNSET)
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
+    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     given = [str(files / "rail.yaml"), *where, "--profile", str(files / "rails.yaml"), "-o", "json"]
     result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
     (answer,) = json.loads(result.output)["admissions"]
@@ -340,7 +340,7 @@ def dgx(files: Path) -> list[str]:
     (files / "train.yaml").write_text(TRAIN)
     return [
         str(files / "train.yaml"),
-        "--topology",
+        "--machine",
         str(files / "dgx.json"),
         "--config",
         str(files / "unset.yaml"),

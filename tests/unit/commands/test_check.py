@@ -68,25 +68,25 @@ def run(*arguments: str) -> Result:
 
 
 def test_a_sound_configuration_starts(tmp_path: Path, topology: str) -> None:
-    result = run(config(tmp_path, SOUND), "--topology", topology, "--kubelet-version", "1.36")
+    result = run(config(tmp_path, SOUND), "--machine", topology, "--kubelet-version", "1.36")
     assert result.return_value == 0
     assert "kubelet 1.36 starts" in result.output
 
 
 def test_a_refused_one_exits_1_with_the_kubelets_text(tmp_path: Path, topology: str) -> None:
-    result = run(config(tmp_path, BROKEN), "--topology", topology, "--kubelet-version", "1.36")
+    result = run(config(tmp_path, BROKEN), "--machine", topology, "--kubelet-version", "1.36")
     assert result.return_value == 1
     assert "unable to determine reserved CPU resources for static policy" in result.output
 
 
 def test_errors_come_before_warnings(tmp_path: Path, topology: str) -> None:
-    output = run(config(tmp_path, BROKEN), "--topology", topology, "--kubelet-version", "1.36").output
+    output = run(config(tmp_path, BROKEN), "--machine", topology, "--kubelet-version", "1.36").output
     assert output.index("NF212") < output.index("NF501")
 
 
 def test_json_names_file_and_line(tmp_path: Path, topology: str) -> None:
     file = config(tmp_path, BROKEN)
-    result = run(file, "--topology", topology, "--kubelet-version", "1.36", "-o", "json")
+    result = run(file, "--machine", topology, "--kubelet-version", "1.36", "-o", "json")
     document = json.loads(result.output)
     assert document["schema"] == 1
     assert document["starts"] is False
@@ -96,7 +96,7 @@ def test_json_names_file_and_line(tmp_path: Path, topology: str) -> None:
 
 def test_sarif_points_at_the_line_and_describes_its_rules(tmp_path: Path, topology: str) -> None:
     file = config(tmp_path, BROKEN)
-    log = json.loads(run(file, "--topology", topology, "--kubelet-version", "1.36", "-o", "sarif").output)
+    log = json.loads(run(file, "--machine", topology, "--kubelet-version", "1.36", "-o", "sarif").output)
     assert log["version"] == "2.1.0"
     (sarif,) = log["runs"]
     rules = sarif["tool"]["driver"]["rules"]
@@ -113,7 +113,7 @@ def test_drop_ins_flags_and_state_files_take_part(tmp_path: Path, topology: str)
     (tmp_path / "cpu_manager_state").write_text('{"policyName":"none","defaultCpuSet":""}')
     result = run(
         config(tmp_path, BROKEN),
-        "--topology",
+        "--machine",
         topology,
         "--kubelet-version",
         "1.36",
@@ -140,7 +140,7 @@ def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path: Path) -> None
         flags=("--cpu-manager-policy=static",),
         config_text=HEADER,
     )
-    result = run("--topology", saved(tmp_path, machine(installed)))
+    result = run("--machine", saved(tmp_path, machine(installed)))
     assert result.return_value == 1
     assert "kubelet 1.33.4 does not start" in result.output
 
@@ -157,7 +157,7 @@ def test_what_is_no_configuration_is_bad_input(
     tmp_path: Path, topology: str, text: str, message: str
 ) -> None:
     with pytest.raises(NumaforgeError, match=message) as refusal:
-        run(config(tmp_path, text), "--topology", topology, "--kubelet-version", "1.36")
+        run(config(tmp_path, text), "--machine", topology, "--kubelet-version", "1.36")
     assert refusal.value.exit_code == 2
 
 
@@ -172,12 +172,12 @@ def test_what_is_no_configuration_is_bad_input(
 def test_what_is_no_topology_is_bad_input(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "t.json").write_text(text)
     with pytest.raises(NumaforgeError, match=message):
-        run(config(tmp_path, SOUND), "--topology", str(tmp_path / "t.json"), "--kubelet-version", "1.36")
+        run(config(tmp_path, SOUND), "--machine", str(tmp_path / "t.json"), "--kubelet-version", "1.36")
 
 
 def test_a_version_is_needed(tmp_path: Path, topology: str) -> None:
     with pytest.raises(NumaforgeError, match="no kubelet version is known"):
-        run(config(tmp_path, SOUND), "--topology", topology)
+        run(config(tmp_path, SOUND), "--machine", topology)
 
 
 UNSET = KubeletInstall(
@@ -194,7 +194,7 @@ memory: {kube_reserved: 1Gi}
 def test_what_a_profile_makes_of_a_configuration_is_checked(tmp_path: Path) -> None:
     (tmp_path / "pinned.yaml").write_text(PINNED)
     there = saved(tmp_path, machine(UNSET))
-    asked = ["--topology", there, "-o", "json"]
+    asked = ["--machine", there, "-o", "json"]
     as_it_is = json.loads(run(*asked).stdout)
     planned = json.loads(run(*asked, "--profile", str(tmp_path / "pinned.yaml")).stdout)
     assert as_it_is["effective"].get("topologyManagerPolicy", "none") == "none"
@@ -207,7 +207,7 @@ def test_state_files_that_a_profile_removes_are_not_held_against_it(tmp_path: Pa
     state = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
     (tmp_path / "cpu_manager_state").write_text(state)
     there = saved(tmp_path, machine(UNSET))
-    asked = ["--topology", there, "--state-dir", str(tmp_path), "--profile", str(tmp_path / "pinned.yaml")]
+    asked = ["--machine", there, "--state-dir", str(tmp_path), "--profile", str(tmp_path / "pinned.yaml")]
     assert run(*asked).return_value == 0
 
 
@@ -248,6 +248,6 @@ def test_a_plan_of_a_machine_that_has_changed_since_is_named_as_one(
     there = ready_machine("dgx-h100")
     plan = tmp_path / "plan.json"
     plan.write_text(dumps(plan_node(there, load_profile("inference-mig"))))
-    result = run("--plan", str(plan), "--topology", saved(tmp_path, changed(there)))
+    result = run("--plan", str(plan), "--machine", saved(tmp_path, changed(there)))
     assert result.stderr == (f"{plan}: {said}; plan again\n" if said else "")
     assert result.stdout.endswith("kubelet 1.36.3 starts\n")

@@ -9,8 +9,6 @@ import pytest
 from numaforge.cli import run
 from numaforge.lib.errors import ExitCode
 
-REMARK = "-o is the format: write --to {}; the next release does not understand -o FILE\n"
-
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -37,24 +35,9 @@ def test_folders_of_a_file_are_made(command: str, folder: Path) -> None:
     assert (folder / "a/b/out.svg").stat().st_size
 
 
-def test_a_file_after_o_is_understood_with_a_remark(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["draw", "small-vm", "-o", "out.svg"]) == ExitCode.YES
-    assert capsys.readouterr().err == REMARK.format("out.svg") + "wrote out.svg\n"
-
-
-def test_quiet_leaves_the_remark_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["draw", "small-vm", "-o", "out.svg", "-q"]) == ExitCode.YES
-    assert capsys.readouterr() == ("", "")
-
-
 def test_o_is_the_format_of_a_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["draw", "small-vm", "-o", "svg"]) == ExitCode.YES
     printed = capsys.readouterr().out
     assert printed.startswith("<?xml")
     assert run(["draw", "small-vm", "-o", "svg", "--to", "picture"]) == ExitCode.YES
     assert (folder / "picture").read_text() == printed
-
-
-def test_a_file_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["draw", "small-vm", "-o", "a.svg", "--to", "b.svg"]) == ExitCode.BAD_INPUT
-    assert "the file is that of --to" in capsys.readouterr().err

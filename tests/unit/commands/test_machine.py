@@ -24,7 +24,7 @@ from tests.fixtures import machines
 
 def test_capture_writes_a_snapshot_that_topology_reads(tmp_path, capsys):
     path = tmp_path / "node.json"
-    assert run(["capture", "-o", str(path)]) == ExitCode.YES
+    assert run(["capture", "--to", str(path)]) == ExitCode.YES
     assert run(["topology", str(path), "-o", "json"]) == ExitCode.YES
     topology = from_document(json.loads(capsys.readouterr().out))
     assert topology.online == read_topology(Snapshot.load(path)).online
@@ -102,7 +102,7 @@ def test_plan_shows_a_saved_plan_unchanged(saved_plan, capsys):
 
 def test_draw_writes_the_picture_with_the_profiles_plan(lab_document, tmp_path):
     picture = tmp_path / "node.svg"
-    assert run(["draw", lab_document, "--profile", "best-effort-mixed", "-o", str(picture)]) == ExitCode.YES
+    assert run(["draw", lab_document, "--profile", "best-effort-mixed", "--to", str(picture)]) == ExitCode.YES
     assert "cpu-reserved" in picture.read_text().partition("</defs>")[2]
 
 
@@ -112,7 +112,7 @@ def test_draw_saves_in_the_format_of_the_files_name_the_same_bytes_each_time(
 ):
     written = []
     for _ in range(2):
-        assert run(["draw", lab_document, "-o", str(tmp_path / name)]) == ExitCode.YES
+        assert run(["draw", lab_document, "--to", str(tmp_path / name)]) == ExitCode.YES
         written.append((tmp_path / name).read_bytes())
     assert written[0].startswith(magic)
     assert written[0] == written[1]
@@ -120,7 +120,7 @@ def test_draw_saves_in_the_format_of_the_files_name_the_same_bytes_each_time(
 
 def test_draw_refuses_another_format_before_it_looks_at_anything(tmp_path, capsys):
     assert (
-        run(["draw", str(tmp_path / "absent.json"), "-o", str(tmp_path / "node.jpg")]) == ExitCode.BAD_INPUT
+        run(["draw", str(tmp_path / "absent.json"), "--to", str(tmp_path / "node.jpg")]) == ExitCode.BAD_INPUT
     )
     assert "choose a name that ends in .svg, .png or .pdf" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -128,14 +128,14 @@ def test_draw_refuses_another_format_before_it_looks_at_anything(tmp_path, capsy
 
 def test_draw_names_the_extra_that_png_needs(lab_document, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "typst", None)
-    assert run(["draw", lab_document, "-o", str(tmp_path / "node.png")]) == ExitCode.BAD_INPUT
+    assert run(["draw", lab_document, "--to", str(tmp_path / "node.png")]) == ExitCode.BAD_INPUT
     assert "pip install 'numaforge[pictures]'" in capsys.readouterr().err
 
 
 def test_draw_shows_the_machine_as_it_is_with_the_plan(lab_document, tmp_path):
     profile, picture = tmp_path / "quiet.yaml", tmp_path / "node.svg"
     profile.write_text('cpus: {smt: "off"}\n')
-    assert run(["draw", lab_document, "--profile", str(profile), "-o", str(picture)]) == ExitCode.YES
+    assert run(["draw", lab_document, "--profile", str(profile), "--to", str(picture)]) == ExitCode.YES
     plan = plan_node(machines.lab_node(), load_profile(str(profile)))
     assert picture.read_text() == draw(without(machines.lab_node(), plan.tuning.offline), plan)
 

@@ -69,7 +69,7 @@ def test_colours(arguments, environment, coloured, machine, monkeypatch, capsys)
 
 
 def test_quiet_leaves_out_what_was_written(machine, tmp_path, capsys):
-    assert run(["draw", machine, "-q", "-o", str(tmp_path / "node.svg")]) == ExitCode.YES
+    assert run(["draw", machine, "-q", "--to", str(tmp_path / "node.svg")]) == ExitCode.YES
     assert capsys.readouterr().err == ""
     assert (tmp_path / "node.svg").exists()
 
@@ -168,7 +168,7 @@ def test_verbose_and_quiet_are_refused_together(machine, capsys):
 def test_verbose_names_what_is_run_and_how_long_each_host_took(tmp_path, monkeypatch, capfd):
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
     monkeypatch.chdir(tmp_path)
-    assert run(["capture", ".", "-o", "out", "-vv"]) == ExitCode.YES
+    assert run(["capture", ".", "--to", "out", "-vv"]) == ExitCode.YES
     told = capfd.readouterr().err
     assert "ran: pyinfra -v --dry --data 'out=" in told
     assert re.search(r"^@local: answered after \d+\.\d s$", told, re.MULTILINE)
@@ -179,9 +179,9 @@ def test_data_of_hosts_that_nothing_reads_are_said_beside_the_answer(tmp_path, m
     (tmp_path / "inventory.py").write_text('nodes = [("@local", {"ssh_usr": "ubuntu"})]\n')
     monkeypatch.chdir(tmp_path)
     notice = "@local: host data ssh_usr: neither numaforge nor pyinfra reads it; did you mean ssh_user?\n"
-    assert run(["capture", ".", "-o", "out"]) == ExitCode.YES
+    assert run(["capture", ".", "--to", "out"]) == ExitCode.YES
     assert capfd.readouterr().err.count(notice) == 1
-    assert run(["capture", ".", "-o", "out", "-q"]) == ExitCode.YES
+    assert run(["capture", ".", "--to", "out", "-q"]) == ExitCode.YES
     assert capfd.readouterr().err == ""
 
 

@@ -348,8 +348,8 @@ def test_only_what_logs_in_is_handed_to_the_suite_in_a_file_of_ours_alone(tmp_pa
     ],
 )
 def test_only_a_host_that_does_not_answer_is_unreachable(tmp_path, config, unreachable, why):
-    (tmp_path / "config").write_text(config)
-    write_hosts([ReachedHost("gpu-1", {"ssh_config_file": str(tmp_path / "config")})], tmp_path / "hosts")
+    (tmp_path / why).write_text(config)
+    write_hosts([ReachedHost("gpu-1", {"ssh_config_file": str(tmp_path / why)})], tmp_path / "hosts")
     (host,) = read_hosts(tmp_path / "hosts")
     node = VerifiedNode(host)
     assert why in str(node.plan_or_reason)
