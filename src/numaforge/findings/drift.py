@@ -18,7 +18,7 @@ APPLY = "`numaforge apply` brings the host back to its plan; plan it again where
 
 @dataclass(frozen=True)
 class Concern:
-    """The plans that a rule is about: in the words of its scope, and what to say of all others."""
+    """The plans that a rule applies to: the words of its scope, and the answer for all others."""
 
     plans: str
     of: Callable[[NodePlan], bool]

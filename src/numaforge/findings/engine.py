@@ -1,4 +1,4 @@
-"""The engine of findings: rules that say on which machines they apply, and what each finds on a machine."""
+"""The engine of findings: rules, the machines that they apply to, and their findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Applicability:
 
 @dataclass(frozen=True)
 class Scope:
-    """The machines to which a rule applies: in one phrase, and decided for one machine."""
+    """The machines that a rule applies to: one phrase, and the decision for one machine."""
 
     machines: str
     decide: Callable[[NodeTopology], Applicability]
@@ -62,7 +62,7 @@ def applies(
 
 @dataclass(frozen=True)
 class Seen:
-    """What a rule sees of one thing: `evidence` that it is wrong, or why that is `unknown`."""
+    """A rule's observation of one thing: `evidence` of a fault, or why that is `unknown`."""
 
     evidence: str | None = None
     where: str | None = None
@@ -71,7 +71,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class MachineRule(Rule):
-    """A rule about machines: where it applies, what it looks at, and what helps.
+    """A rule about machines: its scope, its check, and its remedy.
 
     `look` yields nothing for what is sound.
     """
@@ -84,7 +84,7 @@ class MachineRule(Rule):
 
 @dataclass(frozen=True)
 class Judgement:
-    """A rule's verdict on a machine, why where nothing was found, and what was found."""
+    """A rule's verdict on a machine: the reason for no findings, and the findings."""
 
     rule: Rule
     verdict: Verdict
@@ -95,7 +95,7 @@ class Judgement:
 def judge(rule: MachineRule, machine: NodeTopology) -> Judgement:
     """Return the verdict of a rule on a machine.
 
-    One fault is a finding even where other things are unknown; passed means that nothing was unknown.
+    One fault is a finding even among unknowns; passed means that nothing was unknown.
     """
     where = rule.scope(machine)
     if where.applies is None:

@@ -25,11 +25,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong: `evidence` is what was seen, in one sentence, `remedy` the way out.
+    """One fault: `evidence` in one sentence, `remedy` the way out.
 
     `where` is a setting (`reservedMemory[0].limits.memory`), a flag (`--reserved-cpus`), a file or a device;
-    `file` and `line` (from 1) say where a setting stands. `source` is who says so, `text` its own words where
-    they are more than the evidence.
+    `file` and `line` (from 1) locate a setting. `source` is the authority, `text` its own words where they
+    are more than the evidence.
     """
 
     id: str

@@ -18,7 +18,7 @@ NO_DRIVER = "NVIDIA's driver has no GPU"
 
 
 def own_gpus(machine: NodeTopology) -> list[Gpu]:
-    """Return NVIDIA's GPUs that this host uses itself, not those that it gives to guests."""
+    """Return NVIDIA's GPUs that this host uses itself, without those for guests."""
     return [gpu for gpu in machine.gpus if _is_own(gpu)]
 
 
@@ -55,7 +55,7 @@ def _is_own(gpu: Gpu) -> bool:
 
 
 def not_vgpu(gpu: Gpu) -> bool:
-    """Return whether this is a real GPU, not a hypervisor's share of one."""
+    """Return whether this is a real GPU, not a hypervisor's share."""
     return gpu.virtualization != "vgpu"
 
 
@@ -106,9 +106,9 @@ def with_driven(machines: str, pick: Pick, *, none: str) -> Scope:
 def one_value(
     pick: Pick, value: Callable[[Gpu], Value | None], wrong: Callable[[Value], str | None], *, unknown: str
 ) -> Look:
-    """Look at one value of each GPU that answers and is picked.
+    """Check one value of each answering, picked GPU.
 
-    `wrong` words what is wrong with a value, None where it is sound. A value that is None is `unknown`.
+    `wrong` words a fault of a value, None where sound. A value of None is `unknown`.
     """
 
     def look(machine: NodeTopology) -> Iterator[Seen]:

@@ -1,4 +1,4 @@
-"""The profile with which a node plans itself: its sources, and their precedence."""
+"""The profile with which a node plans itself: sources and precedence."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _of_drive(drive: str, wait_seconds: int, root: Path) -> _Named | None:
 
 
 def serial_of(device: Path, root: Path = Path("/")) -> str:
-    """Return the serial number of a drive or of the drive of a partition, "" where it has none.
+    """Return the serial number of a drive or of a partition's drive, "" without one.
 
     Another drive at the same place is another source of the profile.
     """

@@ -20,7 +20,7 @@ Hardware = Mapping[str, str | int]
 
 
 def hardware_of(machine: NodeTopology) -> dict[str, str | int]:
-    """Return the hardware by which machines are compared."""
+    """Return the hardware facts that identify a machine's model."""
     hardware: dict[str, str | int] = {"CPUs": format_cpulist(machine.online | machine.offline)}
     for node in machine.numa_nodes:
         hardware[f"memory of NUMA node {node.id}"] = node.memory_bytes or 0

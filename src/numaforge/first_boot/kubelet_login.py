@@ -27,7 +27,7 @@ from numaforge.machine.topology.model import NodeTopology
 KUBECONFIG = Path("/etc/kubernetes/kubelet.conf")
 _SECONDS = 20
 _MOST_BYTES = 8 << 20
-"""More than etcd keeps of one object."""
+"""More than etcd's limit for one object."""
 _MERGE, _STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 
 
@@ -50,7 +50,7 @@ class KubeletLogin:
         return self._ask("GET", _path(name))
 
     def renewed_at(self, name: str) -> str:
-        """Return when the kubelet has last renewed its Node's lease, "" where there is none yet."""
+        """Return when the kubelet last renewed its Node's lease, "" before the first time."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{quote(name, safe='')}"
         try:
             lease = self._ask("GET", path)
@@ -99,10 +99,10 @@ def kubeconfig_of(machine: NodeTopology) -> Path:
 
 
 def kubelet_login(file: Path) -> KubeletLogin:
-    """Read a kubelet's kubeconfig; its certificate, token and program are those of its current context.
+    """Read a kubelet's kubeconfig: certificate, token and program of its current context.
 
-    It names files and a program, which root reads and runs. Raises HostError for what cannot be read or used,
-    and for a file that another user could write.
+    Root reads its files and runs its program. Raises HostError for unreadable or unusable ones, and for a
+    file that another user could write.
     """
     require_roots(file)
     document = _mapping(read_yaml(read_text(file, error=HostError), str(file)), file, "a kubeconfig")

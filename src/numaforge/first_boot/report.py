@@ -35,11 +35,11 @@ Tell = Callable[[str], object]
 def report(
     say_line: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = False
 ) -> SelfPlanned | None:
-    """Verify this node, report on its Node, and return the report; None where it has never joined a cluster.
+    """Verify this node, report on its Node, and return the report; None if it has never joined a cluster.
 
-    A plan on trial is confirmed first, once the kubelet reaches the API server; with `only_confirms` nothing
-    else happens. `kubeconfig` is the kubelet's, by default that of its command line. Raises
-    HostUnreachableError where the API server does not answer, or the kubelet does not register.
+    First confirms a plan on trial, once the kubelet reaches the API server; with `only_confirms` does nothing
+    else. `kubeconfig` is the kubelet's, by default that of its command line. Raises HostUnreachableError
+    where the API server does not answer, or the kubelet does not register.
     """
     machine = read_topology(from_local())
     flags = machine.kubelet.flags if machine.kubelet else ()
@@ -98,7 +98,7 @@ def _until_joined(login: KubeletLogin, name: str, boot_id: str, say_line: Tell, 
 
 
 def _shortcomings(say_line: Tell) -> str:
-    """Compare this node with its plan like `numaforge verify`; return what is not as planned, "" for nothing.
+    """Compare this node with its plan like `numaforge verify`; return the differences, "" for none.
 
     Raises HostError where the suite could not run.
     """

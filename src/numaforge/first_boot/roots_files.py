@@ -1,6 +1,6 @@
-"""Files that root may believe: those that no other user can write, or put another file in the place of.
+"""Files that root may trust: no other user can write or replace them.
 
-The rule is that of paths.sh of the node, for programs that read as root.
+The rule of the node's paths.sh, for programs that read as root.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def require_roots(file: Path) -> None:
 
 
 def _is_sticky(path: Path, file: Path) -> bool:
-    """Whether it is a sticky folder of root's; raises HostError where another user may write to it."""
+    """Whether it is a sticky folder of root's; raises HostError for one that others may write."""
     status = _looked_at(path)
     if status.st_uid != 0:
         raise _refused(file, f"{path} belongs to the user {status.st_uid}")

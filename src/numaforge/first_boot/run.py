@@ -44,7 +44,7 @@ from numaforge.planning.render import files_of
 from numaforge.roles import ROLES
 
 UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
-"""The profile of a node whose kubelet starts with the distribution's settings: our changes are reverted."""
+"""The profile of a node whose kubelet starts with the distribution's settings, our changes reverted."""
 UNALIGNED_BY = "on_change: start-unaligned"
 _EVERYTHING = frozenset(role.called for role in ROLES)
 _BOOTS_WITH_IT = frozenset({"docker", "podman", "containerd"})  # engines start containers at each boot
@@ -88,10 +88,10 @@ def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
     """Bring this node to its plan, and return how; then the kubelet may start.
 
     A node with an earlier plan and a login tries a new one: it is undone unless the kubelet reaches the API
-    server with it (`numaforge boot --report`), or a person keeps it. Where that plan has failed, the record
-    is of the earlier plan, with which the kubelet may start; `replan` tries it again. Raises NumaforgeError
-    where the kubelet must not start: a profile that cannot be loaded or met, a changed machine that must be
-    held, live pods that would be disturbed, a failed plan and no earlier one that fits the machine.
+    server with it (`numaforge boot --report`), or an admin confirms it. After a failed trial, the record is
+    of the earlier plan, with which the kubelet may start; `replan` tries again. Raises NumaforgeError where
+    the kubelet must not start: an invalid or infeasible profile, a changed machine to hold, live pods in the
+    way, a failed plan and no earlier one that fits the machine.
     """
     attempt, trial = 1, BootRecord.saved(TRIAL)
     if trial is not None:
@@ -114,7 +114,7 @@ def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
 
 
 def _try(change: Change, transaction: Transaction, attempt: int, say_line: Tell) -> BootRecord:
-    """Carry out a change, and return the record of the plan with which the kubelet may start then."""
+    """Apply a change, and return the record of the plan with which the kubelet may start."""
     trial = change.record(attempt)
     stamp(trial, change.inputs, _sums(change.goal), TRIAL)
     ask(start_script(transaction))
@@ -128,9 +128,9 @@ def _try(change: Change, transaction: Transaction, attempt: int, say_line: Tell)
 
 
 def _instead_of_failed(why: str, say_line: Tell) -> BootRecord | None:
-    """Return the record of the earlier plan, which is in effect again, where it is of this very machine.
+    """Return the record of the earlier plan, which is in effect again, if it is this machine's.
 
-    None where the machine is to start unaligned instead. Raises HostError where its kubelet must not start.
+    None where the machine starts unaligned instead. Raises HostError where its kubelet must not start.
     """
     record, was, failed = BootRecord.saved(), Inputs.saved(), BootRecord.saved(FAILED)
     if record is not None and was is not None and inputs_now().is_of_this_machine(was) and are_intact():
@@ -147,8 +147,8 @@ def foresee(
 ) -> Change:
     """Return what this node needs to be as planned; raises as `prepare` does.
 
-    With `replan`, a changed machine is planned again even where it must be held; with `unaligned`, it is
-    planned for a kubelet with the distribution's settings.
+    With `replan`, plans a changed machine even where it must be held; with `unaligned`, for a kubelet with
+    the distribution's settings.
     """
     settings = read_settings()
     was, inputs = Inputs.saved(), inputs_now()
@@ -186,9 +186,9 @@ def foresee(
 
 
 def confirm() -> BootRecord:
-    """Keep the plan on trial because a person says so; return its record.
+    """Confirm the plan on trial for an admin; return its record.
 
-    Raises HostError where none waits for that.
+    Raises HostError where no plan is on trial.
     """
     trial = BootRecord.saved(TRIAL)
     if trial is None or not (status := status_of(trial)).waits:
@@ -204,7 +204,7 @@ def why_not_planned() -> str:
 
 
 def inputs_now() -> Inputs:
-    """Return the inputs of a plan as they are."""
+    """Return the current inputs of a plan."""
     return Inputs("".join(f"{line}\n" for line in ask(inputs_script()).lines if line))
 
 
@@ -231,8 +231,8 @@ def _on_trial(
 ) -> BootRecord:
     """Return the record of a plan on trial, with which the kubelet may start.
 
-    A first plan has no other one to go back to, and a node without a login has no cluster to reach: that
-    every part has proved itself on the node is enough there.
+    A first plan has no predecessor, and a node without a login has no cluster: there the parts' proofs on the
+    node suffice.
     """
     was = Inputs.saved()
     is_first = was is None or inputs_now().is_of_another_machine(was)
@@ -259,7 +259,7 @@ def _by_itself(transaction: Transaction | None) -> Transaction | None:
 
 
 def _other_source(chosen: NamedProfile) -> tuple[str, ...]:
-    """Return the difference where another source names the profile than when the node last planned itself."""
+    """Return the difference where the profile has another source than at the last planning."""
     record = BootRecord.saved()
     if record is None or record.named_by in (chosen.by, UNALIGNED_BY):
         return ()
@@ -294,7 +294,7 @@ def _complete_machine(settings: BootSettings, say_line: Tell) -> NodeTopology:
 
 
 def _refuse_with_work(transaction: Transaction) -> None:
-    """Refuse a change that disturbs pods or other work while there is some: it outlives the kubelet."""
+    """Refuse a change that disturbs running pods or other work, which outlive the kubelet."""
     if transaction.ended_work:
         raise HostError(
             f"the node has to change, and {transaction.ended_work}",

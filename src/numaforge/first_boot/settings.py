@@ -14,10 +14,10 @@ from numaforge.lib.strict_yaml import read_yaml
 
 SETTINGS = Path("/etc/numaforge/boot.yaml")
 MANIFEST = "/etc/numaforge/image/manifest.json"
-"""What an image was made of."""
+"""The components of an image."""
 Source = Literal["kernel", "file", "drive", "firmware"]
 _DEVICE = r"^/dev/disk/(by-path/|by-id/(ata|nvme|scsi|virtio|wwn)-)[A-Za-z0-9][A-Za-z0-9:._+=-]*$"
-"""Names that udev makes of a device's place or serial number, and none of what is written on it."""
+"""Names that udev derives from a device's location or serial number, not from its content."""
 
 
 class BootSettings(Section):

@@ -20,9 +20,8 @@ from numaforge.lib.given import read_text
 from numaforge.maintenance.transaction import TRANSACTIONS
 
 STATE = Path("/var/lib/numaforge/boot")
-"""The folder that boot.sh compares with: `inputs` as it prints them, `files` in sha256sum's format.
-
-It is of the plan in effect. Folders of the same form are of a plan on trial and of one that failed.
+"""The folder that boot.sh compares with: `inputs` as it prints them, `files` in sha256sum's format, of the
+plan in effect. Plans on trial and failed ones have folders of the same form.
 """
 TRIAL = STATE / "trial"
 FAILED = STATE / "failed"
@@ -30,21 +29,21 @@ RUN = Path("/run/numaforge/boot")
 ISSUE = Path("/run/issue.d/numaforge.issue")
 """The file with the reason why the kubelet is not started, while it is not."""
 WHY = "why"
-"""The file of a failed plan with what a person has to know."""
+"""The file of a failed plan with the explanation for an admin."""
 PROGRAM = "/opt/numaforge/numaforge"
 REPORT_UNIT = "numaforge-report.service"
 _RECORD = "record.json"
 _MACHINE = ("machine-id", "system-uuid")
 _INTENT = ("profile-of-kernel", "file-/etc/numaforge/", f"file-{PROGRAM}")
-"""The first words of inputs that are no part of the machine: what it is for, and numaforge itself."""
+"""The first words of inputs besides the machine's: its purpose, and numaforge itself."""
 
 
 @dataclass(frozen=True)
 class BootRecord:
     """How a node has planned itself: the profile and its source, the plan's digest, and the time.
 
-    `did` is what was changed on the node, "" for nothing; `changed` is what differed from before. The change
-    is that of a `transaction`, begun for the `attempt`-th time; `confirmed` says what has confirmed it.
+    `did` names the changes on the node, "" for none; `changed` the differences from before. The change is
+    that of a `transaction`, begun for the `attempt`-th time; `confirmed` names what has confirmed it.
     """
 
     profile: str
@@ -95,7 +94,7 @@ class Inputs:
         )
 
     def is_of_this_machine(self, was: Inputs) -> bool:
-        """Whether nothing of the machine has changed, only what it is for, or numaforge."""
+        """Whether only the machine's purpose or numaforge has changed."""
         earlier, current = was.values, self.values
         return all(
             earlier.get(name) == current.get(name)
@@ -104,7 +103,7 @@ class Inputs:
         )
 
     def is_of_another_machine(self, was: Inputs) -> bool:
-        """Whether the disk was planned in another machine: it was cloned, or moved."""
+        """Whether the disk was planned in another machine: cloned, or moved."""
         return any(was.values.get(name) != self.values.get(name) for name in _MACHINE)
 
 
@@ -148,9 +147,9 @@ def note_confirmed(trial: BootRecord, confirmed: str, state: Path = STATE) -> Bo
 
 
 def accept(record: BootRecord, state: Path = STATE) -> BootRecord:
-    """Put the plan on trial into effect, and forget the one that failed before; return its record.
+    """Put the plan on trial into effect, and forget the failed one; return its record.
 
-    Harmless where another process has done it a moment ago.
+    Idempotent: another process may have done it.
     """
     folder = state / TRIAL.name
     texts = {name: _read(folder / name) for name in ("files", "inputs")}

@@ -1,4 +1,4 @@
-"""A plan on trial: in effect, and undone unless the cluster was reached with it, or a person keeps it."""
+"""A plan on trial: in effect, and undone unless the cluster was reached with it, or an admin confirms it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def follow(trial: BootRecord) -> Status:
 def keep(trial: BootRecord, status: Status, confirmed: str) -> BootRecord:
     """Confirm the change of a plan on trial, and put the plan into effect once the change is lasting.
 
-    Raises HostError where it was undone meanwhile.
+    Raises HostError where it has been undone.
     """
     record = note_confirmed(trial, confirmed)
     ask(confirm_script(trial.transaction, status.token))
@@ -104,9 +104,9 @@ def _is_blamed(trial: BootRecord) -> bool:
 
 
 def await_renewal(login: KubeletLogin, name: str, deadline: float) -> None:
-    """Return once the kubelet has renewed its Node's lease while this waits, which it does every ten seconds.
+    """Wait until the kubelet renews its Node's lease, which it does every ten seconds.
 
-    That shows that it reaches the API server with its own login now, whatever the clocks say. Raises
+    That proves that it reaches the API server with its own login now, independent of clocks. Raises
     HostUnreachableError at the deadline, a time of `time.monotonic()`.
     """
     renewed_before = login.renewed_at(name)
@@ -117,7 +117,7 @@ def await_renewal(login: KubeletLogin, name: str, deadline: float) -> None:
 
 
 def keep_once_reached(login: KubeletLogin, name: str, deadline: float, say_line: Tell) -> None:
-    """Keep the plan on trial, if there is one, once the kubelet reaches its API server with it."""
+    """Confirm a plan on trial once the kubelet reaches its API server with it."""
     trial = BootRecord.saved(TRIAL)
     if trial is None or not (status := status_of(trial)).waits:
         return  # the next start of the kubelet concludes it

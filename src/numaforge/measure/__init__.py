@@ -1,7 +1,7 @@
-"""What a machine delivers, measured by installed programs, compared with what its links can carry.
+"""A machine's performance, measured by installed programs, compared with the limits of its links.
 
-`tasks` decides what is measured on a machine, `measure.sh` runs it there, `outputs` reads what programs
-print, `limits` has what a link can carry, `record` is what is kept on the node, `siblings` compares machines.
+`tasks` decides what to measure, `measure.sh` runs it on the node, `outputs` reads programs' outputs, `limits`
+has the limits of links, `record` the saved document, `siblings` compares machines.
 """
 
 from numaforge.measure.record import Figure, Measurement, MeasurementError

@@ -54,7 +54,7 @@ class Readiness:
 
 
 def readiness_script(pod_roots: Sequence[str] = ROOT_DIRS) -> str:
-    """Return the script whose output `read_readiness` reads; it changes nothing."""
+    """Return the read-only script whose output `read_readiness` reads."""
     versions = [f"{tool.name}={tool.version[0]}" for tool in TOOLS.values() if tool.version]
     facts = 'echo "boot $(cat /proc/sys/kernel/random/boot_id 2> /dev/null)"; echo "time $(date -u +%FT%TZ)"'
     return asking(
@@ -191,7 +191,7 @@ def measurement(
     not_measured: Sequence[NotMeasured],
     missing: Sequence[Missing],
 ) -> Measurement:
-    """Return the measurement as it is stored."""
+    """Return the measurement in its stored form."""
     used = {figure.program for figure in figures} | {"numactl", "taskset", "timeout"}
     return Measurement(
         hostname=machine.hostname,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MeasuredKind:
-    """One kind of figure. `most` is more than any machine reaches: a higher figure is rejected.
+    """One kind of figure. `most` exceeds any machine: a higher figure is rejected.
 
-    A figure that is not `steady` is the worst moment of a run: it differs between runs of one machine, so
-    only ten times the siblings' figure counts against a machine.
+    A figure that is not `steady` is the worst moment of a run, and varies on one machine: only ten times the
+    siblings' figure counts against a machine.
     """
 
     name: str

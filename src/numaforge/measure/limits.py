@@ -33,8 +33,8 @@ def gpu_limit(gpu: Gpu) -> float | None:
 def nvlink_limit(gpu: Gpu) -> float | None:
     """Return the GB/s from a GPU to another in one direction, by its active links.
 
-    With links to a switch, all links count; else those to the peer with the fewest. None where the
-    architecture or the links are unknown: GPUs may then reach each other over PCIe.
+    All links to a switch count; else those to the peer with the fewest. None where the architecture or the
+    links are unknown: GPUs may then reach each other over PCIe.
     """
     per_link = _NVLINK.get((gpu.architecture or "").lower())
     if per_link is None or not gpu.nvlinks:

@@ -10,15 +10,15 @@ from typing import Any
 DATA = "numaforge_measure"
 """The host data with what to measure."""
 MEASURED, KEPT = "measured", "kept"
-"""The kinds of the events that tell what was measured on a host, and what it keeps."""
+"""The kinds of events with a new measurement of a host, and with its saved one."""
 
 
 @dataclass(frozen=True)
 class MeasureOrder:
-    """What is measured: how long, how often, and whether on a node that is in use.
+    """What to measure: how long, how often, and whether on a node in use.
 
-    `drained` are cordoned Nodes whose only pods are those that every drain leaves. `aligned` compares one
-    program aligned with the same one across NUMA nodes; its results are not stored.
+    `drained` are cordoned Nodes with only the pods that every drain leaves. `aligned` compares one program
+    aligned and across NUMA nodes; its results are not stored.
     """
 
     seconds: int = 3
@@ -33,5 +33,5 @@ class MeasureOrder:
 
 
 def of_data(order: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return arguments of pyinfra that say the host data of a measurement."""
+    """Return pyinfra arguments with the host data of a measurement."""
     return ("--data", f"{DATA}={json.dumps(order)}")

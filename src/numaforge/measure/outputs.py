@@ -1,7 +1,7 @@
-"""What programs print, read strictly: a number in any other form than the program's is refused, not guessed.
+"""Read programs' outputs strictly: refuse a number in any unexpected form.
 
-Each reader takes the text of one run and returns values by place; "" for a program that names no place.
-The forms are those of rtla 6.1, rt-tests 2.4, stress-ng 0.15, sysbench 1.0, perftest 4.5, Intel MLC 3.9,
+Each reader takes the text of one run and returns values by place; "" for a program that names no place. The
+forms are those of rtla 6.1, rt-tests 2.4, stress-ng 0.15, sysbench 1.0, perftest 4.5, Intel MLC 3.9,
 nvbandwidth 0.8, nccl-tests 2.13 and rocm-bandwidth-test 2.6.
 """
 
@@ -50,7 +50,7 @@ def number(word: str, noun: str) -> float:
 
 
 def complete(reader: Reader) -> Reader:
-    """Make a reader refuse a text whose last line is cut off: half a number is still a number."""
+    """Make a reader refuse a text with a truncated last line: half a number is still a number."""
 
     @wraps(reader)
     def read(text: str) -> Mapping[str, float]:
@@ -69,7 +69,7 @@ def _short(text: str) -> str:
 
 @complete
 def sysbench_memory(text: str) -> dict[str, float]:
-    """Return MB/s (1,000,000 bytes) of `sysbench memory`, which says MiB/s."""
+    """Return the MB/s (1,000,000 bytes) of `sysbench memory`, which prints MiB/s."""
     rates = re.findall(r"^\S+ MiB transferred \((\S+) MiB/sec\)$", text, re.MULTILINE)
     if len(rates) != 1:
         raise refusal(text, "line of sysbench such as '5120.00 MiB transferred (1024.00 MiB/sec)'")
@@ -80,7 +80,7 @@ def sysbench_memory(text: str) -> dict[str, float]:
 def stress_ng_memrate(text: str) -> dict[str, float]:
     """Return the MB/s that all instances of `stress-ng --memrate` read together, in words of 64 bits.
 
-    stress-ng says the mean of its instances, and counts a MB as 2^20 bytes.
+    stress-ng prints the mean of its instances, with 2^20 bytes in a MB.
     """
     matches = re.findall(
         r"^stress-ng: metrc: \[\d+\] memrate +(\S+) read64 MB per sec "
@@ -230,7 +230,7 @@ def _long_address(short: str) -> str:
 
 
 def _matrix(text: str, columns: Sequence[str], lines: Iterator[str], pattern: str) -> dict[str, float]:
-    """Return the cells of a matrix by place; a row that is cut off or too long is refused, N/A left out."""
+    """Return the cells of a matrix by place, without N/A; refuse a truncated or overlong row."""
     if not columns or len(columns) > _MOST_DEVICES or not all(word.isdecimal() for word in columns):
         raise refusal(text, "row with the numbers of the columns")
     cells: dict[str, float] = {}

@@ -59,11 +59,11 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class MeasureTask:
-    """One figure, or those of one command: the command, the reader of its output, and its limits.
+    """One command with one or several figures: its words, the reader of its output, and its limits.
 
-    `places` has the words for what the reader calls a place; a place that it does not have is refused where
-    there are any. `limits` are by place. `load` are the CPUs that are kept busy meanwhile. `pairs` says that
-    the command is one of the shell's functions for two RDMA ports.
+    `places` renames the reader's places; unknown ones are refused where it has any. `limits` are by place.
+    `load` are the CPUs under load at the same time. `pairs`: the command is one of the shell's functions for
+    two RDMA ports.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class CpuSplit:
-    """The CPUs that pods may have, and the reserved ones, by the plan; without one, all are for pods."""
+    """The CPUs for pods, and the reserved ones, by the plan; without one, all are for pods."""
 
     pods: frozenset[int]
     reserved: frozenset[int]
@@ -97,7 +97,7 @@ class CpuSplit:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a run takes where its program has such an option, and how often each figure is taken."""
+    """The seconds of a run, where its program has such an option, and the runs per figure."""
 
     seconds: int = 3
     runs: int = 3
@@ -179,7 +179,7 @@ def _gpu_choices(machine: NodeTopology) -> Iterator[list[list[MeasureTask]]]:
 
 
 def _node_pairs(machine: NodeTopology, split: CpuSplit) -> Iterator[tuple[NumaNode, NumaNode]]:
-    """Yield each NUMA node whose CPUs pods may have, with itself, its nearest and its farthest neighbour."""
+    """Yield each NUMA node with CPUs for pods, with itself, its nearest and its farthest neighbour."""
     with_memory = [node for node in machine.numa_nodes if node.memory_bytes and node.cpus]
     for node in with_memory:
         if not node.cpus & split.pods:
@@ -201,9 +201,9 @@ def pod_cpus(machine: NodeTopology, split: CpuSplit, node: NumaNode) -> frozense
 
 
 def block_mib(machine: NodeTopology, node: NumaNode, memory: NumaNode, threads: int) -> int:
-    """Return the MiB that each thread goes through: together twice what the node's last-level caches hold.
+    """Return the MiB for each thread: together twice the node's last-level caches.
 
-    It is a power of two, as sysbench requires.
+    A power of two, as sysbench requires.
     """
     caches = sum(cache.size_bytes or 0 for cache in machine.l3_caches if cache.cpus & node.cpus)
     mib_wanted = max(_LEAST_BLOCK_MIB, -(-2 * caches // (_MIB * threads)))
@@ -213,7 +213,7 @@ def block_mib(machine: NodeTopology, node: NumaNode, memory: NumaNode, threads: 
 
 
 def across(node: NumaNode, memory: NumaNode) -> str:
-    """Return the words for CPUs of one NUMA node that use memory of another."""
+    """Return the words for CPUs of one NUMA node with memory of another."""
     return f"NUMA node {node.id}" if node.id == memory.id else f"NUMA node {node.id} to {memory.id}"
 
 
@@ -381,9 +381,9 @@ def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
 def alignment_tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
 ) -> tuple[list[MeasureTask], list[Missing]]:
-    """Return one small program pinned as a pod would be, and with its memory on the farthest NUMA node.
+    """Return one small program pinned like a pod, and with its memory on the farthest NUMA node.
 
-    The first of each pair is aligned. The CPUs are those of one NUMA node that pods may have.
+    The first of each pair is aligned. The CPUs are those for pods of one NUMA node.
     """
     present = {*programs}
     pairs = list(_node_pairs(machine, split))

@@ -10,9 +10,9 @@ from numaforge.findings import Severity
 
 @dataclass(frozen=True)
 class Check:
-    """The result for one thing that a run needs; `severity` is None where it suffices.
+    """The result for one prerequisite of a run; `severity` is None where it is met.
 
-    With an error, the run cannot succeed; with a warning, it can. `remedy` says what to do.
+    An error stops the run; a warning does not. `remedy` says what to do.
     """
 
     name: str
@@ -25,5 +25,5 @@ class Check:
 
 
 def errors(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the checks with which a run cannot succeed."""
+    """Return the checks that stop a run."""
     return tuple(check for check in checks if check.severity is Severity.ERROR)

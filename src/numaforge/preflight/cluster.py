@@ -50,7 +50,7 @@ def permission_check(
 
 
 def _dra_driver(cluster: KubectlCluster) -> tuple[Check, ...]:
-    """Return a note on nodes that cannot have a fixed MIG geometry; nothing where there are none."""
+    """Return a note on nodes that cannot have a fixed MIG geometry; nothing without such nodes."""
     nodes = cluster.dynamic_mig()
     if not nodes:
         return ()

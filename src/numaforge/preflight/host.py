@@ -24,7 +24,7 @@ _UNFINISHED = "unfinished"
 
 
 def script() -> str:
-    """Return the sh script whose output `told` and `checks` parse."""
+    """Return the sh script for `answer_lines` and `checks`."""
     programs = " ".join(name for names in CHANGED_WITH.values() for name in names)
     call = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
     unfinished = shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])

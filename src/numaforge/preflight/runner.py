@@ -57,7 +57,7 @@ def _pyinfra_program() -> Check:
 
 
 def _own_programs() -> list[Path]:
-    """Return the programs of the imported pyinfra: beside this Python, or where pip recorded them.
+    """Return the programs of the imported pyinfra: next to this Python, or where pip recorded them.
 
     `pip install --user` puts them below the user's folder, root's pip on Debian below /usr/local.
     """

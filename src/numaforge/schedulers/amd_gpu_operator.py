@@ -1,4 +1,4 @@
-"""AMD's GPU Operator: a DeviceConfig for each kind of node, and the ConfigMap of its device config manager.
+"""AMD's GPU Operator: a DeviceConfig per kind of node, and the ConfigMap of its device config manager.
 
 A DeviceConfig is for the nodes that its selector names, and no two may choose the same node: the operator
 skips one of them. Nodes of a kind share a label of ours.
@@ -52,7 +52,7 @@ _MANAGER = "device-config-manager"
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield DeviceConfigs, the labels by which they choose nodes, the manager's ConfigMap, and values."""
+    """Yield DeviceConfigs, the labels of their nodes, the manager's ConfigMap, and values."""
     nodes = [node for node in fleet.nodes if amd_gpus(node.machine)]
     if not nodes:
         fleet.nothing = "none of these nodes has a GPU of AMD's"
@@ -93,7 +93,7 @@ def _device_config(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a live DeviceConfig is held to: releases without the DRA driver reject its field."""
+    """Return the DeviceConfig to compare with a live one: releases without DRA driver reject its field."""
     spec = config["spec"]
     return {**config, "spec": {**spec, "draDriver": spec.get("draDriver", {"enable": False})}}
 

@@ -22,8 +22,8 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
     """Return the documents, without minResources, which is compared with the sum of all nodes.
 
-    A gang refused because of it may wait five minutes after there is room: the plugin retries pods when pods
-    or PodGroups are added, not when pods end or nodes join (pkg/coscheduling, EventsToRegister).
+    A gang refused for it may wait five minutes after resources are free: the plugin retries pods when pods or
+    PodGroups are added, not when pods end or nodes join (pkg/coscheduling, EventsToRegister).
     """
     count = len(fleet.nodes)
     group = {"minMember": count, "scheduleTimeoutSeconds": 120}

@@ -1,4 +1,4 @@
-"""Crane: its own NodeResourceTopology, and the label for who places CPUs."""
+"""Crane: its own NodeResourceTopology, and the label for the manager of CPUs."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ Shape = tuple[str, int, int]
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the CPU driver's values, the claims that the rails allow, and the taints of sick GPUs.
+    """Yield the CPU driver's values, claims along the rails, and taints of faulty GPUs.
 
-    Nothing where no plan hands out anything by claims.
+    Nothing without a plan with claims.
     """
     if not any(node.plan.dra for node in fleet.nodes):
         fleet.nothing = "no plan hands out anything by claims"
@@ -144,7 +144,7 @@ def _claims(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def planned_classes(extended_resources: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the DeviceClasses that these claims name: those of the drivers, and the one for NICs.
+    """Yield the DeviceClasses of these claims: those of the drivers, and the one for NICs.
 
     `extended_resources` are those that claims serve without a device plugin.
     """
@@ -218,7 +218,7 @@ def _single_templates(node: ServedNode) -> Iterator[dict[str, Any]]:
 
 
 def _cpus_to_claim(node: ServedNode) -> int:
-    """Return how many CPUs a claim asks for with each GPU; 0 unless the CPU driver groups by NUMA node."""
+    """Return the CPUs to claim with each GPU; 0 unless the CPU driver groups by NUMA node."""
     driver = node.plan.dra.cpus if node.plan.dra else None
     if driver is None or (driver.device_mode, driver.group_by) != ("grouped", "numanode"):
         return 0
@@ -226,7 +226,7 @@ def _cpus_to_claim(node: ServedNode) -> int:
 
 
 def _cpu_templates(fleet: ServedFleet, node: ServedNode) -> Iterator[dict[str, Any]]:
-    """Yield a claim for CPUs where no GPU is claimed: a GPU's share, else what every NUMA node has.
+    """Yield a claim for CPUs alone: a GPU's share, else the least of the NUMA nodes.
 
     An allocation has at most 32 devices, too few for claims of single CPUs.
     """

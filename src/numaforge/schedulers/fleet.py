@@ -31,8 +31,8 @@ _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 class Zone:
     """A NUMA node as schedulers see it: CPUs, memory and huge pages in bytes, devices by resource.
 
-    `reserved` are the CPUs that no pod gets; `pod_memory_bytes` is the memory without reserved memory and
-    huge pages. `distances` are to each NUMA node, by id.
+    `reserved` are the CPUs that no pod gets; `pod_memory_bytes` is without reserved memory and huge pages.
+    `distances` are to each NUMA node, by id.
     """
 
     id: int
@@ -45,7 +45,7 @@ class Zone:
     distances: Mapping[int, int]
 
     def costs(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the distance to each zone by its name, whose prefix differs by system."""
+        """Return the distance to each zone by name; the prefix differs by system."""
         return [
             {"name": f"{prefix}{neighbour}", "value": cost}
             for neighbour, cost in sorted(self.distances.items())
@@ -63,7 +63,7 @@ class ServedNode:
 
     @classmethod
     def of(cls, machine: NodeTopology, plan: NodePlan) -> ServedNode:
-        """Return the node that a plan makes of a machine, captured before or after the plan was applied."""
+        """Return the planned node of a machine, captured before or after the plan was applied."""
         machine_after = machine_as_planned(machine, plan)
         return cls(machine_after, plan, devices_of(machine_after, plan), checksum(dumps(plan)))
 
@@ -114,7 +114,7 @@ class ServedNode:
 
     @property
     def clique(self) -> str | None:
-        """The NVLink domain that all GPUs are in, "<cluster uuid>.<clique id>"; None without one."""
+        """The NVLink domain of all GPUs, "<cluster uuid>.<clique id>"; None without one."""
         fabrics = {gpu.fabric for gpu in self.machine.gpus}
         return next(iter(fabrics)) if len(fabrics) == 1 else None
 
@@ -195,9 +195,9 @@ class Written:
 
 @dataclass
 class ServedFleet:
-    """The nodes, and what a system has left out of each, with the reason.
+    """The nodes, and what a system omits of each, with the reason.
 
-    `nothing` is the reason where the system gets nothing at all, else "".
+    `nothing` is the reason for a system without any file, else "".
     """
 
     nodes: tuple[ServedNode, ...]
@@ -237,7 +237,7 @@ def commented(text: str) -> str:
 
 
 def tolerations(nodes: Iterable[ServedNode]) -> list[dict[str, str]]:
-    """Return tolerations of the taints with which these nodes register."""
+    """Return tolerations of the taints that these nodes register."""
     taints = {
         (taint["key"], taint["effect"]): None
         for node in nodes
@@ -309,5 +309,5 @@ def gang_template(fleet: ServedFleet, labels: Mapping[str, str], **spec: Any) ->
 
 
 def gang_resources(fleet: ServedFleet) -> dict[str, str]:
-    """Return what all pods of such a gang request together."""
+    """Return the resources of all pods of such a gang together."""
     return {name: str(int(amount) * len(fleet.nodes)) for name, amount in gang_pod(fleet).items()}

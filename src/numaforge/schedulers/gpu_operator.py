@@ -1,7 +1,7 @@
-"""NVIDIA's GPU Operator: its chart's values, the ConfigMaps that it mounts, and what it leaves out on a node.
+"""NVIDIA's GPU Operator: its chart's values, the ConfigMaps that it mounts, and the parts left out on nodes.
 
-One ClusterPolicy is for all nodes. Where plans differ, a label nvidia.com/gpu.deploy.* of a Node disables a
-part of the operator there: the operator respects such a label.
+One ClusterPolicy is for all nodes. Where plans differ, a Node label nvidia.com/gpu.deploy.* disables a part
+of the operator there: the operator respects such a label.
 
 Source: NVIDIA/gpu-operator v26.7, deployments/gpu-operator/values.yaml and templates/clusterpolicy.yaml,
 controllers/state_manager.go (labels), controllers/object_controls.go (applyMIGConfiguration: the policy's
@@ -126,7 +126,7 @@ _OPERANDS = (DRIVER, MIG_MANAGER, DEVICE_PLUGIN, HOST_ENGINE)
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the chart's values, held to the ClusterPolicy that they make; ConfigMaps; and labels of nodes."""
+    """Yield the chart's values with their ClusterPolicy, ConfigMaps, and labels of nodes."""
     nodes = tuple(node for node in fleet.nodes if any(map(listed_by_nvml, node.machine.gpus)))
     if not nodes:
         fleet.nothing = "none of these nodes has a GPU of NVIDIA's driver"
@@ -155,7 +155,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def _values(sections: Sequence[tuple[str, Values]]) -> Written:
-    """Return the chart's values, each with its reason, and the ClusterPolicy that the chart makes of them."""
+    """Return the chart's values, each with its reason, and the chart's ClusterPolicy."""
     why = f"helm upgrade --install gpu-operator ... -f this, beside your own values. {_UNSAID}"
     text = "".join(commented(reason) + as_yaml(dict(values)) for reason, values in sections)
     spec = {key: value for _, values in sections for key, value in values.items() if key not in _CHARTS_OWN}

@@ -69,21 +69,21 @@ class Kubectl:
         return {}, tuple(unserved)
 
     def listed(self, resources: str) -> tuple[Mapping[str, Any], ...]:
-        """Return all objects of some resources in all namespaces, such as `nodes,pods`."""
+        """Return all objects of some resources in all namespaces, e.g. `nodes,pods`."""
         done = self._run("get", resources, "-A", "-o", "json")
         if done.returncode:
             raise HostUnreachableError(f"kubectl cannot get {resources}: {_message_of(done.stderr)}")
         return _objects(done.stdout)
 
     def resource_slices(self) -> tuple[Mapping[str, Any], ...] | None:
-        """Return the ResourceSlices of all drivers, with their writers; None where none are served."""
+        """Return the ResourceSlices of all drivers, with their writers; None where not served."""
         return self._served(_SLICES, "--show-managed-fields")
 
     def claim_objects(self) -> tuple[Mapping[str, Any], ...] | None:
-        """Return the objects that decide claims of devices, in all namespaces; None where none are served.
+        """Return the objects that decide claims of devices, in all namespaces; None where not served.
 
-        DeviceTaintRules are left out where they are not served. Also raises HostUnreachableError for a login
-        that may not read them.
+        Omits DeviceTaintRules where not served. Also raises HostUnreachableError for a login that may not
+        read them.
         """
         for resources in (f"{_CLAIMS},{_TAINT_RULES}", _CLAIMS):
             if (documents := self._served(resources, "-A")) is not None:
@@ -91,7 +91,7 @@ class Kubectl:
         return None
 
     def gang_version(self) -> str:
-        """Return the best version of Kubernetes' own PodGroup that is served; empty without one."""
+        """Return the best served version of Kubernetes' own PodGroup; empty without one."""
         for version in gangs.VERSIONS:
             done = self._run("get", "--raw", f"/apis/{gangs.GROUP}/{version}")
             if done.returncode == 0:

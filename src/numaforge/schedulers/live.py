@@ -1,4 +1,4 @@
-"""Live objects compared with plans: what differs, and who has written it."""
+"""Live objects compared with plans: the differences, and their writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's Network Operator: which plugin serves the RDMA devices of these nodes, and with which resources.
+"""NVIDIA's Network Operator: the plugin that serves these nodes' RDMA devices, and its resources.
 
 One NicClusterPolicy is for all nodes. A NicNodePolicy (v26.4 and later) is for the nodes of a label. A plugin
 may be configured in either kind of policy, not in both.
@@ -41,7 +41,7 @@ class _RdmaServing:
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield a NicClusterPolicy where the nodes are alike, else a NicNodePolicy for each kind."""
+    """Yield a NicClusterPolicy for nodes of one kind, else a NicNodePolicy per kind."""
     kinds: dict[_RdmaServing, list[ServedNode]] = {}
     has_unplanned = False
     for node in fleet.nodes:

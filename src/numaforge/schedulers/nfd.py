@@ -1,4 +1,4 @@
-"""Node-feature-discovery: a rule for each kind of node, whose labels remain while the node is as planned."""
+"""Node-feature-discovery: a rule per kind of node; its labels stay while the node is as planned."""
 
 from __future__ import annotations
 

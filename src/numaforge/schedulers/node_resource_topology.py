@@ -23,7 +23,7 @@ POLICIES = {
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the object of each node whose NUMA nodes a list can express."""
+    """Yield the object of each node whose NUMA nodes it can express."""
     topologies = tuple(topology_of(node) for node in fleet.sayable())
     if topologies:
         yield Written(

@@ -1,7 +1,7 @@
-"""ResourceSlices compared with topology and plan: what drivers will offer, what they offer, and who wrote it.
+"""ResourceSlices compared with topology and plan: predicted, offered, and by whom.
 
-Slices are written by drivers, so no object is planned: each device that its PCI address, its NUMA node or its
-CPU identifies is compared with the machine.
+Drivers write slices, so no object is planned: each device identified by PCI address, NUMA node or CPU is
+compared with the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SOCKET = "dra.cpu/socketID"
 _NUM_CPUS = "dra.cpu/numCPUs"
 _LEGACY_NUMA_NODE = "dra.cpu/numaNodeID"
 LEGACY_NUMA_NODES = (_LEGACY_NUMA_NODE, "dra.net/numaNode")
-"""What v0.2.0 has instead of the standard attribute, and later releases in addition."""
+"""The attribute of v0.2.0 in place of the standard one, and of later releases in addition."""
 _GROUP_NAMES = {"numanode": "cpudevnuma{:03}", "socket": "cpudevsocket{:03}", "machine": "cpudevmachine"}
 _DEVICES = ("spec", "devices")
 
@@ -57,10 +57,10 @@ def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> It
 
 
 def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the slices that drivers will offer for a planned node whose Node has this name.
+    """Yield the slices that drivers will offer for a planned node of this Node name.
 
-    They have what follows from the machine: whole GPUs and RDMA devices by PCIe root, and the CPU driver's
-    groups. MIG devices and other attributes are not predicted.
+    Predicts what follows from the machine: whole GPUs and RDMA devices by PCIe root, and the CPU driver's
+    groups; not MIG devices and other attributes.
     """
     if node.plan.dra is None:
         return
@@ -116,7 +116,7 @@ def _planned_gpu(machine: NodeTopology, gpu: Gpu) -> dict[str, Any]:
 
 
 def _at(machine: NodeTopology, address: str) -> dict[str, Any]:
-    """Return the attributes by which drivers of GPUs and NICs locate a device."""
+    """Return the location attributes of a GPU or NIC, as their drivers write them."""
     root = root_of(machine, address)
     return {BUS_ID: {"string": address}} | ({PCIE_ROOT: {"string": root}} if root else {})
 
@@ -181,7 +181,7 @@ def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Devia
 
 
 def _gpus_not_offered(node: ServedNode, node_slices: Sequence[Slice]) -> Iterator[Deviation]:
-    """Yield the planned GPUs that their driver does not offer, all or some.
+    """Yield the planned GPUs that their driver omits, all or some.
 
     Nothing where a driver does not name the PCI addresses of its devices.
     """
@@ -225,7 +225,7 @@ def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, A
 def _groups(
     node: ServedNode, driver: CpuDriverPlan, offered: Sequence[tuple[Slice, Mapping[str, Any]]]
 ) -> Iterator[Deviation]:
-    """Yield the groups whose CPUs are not exactly those for pods."""
+    """Yield the groups with other CPUs than those for pods."""
     free = groups_of(node, driver)
     key = {"numanode": NUMA_NODE, "socket": _SOCKET}.get(driver.group_by)
     offered_groups = set()
@@ -270,7 +270,7 @@ def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[in
 def _location_deviations(
     node: ServedNode, device_slice: Slice, device: Mapping[str, Any]
 ) -> Iterator[Deviation]:
-    """Yield a device whose location differs from the machine's."""
+    """Yield the wrong location attributes of a device."""
     address = str(_value(device, BUS_ID) or "").lower()
     functions = {gpu.pci_address: gpu.numa_node for gpu in node.machine.gpus}
     functions |= {nic.pci_address: nic.numa_node for nic in node.machine.nics}

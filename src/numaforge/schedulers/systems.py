@@ -69,9 +69,9 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class Folder:
-    """What a system gets: its files, and the nodes that it cannot express, with the reason.
+    """A system's files, and the nodes that it cannot express, with the reason.
 
-    Without files, `nothing` is why there are none.
+    `nothing` is the reason for no files.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Folder:
         yield "kustomization.yaml", head + as_yaml(kustomization)
 
     def compared(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what a cluster is held to: the documents, or what is made of them, without examples."""
+        """Return the objects to compare a cluster with, without examples."""
         return tuple(
             document
             for file in self.files
@@ -106,7 +106,7 @@ class Folder:
         )
 
     def held_where_served(self, unserved: Collection[tuple[str, str]]) -> tuple[Mapping[str, Any], ...]:
-        """Return what a cluster is held to; nothing where it does not serve an operator's own kind."""
+        """Return the objects to compare; none where the cluster does not serve an operator's own kind."""
         if SYSTEMS[self.name].own_kind in unserved:
             return ()
         return tuple(
@@ -126,10 +126,10 @@ class Folder:
 def generate(
     nodes: Sequence[ServedNode], names: Sequence[str] = (), gang_version: str | None = None
 ) -> tuple[Folder, ...]:
-    """Return what each system gets for some nodes, at least one.
+    """Return each system's files for some nodes, at least one.
 
-    Without `names`, systems that get nothing are left out. `gang_version` is the version of Kubernetes' own
-    PodGroup that the cluster serves, where it was asked.
+    Without `names`, leaves out systems without files. `gang_version` is the version of Kubernetes' own
+    PodGroup in the cluster, if asked.
     """
     folders = []
     for name in names or SYSTEMS:

@@ -46,7 +46,7 @@ def dial(destination: Destination, seconds: float) -> socket.socket:
 
 
 def cut(sock: socket.socket, where: str, error: Exception) -> HostError:
-    """Return why a connection has ended before the login, by what the program that leads there has said."""
+    """Return why a connection ended before the login, by the output of its program."""
     words = sock.last_words() if isinstance(sock, Program) else ""
     if _is_refusal(words):
         return HostRefusedError(f"the way to {where} is refused: {words}", remedy=_LOG_IN)
@@ -92,7 +92,7 @@ def _connected(family: int, address: Any, destination: Destination, seconds: flo
 
 
 class Program(socket.socket):
-    """A socket whose other end is a program's input and output."""
+    """A socket connected to a program's input and output."""
 
     def __init__(self, command: list[str]) -> None:
         near_end, far_end = socket.socketpair()
@@ -123,7 +123,7 @@ class Program(socket.socket):
             return socket.socket(fileno=descriptors[0])
 
     def close(self) -> None:
-        """End the program, too; what it has said is kept, for paramiko closes a socket before it raises."""
+        """End the program, too; keep its output, as paramiko closes a socket before it raises."""
         super().close()
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
@@ -132,7 +132,7 @@ class Program(socket.socket):
 
 @cache
 def _refuse_circle(question: Question) -> None:
-    """Raise HostError where jump hosts lead to each other: `ssh` would start itself without end."""
+    """Raise HostError for a cycle of jump hosts: `ssh` would start itself without end."""
     passed: list[Question] = []
     while question not in passed:
         passed.append(question)
@@ -173,7 +173,7 @@ class _Jump:
             ) from error
 
     def _connection(self, asked_at: float, seconds: float) -> socket.socket:
-        """Connect to OpenSSH's socket; who waits while the jump host fails, fails as well."""
+        """Connect to OpenSSH's socket; fails with the jump host."""
         with self._lock:
             if self._failed is not None and self._failed[0] >= asked_at:
                 raise self._failed[1]
@@ -186,7 +186,7 @@ class _Jump:
             return control
 
     def _open(self, seconds: float) -> None:
-        """Log in to the jump host; `ssh` goes on in the background then."""
+        """Log in to the jump host; `ssh` then stays in the background."""
         Path(self._path).unlink(missing_ok=True)
         shared = ["-N", "-M", "-S", self._path, f"-oControlPersist={_IDLE_SECONDS}", *_NOTHING_ELSE]
         limited = answer_to(self._question).get("connecttimeout")
@@ -223,7 +223,7 @@ def _jump_error(name: str, why: str) -> HostError:
 
 
 def _last_lines(errors: bytes) -> str:
-    """Return what `ssh` and other programs have said last in one line, without what says nothing."""
+    """Return the last output of `ssh` and other programs in one line, without noise."""
     return "; ".join(telling_lines(errors.decode("utf-8", "replace"))[-_MOST_LINES:])
 
 

@@ -181,7 +181,7 @@ def key_mistake(path: str) -> str:
 
 
 def _public_half(path: str) -> bytes | None:
-    """Return the public half of a private key: from the file beside it, or from its own open part."""
+    """Return the public half of a private key: from its .pub file, or from its own open part."""
     for public in (f"{path}.pub", path):
         if match := _PUBLIC.match(_text(public) or ""):
             try:

@@ -49,8 +49,8 @@ class KnownKey:
 class KnownKeys(MissingHostKeyPolicy):
     """Accepts the host keys that OpenSSH would accept; raises HostRefusedError for any other.
 
-    With StrictHostKeyChecking off OpenSSH accepts a key that has changed, too, but then gives the host no
-    password: `changed`.
+    With StrictHostKeyChecking off, OpenSSH also accepts a changed key, but then sends the host no password:
+    `changed`.
     """
 
     def __init__(self, destination: Destination) -> None:
@@ -66,7 +66,7 @@ class KnownKeys(MissingHostKeyPolicy):
         self.changed = False
 
     def preferred(self, kinds: Sequence[str]) -> tuple[str, ...]:
-        """Return types of host keys, those that are known of this host first, as OpenSSH asks for them."""
+        """Return types of host keys, this host's known ones first, as OpenSSH orders them."""
         plain = {key.kind for key in self._known if not key.mark}
         plain.update(_RSA if "ssh-rsa" in plain else ())
         authorities = any(key.mark == "@cert-authority" for key in self._known)
@@ -174,7 +174,7 @@ class KnownKeys(MissingHostKeyPolicy):
 
 @dataclass(frozen=True)
 class _Certificate:
-    """What a host's certificate says (PROTOCOL.certkeys of OpenSSH)."""
+    """The content of a host's certificate (PROTOCOL.certkeys of OpenSSH)."""
 
     kind: int
     principals: Sequence[str]
@@ -238,9 +238,9 @@ class _File:
 
 
 def known_keys(file: str, name: str) -> list[KnownKey]:
-    """Return a host's keys of a file, which is read again where it has changed; none where there is no file.
+    """Return a host's keys in a file, read again after a change; none without the file.
 
-    A file of 5,000 plain lines costs nothing more than one of 5; hashed names are tried one by one.
+    A file of 5,000 plain lines costs no more than one of 5; hashed names are tried one by one.
     """
     try:
         state = Path(file).stat()

@@ -37,7 +37,7 @@ _NOT_OBEYED = {
     "hostbasedauthentication": "HostbasedAuthentication",
     "pkcs11provider": "PKCS11Provider",
 }
-"""What paramiko does not have, by ssh_config's keyword; a login that fails says so."""
+"""Features that paramiko lacks, by ssh_config's keyword; named in the error of a failed login."""
 
 
 DATA = (
@@ -60,7 +60,7 @@ DATA = (
 
 @dataclass(frozen=True)
 class Login:
-    """What host data say of a login beside ssh_config: ssh_key, ssh_password and so on."""
+    """Login settings of host data beside ssh_config: ssh_key, ssh_password and so on."""
 
     key: str = ""
     key_password: str = ""
@@ -73,7 +73,7 @@ class Login:
 
     @classmethod
     def of(cls, data: Mapping[str, Any], seconds: float = 10) -> Login:
-        """Return what a host's data say; `seconds` may pass where ssh_config has no ConnectTimeout."""
+        """Return the login settings of host data; `seconds` is the limit without a ConnectTimeout."""
         return cls(
             key=data.get("ssh_key") or "",
             key_password=data.get("ssh_key_password") or "",
@@ -185,7 +185,7 @@ class _Strategy:
         self._accepted: tuple[str, ...] = ()
 
     def authenticate(self, transport: Transport) -> None:
-        """Log in; raises HostError where nothing lets us in, HostUnreachableError where no answer comes."""
+        """Log in; raises HostError where all keys are refused, HostUnreachableError without an answer."""
         for attempt in self._attempts(transport):
             try:
                 if not attempt():  # else the host wants one more

@@ -89,9 +89,9 @@ class Destination:
 
     @property
     def jump(self) -> Question | None:
-        """The last of its jump hosts, which is reached through those before it; None where there is none.
+        """The last of its jump hosts, reached through those before it; None without any.
 
-        Raises HostError for what cannot be read.
+        Raises HostError for unreadable settings.
         """
         earlier_hops, _, last = self.get("proxyjump").rpartition(",")
         if not last:
@@ -187,9 +187,9 @@ def question_of(name: str, data: Mapping[str, Any]) -> Question:
 
 
 def ask_openssh(hosts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Ask OpenSSH how it would reach hosts, each its name and its host data, and then their jump hosts.
+    """Ask OpenSSH how it would reach hosts, by name and host data, and then their jump hosts.
 
-    It takes 4 ms of CPU for each; none is asked for twice, though all hosts connect at once afterwards.
+    Takes 4 ms of CPU per host; asks once per host, although all hosts connect at once afterwards.
     """
     if without_openssh():
         return
@@ -234,7 +234,7 @@ def defaults() -> Destination:
 
 
 def _ask(questions: list[Question]) -> None:
-    """Ask in one shell; where one question gets no answer, the others are asked in another."""
+    """Ask in one shell; after a question without answer, ask the others in another."""
     while questions:
         script = "".join(
             f'{shlex.join(question.command)} < /dev/null 2>&1; echo "= $?"\n' for question in questions
@@ -273,7 +273,7 @@ def _read(question: Question, text: str, code: int) -> Destination | HostError:
 
 
 def telling_lines(text: str) -> list[str]:
-    """Return the lines that a program of OpenSSH has said, without those that say nothing."""
+    """Return the output lines of an OpenSSH program, without noise."""
     lines = text.strip().splitlines()
     return [line.strip() for line in lines if not any(words in line for words in _NOTHING_SAID)]
 
@@ -326,9 +326,9 @@ def _absolute(path: object) -> str:
 def _config(user_config: str, **first: str | None) -> str:
     """Return the file for -F, "" where OpenSSH's own files suffice.
 
-    OpenSSH hands -F on to the `ssh` of each jump host, and no other option. So the settings `first`, which
-    come from host data, are written into a file that includes those that count without. OpenSSH takes the
-    user's folder from passwd: where HOME is another, it is the one that counts here.
+    OpenSSH passes -F to the `ssh` of each jump host, and no other option. So the settings `first`, from host
+    data, go into a file that includes the usual ones. OpenSSH takes the user's folder from passwd; this takes
+    HOME.
     """
     keywords = [f"    {keyword} {_quoted(value, tokens=True)}" for keyword, value in first.items() if value]
     home = str(Path("~").expanduser())

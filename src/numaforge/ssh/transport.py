@@ -32,7 +32,7 @@ class _AtOnce(Packetizer):
         self._acknowledges = sock
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """Read n bytes; the kernel resets TCP_QUICKACK after each answer of ours."""
+        """Read n bytes; the kernel resets TCP_QUICKACK after each of our answers."""
         read = super().read_all(n, check_rekey)
         with suppress(OSError):  # it has ended
             self._acknowledges.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)

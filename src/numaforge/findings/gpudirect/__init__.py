@@ -1,1 +1,1 @@
-"""The GPUDirect doctor: whether GPUs and NICs reach each other, why not, and what helps."""
+"""The GPUDirect doctor: whether GPUs and NICs reach each other, why not, and remedies."""

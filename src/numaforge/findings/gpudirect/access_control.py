@@ -1,8 +1,8 @@
-"""The access control that bridges between GPUs and NICs need for GPUDirect RDMA, by how a machine is built.
+"""The access control that bridges between GPUs and NICs need for GPUDirect RDMA, by layout.
 
 Masks are those of the kernel's `pci=config_acs=`: bits 6 to 0 as 1 (on), 0 (off) or x (unchanged). For
 NVIDIA's own switches and root ports they are those of rdma-core's `rdma_topo` (kernel-boot/rdma_topo); below
-any other switch those that it has on bare metal, for the bridges between a GPU and a NIC alone.
+any other switch those for bare metal, for the bridges between a GPU and a NIC alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOT_READ = "the configuration space of {} was not captured: it takes root rights
 
 
 class Layout(StrEnum):
-    """How GPUs and NICs reach each other."""
+    """The connection of GPUs and NICs."""
 
     DIRECT_NIC = "ConnectX-8 Direct"
     CONNECTX_SWITCH = "a GPU and a NIC below each ConnectX switch"
@@ -58,8 +58,8 @@ class Layout(StrEnum):
 class Required:
     """The masks that the bridges of a machine need, by PCI address, or why they are `unknown`.
 
-    `virtual`: guests are meant to use the GPUs; None where that makes no difference.
-    `direct` are the functions of ConnectX-8 Direct, each with the GPU whose memory it writes to.
+    `virtual`: for GPUs that guests use; None where that makes no difference. `direct` are the functions of
+    ConnectX-8 Direct, each with the GPU whose memory it writes to.
     """
 
     layout: Layout
@@ -100,9 +100,9 @@ def wrong_bits(mask: str, control: int) -> list[str]:
 
 
 def misconfigured(machine: NodeTopology, required: Required) -> dict[str, str]:
-    """Return the bridges that keep GPUs and NICs apart, by PCI address: what is wrong with each.
+    """Return the bridges that separate GPUs and NICs, by PCI address, with the fault.
 
-    Below ordinary switches only what redirects traffic counts.
+    Below ordinary switches only redirected traffic counts.
     """
     wrong_functions = {}
     for function in machine.pci_functions:
@@ -119,14 +119,14 @@ def misconfigured(machine: NodeTopology, required: Required) -> dict[str, str]:
 
 
 def bridges_between(machine: NodeTopology, one: str, peer: str) -> tuple[str, ...]:
-    """Return the bridges between two functions, without those that they share."""
+    """Return the bridges between two functions, without shared ones."""
     paths = [machine.pci_paths.get(address, ()) for address in (one, peer)]
     shared = {part for part in paths[0] if part in paths[1]}
     return tuple(part for path in paths for part in path[:-1] if part not in shared)
 
 
 def below_one_switch(machine: NodeTopology) -> Iterator[tuple[str, str]]:
-    """Yield the addresses of each GPU and NIC whose traffic a switch can carry."""
+    """Yield the addresses of each GPU and NIC below a common switch."""
     for gpu in machine.gpus:
         for nic in nics(machine):
             if nic.pci_address and pci_distance(gpu, nic, machine) in ("PIX", "PXB"):
@@ -180,7 +180,7 @@ class _PciTree:
         return Layout.SWITCHES if any(below_one_switch(self.machine)) else Layout.APART
 
     def connectx_switch(self, gpu: PciFunction) -> PciFunction | None:
-        """Return the upstream port of the ConnectX switch that a GPU shares, below another one of its own."""
+        """Return the upstream port of the ConnectX switch that a GPU shares, below its own switch."""
         bridges = self.above(gpu, 4)
         return bridges[3] if len(bridges) == 4 and all(map(_is_connectx_switch, bridges)) else None
 

@@ -32,7 +32,7 @@ class Works(StrEnum):
 class Pair:
     """A GPU and a NIC. `rail`: no NIC is nearer to the GPU; `reason`: why it is not `yes`.
 
-    `direct` is the function by which a ConnectX-8 Direct reaches this GPU's memory, in place of its own.
+    `direct` is the function by which a ConnectX-8 Direct reaches this GPU's memory.
     """
 
     gpu: str  # "GPU0"

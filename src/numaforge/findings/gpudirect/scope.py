@@ -1,4 +1,4 @@
-"""The machines to which a rule about GPUDirect applies: each answer with its reason."""
+"""The scopes of rules about GPUDirect: each answer with its reason."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def beside_grace(machine: NodeTopology) -> bool:
 
 @applies("with GPUs and RDMA devices")
 def has_pairs(machine: NodeTopology) -> Applicability:
-    """Apply where there are GPUs and RDMA devices."""
+    """Apply to machines with GPUs and RDMA devices."""
     if not machine.gpus:
         return Applicability(False, "no GPU")
     if not nics(machine):
@@ -69,13 +69,13 @@ def has_pairs(machine: NodeTopology) -> Applicability:
 
 @applies("on bare metal with GPUs and RDMA devices", within=has_pairs)
 def on_metal(machine: NodeTopology) -> Applicability | None:
-    """Apply where there are pairs, and PCIe is what the machine has, not what a hypervisor shows of it."""
+    """Apply to machines with pairs and their own PCIe, not a hypervisor's view of it."""
     return Applicability(False, "a hypervisor shows its own PCIe") if _is_guest(machine) else None
 
 
 @applies("in a virtual machine with GPUs and RDMA devices", within=has_pairs)
 def in_a_guest(machine: NodeTopology) -> Applicability | None:
-    """Apply where there are pairs, and PCIe is what a hypervisor shows of it."""
+    """Apply to machines with pairs and a hypervisor's view of PCIe."""
     return None if _is_guest(machine) else Applicability(False, "bare metal")
 
 
@@ -96,7 +96,7 @@ def on_metal_for_itself(machine: NodeTopology) -> Applicability | None:
 
 @applies("with NVIDIA GPUs and RDMA devices", within=has_pairs)
 def nvidia_pairs(machine: NodeTopology) -> Applicability | None:
-    """Apply where the host's own GPUs are NVIDIA's, and there are RDMA devices."""
+    """Apply to hosts that use NVIDIA GPUs themselves and have RDMA devices."""
     return None if own_gpus(machine) else Applicability(False, NO_NVIDIA)
 
 

@@ -1,7 +1,7 @@
-"""What an NVIDIA GPU's PCI device id implies about its board.
+"""The boards of NVIDIA GPUs, by PCI device id.
 
-Its name says less: "H200" is a piece of "GH200", which has no NVSwitch. Ids are those of pci.ids; a GPU that
-is not listed is on no board known here, and the rules for such boards skip it.
+The name is not enough: "H200" is a part of "GH200", which has no NVSwitch. Ids are those of pci.ids; rules
+for boards skip an unlisted GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NVLINKS = {
     "3182": 18,
     "31c2": 18,
 }
-"""How many NVLinks are up on a GPU whose board joins all of them; cards with bridges may have fewer."""
+"""The active NVLinks of a GPU on a board that joins all of them; cards with bridges may have fewer."""
 
 # Chips have blocks of device ids.
 _HBM = ("20", "23", "29", "30", "31")  # GA100, GH100, GB100, GR100, GB110

@@ -21,8 +21,8 @@ _FABRIC_MANAGER, _NVLSM, _IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as
 def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
     """Return whether this host must run a fabric manager.
 
-    It must where it has NVSwitches: as PCI functions up to the third generation (HGX A100, H100, H200), and
-    on the baseboards of B100, B200 and B300. Racks have theirs in trays of their own.
+    True with NVSwitches: as PCI functions up to the third generation (HGX A100, H100, H200), and on the
+    baseboards of B100, B200 and B300. Racks have theirs in separate trays.
     """
     gpus = scope.own_gpus(machine)
     if not gpus:
@@ -45,7 +45,7 @@ def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
 
 @applies("with a baseboard of B100, B200 or B300")
 def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
-    """Return whether the fabric manager needs nvlsm and InfiniBand's modules beside it."""
+    """Return whether the fabric manager needs nvlsm and InfiniBand's modules."""
     where = _needs_fabric_manager(machine)
     if where.applies is not False and not any(gpu.device in HGX_BLACKWELL for gpu in machine.gpus):
         return Applicability(False, "NVSwitches before the fourth generation need none")
@@ -93,7 +93,7 @@ def _not_loaded(modules: Collection[str]) -> str | None:
 
 
 def _fits(machine: NodeTopology, prefix: str) -> Iterator[Seen]:
-    """Yield the packages of this name whose version differs from the driver's."""
+    """Yield packages of this name with another version than the driver's."""
     install = scope.nvidia_install(machine)
     versions = {
         name: version for name, version in (install.packages or {}).items() if name.startswith(prefix)
@@ -124,7 +124,7 @@ _with_fabric = scope.with_answer(
 
 
 def _registered(gpu: Gpu) -> FabricState | None:
-    """Return the registration; a completed one means nothing without its status."""
+    """Return the registration; a completed one needs its status."""
     state = gpu.fabric_state
     return None if state is None or (state.state == "completed" and state.status is None) else state
 

@@ -18,7 +18,7 @@ def _several(machine: NodeTopology) -> Applicability:
 
 
 def _odd_ones(machine: NodeTopology) -> Iterator[Seen]:
-    """Yield the GPUs that are not of the most common model; without one, the models that there are."""
+    """Yield the GPUs of rarer models; in a tie, the models."""
     models = grouped((gpu.device, gpu) for gpu in scope.driven(machine))
     if len(models) == 1:
         return

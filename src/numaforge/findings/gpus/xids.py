@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Xid:
-    """A code that the driver writes into the kernel's log, and what it means."""
+    """A code of the driver in the kernel's log, and its meaning."""
 
     code: int
     meaning: str
@@ -56,4 +56,4 @@ APPLICATION = (
 """The application is at fault, or alone lost, by this code; the GPU keeps working."""
 
 NONE_YET = 0
-"""What DCGM reports where there was no Xid since it started."""
+"""DCGM's value for no Xid since it started."""

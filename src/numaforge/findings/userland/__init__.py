@@ -1,1 +1,1 @@
-"""What is wrong with the userland of a host, and who else tunes it."""
+"""Faults of a host's userland, and other tuning tools."""

@@ -63,9 +63,9 @@ def _by_kind(packages: list[InstalledPackage], problem: str) -> Iterator[Seen]:
 def is_bounded(pattern: str) -> bool:
     """Return whether Python matches a host's own regular expression with a package's name in a moment.
 
-    What is repeated has to be one character or class, at most three times without an end and eight times in
-    all, optional groups and alternatives counted: 60 characters are matched in less than a second then. A
-    group that is repeated, or referenced again, can take forever.
+    Only one character or class is repeated, at most three times without an end and eight times in all,
+    optional groups and alternatives counted: matches 60 characters in less than a second. A repeated or
+    referenced group can take forever.
     """
     plain = re.sub(r"\\\D|\[\^?\]?[^\]]*\]", "x", pattern)
     endless = len(re.findall(r"[*+{]", plain))

@@ -1,4 +1,4 @@
-"""Rules about whose RDMA devices are, where network namespaces share them or each has its own.
+"""Rules about RDMA devices in network namespaces: shared or exclusive.
 
 Sources: rdma-system(8); k8s-rdma-shared-dev-plugin (ValidateRdmaSystemMode), k8snetworkplumbingwg/rdma-cni.
 """

@@ -23,7 +23,7 @@ def looked_at(machine: NodeTopology) -> Applicability | None:
 
 @applies("every host with a kubelet")
 def with_kubelet(machine: NodeTopology) -> Applicability:
-    """Apply to a host on which a kubelet is installed."""
+    """Apply to hosts with a kubelet."""
     return looked_at(machine) if machine.kubelet else Applicability(False, "no kubelet")
 
 
@@ -50,7 +50,7 @@ def with_containerd(machine: NodeTopology) -> Applicability:
 
 @applies("with containerd and an NVIDIA GPU")
 def with_containerd_and_nvidia(machine: NodeTopology) -> Applicability:
-    """Apply where containerd is to give NVIDIA's GPUs to containers."""
+    """Apply where containerd gives NVIDIA's GPUs to containers."""
     if not own_gpus(machine):
         return Applicability(False, "no NVIDIA GPU of this host's own")
     return with_containerd(machine)

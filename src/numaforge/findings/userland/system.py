@@ -131,7 +131,7 @@ def _asks_for_hugepages(machine: NodeTopology) -> Applicability:
 
 
 def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
-    """Yield the sizes that the kernel has no pool for: its own page size decides which it has."""
+    """Yield the sizes without a pool: the kernel's own page size decides which exist."""
     sizes = hugepage_sizes(machine)
     if not sizes:
         yield Seen(unknown="the pools of huge pages were not captured")

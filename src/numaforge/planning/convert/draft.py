@@ -1,4 +1,4 @@
-"""A profile while it is made from another tool's file, and the notes on its fields."""
+"""A profile in the making from another tool's file, and the notes on its fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAID = (Fate.DIFFERS, Fate.NOT_OURS, Fate.NOT_EXPRESSED)
 
 @dataclass(frozen=True)
 class Note:
-    """A note for the admin on a field: `key` is what it became in the profile, or the key to use instead."""
+    """A note for the admin on a field: `key` is its key in the profile, or the key to use instead."""
 
     field: str
     fate: Fate
@@ -29,7 +29,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A profile as a mapping, the field that each of its keys comes from, and the notes."""
+    """A profile as a mapping, the source field of each of its keys, and the notes."""
 
     source: str  # "an OpenShift PerformanceProfile"
     profile: dict[str, Any]
@@ -88,7 +88,7 @@ class Draft:
         self.origins.setdefault(key, origin)
 
     def add(self, key: str, values: list[Any], origin: str) -> None:
-        """Add values to a list of the profile, skipping those that it has."""
+        """Add new values to a list of the profile."""
         if not values:
             return
         entries = self._values.setdefault(key, [])

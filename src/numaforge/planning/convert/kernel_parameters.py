@@ -1,4 +1,4 @@
-"""Kernel parameters of another tool's file, as far as a profile accepts them."""
+"""Kernel parameters of another tool's file that a profile accepts."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _BY_KEY = {
 
 
 def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
-    """Add parameters to kernel.cmdline; those that it does not accept are left out with a note.
+    """Add parameters to kernel.cmdline; leave out the others with a note.
 
-    None is written to kernel.unsafe: accepting a risk is up to the admin.
+    Never writes kernel.unsafe: accepting a risk is up to the admin.
     """
     words = with_one_pci([word for parameter in parameters for word in str(parameter).split()])
     accepted: list[str] = []
@@ -75,7 +75,7 @@ def _refusal(word: str) -> str | None:
 
 
 def _earlier_value(draft: Draft, accepted: list[str], word: str) -> str | None:
-    """Return another value of the same parameter; a repeated word does not count, nor a second console."""
+    """Return another value of the same parameter, ignoring repeated words and further consoles."""
     if parameter_name(word) in REPEATED:
         return None
     values = [*draft.listed("kernel.cmdline"), *accepted]

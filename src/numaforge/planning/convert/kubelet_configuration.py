@@ -174,9 +174,9 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
 
 
 def settings_of_flags(draft: Draft, flags: Any, field: str) -> dict[str, Any]:
-    """Return what kubelet flags say of managers and reservations, by the configuration's fields.
+    """Return the settings of managers and reservations in kubelet flags, by the configuration's fields.
 
-    Flags of newer and removed kubelets, and those that a template fills in, are left out.
+    Leaves out flags of newer and removed kubelets, and those that a template fills in.
     """
     words = shlex.split(flags) if isinstance(flags, str) else [str(flag) for flag in flags or ()]
     settings: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""An OpenShift PerformanceProfile of any version, with what its operator adds by itself.
+"""An OpenShift PerformanceProfile of any version, with its operator's additions.
 
 Source: openshift/cluster-node-tuning-operator, manifests/20-performance-profile.crd.yaml and its controller's
 components/{kubeletconfig,tuned,machineconfig} and assets/performanceprofile/tuned.
@@ -259,7 +259,7 @@ _REAL_TIME_SYSCTLS = (
 
 
 def convert(draft: Draft, document: Mapping[str, Any]) -> None:
-    """Convert a PerformanceProfile, and what its operator adds by itself."""
+    """Convert a PerformanceProfile with its operator's additions."""
     draft.take(document, ROWS)
     if draft.mistakes:
         return

@@ -1,4 +1,4 @@
-"""What becomes of each field of another tool's file: one table for reading it, its notes and its page."""
+"""The fate of each field of another tool's file: one table for reading it, its notes and its page."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Form(StrEnum):
 
 @dataclass(frozen=True)
 class FieldRow:
-    """What becomes of one field, and of everything below it.
+    """The fate of one field, and of everything below it.
 
-    `key` is what it becomes in a profile, or the key to use instead; `by` converts the value. Where `placed`
-    is false, the converter of the whole file places it. `why` is noted for the field, unless its value is one
-    of `silent`, or the row is `quiet`: then the converter of the file notes it in more detail.
+    `key` is its key in a profile, or the key to use instead; `by` converts the value. Where `placed` is
+    false, the converter of the whole file places it. `why` is noted for the field, unless its value is in
+    `silent`, or the row is `quiet`: then the converter of the file notes it in more detail.
     """
 
     field: str
@@ -113,7 +113,7 @@ def not_ours(
 def not_expressed(
     field: str, why: str, key: str = "", form: Form = Form.ANYTHING, silent: tuple[object, ...] = ()
 ) -> FieldRow:
-    """Return the row of a field that is about the node and becomes nothing; `key` may be used instead."""
+    """Return the row of a field about the node that is left out; `key` may be used instead."""
     return FieldRow(field, Fate.NOT_EXPRESSED, key, why, form, silent=silent)
 
 

@@ -360,7 +360,7 @@ def _expanded(value: str, variables: Mapping[str, str]) -> str:
 
 
 def _readable(draft: Draft, plugin: str, name: str, value: str) -> bool:
-    """Whether no variable is left; CPUs that another file isolates stand for those that pods get."""
+    """Whether no variable remains; CPUs that another file isolates count as the pods'."""
     if not _UNKNOWN.search(value) or plugin in ("bootloader", "variables", "main", *_UNTOUCHED):
         return True
     if (plugin, name) in (
