@@ -82,9 +82,11 @@ def check(
         state = read_state(states, required=state_dir is not None) if states else {}
         report = node_as_planned(kubelet_of, profile, plan, kubelet_version, state).kubelet
     if not report.readable and output != "sarif":
+        from numaforge.commands.wrapped import whose_file
         from numaforge.kubelet.findings import words
 
-        raise KubeletConfigError(words(report), where=config, remedy=report.findings[0].remedy)
+        remedy = whose_file(config) or report.findings[0].remedy
+        raise KubeletConfigError(words(report), where=config, remedy=remedy)
     if output in DOCUMENTS:
         show_json(DOCUMENTS[output](report))
     else:

@@ -39,6 +39,13 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
       kubespray             group variables of kubespray
       gke                   a node system configuration of GKE
       eks                   NodeConfig, eksctl's ClusterConfig, Bottlerocket's settings
+      k3s                   config.yaml of k3s or RKE2
+      talos                 a machine configuration of Talos
+      cluster-api           KubeadmConfigTemplate, KubeadmControlPlane
+      karpenter             EC2NodeClass, NodePool
+      aks                   --kubelet-config or --linux-os-config of AKS
+      sysctl                a file of /etc/sysctl.d
+      grub                  /etc/default/grub
 
     Without KIND, the content decides. FILE may be - for standard input.
 

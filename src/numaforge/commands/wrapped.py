@@ -47,12 +47,25 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
         remedy = f"it has {', '.join(texts)}" if texts else "leave --key out"
         raise PlanError(f"has no configuration {key!r}", where=path, remedy=remedy)
     if not texts:
+        if whose := _whose(text):
+            raise PlanError("is not such a configuration", where=path, remedy=whose)
         return text, path
     if key is None and len(texts) > 1:
         remedy = f"name one: --key {' or --key '.join(texts)}"
         raise PlanError(f"holds {len(texts)} configurations", where=path, remedy=remedy)
     name = key if key is not None else next(iter(texts))
     return texts[name], f"{path}: {name}"
+
+
+def whose_file(path: str | None) -> str | None:
+    """Return which other tool's file this is, and what to do with it; None where that is not known."""
+    return None if path in (None, "-") else _whose(read_text(str(path)))
+
+
+def _whose(text: str) -> str | None:
+    from numaforge.planning.convert.forms import whose
+
+    return whose(text)
 
 
 def _documents(text: str, where: str) -> list[Mapping[str, Any]]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from numaforge.cli import run
 from numaforge.commands.wrapped import read_wrapped
-from numaforge.lib.errors import PlanError
+from numaforge.lib.errors import ExitCode, PlanError
 
 ONE = "version: v1\nflags: {}"
 OTHER = "version: v1"
@@ -86,3 +87,22 @@ def test_a_wrapper_that_chooses_none_is_refused(
     path.write_text(text)
     with pytest.raises(PlanError, match=message):
         read_wrapped(str(path), key, is_configuration)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "whose"),
+    [
+        ("k3s", "kubelet-arg: [v=2]\n", "a config.yaml of k3s or RKE2: numaforge convert FILE"),
+        ("sriov", '{"resourceList": []}\n', "the SR-IOV network device plugin: that plugin alone"),
+    ],
+    ids=["arguments of a kubelet", "pools of another plugin"],
+)
+@pytest.mark.parametrize("command", ["check", "mig check", "device-plugin check", "rdma check"])
+def test_the_file_of_another_tool_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, text: str, whose: str
+) -> None:
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(text, encoding="utf-8")
+    machine = ["--machine", "dgx-h100"] if command in ("check", "device-plugin check") else []
+    assert run([*command.split(), str(file), *machine]) == ExitCode.BAD_INPUT
+    assert whose in capsys.readouterr().err

@@ -31,16 +31,24 @@ from tests.machines.files import stored
 SAMPLES = REPOSITORY / "tests" / "fixtures" / "convert"
 CHOSEN = {"mig-parted.yaml": "seven", "eksctl.yaml": "a100"}
 KIND_OF = {
+    "aks.json": "aks",
     "bottlerocket.toml": "eks",
+    "ec2nodeclass.yaml": "karpenter",
     "eksctl.yaml": "eks",
     "gke.yaml": "gke",
+    "grub": "grub",
+    "k3s.yaml": "k3s",
+    "kubeadmconfigtemplate.yaml": "cluster-api",
     "kubelet.yaml": "kubeletconfiguration",
     "kubeletconfig.yaml": "kubeletconfiguration",
     "kubespray.yaml": "kubespray",
     "mig-parted.yaml": "mig-parted",
+    "nodeconfig.mime": "eks",
     "nodeconfig.yaml": "eks",
     "performanceprofile-v1alpha1.yaml": "performanceprofile",
     "performanceprofile.yaml": "performanceprofile",
+    "sysctl.conf": "sysctl",
+    "talos.yaml": "talos",
     "tuned.conf": "tuned",
     "tuned.yaml": "tuned",
 }
@@ -147,7 +155,108 @@ def plain(value: Any) -> Any:
     return [plain(held) for held in value] if isinstance(value, (list, tuple)) else value
 
 
+def bottlerocket(**nvidia: Any) -> str:
+    """Return settings of Bottlerocket for NVIDIA's device plugin."""
+    return yaml.safe_dump({"settings": {"kubelet-device-plugins": {"nvidia": nvidia}}})
+
+
+def talos(**kubelet_section: Any) -> str:
+    return yaml.safe_dump({"machine": {"kubelet": kubelet_section}})
+
+
+def capi(kind: str, path: str, arguments: object) -> str:
+    """Return an object of Cluster API with kubelet arguments below a path."""
+    document: object = {"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": arguments}}}
+    for name in reversed(path.split(".")):
+        document = {name: document}
+    return yaml.safe_dump({"apiVersion": "x/v1beta1", "kind": kind, **dict(document)})
+
+
 BECOMES = {
+    "arguments of k3s": (
+        "kubelet-arg: [cpu-manager-policy=static]\n",
+        "kubelet.cpu_manager_policy",
+        "static",
+    ),
+    "an argument of k3s alone": ("kubelet-arg: reserved-cpus=0-1\n", "cpus.reserved.cpulist", "0-1"),
+    "arguments that k3s adds": ("kubelet-arg+: [--reserved-cpus=0-1]\n", "cpus.reserved.cpulist", "0-1"),
+    "arguments of Talos win over its configuration": (
+        talos(extraArgs={"cpu-manager-policy": "static"}, extraConfig={"cpuManagerPolicy": "none"}),
+        "kubelet.cpu_manager_policy",
+        "static",
+    ),
+    "sysctls of Talos": ('machine: {sysctls: {fs.file-max: "1"}}\n', "tuning.sysctls", {"fs.file-max": "1"}),
+    "modules of Talos": ("machine: {kernel: {modules: [{name: nvidia}]}}\n", "modules.load", ["nvidia"]),
+    "arguments of kubeadm as a mapping": (
+        capi("KubeadmConfigTemplate", "spec.template.spec", {"cpu-manager-policy": "static"}),
+        "kubelet.cpu_manager_policy",
+        "static",
+    ),
+    "arguments of kubeadm as a list": (
+        capi("KubeadmConfig", "spec", [{"name": "cpu-manager-policy", "value": "static"}]),
+        "kubelet.cpu_manager_policy",
+        "static",
+    ),
+    "arguments of a control plane": (
+        capi("KubeadmControlPlane", "spec.kubeadmConfigSpec", {"cpu-manager-policy": "static"}),
+        "kubelet.cpu_manager_policy",
+        "static",
+    ),
+    "reservations of Karpenter": (
+        "apiVersion: karpenter.k8s.aws/v1\nspec: {kubelet: {systemReserved: {memory: 1Gi}}}\n",
+        "memory.system_reserved",
+        "1Gi",
+    ),
+    "a kubelet of AKS": (
+        '{"cpuManagerPolicy": "static", "topologyManagerPolicy": "best-effort"}',
+        "kubelet.topology_manager_policy",
+        "best-effort",
+    ),
+    "sysctls of AKS": (
+        '{"swapFileSizeMB": 0, "sysctls": {"vmMaxMapCount": 262144}}',
+        "tuning.sysctls",
+        {"vm.max_map_count": 262144},
+    ),
+    "a file of sysctl.d": (
+        "# why\n-net/core/somaxconn=1\nfs.file-max = 2\n",
+        "tuning.sysctls",
+        {"net.core.somaxconn": "1", "fs.file-max": "2"},
+    ),
+    "kernel parameters of GRUB": ('GRUB_CMDLINE_LINUX="iommu=pt"\n', "kernel.cmdline", ["iommu=pt"]),
+    "huge pages of GRUB, of the size before them": (
+        'GRUB_CMDLINE_LINUX="hugepages=4 hugepagesz=1G hugepages=0:2,1:6"\n',
+        "hugepages",
+        [
+            {"size": "2Mi", "count": 4},
+            {"size": "1Gi", "count": 2, "numa_node": 0},
+            {"size": "1Gi", "count": 6, "numa_node": 1},
+        ],
+    ),
+    "consoles early and late in their order": (
+        'GRUB_CMDLINE_LINUX="earlycon console=tty0 console=ttyS0"\n',
+        "kernel.cmdline",
+        ["earlycon", "console=tty0", "console=ttyS0"],
+    ),
+    "shares of Bottlerocket": (
+        bottlerocket(**{"device-sharing-strategy": "time-slicing", "time-slicing": {"replicas": 3}}),
+        "device_plugin.time_slicing",
+        {"nvidia.com/gpu": 3},
+    ),
+    "MPS of Bottlerocket": (
+        bottlerocket(**{"device-sharing-strategy": "mps", "mps": {"replicas": 3, "rename-by-default": True}}),
+        "device_plugin",
+        {"mps": {"nvidia.com/gpu": 3}, "rename_shared": True},
+    ),
+    "MIG of Bottlerocket": (
+        bottlerocket(**{"device-partitioning-strategy": "mig", "mig": {"profile": {"a100.40gb": "3g.20gb"}}}),
+        "mig.gpus",
+        [{"model": "a100-40gb", "devices": {"3g.20gb": "all"}}],
+    ),
+    "a number of partitions of Bottlerocket": (
+        bottlerocket(**{"device-partitioning-strategy": "mig", "mig": {"profile": {"h100.80gb": "7"}}}),
+        "mig.gpus",
+        [{"model": "h100-80gb", "devices": {"1g": "all"}}],
+    ),
     "reserved CPUs are those that are named": (performance(), "cpus.reserved.cpulist", "0,112"),
     "shared CPUs are reserved with mixedCpus": (
         performance(
@@ -471,6 +580,12 @@ def test_parts_that_the_kubelet_does_not_read_refuse_nothing():
 
 
 REFUSED = {
+    "pools of SR-IOV": ('{"resourceList": []}', "the SR-IOV network device plugin"),
+    "pools of RDMA": ('{"configList": []}', "numaforge rdma check FILE"),
+    "MIME without a NodeConfig": (
+        'Content-Type: multipart/mixed; boundary="B"\n\n--B\nContent-Type: text/x-shellscript\n\nls\n--B--\n',
+        "0 parts of application/node.eks.aws",
+    ),
     "sets that overlap": (
         performance(cpu={"reserved": "0-3", "isolated": "3-9"}),
         "spec.cpu.isolated: 3 in spec.cpu.reserved",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import configparser
 import re
+import shlex
 import tomllib
+from collections.abc import Iterator
+from email import message_from_string
 from typing import Any
 
 from numaforge.lib.errors import NumaforgeError
@@ -12,6 +15,8 @@ from numaforge.lib.mistakes import shown
 from numaforge.lib.strict_yaml import read_yaml
 
 # Ansible's tags say how it treats a text: one is encrypted, the other is no template.
+_NODE_CONFIG = "application/node.eks.aws"
+_ASSIGNMENT = re.compile(r"(?:export +)?(?P<name>GRUB_\w+|-?[a-z]\w*[./][\w./*-]+)\s*=\s*(?P<value>.*)")
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
 
 
@@ -23,6 +28,43 @@ def read_mapping(text: str, file: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise NumaforgeError(f"{shown(document)} is not a mapping", where=file)
     return document
+
+
+def read_mime(text: str, place: str) -> str:
+    """Return the only NodeConfig in user data of EKS, which is MIME with a part for each.
+
+    Raises NumaforgeError for none and for several, which nodeadm would merge.
+    """
+    parts = [part for part in message_from_string(text).walk() if part.get_content_type() == _NODE_CONFIG]
+    if len(parts) != 1:
+        problem = f"is MIME with {len(parts)} parts of {_NODE_CONFIG}"
+        raise NumaforgeError(
+            problem, where=place, remedy="give the NodeConfig alone, merged where several are"
+        )
+    payload = parts[0].get_payload(decode=True)
+    return payload.decode(errors="replace") if isinstance(payload, bytes) else ""
+
+
+def read_assignments(text: str) -> dict[str, str] | None:
+    """Return the `name = value` lines of a file of sysctl.d or of GRUB's defaults; None for another file."""
+    lines = [*_meaningful(text)]
+    found = [match for line in lines if (match := _ASSIGNMENT.fullmatch(line))]
+    if not found or len(found) < len(lines):
+        return None
+    return {match["name"]: _unquoted(match["value"]) for match in found}
+
+
+def _meaningful(text: str) -> Iterator[str]:
+    lines = (line.strip() for line in text.replace("\\\n", " ").splitlines())
+    return (line for line in lines if line and not line.startswith(("#", ";")))
+
+
+def _unquoted(value: str) -> str:
+    try:
+        words = shlex.split(value, comments=True)
+    except ValueError:
+        return value
+    return words[0] if len(words) == 1 else value
 
 
 def read_toml(text: str, file: str) -> dict[str, Any]:

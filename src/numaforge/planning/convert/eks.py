@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.lib.given import digits, mapping
 from numaforge.lib.mistakes import shown
 from numaforge.planning.convert.draft import Draft
@@ -38,6 +39,11 @@ from numaforge.planning.convert.rows import (
 
 _CLUSTER = "it is how the node joins its cluster, not what pods get"
 _FLAGS = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
+
+_NVIDIA = "settings.kubelet-device-plugins.nvidia"
+_SHARING = {"time-slicing": "time_slicing", "mps": "mps"}
+_PARTITIONS = {"7": "1g", "3": "2g", "2": "3g", "1": "7g"}
+"""Profiles by the number of partitions of a GPU, which Bottlerocket takes as well."""
 
 NODE_CONFIG_ROWS: tuple[FieldRow, ...] = (
     *HEAD_ROWS,
@@ -92,6 +98,20 @@ BOTTLEROCKET_ROWS: tuple[FieldRow, ...] = (
     enters("settings.boot.kernel-parameters", "kernel.cmdline", Form.ANYTHING),
     *not_ours("settings.boot.init-parameters", "it decides what starts at boot"),
     *same("settings.boot.reboot-to-reconcile", "maintenance.reboot decides"),
+    enters(f"{_NVIDIA}.device-sharing-strategy", "device_plugin", Form.TEXT),
+    *(
+        enters(f"{_NVIDIA}.{strategy}.{name}", key, form)
+        for strategy, field in _SHARING.items()
+        for name, key, form in (
+            ("replicas", f"device_plugin.{field}", Form.NUMBER),
+            ("rename-by-default", "device_plugin.rename_shared", Form.SWITCH),
+            ("fail-requests-greater-than-one", "device_plugin.one_per_pod", Form.SWITCH),
+        )
+    ),
+    enters(f"{_NVIDIA}.device-partitioning-strategy", "mig", Form.TEXT),
+    enters(f"{_NVIDIA}.mig.profile.*", "mig.gpus", Form.WORD),
+    *same(f"{_NVIDIA}.{ANY_KEY}", "how the plugin hands devices to containers"),
+    *same(f"settings.kubelet-device-plugins.{ANY_KEY}", "Bottlerocket's own"),
     FieldRow(f"settings.{ANY_KEY}", Fate.NOT_OURS, why="Bottlerocket's own"),
 )
 
@@ -196,6 +216,8 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
         return f"{field}.kubernetes.{names.get(head, head)}{dot}{rest}"
 
     place(draft, config, field_of)
+    plugins = mapping(settings.get("kubelet-device-plugins"))
+    _place_devices(draft, mapping(plugins.get("nvidia")), f"{field}.kubelet-device-plugins.nvidia")
     modules = mapping(kernel.get("modules"))
     draft.add(
         "modules.load",
@@ -219,6 +241,35 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
             continue
         words = [f"{name}={value}" if value else name for value in (values or [""])]
         add_parameters(draft, words, f"{field}.boot.kernel-parameters")
+
+
+def _place_devices(draft: Draft, nvidia: Mapping[str, Any], field: str) -> None:
+    """Put how NVIDIA's device plugin shares and cuts GPUs into a profile."""
+    strategy = nvidia.get("device-sharing-strategy")
+    shared = mapping(nvidia.get(strategy)) if strategy in _SHARING else {}
+    if strategy in _SHARING:
+        at = f"{field}.{strategy}"
+        draft.put(f"device_plugin.{_SHARING[strategy]}", {GPU: shared.get("replicas", 2)}, at)
+        draft.put("device_plugin.rename_shared", shared.get("rename-by-default"), at)
+        draft.put("device_plugin.one_per_pod", shared.get("fail-requests-greater-than-one"), at)
+    for other in _SHARING:
+        if other in nvidia and other != strategy:
+            text = f"counts only with device-sharing-strategy {other}"
+            draft.note(f"{field}.{other}", Fate.NOT_EXPRESSED, text, "device_plugin")
+    profiles = mapping(mapping(nvidia.get("mig")).get("profile"))
+    if nvidia.get("device-partitioning-strategy") != "mig":
+        if profiles:
+            text = "counts only with device-partitioning-strategy mig"
+            draft.note(f"{field}.mig.profile", Fate.NOT_EXPRESSED, text, "mig")
+        return
+    draft.add(
+        "mig.gpus",
+        [
+            {"model": str(model).replace(".", "-"), "devices": {_PARTITIONS.get(name, name): "all"}}
+            for model, name in ((model, str(name)) for model, name in profiles.items())
+        ],
+        f"{field}.mig.profile",
+    )
 
 
 def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.planning.convert import (
+    arguments,
     eks,
     gke,
     kubelet_configuration,
@@ -16,7 +17,7 @@ from numaforge.planning.convert import (
     performance_profile,
     tuned,
 )
-from numaforge.planning.convert.documents import read_mapping, read_toml
+from numaforge.planning.convert.documents import read_assignments, read_mapping, read_mime, read_toml
 from numaforge.planning.convert.draft import Conversion, Draft
 from numaforge.planning.convert.rows import FieldRow
 
@@ -152,7 +153,78 @@ FORMS: tuple[FileForm, ...] = (
         eks.BOTTLEROCKET_ROWS,
         _one(eks.convert_bottlerocket),
     ),
+    FileForm(
+        "k3s",
+        "a config.yaml of k3s or RKE2",
+        (),
+        arguments.is_k3s,
+        arguments.K3S_ROWS,
+        _one(arguments.convert_k3s),
+    ),
+    FileForm(
+        "talos",
+        "a machine configuration of Talos",
+        (),
+        arguments.is_talos,
+        arguments.TALOS_ROWS,
+        _one(arguments.convert_talos),
+    ),
+    FileForm(
+        "cluster-api",
+        "a KubeadmConfig of Cluster API",
+        (),
+        arguments.is_capi,
+        arguments.CAPI_ROWS,
+        _one(arguments.convert_capi),
+    ),
+    FileForm(
+        "karpenter",
+        "a class of nodes of Karpenter",
+        (),
+        arguments.is_karpenter,
+        arguments.KARPENTER_ROWS,
+        _one(arguments.convert_karpenter),
+    ),
+    FileForm(
+        "aks",
+        "a node configuration of AKS",
+        (),
+        arguments.is_aks,
+        arguments.AKS_ROWS,
+        _one(arguments.convert_aks),
+    ),
+    FileForm(
+        "sysctl",
+        "a file of sysctl.d",
+        (),
+        arguments.is_sysctls,
+        arguments.SYSCTL_ROWS,
+        _one(arguments.convert_sysctls),
+    ),
+    FileForm(
+        "grub",
+        "defaults of GRUB",
+        (),
+        arguments.is_grub,
+        arguments.GRUB_ROWS,
+        _one(arguments.convert_grub),
+    ),
 )
+
+OTHERS: tuple[tuple[str, str, str], ...] = (
+    (
+        "resourceList",
+        "a configuration of the SR-IOV network device plugin",
+        "that plugin alone reads it; rdma.pools in a profile are pools of the shared RDMA device plugin",
+    ),
+    ("configList", "a configuration of the shared RDMA device plugin", "numaforge rdma check FILE reads it"),
+    (
+        "sharing",
+        "a configuration of NVIDIA's device plugin",
+        "numaforge device-plugin check FILE reads it, and device_plugin in a profile writes one",
+    ),
+)
+"""Files that are not converted: a key of theirs, what they are, and where they go."""
 FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
@@ -175,6 +247,18 @@ def convert(text: str, file: str, kind: str = AUTO, name: str | None = None) -> 
     return draft.done(form.called, file)
 
 
+def whose(text: str) -> str | None:
+    """Return what a file of another tool is, and where it goes; None where that is not known."""
+    try:
+        document = _document(text, "", AUTO)
+    except NumaforgeError:
+        return None
+    forms = [form for form in FORMS if form.has(document)]
+    if len(forms) == 1:
+        return f"it is {forms[0].called}: numaforge convert FILE makes a profile of it"
+    return next((f"it is {called}: {to}" for key, called, to in OTHERS if key in document), None)
+
+
 def _document(text: str, file: str, kind: str) -> Mapping[str, Any]:
     """Return the mapping that the text holds: an INI file or TOML begins with a section, YAML does not."""
     lines = (line.strip() for line in text.splitlines())
@@ -184,6 +268,10 @@ def _document(text: str, file: str, kind: str) -> Mapping[str, Any]:
         return read_toml(text, file) if is_toml else tuned.read(text, file)
     if kind == "eks" and first.startswith("settings."):
         return read_toml(text, file)
+    if first.lower().startswith(("mime-version:", "content-type: multipart/")):
+        return read_mapping(read_mime(text, file), file)
+    if (assignments := read_assignments(text)) is not None:
+        return assignments
     return read_mapping(text, file)
 
 
@@ -202,6 +290,9 @@ def _form(document: Mapping[str, Any], file: str, kind: str) -> FileForm:
             where=file,
             remedy="say the KIND before FILE",
         )
+    for key, called, where_to in OTHERS:
+        if key in document:
+            raise NumaforgeError(f"is {called}, which becomes no profile", where=file, remedy=where_to)
     if kind == AUTO:
         raise NumaforgeError(
             f"is of no kind that is known: it has the {fields}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from numaforge.roles.kernel_cmdline.section import Parameter
 
 _PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
 _PAGES = {"hugepages", "hugepagesz"}
+_NODE_PAGES = re.compile(r"(?:(?P<node>[0-9]{1,4}):)?(?P<count>[0-9]{1,9})")
 # Parameters that a key of the section kernel sets; planning refuses both.
 _BY_KEY = {
     "intel_iommu": "kernel.iommu",
@@ -39,7 +41,7 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
     """
     words = with_one_pci([word for parameter in parameters for word in str(parameter).split()])
     accepted: list[str] = []
-    for word in words:
+    for word in _with_pages_placed(draft, words, field):
         name = parameter_name(word)
         if name in _PAGES:
             draft.note(
@@ -56,6 +58,40 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
         else:
             accepted.append(word)
     draft.add("kernel.cmdline", accepted, field)
+
+
+def _with_pages_placed(draft: Draft, words: list[str], field: str) -> list[str]:
+    """Put each hugepages=, of the size named before it, into hugepages; return the other words."""
+    default = next((word for word in reversed(words) if word.startswith("default_hugepagesz=")), "=2M")
+    size = _page_size(default.partition("=")[2])
+    pages: list[dict[str, Any]] = []
+    for word in words:
+        name, _, value = word.partition("=")
+        if name == "hugepagesz":
+            size = _page_size(value)
+        elif name == "hugepages":
+            parts = [_NODE_PAGES.fullmatch(part) for part in value.split(",")]
+            if size is None or None in parts or draft.has("hugepages"):
+                return words
+            pages += [_pool(size, match) for match in parts if match]
+    if not pages:
+        return words
+    draft.add("hugepages", pages, field)
+    text = (
+        "hugepages= becomes pools that are set while the node runs; at: boot keeps them in the command line"
+    )
+    draft.note(field, Fate.DIFFERS, text, "hugepages")
+    return [word for word in words if word.partition("=")[0] not in _PAGES]
+
+
+def _pool(size: str, match: re.Match[str]) -> dict[str, Any]:
+    node = {"numa_node": int(match["node"])} if match["node"] else {}
+    return {"size": size, "count": int(match["count"]), **node}
+
+
+def _page_size(text: str) -> str | None:
+    match = re.fullmatch(r"([0-9]{1,6})([MG])", text.upper())
+    return f"{match[1]}{match[2]}i" if match else None
 
 
 def with_one_pci(words: list[str]) -> list[str]:

@@ -1,0 +1,328 @@
+"""Files of distributions and clouds that hand settings or flags to a kubelet.
+
+Source: docs.k3s.io/cli/agent, docs.rke2.io/reference/linux_agent_config, www.talos.dev (v1alpha1
+configuration), cluster-api bootstrap/kubeadm/api, karpenter.sh/docs/concepts/nodeclasses,
+learn.microsoft.com/azure/aks/custom-node-configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.lib.given import mapping, mappings
+from numaforge.planning.convert.draft import Draft
+from numaforge.planning.convert.kernel_parameters import add_parameters
+from numaforge.planning.convert.kubelet_configuration import (
+    HEAD_ROWS,
+    KEEPS,
+    KUBELET_ROWS,
+    place,
+    settings_of_flags,
+)
+from numaforge.planning.convert.rows import (
+    ANY_KEY,
+    Fate,
+    FieldRow,
+    Form,
+    becomes,
+    below,
+    enters,
+    not_expressed,
+    not_ours,
+    same,
+)
+
+_FLAGS = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
+_CLUSTER = "it is how the node joins its cluster, not what pods get"
+
+
+def _flags(field: str) -> FieldRow:
+    return FieldRow(field, Fate.DIFFERS, "kubelet", _FLAGS, quiet=True)
+
+
+def _place_flags(
+    draft: Draft, flags: object, field: str, config: Mapping[str, Any], config_field: str = ""
+) -> None:
+    """Put what flags and a configuration say into a profile; the flags win."""
+    words = [word if word.startswith("-") else f"--{word}" for word in _words(flags)]
+    if any(word.startswith("--config=") for word in words):
+        draft.note(field, Fate.NOT_EXPRESSED, "--config names a file of the kubelet: convert that one, too")
+    settings = settings_of_flags(draft, words, field)
+    names = set(settings)
+    place(
+        draft,
+        {**config, **settings},
+        lambda name: field if name.partition(".")[0] in names else f"{config_field}.{name}",
+    )
+
+
+def _words(flags: object) -> list[str]:
+    """Return flags as `name=value`: from a text, a list, a mapping, or a list of {name, value}."""
+    if isinstance(flags, Mapping):
+        return [f"{name}={_text(value)}" for name, value in flags.items()]
+    if isinstance(flags, str):
+        return [flags]
+    entries = flags if isinstance(flags, list) else []
+    return [
+        f"{entry.get('name')}={_text(entry.get('value'))}" if isinstance(entry, Mapping) else str(entry)
+        for entry in entries
+    ]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# ---- k3s and RKE2: /etc/rancher/k3s/config.yaml ----
+
+_K3S_ARGS = ("kubelet-arg", "kubelet-arg+")
+_K3S_KEYS = (
+    "write-kubeconfig-mode",
+    "node-label",
+    "node-taint",
+    "cluster-init",
+    "flannel-backend",
+    "tls-san",
+    "kube-apiserver-arg",
+)
+K3S_ROWS: tuple[FieldRow, ...] = (*map(_flags, _K3S_ARGS), *same(ANY_KEY, "how k3s or RKE2 runs the cluster"))
+
+
+def is_k3s(document: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a config.yaml of k3s or RKE2."""
+    return "kind" not in document and bool(document.keys() & {*_K3S_ARGS, *_K3S_KEYS})
+
+
+def convert_k3s(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert the kubelet's arguments in a config.yaml of k3s or RKE2."""
+    draft.take(document, K3S_ROWS)
+    flags = [word for name in _K3S_ARGS for word in _words(document.get(name))]
+    _place_flags(draft, flags, next((name for name in _K3S_ARGS if name in document), _K3S_ARGS[0]), {})
+
+
+# ---- Talos ----
+
+_TALOS = "Talos' own"
+TALOS_ROWS: tuple[FieldRow, ...] = (
+    *below("machine.kubelet.extraConfig", (*HEAD_ROWS, *KUBELET_ROWS)),
+    _flags("machine.kubelet.extraArgs"),
+    *same(f"machine.kubelet.{ANY_KEY}", _TALOS),
+    becomes("machine.sysctls", "tuning.sysctls", Form.TABLE),
+    enters("machine.kernel.modules[].name", "modules.load", Form.TEXT),
+    not_expressed("machine.kernel.modules[].parameters", "say them in modules.options", "modules.options"),
+    enters("machine.install.extraKernelArgs", "kernel.cmdline", Form.TEXTS),
+    *same(f"machine.install.{ANY_KEY}", _TALOS),
+    not_expressed("machine.sysfs", "a value below /sys has a key of the section tuning, or none", "tuning"),
+    not_expressed("machine.udev", "rules of udev stay Talos' own"),
+    *same(f"machine.{ANY_KEY} version debug persist cluster", _TALOS),
+)
+
+
+def is_talos(document: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a machine configuration of Talos, or a patch of one."""
+    return "kind" not in document and isinstance(document.get("machine"), Mapping)
+
+
+def convert_talos(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert a machine configuration of Talos."""
+    draft.take(document, TALOS_ROWS)
+    if draft.mistakes:
+        return
+    machine = mapping(document.get("machine"))
+    kubelet = mapping(machine.get("kubelet"))
+    config, field = mapping(kubelet.get("extraConfig")), "machine.kubelet.extraConfig"
+    _place_flags(draft, kubelet.get("extraArgs"), "machine.kubelet.extraArgs", config, field)
+    modules = [str(one.get("name")) for one in mappings(mapping(machine.get("kernel")).get("modules"))]
+    draft.add("modules.load", modules, "machine.kernel.modules")
+    words, field = (
+        mapping(machine.get("install")).get("extraKernelArgs") or [],
+        "machine.install.extraKernelArgs",
+    )
+    if removed := [word for word in words if word.startswith("-")]:
+        draft.note(field, Fate.NOT_EXPRESSED, f"{', '.join(removed)}: Talos takes its own parameter away")
+    add_parameters(draft, [word for word in words if not word.startswith("-")], field)
+
+
+# ---- Cluster API's kubeadm bootstrap provider ----
+
+_KUBEADM_AT = ("spec", "spec.template.spec", "spec.kubeadmConfigSpec", "spec.template.spec.kubeadmConfigSpec")
+_REGISTRATIONS = ("joinConfiguration.nodeRegistration", "initConfiguration.nodeRegistration")
+CAPI_ROWS: tuple[FieldRow, ...] = (
+    *(
+        row
+        for spec in _KUBEADM_AT
+        for row in (
+            *(_flags(f"{spec}.{registration}.kubeletExtraArgs") for registration in _REGISTRATIONS),
+            *(
+                one
+                for registration in _REGISTRATIONS
+                for one in same(f"{spec}.{registration}.{ANY_KEY}", _CLUSTER)
+            ),
+            *same(f"{spec}.joinConfiguration.{ANY_KEY} {spec}.initConfiguration.{ANY_KEY}", _CLUSTER),
+            not_expressed(
+                f"{spec}.files", "a kubelet's configuration or drop-in among them: convert it, too"
+            ),
+            *same(f"{spec}.{ANY_KEY}", _CLUSTER),
+        )
+    ),
+    *same(f"spec.template.{ANY_KEY} {ANY_KEY}", "the cluster's own record of the object"),
+)
+_CAPI_KINDS = ("KubeadmConfigTemplate", "KubeadmConfig", "KubeadmControlPlane", "KubeadmControlPlaneTemplate")
+
+
+def is_capi(document: Mapping[str, Any]) -> bool:
+    """Whether a document is one of Cluster API's with a configuration of kubeadm."""
+    return document.get("kind") in _CAPI_KINDS
+
+
+def convert_capi(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert the kubelet's arguments of nodes that join."""
+    draft.take(document, CAPI_ROWS)
+    found = [
+        (f"{spec}.{registration}.kubeletExtraArgs", args)
+        for spec in _KUBEADM_AT
+        for registration in _REGISTRATIONS
+        if (args := _at(document, f"{spec}.{registration}.kubeletExtraArgs"))
+    ]
+    field, args = found[0] if found else (f"{_KUBEADM_AT[0]}.{_REGISTRATIONS[0]}.kubeletExtraArgs", None)
+    _place_flags(draft, args, field, {})
+
+
+def _at(document: Mapping[str, Any], field: str) -> Any:
+    value: Any = document
+    for name in field.split("."):
+        value = mapping(value).get(name)
+    return value
+
+
+# ---- Karpenter ----
+
+_KARPENTER_AT = ("spec.kubelet", "spec.template.spec.kubelet")
+_OWN_USER_DATA = "a script, a NodeConfig or settings of Bottlerocket of its own: convert that one"
+KARPENTER_ROWS: tuple[FieldRow, ...] = (
+    *(row for field in _KARPENTER_AT for row in below(field, KUBELET_ROWS)),
+    not_expressed("spec.userData", _OWN_USER_DATA),
+    *same(
+        f"spec.{ANY_KEY} spec.template.{ANY_KEY} spec.template.spec.{ANY_KEY}", "how the instances are made"
+    ),
+    *same(ANY_KEY, "the cluster's own record of the object"),
+)
+
+
+def is_karpenter(document: Mapping[str, Any]) -> bool:
+    """Whether a document is a class of nodes, or a pool, of Karpenter."""
+    version = str(document.get("apiVersion"))
+    return "karpenter" in version.partition("/")[0] and "spec" in document
+
+
+def convert_karpenter(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert the kubelet of a class of nodes."""
+    draft.take(document, KARPENTER_ROWS)
+    field = next((field for field in _KARPENTER_AT if _at(document, field)), _KARPENTER_AT[0])
+    place(draft, mapping(_at(document, field)), lambda name: f"{field}.{name}")
+
+
+# ---- AKS: --kubelet-config and --linux-os-config ----
+
+_AKS_KUBELET = (
+    "cpuCfsQuota cpuCfsQuotaPeriod imageGcHighThreshold imageGcLowThreshold allowedUnsafeSysctls "
+    "containerLogMaxSizeMB containerLogMaxFiles podMaxPids"
+)
+_AKS_HUGEPAGES = "transparentHugePageEnabled transparentHugePageDefrag"
+_AKS_SYSCTLS = {
+    "netCoreSomaxconn": "net.core.somaxconn",
+    "netCoreNetdevMaxBacklog": "net.core.netdev_max_backlog",
+    "netCoreRmemDefault": "net.core.rmem_default",
+    "netCoreRmemMax": "net.core.rmem_max",
+    "netCoreWmemDefault": "net.core.wmem_default",
+    "netCoreWmemMax": "net.core.wmem_max",
+    "netCoreOptmemMax": "net.core.optmem_max",
+    "netIpv4TcpMaxSynBacklog": "net.ipv4.tcp_max_syn_backlog",
+    "netIpv4TcpMaxTwBuckets": "net.ipv4.tcp_max_tw_buckets",
+    "netIpv4TcpFinTimeout": "net.ipv4.tcp_fin_timeout",
+    "netIpv4TcpKeepaliveTime": "net.ipv4.tcp_keepalive_time",
+    "netIpv4TcpKeepaliveProbes": "net.ipv4.tcp_keepalive_probes",
+    "netIpv4TcpkeepaliveIntvl": "net.ipv4.tcp_keepalive_intvl",
+    "netIpv4TcpTwReuse": "net.ipv4.tcp_tw_reuse",
+    "netIpv4IpLocalPortRange": "net.ipv4.ip_local_port_range",
+    "netIpv4NeighDefaultGcThresh1": "net.ipv4.neigh.default.gc_thresh1",
+    "netIpv4NeighDefaultGcThresh2": "net.ipv4.neigh.default.gc_thresh2",
+    "netIpv4NeighDefaultGcThresh3": "net.ipv4.neigh.default.gc_thresh3",
+    "netNetfilterNfConntrackMax": "net.netfilter.nf_conntrack_max",
+    "netNetfilterNfConntrackBuckets": "net.netfilter.nf_conntrack_buckets",
+    "fsInotifyMaxUserWatches": "fs.inotify.max_user_watches",
+    "fsFileMax": "fs.file-max",
+    "fsAioMaxNr": "fs.aio-max-nr",
+    "fsNrOpen": "fs.nr_open",
+    "kernelThreadsMax": "kernel.threads-max",
+    "vmMaxMapCount": "vm.max_map_count",
+    "vmSwappiness": "vm.swappiness",
+    "vmVfsCachePressure": "vm.vfs_cache_pressure",
+}
+AKS_ROWS: tuple[FieldRow, ...] = (
+    enters("cpuManagerPolicy", "kubelet.cpu_manager_policy", Form.TEXT),
+    enters("topologyManagerPolicy", "kubelet.topology_manager_policy", Form.TEXT),
+    *not_ours(_AKS_KUBELET, KEEPS),
+    not_expressed("failSwapOn", "say tuning.swap: off for a node without swap", "tuning.swap", Form.SWITCH),
+    becomes("transparentHugePageEnabled", "tuning.transparent_hugepages.enabled", Form.TEXT),
+    becomes("transparentHugePageDefrag", "tuning.transparent_hugepages.defrag", Form.TEXT),
+    *(enters(f"sysctls.{name}", "tuning.sysctls", Form.WORD) for name in _AKS_SYSCTLS),
+    not_expressed("swapFileSizeMB", "swap that AKS makes; a profile can only turn swap off", "tuning.swap"),
+    *not_ours("ulimits", KEEPS),
+)
+_AKS_FIELDS = {row.path()[0] for row in AKS_ROWS}
+_AKS_ALONE = {*_AKS_KUBELET.split(), *_AKS_HUGEPAGES.split(), "swapFileSizeMB"}
+
+
+def is_aks(document: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a file of AKS for `--kubelet-config` or `--linux-os-config`."""
+    names = {str(name) for name in document}
+    return bool(names) and names <= _AKS_FIELDS and (bool(names & _AKS_ALONE) or names != {"sysctls"})
+
+
+def convert_aks(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert a kubelet's or an operating system's configuration of AKS."""
+    draft.take(document, AKS_ROWS)
+    if draft.mistakes:
+        return
+    sysctls = {_AKS_SYSCTLS[name]: value for name, value in mapping(document.get("sysctls")).items()}
+    draft.put("tuning.sysctls", sysctls or None, "sysctls")
+    place(draft, document, str)
+
+
+# ---- /etc/sysctl.d and /etc/default/grub ----
+
+SYSCTL_ROWS: tuple[FieldRow, ...] = (becomes(ANY_KEY, "tuning.sysctls", Form.WORD),)
+_GRUB_LINES = ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT")
+GRUB_ROWS: tuple[FieldRow, ...] = (
+    *(enters(name, "kernel.cmdline", Form.TEXT) for name in _GRUB_LINES),
+    *same(ANY_KEY, "how GRUB shows its menu"),
+)
+
+
+def is_grub(document: Mapping[str, Any]) -> bool:
+    """Whether a mapping has the variables of /etc/default/grub."""
+    return bool(document) and any(str(name).startswith("GRUB_") for name in document)
+
+
+def is_sysctls(document: Mapping[str, Any]) -> bool:
+    """Whether a mapping has names of sysctls alone."""
+    return bool(document) and all(
+        ("." in str(name) or "/" in str(name)) and not isinstance(value, Mapping | list)
+        for name, value in document.items()
+    )
+
+
+def convert_sysctls(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert a file of /etc/sysctl.d; a dash before a name, which ignores errors, is left out."""
+    for name, value in document.items():
+        draft.put("tuning.sysctls", {str(name).lstrip("-").replace("/", "."): value}, str(name))
+
+
+def convert_grub(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert the kernel parameters in /etc/default/grub."""
+    draft.take(document, GRUB_ROWS)
+    for name in _GRUB_LINES:
+        if not draft.mistakes and document.get(name):
+            add_parameters(draft, [str(document[name])], name)
