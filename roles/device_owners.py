@@ -67,5 +67,5 @@ OWNERS = (MIG_MANAGER, CONFIG_MANAGER, DRA_DRIVER)
 
 
 def own_devices(plan: NodePlan, roles: Collection[str]) -> frozenset[str]:
-    """Return the devices that numaforge sets by this plan, as far as these roles are called."""
+    """Return the devices that numaforge sets by this plan with these roles."""
     return frozenset(owner.devices for owner in OWNERS if owner.role in roles and owner.sets(plan))

@@ -56,7 +56,7 @@ def manager_profile(plan: AmdPartitionsPlan) -> dict[str, Any] | None:
 
 
 def manager_profile_name(profile: str, plan: AmdPartitionsPlan) -> str | None:
-    """Return the name of the plan's profile, which is a label's value: ours and a digest of the modes."""
+    """Return the label value that names the plan's profile: the profile's name and a digest of the modes."""
     config = manager_profile(plan)
     return None if config is None else operator_name(profile, config)
 
@@ -72,7 +72,7 @@ def manager_config(profiles: dict[str, Any]) -> str:
 
 def _beyond(why: str) -> PlanError:
     return PlanError(
-        f"AMD's device config manager cannot be told this: {why}",
+        f"AMD's device config manager cannot express this: {why}",
         where="amd_partitions.managed_by",
         remedy="leave managed_by out: then numaforge sets the modes",
     )

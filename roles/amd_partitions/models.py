@@ -42,7 +42,7 @@ class AmdModel:
         return MODELS[f"{AMD}:{self.device}"].removeprefix("AMD Instinct ")
 
     def describe(self, compute: str, memory: str) -> str:
-        """Return the number and size of the parts that two modes make of it."""
+        """Describe the partitions that two modes make: their number and size."""
         parts, regions = partitions(compute, self.dies), memory_partitions(memory)
         return (
             f"{compute} makes {parts} of its {self.dies} XCDs, {self.dies // parts} each; "
@@ -86,6 +86,6 @@ def model_named(name: str) -> AmdModel:
         if model_text in (model.key, model.device):
             return model
     raise PlanError(
-        f"{name!r} is no model of AMD's that can be partitioned",
+        f"{name!r} is not an AMD model that can be partitioned",
         remedy=f"name one of {', '.join(model.key for model in MODELS_BY_DEVICE.values())}",
     )

@@ -33,7 +33,7 @@ _RELOAD_SECONDS = 900  # both halves, and the GPUs back; a request that waits is
 
 
 def look(goal: Goal) -> Look:
-    """Return whether our unit is enabled and, for a plan with GPUs, who holds one."""
+    """Ask whether our unit is enabled and, for a plan with GPUs, what holds one."""
     return Look(call=("look_amd_partitions", BOOT_LINK, *([holders_source()] if ours(goal) else [])))
 
 
@@ -72,7 +72,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
 
 
 def ours(goal: Goal) -> Sequence[AmdGpu]:
-    """Return the GPUs whose modes are set by numaforge."""
+    """Return the GPUs whose modes numaforge sets."""
     plan = goal.plan.amd_partitions
     return plan.gpus if plan.managed_by == "numaforge" else ()
 
@@ -134,7 +134,7 @@ def _current_modes(gpu: AmdGpu, current: Gpu | None) -> AmdGpu:
     cut = current.partition
     if cut is None or cut.compute is None or (gpu.memory and cut.memory is None):
         raise HostError(
-            "amdgpu does not tell the modes of this GPU",
+            "amdgpu does not report the modes of this GPU",
             where=gpu.pci_address,
             remedy="see `dmesg` on the host: it may be in a reset; a GPU of a guest has its host's modes",
         )

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# AMD partitions: the GPUs of planned.json get its modes, by worker.py. AMD_BOOT_LINK (our unit's link below
-# multi-user.target.wants) and AMD_BOOT_LINK_TARGET (empty: the link has to go) are settings. Without planned.json only
-# the link changes.
+# AMD partitions: worker.py gives the GPUs of planned.json their modes. Settings: AMD_BOOT_LINK (our unit's
+# link below multi-user.target.wants) and AMD_BOOT_LINK_TARGET (empty: remove the link). Without planned.json
+# only the link changes.
 
 amd_partitions_keep() { keep_link "$AMD_BOOT_LINK" && worker_keep; }
 amd_partitions_apply() {

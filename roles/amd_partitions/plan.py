@@ -1,4 +1,4 @@
-"""Which modes AMD's GPUs get; the plan is the same before and after it was carried out."""
+"""Which modes AMD's GPUs get; the plan is the same before and after it is carried out."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _MANAGERS = {
 def plan_amd_partitions(machine: NodeTopology, profile: NodeProfile) -> Reasoned[AmdPartitionsPlan]:
     """Return the modes of each GPU that the profile names.
 
-    The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what
-    one of them cannot have, is not known to have, or cannot have beside the others.
+    The plan is the same before and after it is carried out. Raises PlanError, naming the GPUs, for modes that
+    a GPU does not have, is not known to have, or cannot have beside the others'.
     """
     wish = profile.amd_partitions
     nothing = AmdPartitionsPlan((), wish.managed_by, wish.naming, wish.plugin, tuple(wish.may_stop))
@@ -70,10 +70,10 @@ def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
 
 
 def plugin_of(plan: AmdPartitionsPlan) -> AmdPlugin:
-    """Return how AMD's device plugin runs, as a plan has it; raises PlanError for one of no release."""
+    """Return the settings of AMD's device plugin in a plan; raises PlanError for an unknown release."""
     if not RELEASE.fullmatch(plan.plugin):
         raise PlanError(
-            f"{plan.plugin[:40]!r} is no release of AMD's device plugin, such as 1.31.0.10",
+            f"{plan.plugin[:40]!r} is not a release of AMD's device plugin, such as 1.31.0.10",
             where="plan.amd_partitions.plugin",
             remedy="plan the host again with this version of numaforge",
         )
@@ -81,7 +81,7 @@ def plugin_of(plan: AmdPartitionsPlan) -> AmdPlugin:
 
 
 def plugin_wished(profile: NodeProfile) -> AmdPlugin:
-    """Return how AMD's device plugin runs, as a profile has it."""
+    """Return the settings of AMD's device plugin in a profile."""
     wish = profile.amd_partitions
     return plugin_of(AmdPartitionsPlan(naming=wish.naming, plugin=wish.plugin))
 
@@ -135,7 +135,7 @@ def _named_indices(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Seque
 
 
 def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
-    """Return why a GPU cannot have the modes asked for, or is not known to; None where it can."""
+    """Return why a GPU cannot have the requested modes, or is not known to; None where it can."""
     if gpu.device.lower() in VIRTUAL_FUNCTIONS:
         return "a virtual function: its modes are set on its host"
     cut, model = gpu.partition, MODELS_BY_DEVICE.get(gpu.device.lower())
@@ -170,7 +170,7 @@ def _not_offered(gpu: Gpu, model: AmdModel | None, mode: str, offered: Sequence[
 def _not_together(
     gpu: Gpu, model: AmdModel | None, cut: GpuPartition, compute: str, memory: str
 ) -> str | None:
-    """Return why two modes do not go together, None where they do: by driver, table or counts."""
+    """Return why two modes exclude each other, by driver, table or counts; None where they do not."""
     allowed = cut.memory_of.get(compute) or (model.pairs.get(compute) if model and model.pairs else None)
     source = "its driver" if compute in cut.memory_of else "Linux"
     if model and model.pairs and compute not in model.pairs and compute not in cut.available_compute:

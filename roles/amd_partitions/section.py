@@ -17,7 +17,7 @@ RELEASE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
 
 def _release(value: str) -> str:
     if not RELEASE.fullmatch(value):
-        raise ValueError(f"{value!r} is no release of AMD's device plugin; write for example 1.31.0.10")
+        raise ValueError(f"{value!r} is not a release of AMD's device plugin; write for example 1.31.0.10")
     return value
 
 

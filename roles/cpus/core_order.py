@@ -1,4 +1,4 @@
-"""In which order cores are reserved: NUMA nodes in turn, housekeeping CPUs first, L3 groups one by one."""
+"""The order in which cores are reserved: NUMA nodes in turn, housekeeping CPUs first, one L3 at a time."""
 
 from __future__ import annotations
 

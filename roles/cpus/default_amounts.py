@@ -1,6 +1,6 @@
 """The default reservations where the profile names no amount: they grow with the machine, up to a cap.
 
-The numbers are our choice; docs/reserved.md has what others take of the same machine.
+The numbers are our choice; docs/reserved.md compares them with other tools' on the same machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reserved CPUs, as a node tells of them by itself."""
+"""The reserved CPUs, as the node's watch reports them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Offlin
 
 
 def as_before(machine: NodeTopology) -> NodeTopology:
-    """Return the machine with the CPUs that an earlier plan took offline back as they were."""
+    """Return the machine with the CPUs restored that an earlier plan took offline."""
     earlier = _earlier(machine)
     back = earlier.taken & machine.offline
     if not back:
@@ -175,7 +175,7 @@ def _still_online(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
 
 
 def _with(current: Iterable[Group], earlier: Iterable[Group], online: CpuSet) -> tuple[Group, ...]:
-    """Return the groups, with the earlier ones in place of what is left of them."""
+    """Return the groups, with previous ones restored where they have shrunk."""
     restored = _still_online(earlier, online)
     covered: CpuSet = frozenset().union(*(group.cpus for group in restored))
     return _ordered(chain(restored, (group for group in current if not group.cpus & covered)))

@@ -1,4 +1,4 @@
-"""What pods may ask of CRI-O for their own CPUs."""
+"""What pods may request from CRI-O for their own CPUs."""
 
 from numaforge.roles.role import role
 

@@ -25,7 +25,7 @@ def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
 def _crio_lines(plan: PodTuningPlan) -> list[str]:
     """Return TOML, whose strings may be written as JSON's."""
     file = [f"irqbalance_config_file = {json.dumps(plan.irqbalance_file)}"] if plan.irqbalance_file else []
-    # By it crun makes no control group below the container's, whose CPUs could not be a partition then.
+    # With it, crun creates no control group below the container's, whose CPUs could then not be a partition.
     flat = ['default_annotations = {"run.oci.systemd.subgroup" = ""}'] if _unbalanced(plan) else []
     return [
         *(["[crio.runtime]", *file] if file else []),

@@ -19,7 +19,7 @@ _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop
 
 
 def look(goal: Goal) -> Look:
-    """Return no question: the change of the drop-in decides."""
+    """Return an empty question: only a change of the drop-in matters."""
     return Look()
 
 
@@ -36,7 +36,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
 
 
 def _takes_away(change: FileChange) -> bool:
-    """Whether the handler changes, with which running pods give back what they were given."""
+    """Whether the handler changes by which running pods return what they were given."""
     return change.old is not None and _settings(change.old.text) != _settings(
         change.new.text if change.new else ""
     )

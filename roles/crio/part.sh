@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# CRI-O reads its drop-in, a file, when it starts; what it runs keeps running meanwhile. CRIO_UNIT and CRIO_HANDLER
-# (empty: it has to go) are settings.
+# Restarts CRI-O, which reads its drop-in only when it starts; containers keep running meanwhile. Settings:
+# CRIO_UNIT, and CRIO_HANDLER (empty: the handler must be gone).
 
 crio_keep() { systemctl is-active "$CRIO_UNIT" > "$PART/before" 2> /dev/null || :; }
 crio_apply() { :; }

@@ -55,7 +55,7 @@ _IRQBALANCE_OF_APT = "/etc/default/irqbalance"
 def plan_pod_tuning(
     machine: NodeTopology, profile: NodeProfile, kubelet: KubeletPlan | None
 ) -> Reasoned[PodTuningPlan]:
-    """Return what CRI-O is to allow; a notice says what this host cannot do.
+    """Return what CRI-O should allow; notices name what this host cannot do.
 
     Raises PlanError where CRI-O and numaforge would set the same value: the last one would win.
     """
@@ -113,7 +113,7 @@ def runtime_class(plan: NodePlan) -> dict[str, Any]:
 
 
 def pod_lines(plan: PodTuningPlan) -> dict[str, Any]:
-    """Return what a pod that asks for all of it has to say: annotations and the runtime class."""
+    """Return what a pod that requests all of it must specify: annotations and the runtime class."""
     asks = {annotation: name for name, annotation in ANNOTATIONS.items()}
     return {
         "metadata": {
@@ -128,7 +128,7 @@ def pod_lines(plan: PodTuningPlan) -> dict[str, Any]:
 
 
 def _lacks(topology: NodeTopology) -> str | None:
-    """Return why this host's runtime reads no such annotations, None where it does."""
+    """Return why this host's runtime ignores these annotations, None where it reads them."""
     unit = runtime_unit(topology)
     if unit != CRIO:
         runtime = unit.removesuffix(".service") if unit else "k3s with its own containerd"
@@ -145,7 +145,7 @@ def _lacks(topology: NodeTopology) -> str | None:
 
 
 def _without(topology: NodeTopology) -> Iterator[tuple[Ask, str]]:
-    """Yield what the kernel lacks, with the reason: CRI-O would fail a pod that asks for a governor, say."""
+    """Yield what the kernel lacks, with the reason: CRI-O would fail a pod that requests it."""
     if topology.cpufreq is None or not topology.cpufreq.available:
         yield "governor", "the kernel offers no governors"
     if not topology.idle_states:

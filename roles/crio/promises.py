@@ -1,4 +1,4 @@
-"""What CRI-O was started with."""
+"""The configuration with which CRI-O was started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def runtime_handler(plan: NodePlan) -> Table:
-    """The unit that has to know the runtime class's handler."""
+    """The unit that must know the runtime class's handler."""
     return {HANDLER: CRIO} if plan.pod_tuning.annotations else {}
 
 
@@ -27,7 +27,7 @@ def _units(plan: NodePlan) -> list[str]:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of CRI-O."""
+    """Yield the shell call that queries CRI-O."""
     if units := _units(plan):
         yield shell.call("tell_limits", units)
 

@@ -44,8 +44,7 @@ def resource_name(text: object) -> str:
 
 
 def _one_of(complaint: str, *accepted: str) -> BeforeValidator:
-    """Return a check for one of the accepted texts; `complaint` begins the plugin's message about any "
-    "other."""
+    """Return a check for one of the accepted texts; `complaint` begins the plugin's message about others."""
 
     def check(value: object) -> str:
         if value not in accepted:
@@ -141,7 +140,7 @@ class FeatureFlags(_CamelCase):
 
 
 class CommonFlags(_CamelCase):
-    """Flags of both; a flag or an environment variable of the container goes before them."""
+    """Flags of both; a flag or an environment variable of the container takes precedence."""
 
     mig_strategy: Annotated[str, _one_of("unknown MIG strategy: ", *MIG_STRATEGIES)] = "none"
     fail_on_init_error: Switch | None = None

@@ -20,7 +20,7 @@ def _resource(value: object) -> str:
     text = str(value)
     if not _RESOURCE.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no resource of the device plugin; write nvidia.com/gpu, or for example "
+            f"{text!r} is not a resource of the device plugin; write nvidia.com/gpu, or for example "
             "nvidia.com/mig-1g.10gb"
         )
     return text if text.startswith(PREFIX) else PREFIX + text
@@ -30,8 +30,8 @@ def _config_name(value: object) -> str:
     text = str(value)
     if not _CONFIG.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no label's value; write at most 63 letters, digits, '-', '_' and '.', for example "
-            "inference"
+            f"{text!r} is not a label's value; write at most 63 letters, digits, '-', '_' and '.', for "
+            "example inference"
         )
     return text
 
@@ -93,5 +93,5 @@ class DevicePlugin(Section):
     @model_validator(mode="after")
     def _one_way_of_sharing(self) -> Self:
         if self.time_slicing and self.mps:
-            raise ValueError("says time_slicing and mps; the plugin does one of them")
+            raise ValueError("time_slicing and mps are mutually exclusive")
         return self

@@ -1,4 +1,4 @@
-"""Dynamic resource allocation: what a node hands out by claims, and who gives it."""
+"""Dynamic resource allocation: what a node allocates by claims, and with which driver."""
 
 from numaforge.roles.role import role
 

@@ -142,8 +142,8 @@ def driver_packages(machine: NodeTopology) -> tuple[Package, ...]:
 def _refuse_a_driver_without_cpus(machine: NodeTopology, driver: CpuDriverPlan) -> None:
     if (driver.device_mode, driver.group_by) != ("grouped", "machine") and not placed_cpus(machine):
         raise PlanError(
-            "the CPU driver offers no CPU here: it passes over those of which the kernel does not say the "
-            "NUMA node, the package and the caches",
+            "the CPU driver offers no CPUs here: it skips CPUs whose NUMA node, package or caches the kernel "
+            "does not report",
             where="kubelet.resource_engine",
             remedy=f"{_STAY}, or dra.cpu_group_by: machine",
         )
@@ -153,7 +153,7 @@ def _refuse_words_of_no_effect(profile: NodeProfile) -> None:
     keys = [name for name in ("cpu_device_mode", "cpu_group_by") if getattr(profile.dra, name) is not None]
     if keys:
         raise PlanError(
-            "has no effect: the kubelet hands out the CPUs, and no CPU driver",
+            "has no effect: the kubelet assigns the CPUs, not a CPU driver",
             where=f"dra.{keys[0]}",
             remedy=f"set kubelet.resource_engine: dra, or leave dra.{keys[0]} out",
         )

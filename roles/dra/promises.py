@@ -23,7 +23,7 @@ def _no_device_plugin(node: VerifiedNode, name: str, expected: int, cluster: Api
     quantity = cluster.allocatable(node.live.node_name).get(name, "0")
     require(
         parse_quantity(quantity) == expected,
-        f"a device plugin offers {quantity}, planned {expected}: remove it, a DRA driver hands out GPUs",
+        f"a device plugin offers {quantity}, planned {expected}: remove it, a DRA driver allocates GPUs",
     )
 
 

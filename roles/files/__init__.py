@@ -1,4 +1,4 @@
-"""The files of all roles, written and taken back together."""
+"""The files of all roles, written and removed together."""
 
 from numaforge.roles.role import role
 

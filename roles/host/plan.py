@@ -86,7 +86,7 @@ def plan_host(
         *_hold_notices(userland, wish.hold_packages, plan),
         *_clock_notice(userland, plan),
         *(
-            Notice("managed-elsewhere", f"{contest}: one of them has to let go")
+            Notice("managed-elsewhere", f"{contest}: configure only one of them")
             for contest in contests(machine, tuning, interrupts)
         ),
     )

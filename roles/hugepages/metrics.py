@@ -1,4 +1,4 @@
-"""Pools of huge pages, as a node compares them by itself."""
+"""Pools of huge pages, as the node's watch compares them."""
 
 from __future__ import annotations
 

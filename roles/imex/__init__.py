@@ -1,4 +1,4 @@
-"""IMEX, by which trays of a rack share GPUs' memory: who runs its daemon, and with which nodes."""
+"""IMEX, with which trays of a rack share GPU memory: what runs its daemon, and with which nodes."""
 
 from numaforge.roles.role import role
 

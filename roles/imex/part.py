@@ -38,9 +38,9 @@ def keys_of(plan: ImexPlan) -> dict[str, str]:
 
 
 def look(goal: Goal) -> Look:
-    """Return the unit, the daemons that run, the keys and nodes as they are, and what was there before us.
+    """Ask for the unit, the running daemons, the present keys and nodes, and the state before numaforge.
 
-    Nothing is said of a host on which numaforge has nothing to do with IMEX.
+    Asks nothing on a host whose IMEX numaforge does not manage.
     """
     planned = "" if goal.plan.imex.mode is None else "planned"
     return Look(
@@ -51,7 +51,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
-    """Return what changes of IMEX.
+    """Return the part that changes IMEX; None where nothing changes.
 
     Raises HostError for a host without it, one that is not in its own list of nodes, and one on which a
     ComputeDomain is alive.

@@ -1,4 +1,4 @@
-"""IMEX as it is: its unit, its nodes, and whether its daemon is ready."""
+"""The state of IMEX: its unit, its nodes, and whether its daemon is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def imex(plan: NodePlan) -> Table:
-    """What is planned of the unit and its nodes, and that the daemon is ready where it takes commands."""
+    """The planned unit and its nodes, and a ready daemon where it takes commands."""
     mode = plan.imex.mode
     if mode is None:
         return {}
@@ -29,7 +29,7 @@ def imex(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of IMEX."""
+    """Yield the shell call that queries IMEX."""
     if imex(plan):
         yield shell.call("tell_imex", [NODES, plan.imex.socket or ""])
 

@@ -20,13 +20,17 @@ def _address(value: object) -> str:
     try:
         return str(ip_address(str(value)))
     except ValueError as error:
-        raise ValueError(f"{value!r} is no IP address; write each tray's, for example 10.0.0.11") from error
+        raise ValueError(
+            f"{value!r} is not an IP address; write each tray's, for example 10.0.0.11"
+        ) from error
 
 
 def _socket(value: object) -> str:
     text = str(value)
     if not _SOCKET.fullmatch(text) or len(text) > _LONGEST_SOCKET:
-        raise ValueError(f"{text!r} is no path of a socket; write for example /var/run/nvidia-imex-ctrl.sock")
+        raise ValueError(
+            f"{text!r} is not the path of a socket; write for example /var/run/nvidia-imex-ctrl.sock"
+        )
     return text
 
 

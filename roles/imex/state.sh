@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What runs of IMEX, and what its files say.
+# The state of IMEX: its daemons, and its files.
 
 imex_unit_state() { # by links, as a boot reads them
     if [ "$(readlink /etc/systemd/system/nvidia-imex.service)" = /dev/null ]; then

@@ -52,7 +52,7 @@ def _harmless(value: object) -> str:
 def _risk(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(
-            f"{value!r} is no risk; write what may happen, for example: these nodes have no IPv6 addresses"
+            f"{value!r} is not a risk; write what may happen, for example: these nodes have no IPv6 addresses"
         )
     return " ".join(value.split())
 

@@ -61,7 +61,7 @@ def refuse_odd_limits(sysctls: Mapping[str, str]) -> None:
     for name, value in sysctls.items():
         if name in RAISED_ONLY and digits(value) is None:
             raise PlanError(
-                f"{value!r} is no limit",
+                f"{value!r} is not a limit",
                 where=f"tuning.sysctls.{name}",
                 remedy="write a whole number without a sign; a host that has more keeps what it has",
             )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numaforge.roles.kubelet.section import Kubelet
 
 FIELD = "kubelet.resource_engine"
-REASON = "resource_engine: dra; the CPU driver hands out the CPUs"
+REASON = "resource_engine: dra; the CPU driver assigns the CPUs"
 CAPACITY_GATE = "DRAConsumableCapacity"
 POLICIES = {
     "cpu_manager_policy": "none",
@@ -68,7 +68,7 @@ def notices(version: KubeletVersion) -> Iterator[Notice]:
     yield Notice(
         "alignment-by-claims-alone",
         "the kubelet aligns nothing: Guaranteed pods with whole CPUs run on shared ones until they name a "
-        "claim of the CPU driver. No driver hands out memory by NUMA node",
+        "claim of the CPU driver. No driver assigns memory by NUMA node",
     )
     yield Notice(
         "cpu-driver-lacks",

@@ -70,7 +70,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     url = health_url(expected.after.effective)
     if restart and url and not unit.askers:
         raise HostError(
-            "has none of curl, python3, wget and bash: there is no way to tell whether the kubelet comes up",
+            "has none of curl, python3, wget and bash, with which to see whether the kubelet comes up",
             remedy="install one of them",
         )
     return part(

@@ -100,7 +100,7 @@ def kubelet_version(
         raise PlanError(
             f"the kubelet's version is not known: {unknown}",
             where=field,
-            remedy="mend it, or run again when the host is less busy, or name kubelet.version in the profile",
+            remedy="fix it, or run again when the host is less busy, or name kubelet.version in the profile",
         )
     if text is None:
         return Reasoned(

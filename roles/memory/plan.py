@@ -153,13 +153,11 @@ def _nothing_known(profile: NodeProfile) -> Reasoned[MemoryPlan]:
     wish = profile.memory
     if wish.kube_reserved is not None or wish.system_reserved is not None or wish.eviction_hard:
         raise PlanError(
-            "the snapshot does not tell how much memory the machine has, so nothing can be reserved of it",
+            "the snapshot has no total memory, so none can be reserved",
             where="memory",
             remedy="capture the snapshot again, with /proc/meminfo, or set memory: null",
         )
-    notice = Notice(
-        "memory-unknown", "the snapshot does not tell how much memory the machine has: none is planned"
-    )
+    notice = Notice("memory-unknown", "the snapshot has no total memory: none is planned")
     return Reasoned(MemoryPlan(0, 0, 0, 0), notices=(notice,))
 
 

@@ -30,7 +30,7 @@ look_modules() { # RECORD FILE load:MODULE... option:MODULE:NAME... blocked:MODU
             ;;
         esac
     done
-    if [ -n "$may_go" ]; then # it must not be a module that the host stands on
+    if [ -n "$may_go" ]; then # it must not be a module that the host depends on
         if ! command -v ip > /dev/null 2>&1; then echo "blind"; fi
         stands_on | tell_as vital
         # shellcheck disable=SC2046 # four words

@@ -76,7 +76,7 @@ def look(goal: Goal) -> Look:
 def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that loads and unloads modules, with the settings that need a boot, if one is allowed.
 
-    Raises HostError for a module that the kernel does not have, and where a module that the node stands on
+    Raises HostError for a module that the kernel does not have, and where a module that the node depends on
     would be kept out or unloaded.
     """
     plan = goal.plan.modules
@@ -220,7 +220,8 @@ def _refuse_vital(state: Found, blocked: Sequence[str], unload: Sequence[str]) -
     going = [*blocked, *unload]
     if going and "blind" in state.said.get(NAME, ()):
         raise HostError(
-            "is to go, and without the program ip nothing tells whether it drives what we come by",
+            "cannot be unloaded safely: without the program ip it is unknown whether it drives the "
+            "interface that carries our connection",
             where=", ".join(going),
             remedy="install iproute2, then run again",
         )

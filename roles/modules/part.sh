@@ -55,7 +55,7 @@ modules_take_out() { # FILE: unload its modules, last first; one that cannot go 
         case "
 $vital" in
         *"
-$name "*) told="the node stands on it" ;;
+$name "*) told="the node depends on it" ;;
         *) told=$(rmmod "$name" 2>&1) ;;
         esac
         if is_loaded "$name"; then printf '%s (%s)\n' "$name" "$told" >> "$PART/stays"; fi

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The modules that the node stands on: without one of them, a boot or our connection would fail. A line for each: MODULE
+# The modules that the node depends on: without one of them, a boot or our connection would fail. A line for each: MODULE
 # WHAT WHY. A file system that is not mounted yet, such as /boot/efi by its automount, counts as mounted.
 
 stands_on() {

@@ -18,7 +18,7 @@ _PRIORITIES = range(8)  # IEEE 802.1Q
 def _nic(value: object) -> str:
     if not isinstance(value, str) or not _NIC.fullmatch(value):
         raise ValueError(
-            f"{value!r} names no NIC; write an RDMA device (mlx5_0), an interface (eth2) or a PCI address"
+            f"{value!r} is not a NIC; write an RDMA device (mlx5_0), an interface (eth2) or a PCI address"
         )
     return value
 

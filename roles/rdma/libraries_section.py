@@ -32,15 +32,17 @@ def _interface_name(value: object) -> str:
         return str(IPv4Network(text))
     except ValueError:
         raise ValueError(
-            f"{text!r} is no interface; write its name such as eth0, the IPv4 network that it is in such as "
-            f"10.0.0.0/16, or {DEFAULT_ROUTE}"
+            f"{text!r} is not an interface; write its name such as eth0, the IPv4 network that it is in "
+            f"such as 10.0.0.0/16, or {DEFAULT_ROUTE}"
         ) from None
 
 
 def _device(value: object) -> str:
     text = str(value)
     if not _RDMA_DEVICE.fullmatch(text):
-        raise ValueError(f"{text!r} is no RDMA device; write its name as `rdma link` has it, such as mlx5_0")
+        raise ValueError(
+            f"{text!r} is not an RDMA device; write its name as `rdma link` has it, such as mlx5_0"
+        )
     return text
 
 
@@ -49,7 +51,7 @@ def _level(value: object) -> str:
     if text == "NODE":
         raise ValueError("NCCL has no level NODE: it calls that distance PHB")
     if text not in _LEVELS:
-        raise ValueError(f"{text!r} is no level; write one of {', '.join(_LEVELS)}")
+        raise ValueError(f"{text!r} is not a level; write one of {', '.join(_LEVELS)}")
     return text
 
 
@@ -60,18 +62,18 @@ def _nccl_name(value: object) -> str:
     if text not in NCCL_NAMES:
         nearest = get_close_matches(text, KNOWN_NAMES - WRITTEN_BY_NCCL, n=1)
         advice = f"; did you mean {nearest[0]}?" if nearest else ""
-        raise ValueError(f"{text!r} is no setting of NCCL's user guide{advice}")
+        raise ValueError(f"{text!r} is not a setting in NCCL's user guide{advice}")
     return text
 
 
 def _nccl_value(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError(f"{value!r} is no value of NCCL's; write a number or a text")
+        raise ValueError(f"{value!r} is not a value for NCCL; write a number or a text")
     text = str(value)
     if not _VALUE.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no value of NCCL's; write 1 to 1023 characters without spaces: NCCL reads an empty "
-            "value as 0 or as set, by setting"
+            f"{text!r} is not a value for NCCL; write 1 to 1023 characters without spaces: NCCL reads an "
+            "empty value as 0 or as set, by setting"
         )
     return text
 
@@ -79,14 +81,14 @@ def _nccl_value(value: object) -> str:
 def _address(value: object) -> str:
     text = str(value).lower()
     if not _ADDRESS.fullmatch(text):
-        raise ValueError(f"{text!r} is no PCI address; write it as sysfs does, such as 0000:1b:00.0")
+        raise ValueError(f"{text!r} is not a PCI address; write it as sysfs does, such as 0000:1b:00.0")
     return text
 
 
 def _topology_file(value: object) -> str:
     text = str(value)
     if text != "auto" and not _PATH.fullmatch(text):
-        raise ValueError(f"{text!r} is no topology file; write auto or an absolute path")
+        raise ValueError(f"{text!r} is not a topology file; write auto or an absolute path")
     return text
 
 

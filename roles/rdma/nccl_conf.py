@@ -115,5 +115,5 @@ def _refuse_unread(text: str, path: str) -> None:
         raise PlanError(
             "holds a secret or line ends of another system, which cannot be kept as they are",
             where=path,
-            remedy="mend the file, or leave nccl_conf out",
+            remedy="fix the file, or leave nccl_conf out",
         )

@@ -24,8 +24,8 @@ def _prefix(value: object) -> str:
     text = str(value)
     if not PREFIX.fullmatch(text) or len(text) > LONGEST_PREFIX:
         raise ValueError(
-            f"{text!r} is no prefix of a resource; write a domain of small letters, digits, '-' and '.', "
-            "such as rdma or rdma.example.com"
+            f"{text!r} is not the prefix of a resource; write a domain of small letters, digits, '-' and "
+            "'.', such as rdma or rdma.example.com"
         )
     if text == "nvidia.com" or text == "kubernetes.io" or text.endswith(".kubernetes.io"):
         raise ValueError(f"{text} is the prefix of other resources; write for example rdma")
@@ -35,8 +35,8 @@ def _prefix(value: object) -> str:
 def _pci_id(value: object) -> str:
     if not isinstance(value, str) or not _PCI_ID.fullmatch(value):
         raise ValueError(
-            f"{value!r} is no PCI id; write a vendor or vendor and device in hexadecimal, in quotes, such as "
-            "'15b3' or '15b3:1021'"
+            f"{value!r} is not a PCI id; write a vendor or vendor and device in hexadecimal, in quotes, "
+            "such as '15b3' or '15b3:1021'"
         )
     return value
 

@@ -209,7 +209,7 @@ def test_a_root_with_the_keys_of_a_kubelet_is_a_node_and_refused(plain: Path) ->
     keys = plain / "var/lib/kubelet/pki"
     keys.mkdir(parents=True)
     try:
-        assert "a kubelet has joined a cluster: this is a node, and no image" in refused(plain, WISH)
+        assert "a kubelet has joined a cluster: this is a node, not an image" in refused(plain, WISH)
     finally:
         keys.rmdir()
     assert not (plain / "opt/numaforge").exists()

@@ -147,7 +147,7 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(
         (["doctor", "empty.py"], "empty.py names no host: nodes is empty; write nodes ="),
         (
             ["doctor", "one.py", "--limit", "two"],
-            "one.py: the inventory names no host that --limit two chooses",
+            "one.py: the inventory contains no host that --limit two chooses",
         ),
         (["doctor", "broken.py"], "broken.py: the inventory cannot be read:"),
         (["doctor", "--limit", "one"], "--limit chooses hosts of an INVENTORY"),

@@ -203,7 +203,7 @@ def test_a_setting_without_its_tool_is_left_alone_and_said(bare: Sandbox, tmp_pa
     at_boot = bare.run(f"sh {NICS_SCRIPT_PATH} apply {NICS_PATH}")
     assert (at_boot.returncode, at_boot.stderr) == (
         0,
-        f"{INTERFACE}: trust is left alone: there is no tool for it\n",
+        f"{INTERFACE}: trust unchanged, for lack of a tool\n",
     )
 
 
@@ -551,7 +551,7 @@ def test_what_the_node_stood_on_at_the_look_is_not_unloaded_later(node: Sandbox)
     asked = Transaction("T1", (modules.part([], ["mlx5_core"], vital=["mlx5_core lo connection"]),))
     result = run(node, asked)
     assert result.outcome == "applied", result
-    assert "the module mlx5_core (the node stands on it) stays loaded until a boot" in result.reason
+    assert "the module mlx5_core (the node depends on it) stays loaded until a boot" in result.reason
     assert "mlx5_core" in loaded(node)
 
 

@@ -130,5 +130,5 @@ def test_a_name_that_no_node_has_is_refused_at_the_look(
     api.add_node(VICTIM)
     done = pyinfra(tmp_path, {"gpu-66": data(host, api)}, "-y", "deploys/kubelet.py")
     assert done.returncode == 1
-    assert "is no name of a Node" in done.stdout
+    assert "is not the name of a Node" in done.stdout
     assert is_untouched(api, host)

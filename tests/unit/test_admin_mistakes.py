@@ -98,7 +98,7 @@ MISTAKES = {
     "a GPU instance before the first slice": Mistake(
         "plan FILE --profile inference-mig --kubelet-version 1.36",
         replaced(CUT, (*INSTANCE, "start"), -1),
-        "gpus[0].gpu_instances[0].start: -1 is no memory slice",
+        "gpus[0].gpu_instances[0].start: -1 is not a memory slice",
     ),
     "a GPU instance of no slices": Mistake(
         "draw FILE",

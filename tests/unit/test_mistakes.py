@@ -95,7 +95,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 # How a file is wrong, and a word of the message. `unreadable` fails for root too.
 FILES = {
     "missing": (lambda _: None, "No such file or directory|there is no such file"),
-    "folder": (Path.mkdir, "Is a directory|holds nothing of a machine"),
+    "folder": (Path.mkdir, "Is a directory|does not hold a machine's files"),
     "binary": (text(b"\x7fELF\x02\xff\x00"), "is not UTF-8 text"),
     "wrong-encoding": (text(TOPOLOGY.encode("utf-16")), "iconv -f UTF-16"),
     "unreadable": (lambda path: path.symlink_to("/proc/self/mem"), "Input/output error"),

@@ -53,7 +53,7 @@ def test_a_shard_takes_its_hosts_alone(index, tmp_path):
 def test_a_bad_shard_is_one_message(tmp_path):
     done, deployed = pyinfra(tmp_path, "2/2")
     assert (done.returncode, deployed) == (2, False)
-    assert f"{SHARD}: '2/2' names no shard: there is no shard 2 of 2" in done.stdout + done.stderr
+    assert f"{SHARD}: '2/2' is not a shard: there is no shard 2 of 2" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 

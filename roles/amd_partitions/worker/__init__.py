@@ -10,5 +10,5 @@ MODULES = ("instance", "worker/driver", "worker/verbs")
 
 @cache
 def source() -> str:
-    """Return the program, which needs the standard library alone."""
+    """Return the program, which needs only the standard library."""
     return worker_source(Path(__file__).parent.parent, MODULES)

@@ -1,4 +1,4 @@
-"""The modes that amdgpu shows of its GPUs, how to change them, and its reload."""
+"""Read and change the modes of amdgpu's GPUs, and reload the driver."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def gpu_now(address: str) -> AmdGpu:
     """
     folder = DRIVER / address
     if not folder.exists():
-        raise NotDoneError(f"{address}: amdgpu does not have this GPU any more")
+        raise NotDoneError(f"{address}: amdgpu no longer has this GPU")
     return AmdGpu(address, mode(folder / COMPUTE, "PX"), mode(folder / MEMORY, "NPS"), compute_nodes(address))
 
 
 def mode(path: Path, word: str) -> str:
-    """Return the mode that a file names; "" for UNKNOWN, and for what cannot be read, as during a reset."""
+    """Return the mode in a file; "" for UNKNOWN, and where it cannot be read, as during a reset."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except OSError:
@@ -49,7 +49,7 @@ def mode(path: Path, word: str) -> str:
 
 
 def compute_nodes(address: str) -> int | None:
-    """Return how many compute nodes of the kernel's KFD are parts of a GPU; None without KFD."""
+    """Return how many compute nodes of the kernel's KFD belong to a GPU; None without KFD."""
     domain, bus, device = (int(part, 16) for part in address.partition(".")[0].split(":"))
     location = domain, bus << 8 | device << 3
     nodes = 0
@@ -68,14 +68,14 @@ def compute_nodes(address: str) -> int | None:
 
 
 def is_so(target: AmdGpu, current: AmdGpu) -> bool:
-    """Whether a GPU has the wanted modes."""
+    """Whether a GPU has its target modes."""
     return target.compute in ("", current.compute) and target.memory in ("", current.memory)
 
 
 def read_back(target: AmdGpu) -> None:
-    """Compare a GPU with what is wanted, and its partitions with those that the kernel has.
+    """Compare a GPU with its target, and its partitions with the kernel's.
 
-    Raises NotDoneError where it differs.
+    Raises NotDoneError where they differ.
     """
     current = gpu_now(target.pci_address)
     if not is_so(target, current):
@@ -120,9 +120,9 @@ def write(path: Path, text: str) -> None:
 
 
 def refuse_pair(target: AmdGpu) -> None:
-    """Ask the driver which memory modes go with a compute mode; a driver without that file passes.
+    """Refuse a pair of modes that the driver does not allow; a driver without that file passes.
 
-    The question leaves the GPU as it is. Raises NotDoneError where the wanted one is not among them.
+    The question leaves the GPU as it is. Raises NotDoneError where the target's memory mode is not allowed.
     """
     folder = DRIVER / target.pci_address / "compute_partition_config"
     request, answer = folder / "xcp_config", folder / "supported_nps_configs"
@@ -155,7 +155,7 @@ def change_memory(gpus: Sequence[AmdGpu], addresses: Sequence[str], folder: Path
 
 
 def requested(folder: Path) -> str | None:
-    """Return the memory mode that the driver was asked for in this boot and has not been unloaded for."""
+    """Return the memory mode that was requested in this boot and is not applied yet."""
     noted = folder / "requested"
     lines = noted.read_text(encoding="utf-8").split("\n")[:-1] if noted.exists() else []
     boot, _, mode_asked = lines[-1].partition(" ") if lines else ("", "", "")

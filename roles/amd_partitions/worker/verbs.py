@@ -61,10 +61,10 @@ def gpus_of(path: Path) -> list[AmdGpu]:
 
 
 def bring(targets: Sequence[AmdGpu], folder: Path | None) -> None:
-    """Bring GPUs to what is wanted; GPUs that have the modes are not touched. A missing GPU gets a reload.
+    """Bring GPUs to their targets, and leave those alone that are there; a missing GPU gets a reload.
 
-    The memory mode comes first: the reload for it chooses a compute mode by itself. At a boot
-    there is no folder, and no holder is stopped. Raises NotDoneError.
+    The memory mode comes first: the reload for it chooses a compute mode by itself. At a boot there is no
+    folder, and no holder is stopped. Raises NotDoneError.
     """
     addresses = [target.pci_address for target in targets]
     if not is_loaded():
@@ -97,7 +97,7 @@ def refuse_held() -> None:
 
 
 def keep(folder: Path) -> None:
-    """Note the current modes; refuse where they differ from those planned on, or a person holds a GPU."""
+    """Record the current modes; refuse where they differ from those planned on, or a person holds a GPU."""
     targets = gpus_of(folder / "planned.json")
     planned_on_by_address = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
     refuse_others(held(), folder, OPTION)
@@ -122,7 +122,7 @@ def apply(folder: Path) -> None:
 
 
 def undo(folder: Path) -> None:
-    """Bring the GPUs to what was kept, also after a boot that has left them in other modes."""
+    """Restore the recorded modes, also after a boot that has left others."""
     earlier = gpus_of(folder / "earlier.json")
     try:
         withdraw(earlier, folder)
@@ -153,7 +153,7 @@ def withdraw(earlier: Sequence[AmdGpu], folder: Path) -> None:
 
 
 def prove(folder: Path) -> None:
-    """Read the GPUs back, and wait for what was stopped: also for what a boot in between has not started."""
+    """Read the GPUs back, and wait for the stopped units, also for those that a boot has not started."""
     for gpu in gpus_of(folder / "planned.json"):
         read_back(gpu)
     start_units(folder)
@@ -161,7 +161,7 @@ def prove(folder: Path) -> None:
 
 
 def by_hand(folder: Path) -> None:
-    """Print the commands that bring the GPUs to what was kept."""
+    """Print the commands that restore the recorded modes."""
     earlier = gpus_of(folder / "earlier.json")
     absent = missing([gpu.pci_address for gpu in earlier])
     current = {gpu.pci_address: gpu_now(gpu.pci_address) for gpu in earlier} if not absent else {}
@@ -193,7 +193,7 @@ def gpus_of_plan(plan: Path) -> list[AmdGpu]:
 
 
 def main(verb: str, *arguments: str) -> None:
-    """Do one thing, alone."""
+    """Run one verb under the lock."""
     verbs: dict[str, Callable[..., None]] = {
         "keep": keep,
         "apply": apply,

@@ -40,7 +40,7 @@ PLAIN = {
 
 @dataclass(frozen=True)
 class Wanted(MigGpu):
-    """A GPU as wanted; with `by_boot`, only a boot changes its MIG mode."""
+    """The target of a GPU; with `by_boot`, only a boot changes its MIG mode."""
 
     by_boot: bool = False
 
@@ -187,7 +187,7 @@ def gpus_of(path: Path) -> list[Wanted]:
 
 @dataclass
 class Work:
-    """The work that brings one GPU to its wanted state: which instances go, and whether its mode changes."""
+    """The work that brings one GPU to its target: which instances go, and whether its mode changes."""
 
     wanted: Wanted
     device: Any
@@ -240,7 +240,7 @@ class Work:
 
 
 def work_on(targets: Iterable[Wanted]) -> list[Work]:
-    """Return the work left; GPUs that are as wanted, or as far as possible without a boot, have none."""
+    """Return the work left; GPUs at their targets, or as near as possible without a boot, have none."""
     return [work for work in looked_at(targets) if not work.done]
 
 
@@ -306,7 +306,7 @@ def create(work: Work) -> None:
 
 
 def read_back(gpu: MigGpu) -> None:
-    """Compare a GPU with its wanted state.
+    """Compare a GPU with its target.
 
     Raises NotDoneError where it differs.
     """

@@ -72,7 +72,7 @@ CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
 
 def bring(targets: list[Wanted], folder: Path | None) -> None:
-    """Bring GPUs to their wanted state, and leave those alone that have it.
+    """Bring GPUs to their targets, and leave those alone that are there.
 
     Without a folder, as at a boot, no holder is stopped and nothing is destroyed. Raises NotDoneError.
     """
@@ -146,7 +146,7 @@ def undo(folder: Path) -> None:
 
 
 def bring_each(targets: list[Wanted], folder: Path | None) -> None:
-    """Bring GPUs to their wanted state one by one: a failing GPU does not stop the others."""
+    """Bring GPUs to their targets one by one: a failing GPU does not stop the others."""
     failed = []
     for gpu in targets:
         try:

@@ -111,7 +111,7 @@ change_nic() { # NIC NAME VALUE
     if ! nic_is_there "$1" "$2"; then
         complaints="$complaints$1 is not there; "
     elif [ "$was" = - ]; then
-        echo "$1: $2 is left alone: there is no tool for it" >&2
+        echo "$1: $2 unchanged, for lack of a tool" >&2
     else
         set_nic "$1" "$2" "$3"
         is=$(nic_value "$1" "$2")

@@ -59,7 +59,7 @@ def _read(file: Path) -> Hardware:
     try:
         document = parse_json(read_text(file))
     except NotJsonError as error:
-        raise NumaforgeError(f"is no JSON: {error}", where=str(file)) from error
+        raise NumaforgeError(f"is not valid JSON: {error}", where=str(file)) from error
     if not isinstance(document, dict) or not all(
         isinstance(amount, str | int) for amount in document.values()
     ):

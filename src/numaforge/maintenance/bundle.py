@@ -63,7 +63,7 @@ def parse_states(answer: Answer, known_texts: Iterable[str] = ()) -> dict[str, F
     try:
         return _states(answer, known_texts)
     except (ValueError, KeyError) as error:
-        raise HostError(f"the host's answer about its files makes no sense: {error}") from error
+        raise HostError(f"the host's answer about its files is malformed: {error}") from error
 
 
 def parse_checksums(answer: Answer, paths: Iterable[str]) -> dict[str, str]:

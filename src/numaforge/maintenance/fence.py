@@ -36,7 +36,7 @@ def read_fingerprint(
     try:
         return Fingerprint(facts["boot"], int(facts["uptime"]), facts["last"], contents, drop_in_folder)
     except (KeyError, ValueError) as error:
-        raise HostUnreachableError("the node does not say since when it runs", remedy="run again") from error
+        raise HostUnreachableError("the node does not report its uptime", remedy="run again") from error
 
 
 def settings(planned_on: Fingerprint | None, good_for_seconds: int) -> dict[str, str]:

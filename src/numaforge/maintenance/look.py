@@ -162,7 +162,9 @@ def _unit(lines: Sequence[str]) -> Unit:
     pairs = [line.partition("=") for line in lines]
     values = {name: value for name, _, value in pairs}
     if "systemd" in values and not values.get("ActiveState"):
-        raise HostUnreachableError("systemd does not say how the kubelet's unit is", remedy="run again")
+        raise HostUnreachableError(
+            "systemd does not report the state of the kubelet's unit", remedy="run again"
+        )
     return Unit(
         active_state=values.get("ActiveState"),
         sub_state=values.get("SubState"),

@@ -37,7 +37,7 @@ _LONGEST_NAME = 255  # as for a file name, which names a profile without one
 def _one_line(name: str) -> str:
     """Return a name that files and tables can carry."""
     if not name.strip():
-        raise ValueError(f"{shown(name)} is no name; leave it out, and the file's counts")
+        raise ValueError(f"{shown(name)} is not a name; leave it out, and the file's counts")
     if not name.isprintable():
         raise ValueError(f"{shown(name)} is not printable, in one line")
     if len(name) > _LONGEST_NAME:

@@ -154,7 +154,7 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     document = read_yaml(text, str(path), ProfileError, octal=False)
     if document is None:
         raise ProfileError(
-            "is empty, and says nothing of what the node is for",
+            "is empty: it does not say what the node is for",
             where=str(path),
             remedy="write what is wished, such as `extends: training`; `{}` takes every default",
         )
@@ -167,7 +167,7 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     for key, form in _OTHERS.items():
         if key in document:
             kind = form.format(kind=document[key])
-            raise ProfileError(f"is {kind}, and no profile", where=str(path), remedy=_BEGIN)
+            raise ProfileError(f"is {kind}, not a profile", where=str(path), remedy=_BEGIN)
     return document
 
 

@@ -152,7 +152,7 @@ def _refuse_unused(own_templates: Path) -> None:
     for path in sorted(own_templates.rglob("*.j2")):
         if path.relative_to(own_templates).as_posix() not in template_names:
             raise PlanError(
-                "is in the place of no template",
+                "replaces no template",
                 where=str(path),
                 remedy=f"the templates are {', '.join(sorted(template_names))}",
             )

@@ -579,7 +579,7 @@ class KubectlCluster:
         """Read the kubeconfig through kubectl; raises ClusterError where it is unusable."""
         if shutil.which(self._kubectl) is None:
             raise ClusterError(
-                f"there is no program {self._kubectl} here",
+                f"the program {self._kubectl} is not installed here",
                 remedy="install kubectl, through which the cluster is reached",
             )
         if self._kubeconfig is not None:
@@ -743,7 +743,7 @@ def _node_path(name: str) -> str:
 def _segment(name: str) -> str:
     """Return a name as one segment of a path; raises ClusterError for a name that cannot be one."""
     if name in ("", ".", ".."):
-        raise ClusterError(f"{name!r} is no name of an object")
+        raise ClusterError(f"{name!r} is not the name of an object")
     return quote(name, safe="")
 
 

@@ -169,7 +169,7 @@ class Pyinfra:
     def settings(self) -> Steps[dict[str, object]]:
         """Return each host's roll-out settings from the inventory, without a connection to any host.
 
-        Raises HostError where the inventory names no host.
+        Raises HostError where the inventory contains no hosts.
         """
         self.last_asked = run = self._start("inventory", "debug-inventory", self.limits)
         while not run.has_ended():
@@ -179,7 +179,7 @@ class Pyinfra:
     def survey(self) -> Steps[Survey]:
         """Ask every host what it needs, and change nothing.
 
-        Raises HostError where the inventory names no host, and where pyinfra itself broke off.
+        Raises HostError where the inventory contains no hosts, and where pyinfra itself broke off.
         """
         arguments = ["--dry", *self._options()]
         self.last_asked = run = self._start("survey", self.deploy, self.limits, arguments, every_core())

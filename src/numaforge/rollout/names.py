@@ -49,6 +49,6 @@ def node_name(text: str) -> str:
         return text
     shown = ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
     raise NodeNameError(
-        f"{shown} is no name of a Node",
+        f"{shown} is not the name of a Node",
         remedy=f"a Node has a DNS name (RFC 1123): lower case letters, digits, - and ., at most {_LONGEST}",
     )

@@ -105,7 +105,7 @@ class ProgramRun:
     def hosts(self) -> dict[str, object]:
         """Return each host's roll-out settings from the inventory; empty only for a shard without hosts.
 
-        Raises HostError where the inventory cannot be read, and where it names no host.
+        Raises HostError where the inventory cannot be read, and where it contains no hosts.
         """
         hosts = self._introduced("hosts")
         if hosts is None:
@@ -115,7 +115,7 @@ class ProgramRun:
                 raise none_chosen(self.command.inventory, self.command.limits)
             if why := self._introduced("why"):
                 raise HostError(why)
-            raise HostError("the inventory names no host", where=self.command.inventory)
+            raise HostError("the inventory contains no hosts", where=self.command.inventory)
         return dict(hosts)
 
     def broken_off(self, failure: str) -> HostError:
@@ -134,7 +134,7 @@ class ProgramRun:
 def none_chosen(inventory: str, limits: Sequence[str]) -> HostError:
     """Return the error that `--limit` leaves no host."""
     return HostError(
-        f"the inventory names no host that --limit {' '.join(limits)} chooses",
+        f"the inventory contains no host that --limit {' '.join(limits)} chooses",
         where=inventory,
         remedy="give --limit once for each host, group or pattern, such as 'gpu-0*'",
     )

@@ -193,7 +193,7 @@ def _hosts_left(far: ShardProgress, stage: Stage) -> int | None:
 
 def _refused(where: str, text: str, why: str) -> NumaforgeError:
     return NumaforgeError(
-        f"{text!r} names no shard: {why}",
+        f"{text!r} is not a shard: {why}",
         where=where,
         remedy="write I/N, such as 0/4, 1/4, 2/4 and 3/4 for four shards, or $JOB_COMPLETION_INDEX/4",
     )

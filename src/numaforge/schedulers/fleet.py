@@ -140,7 +140,7 @@ class ServedNode:
             share = planned.get(node.id)
             if share is None:
                 raise PlanError(
-                    f"says nothing of NUMA node {node.id}, which the machine {self.name} has",
+                    f"lacks NUMA node {node.id}, which the machine {self.name} has",
                     where="plan.memory.numa_nodes",
                     remedy="plan the host again, or give the machine that the plan was made for",
                 )

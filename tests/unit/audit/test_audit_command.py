@@ -148,7 +148,7 @@ def test_a_fault_of_ours_on_one_machine_costs_one_line(said: Output, monkeypatch
             ("fleet", "--limit", "gpu-1"), "--limit chooses hosts of an INVENTORY", id="limit-of-files"
         ),
         pytest.param(("fleet", "--to", "a.txt"), "says no format", id="a-file-without-a-format"),
-        pytest.param(("empty",), "holds nothing of a machine", id="a-folder-with-nothing"),
+        pytest.param(("empty",), "does not hold a machine's files", id="a-folder-with-nothing"),
         pytest.param(("none.json",), "there is no such file", id="a-file-that-is-not-there"),
         pytest.param(("fleet", "--baseline", "none.json"), "cannot be read", id="no-baseline"),
     ],

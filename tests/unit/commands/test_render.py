@@ -127,7 +127,7 @@ def test_an_own_template_goes_before_ours(machine: str, own: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        pytest.param("kubelet/dropin.conf.j2", "", "is in the place of no template", id="a name of none"),
+        pytest.param("kubelet/dropin.conf.j2", "", "replaces no template", id="a name of none"),
         pytest.param(DROP_IN, "# {{ header }}\nmaxPods: 3\n", "the rendered file says", id="a setting"),
         pytest.param(DROP_IN, "# {{ header }}\n{% if %}", "cannot be rendered", id="no Jinja"),
         pytest.param(DROP_IN, "# {{ header }}\n: [\n", "cannot be read back", id="no YAML"),

@@ -636,7 +636,7 @@ def test_a_bad_shard_is_one_message(site: Site, verb: str) -> None:
     site.here()
     code, _, said = site.command(verb, "--shard", "4/4")
     assert code == 2
-    assert said.startswith("numaforge: --shard: '4/4' names no shard: there is no shard 4 of 4")
+    assert said.startswith("numaforge: --shard: '4/4' is not a shard: there is no shard 4 of 4")
 
 
 # ---- what a MIG manager left behind ----

@@ -27,7 +27,7 @@ def test_a_look_is_read_among_other_lines() -> None:
 @pytest.mark.parametrize("missing", ["boot", "uptime", "last"])
 def test_a_look_that_says_too_little_is_refused(missing: str) -> None:
     rest = {name: value for name, value in SAID.items() if name != missing}
-    with pytest.raises(HostError, match="since when it runs"):
+    with pytest.raises(HostError, match="does not report its uptime"):
         read_fingerprint(rest, contents=CONTENTS, drop_in_folder=None)
 
 

@@ -1,4 +1,4 @@
-"""Which modules a node stands on: what boots and mounts need, and the ways in, under all shells."""
+"""Which modules a node depends on: what boots and mounts need, and the ways in, under all shells."""
 
 from __future__ import annotations
 

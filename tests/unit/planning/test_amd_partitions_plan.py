@@ -164,7 +164,7 @@ NOT_CONFIRMED = {"device": "75a3"}
             mi300x(), {"model": "mi355x", "compute": "CPX"}, "no GPU is a mi355x", id="no-such-model"
         ),
         pytest.param(
-            mi300x(), {"model": "h100", "compute": "CPX"}, "'h100' is no model of AMD's", id="not-a-model"
+            mi300x(), {"model": "h100", "compute": "CPX"}, "'h100' is not an AMD model", id="not-a-model"
         ),
     ],
 )

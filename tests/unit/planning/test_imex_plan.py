@@ -68,7 +68,7 @@ def test_bare_has_channel_0_made_at_each_load_of_the_module() -> None:
         pytest.param({"mode": "driver-managed", "nodes": ["10.0.0.1"]}, None, "names nodes", id="whose"),
         pytest.param({**HOST, "nodes": ["tray-1"]}, None, "'tray-1' is no IP address", id="a-name"),
         pytest.param({**HOST, "nodes": ["10.0.0.1"] * 2}, None, "names 10.0.0.1 twice", id="twice"),
-        pytest.param({**HOST, "socket": "x.sock"}, None, "no path of a socket", id="no-path"),
+        pytest.param({**HOST, "socket": "x.sock"}, None, "not the path of a socket", id="no-path"),
     ],
 )
 def test_what_cannot_be_is_refused(wish: dict[str, Any], machine: NodeTopology | None, message: str) -> None:

@@ -71,7 +71,7 @@ def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
         pytest.param({}, {"max_read_request": 3000}, "4096", id="no-power-of-two"),
         pytest.param({}, {"pfc": [8]}, "7", id="no-such-priority"),
         pytest.param({}, {"pfc": [3, 3]}, "more than once", id="a-priority-twice"),
-        pytest.param({}, {"nics": ["mlx5_0; reboot"]}, "names no NIC", id="not-a-name"),
+        pytest.param({}, {"nics": ["mlx5_0; reboot"]}, "is not a NIC", id="not-a-name"),
     ],
 )
 def test_what_cannot_be_is_refused(modules: dict[str, Any], host: dict[str, Any], message: str) -> None:

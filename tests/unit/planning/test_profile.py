@@ -216,7 +216,7 @@ def test_a_parameter_with_its_risk_is_taken(parameter):
 @pytest.mark.parametrize("risk", ["", "  ", True, 3])
 def test_a_risk_is_said_in_words(risk):
     message = refusal({"kernel": {"unsafe": {"fips=1": risk}}})
-    assert message.startswith(f"profile: kernel.unsafe.fips=1: {risk!r} is no risk; write what may happen")
+    assert message.startswith(f"profile: kernel.unsafe.fips=1: {risk!r} is not a risk; write what may happen")
 
 
 @pytest.mark.parametrize("parameter", BOOT_PARAMETERS)

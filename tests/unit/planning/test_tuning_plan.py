@@ -505,7 +505,7 @@ def test_the_plan_is_the_same_after_it_was_carried_out():
 
 @pytest.mark.parametrize("value", ["0x1", "-1", "010x"])
 def test_a_limit_that_is_no_whole_number_is_refused(value):
-    with pytest.raises(PlanError, match=r"tuning\.sysctls\.fs\.file-max: '.*' is no limit"):
+    with pytest.raises(PlanError, match=r"tuning\.sysctls\.fs\.file-max: '.*' is not a limit"):
         plan(lab_node(), sysctls={"fs.file-max": value})
 
 

@@ -182,7 +182,7 @@ def _machine(name_or_file: str) -> NodeTopology:
     try:
         return saved_machine(parse_json(read_text(name_or_file)))
     except NotJsonError as error:
-        raise NumaforgeError(f"is no JSON: {error}", where=name_or_file) from error
+        raise NumaforgeError(f"is not valid JSON: {error}", where=name_or_file) from error
     except NumaforgeError as error:
         raise error.at(name_or_file) from error
 
@@ -207,7 +207,7 @@ def _bake(recipe: Recipe) -> Commands:
     """
     present = read_found(reached(host, _look(recipe)))
     if present.node:
-        raise HostError(f"{present.node}: this is a node, and no image", remedy="plan it: deploys/site.py")
+        raise HostError(f"{present.node}: this is a node, not an image", remedy="plan it: deploys/site.py")
     lacks = [*recipe.lacks(present)]
     if not lacks:
         host.noop("the image is as it is to be")

@@ -364,7 +364,7 @@ def from_root(root: Path) -> Snapshot:
     snapshot = _Tree(root).snapshot()
     if not snapshot.files:
         raise SnapshotError(
-            "holds nothing of a machine",
+            "does not hold a machine's files",
             where=str(root),
             remedy="name the folder that holds the sys, proc and etc of a machine",
         )

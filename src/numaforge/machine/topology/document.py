@@ -182,17 +182,21 @@ def _require_distances(nodes: Sequence[NumaNode]) -> None:
             raise _refusal(f"numa_nodes[{number}].id", f"NUMA node {node.id} is listed twice")
         left_out = [node_id.id for node_id in nodes if node.distances and node_id.id not in node.distances]
         if left_out:
-            raise _refusal(f"numa_nodes[{number}].distances", f"says nothing of NUMA node {left_out[0]}")
+            raise _refusal(f"numa_nodes[{number}].distances", f"lacks NUMA node {left_out[0]}")
 
 
 def _require_devices(read: TopologyDocument) -> None:
     """Refuse a PCI id that is none ("": it is not known), and a function without an address."""
     for number, gpu in enumerate(read.gpus):
         if gpu.device and not _DEVICE_ID.fullmatch(gpu.device):
-            raise _refusal(f"gpus[{number}].device", f"{gpu.device[:40]!r} is no PCI device id, such as 2330")
+            raise _refusal(
+                f"gpus[{number}].device", f"{gpu.device[:40]!r} is not a PCI device id, such as 2330"
+            )
     for number, device in enumerate(read.rdma_devices):
         if device.pci_address == "":
-            raise _refusal(f"rdma_devices[{number}].pci_address", "names no PCI function; null: it has none")
+            raise _refusal(
+                f"rdma_devices[{number}].pci_address", "is not a PCI function; write null where it has none"
+            )
 
 
 def _require_sizes(read: TopologyDocument) -> None:
@@ -204,7 +208,7 @@ def _require_sizes(read: TopologyDocument) -> None:
         for position, instance in enumerate(gpu.gpu_instances or ()):
             where = f"gpus[{number}].gpu_instances[{position}]"
             if instance.start < 0:
-                raise _refusal(f"{where}.start", f"{instance.start} is no memory slice: the first is 0")
+                raise _refusal(f"{where}.start", f"{instance.start} is not a memory slice: the first is 0")
             if instance.size < 1:
                 raise _refusal(f"{where}.size", f"{instance.size} memory slices: an instance has one or more")
 

@@ -25,7 +25,7 @@ SELF = "X"
 # As NVIDIA explains them below the table of nvidia-smi, nearest first.
 LEGEND: Mapping[str, str] = {
     SELF: "the device itself",
-    "NV#": "so many NVLinks, bonded",
+    "NV#": "number of bonded NVLinks",
     "XGMI": "AMD's links between GPUs",
     "PIX": "at most one PCIe switch between them",
     "PXB": "several PCIe switches below one root port",

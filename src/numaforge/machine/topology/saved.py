@@ -19,7 +19,7 @@ def saved_machine(document: object) -> NodeTopology:
         return from_document(document)
     if is_plan(document):
         raise NumaforgeError(
-            "is a plan, and no machine",
+            "is a plan, not a machine",
             remedy="give the snapshot that it was made of; admit, fit and check take it with --plan",
         )
     return read_topology(Snapshot.from_document(document))

@@ -235,7 +235,7 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
             draft.note(
                 f"{field}.boot.kernel-parameters.{name}",
                 Fate.NOT_EXPRESSED,
-                f'{shown(values)} is no list; Bottlerocket has one of texts, ["1"]',
+                f'{shown(values)} is not a list; Bottlerocket has one of texts, ["1"]',
                 "kernel.cmdline",
             )
             continue
@@ -284,6 +284,6 @@ def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None
             draft.note(
                 f"{field}.{size}",
                 Fate.NOT_EXPRESSED,
-                f"{count!r} is no number of pages: say a share",
+                f"{count!r} is not a number of pages: say a share",
                 "hugepages",
             )

@@ -55,7 +55,7 @@ def _one(
 ) -> Callable[[Draft, Mapping[str, Any], str | None, str], None]:
     def by(draft: Draft, document: Mapping[str, Any], name: str | None, file: str) -> None:
         if name is not None:
-            raise NumaforgeError("says one thing: leave --name out", where=file)
+            raise NumaforgeError("--name does not apply to this file", where=file)
         convert(draft, document)
 
     return by
@@ -295,7 +295,7 @@ def _form(document: Mapping[str, Any], file: str, kind: str) -> FileForm:
             raise NumaforgeError(f"is {called}, which becomes no profile", where=file, remedy=where_to)
     if kind == AUTO:
         raise NumaforgeError(
-            f"is of no kind that is known: it has the {fields}",
+            f"unknown file type: it has the {fields}",
             where=file,
             remedy=f"name a file of one of {', '.join(FORM_NAMES)}",
         )

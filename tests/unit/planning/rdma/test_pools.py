@@ -299,9 +299,11 @@ def test_refused_with_a_remedy_are(devices, keys, said):
         pytest.param({"per": "rail", "hca_max": 0}, "write 1 or more", id="no tokens"),
         pytest.param({"per": "rail", "hca_max": "63"}, "is not a whole number", id="tokens are a text"),
         pytest.param(
-            {"per": "rail", "resource_prefix": "Rdma"}, "is no prefix of a resource", id="big letters"
+            {"per": "rail", "resource_prefix": "Rdma"}, "is not the prefix of a resource", id="big letters"
         ),
-        pytest.param({"per": "rail", "resource_prefix": "a/b"}, "is no prefix of a resource", id="a slash"),
+        pytest.param(
+            {"per": "rail", "resource_prefix": "a/b"}, "is not the prefix of a resource", id="a slash"
+        ),
         pytest.param(
             {"per": "rail", "resource_prefix": "nvidia.com"}, "prefix of other resources", id="NVIDIA's"
         ),
@@ -315,10 +317,10 @@ def test_refused_with_a_remedy_are(devices, keys, said):
         pytest.param({"per": "machine", "resource_name": "{rail}"}, "names no resource", id="no such word"),
         pytest.param({"per": "rail", "include": [{}]}, "selects nothing by itself", id="an empty selection"),
         pytest.param(
-            {"per": "rail", "include": [{"ids": [5555]}]}, "is no PCI id", id="an id that is a number"
+            {"per": "rail", "include": [{"ids": [5555]}]}, "is not a PCI id", id="an id that is a number"
         ),
         pytest.param(
-            {"per": "rail", "include": [{"ids": ["15B3"]}]}, "is no PCI id", id="an id in big letters"
+            {"per": "rail", "include": [{"ids": ["15B3"]}]}, "is not a PCI id", id="an id in big letters"
         ),
         pytest.param(
             {"per": "rail", "include": [{"name": ["a"]}]}, "did you mean names?", id="an unknown key"
