@@ -93,5 +93,5 @@ class DevicePlugin(Section):
     @model_validator(mode="after")
     def _one_way_of_sharing(self) -> Self:
         if self.time_slicing and self.mps:
-            raise ValueError("time_slicing and mps are mutually exclusive")
+            raise ValueError("time_slicing and mps are mutually exclusive; leave one of them out")
         return self

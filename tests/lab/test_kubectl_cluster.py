@@ -812,7 +812,7 @@ def test_a_process_that_is_killed_leaves_no_proxy(world):
 
 
 def test_without_kubectl_nothing_begins(fleet):
-    with pytest.raises(ClusterError, match="there is no program no-such-kubectl here"):
+    with pytest.raises(ClusterError, match="the program no-such-kubectl is not installed here"):
         KubectlCluster(fleet.kubeconfig, kubectl="no-such-kubectl").__enter__()
 
 

@@ -98,7 +98,7 @@ def _rights_line(line: str) -> tuple[str, tuple[str, str, str]]:
 
 
 def _sent_texts(lines: Sequence[str]) -> dict[str, str | None]:
-    """Return the texts by path, None for a file that has gone before it could be sent."""
+    """Return the texts by path, None for a file that disappeared before it could be sent."""
     texts: dict[str, str | None] = {}
     rest = iter(lines)
     for line in rest:
@@ -121,7 +121,7 @@ def checksum(text: str) -> str:
 def changes(
     planned: Sequence[FileContent], absent: Sequence[str], states: Mapping[str, FileState]
 ) -> tuple[FileChange, ...]:
-    """Return what must change for the `planned` files to be as described and the `absent` ones removed."""
+    """Return the changes that make the `planned` files as described and remove the `absent` ones."""
     written = [
         FileChange(file.path, states.get(file.path), file)
         for file in planned

@@ -32,7 +32,7 @@ _EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 def settle(ask: Ask, ask_anew: Ask) -> None:
     """End an abandoned transaction: confirm one that waits for its confirmation, undo a broken one.
 
-    Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
+    A connection made now proves what the confirmation of an earlier runner would have proved.
     """
     for transaction in read_waiting(ask(settle_script())):
         status = clear_status(partial(ask, status_script(transaction)))

@@ -14,7 +14,7 @@ _FILES = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/sys/class/dmi/
 
 @dataclass(frozen=True)
 class Identity:
-    """Which host it is, and since when it runs, as it reads it itself; None where it cannot be read."""
+    """Which host it is, and its boot, as the host reports them; None where unreadable."""
 
     boot_id: str | None = None
     machine_id: str | None = None

@@ -1,4 +1,4 @@
-"""The look at a node: all the input of a change's decision, in one round trip."""
+"""The look at a node: all input of a change's decision, in one round trip."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class NodeQuery:
 
 
 def question(goal: Goal) -> NodeQuery:
-    """Return what the parts have to know; what the detection saw a moment ago is not sent again."""
+    """Return the query for what the parts need to know, without what the detection has just read."""
     looks = {part.name: part.look(goal) for part in parts.called(goal.roles)}
     kubelet, install = goal.plan.kubelet, goal.machine.kubelet
     folder = (kubelet and kubelet.config_dir) or (install and install.config_dir)

@@ -49,7 +49,7 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
 
 
 def _pods(needed: Sequence[Part], found: Found) -> Pods:
-    """Return the evidence of pods, with systemd's state of a kubelet that was not seen."""
+    """Return the evidence of pods, with systemd's state of the kubelet where none was seen."""
     pods = found.pods
     if pods.kubelets or not any(part.drains for part in needed):
         return pods
@@ -60,7 +60,7 @@ def _pods(needed: Sequence[Part], found: Found) -> Pods:
 
 
 def digest(goal: Goal) -> str:
-    """Return what tells one plan, for the roles that were called, from another."""
+    """Return the digest of a plan and of the called roles."""
     text = "\n".join([dumps(goal.plan), *sorted(goal.roles)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -78,6 +78,6 @@ def _failed_before(plan: str, found: Found) -> str:
 
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:
-    """Return a sentence for what is left alone: it waits for a reboot, or the host does not have it."""
+    """Return a sentence for what is left unchanged: it waits for a reboot, or the host does not have it."""
     sentences = (part.pending(goal, found) for part in parts.called(goal.roles) if part.pending)
     return tuple(sentence for sentence in sentences if sentence)

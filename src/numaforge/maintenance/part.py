@@ -63,7 +63,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Unit:
-    """What systemd says of a unit, None without systemd; `askers` are programs that can ask for /healthz."""
+    """systemd's state of a unit, None without systemd; `askers` are programs that can query /healthz."""
 
     active_state: str | None
     sub_state: str | None
@@ -76,7 +76,7 @@ class Unit:
 
     @property
     def may_start(self) -> bool:
-        """Whether it runs, or systemd starts it over and over: then it takes what it finds at any moment."""
+        """Whether it runs, or systemd keeps restarting it: it may then start at any moment."""
         return self.active_state is not None and not self.is_down
 
     @property

@@ -1,4 +1,4 @@
-"""Shared by parts whose worker changes GPUs on the node: the look before it, and the worker's files."""
+"""The look and the files that parts share whose worker changes GPUs on the node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def units_of(found: Found, part: str) -> tuple[str, ...]:
 
 
 def stops(holders: Iterable[str]) -> tuple[str, ...]:
-    """Return what is said of units that hold a GPU which changes."""
+    """Return a sentence about the units that hold a GPU and are stopped for its change."""
     return tuple(
         f"{unit}, which holds a GPU, may be stopped for that, and is started again" for unit in holders
     )
@@ -64,7 +64,7 @@ def worker_files(
     holders: Sequence[str],
     may_stop: Sequence[str],
 ) -> dict[str, str]:
-    """Return what a worker finds beside itself in its part's folder: GPUs, and units that it may stop."""
+    """Return the files for a worker beside itself in its part's folder: GPUs, and units that it may stop."""
     return {
         "planned.json": _document(planned),
         "found.json": _document(present),

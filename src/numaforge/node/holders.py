@@ -63,7 +63,7 @@ class Holder:
     pod: str = ""
 
     def __str__(self) -> str:
-        """Return it as a person knows it: program and what it runs. Any other argument may be a secret."""
+        """Return its program and what that runs, as a person knows it; any other argument may be a secret."""
         try:
             words = Path(f"/proc/{self.pid}/cmdline").read_text("utf-8", "replace").split("\0")[:2]
             owner = Path(f"/proc/{self.pid}").stat().st_uid
@@ -78,7 +78,7 @@ class Holder:
 
 
 def sorted_holders(pids: Iterable[int]) -> list[Holder]:
-    """Return the holder of each process, without those that have ended or are in no way."""
+    """Return the holder of each process, without those that have ended or hold nothing up."""
     holders = (_holder(pid, owner) for pid, owner in owners(pids).items())
     return [holder for holder in holders if holder is not None]
 
@@ -171,7 +171,7 @@ def release(held: Callable[[], Held], folder: Path, option: str) -> None:
 
 
 def end(pid: int, number: int) -> None:
-    """Signal a process that may have ended."""
+    """Signal a process, which may have ended."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

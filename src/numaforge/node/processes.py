@@ -62,7 +62,7 @@ def owners(pids: Iterable[int]) -> dict[int, ProcessOwner]:
 
 
 def tell_holders(pattern: str) -> None:
-    """Print the services that have such a file open, as a part's look says them."""
+    """Print the services that have such a file open, in the form of a part's look."""
     services = {owner.service for owner in owners(opened(pattern)).values()}
     for service in sorted(services - {""}):
         print(f"holds {service}")

@@ -1,4 +1,4 @@
-"""Programs for nodes, assembled from modules: a role's worker, and the look at who holds a device."""
+"""Programs for nodes, assembled from modules: a role's worker, and the look at holders of a device."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _OF_EVERY_WORKER = (*_PROCESSES, _NODE / "holders.py", _NODE / "worker.py")
 
 
 def worker_source(role: Path, modules: Iterable[str]) -> str:
-    """Return the worker of the role in a folder: what all workers have, and modules of its own."""
+    """Return the worker of the role in a folder: the modules that all workers share, and its own."""
     return program_source([*_OF_EVERY_WORKER, *(role / f"{name}.py" for name in modules)])
 
 

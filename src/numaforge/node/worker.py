@@ -1,4 +1,4 @@
-"""The frame of a role's worker: it runs alone, notes the state before, and turns errors into a status.
+"""The frame of a role's worker: it runs alone, records the state before, and turns errors into a status.
 
 Nodes run this: a role's worker has it before its own modules, after those about holders.
 """

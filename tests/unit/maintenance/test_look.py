@@ -142,7 +142,7 @@ def test_systemd_is_asked_once_for_the_units_that_are_known(
 def test_a_systemd_that_does_not_say_how_the_kubelet_is_has_not_answered() -> None:
     assert _unit(["asker=curl", "systemd=runs", "ActiveState=active", "SubState=running"]).runs
     assert _unit(["asker=curl"]).active_state is None
-    with pytest.raises(HostUnreachableError, match="systemd does not say"):
+    with pytest.raises(HostUnreachableError, match="systemd does not report"):
         _unit(["asker=curl", "systemd=runs", "ActiveState=", "SubState="])
 
 

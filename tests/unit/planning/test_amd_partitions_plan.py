@@ -188,7 +188,7 @@ def test_a_gpu_that_two_entries_name_is_refused() -> None:
             {"gpus": [{"compute": "SPX", "model": "mi300x", "indices": [0]}]}, "say one of", id="both"
         ),
         pytest.param({"gpus": [{"compute": "CPY"}]}, "compute", id="no-such-mode"),
-        pytest.param({"plugin": "latest"}, "is no release", id="no-release"),
+        pytest.param({"plugin": "latest"}, "is not a release", id="no-release"),
     ],
 )
 def test_a_section_that_says_nothing_or_too_much(section: dict[str, Any], why: str) -> None:

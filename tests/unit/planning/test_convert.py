@@ -685,7 +685,7 @@ def test_a_file_of_another_kind_is_refused():
 
 
 def test_a_name_is_for_files_that_hold_several():
-    with pytest.raises(NumaforgeError, match="leave --name out"):
+    with pytest.raises(NumaforgeError, match="--name does not apply"):
         convert(performance(), "file", name="performance")
 
 

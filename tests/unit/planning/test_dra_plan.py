@@ -304,7 +304,7 @@ def test_a_machine_whose_cpus_the_driver_passes_over_is_refused(
 ) -> None:
     found = lacking(lab_node())
     for wish in ({}, {"cpu_group_by": "socket"}, {"cpu_device_mode": "individual"}):
-        assert "the CPU driver offers no CPU here" in refusal(found, dra=wish)
+        assert "the CPU driver offers no CPUs here" in refusal(found, dra=wish)
     dra = plan(found, dra={"cpu_group_by": "machine"}).dra
     assert dra is not None
     assert dra.cpus is not None

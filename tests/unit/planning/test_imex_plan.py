@@ -66,7 +66,7 @@ def test_bare_has_channel_0_made_at_each_load_of_the_module() -> None:
         pytest.param(BARE, tray(dra=True), "starts a daemon of its own", id="two-daemons"),
         pytest.param({"mode": "bare"}, None, "needs nodes", id="no-nodes"),
         pytest.param({"mode": "driver-managed", "nodes": ["10.0.0.1"]}, None, "names nodes", id="whose"),
-        pytest.param({**HOST, "nodes": ["tray-1"]}, None, "'tray-1' is no IP address", id="a-name"),
+        pytest.param({**HOST, "nodes": ["tray-1"]}, None, "'tray-1' is not an IP address", id="a-name"),
         pytest.param({**HOST, "nodes": ["10.0.0.1"] * 2}, None, "names 10.0.0.1 twice", id="twice"),
         pytest.param({**HOST, "socket": "x.sock"}, None, "not the path of a socket", id="no-path"),
     ],

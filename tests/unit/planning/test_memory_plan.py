@@ -206,7 +206,7 @@ def test_an_amount_that_lacks_its_unit_is_noticed(key):
 
 
 def test_unknown_memory_is_refused_where_some_is_asked_for():
-    with pytest.raises(PlanError, match="does not tell how much memory the machine has"):
+    with pytest.raises(PlanError, match="the snapshot has no total memory"):
         plan(replace(lab_node(), memory_bytes=None), {"memory": {"kube_reserved": "1Gi"}})
 
 

@@ -533,7 +533,7 @@ class _Tree:
                 yield from self._tuned_profiles(re.split(r"[\s,]+", " ".join(included)), included_by)
 
     def _nvidia(self) -> dict[str, str]:
-        """Return what the script says in words of NVIDIA's software."""
+        """Return the script's lines of words about NVIDIA's software."""
         present = [
             path
             for glob in catalogue.PRESENT

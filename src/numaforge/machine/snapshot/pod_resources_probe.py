@@ -57,7 +57,7 @@ CALL = b"".join(
 
 
 def answer(path: str) -> list[tuple[str, ...]] | str:
-    """Return `NAMESPACE/NAME`, container, resource and id of each device that is given; else why not."""
+    """Return `NAMESPACE/NAME`, container, resource and id of each assigned device; else why not."""
     try:
         return sorted(devices(message(exchange(path))))
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""What the amdgpu driver says of its GPUs in sysfs: name, memory, partitions and XGMI hive."""
+"""The amdgpu driver's data on its GPUs in sysfs: name, memory, partitions and XGMI hive."""
 
 from __future__ import annotations
 
@@ -115,5 +115,5 @@ def _properties(text: str) -> dict[str, int]:
 
 
 def _one(form: re.Pattern[str], text: str) -> str | None:
-    """Return the mode that a file names; None for UNKNOWN and other words."""
+    """Return the mode in a file; None for UNKNOWN and other words."""
     return text if form.fullmatch(text) else None

@@ -151,7 +151,7 @@ def from_document(document: object) -> NodeTopology:
 
 
 def _require_whole(read: TopologyDocument) -> None:
-    """Refuse a machine whose parts do not fit together; raises TopologyError with the first that does not."""
+    """Refuse a machine whose parts contradict each other; raises TopologyError with the first that does."""
     online, packages = read.cpus.online, {package.id for package in read.packages}
     nodes = {node.id for node in read.numa_nodes}
     if not online:
@@ -176,7 +176,7 @@ def _require_whole(read: TopologyDocument) -> None:
 
 
 def _require_distances(nodes: Sequence[NumaNode]) -> None:
-    """Refuse a NUMA node that is listed twice, and distances to some that leave others out."""
+    """Refuse a NUMA node that is listed twice, and distances that leave out NUMA nodes."""
     for number, node in enumerate(nodes):
         if node.id in {earlier.id for earlier in nodes[:number]}:
             raise _refusal(f"numa_nodes[{number}].id", f"NUMA node {node.id} is listed twice")
@@ -186,7 +186,7 @@ def _require_distances(nodes: Sequence[NumaNode]) -> None:
 
 
 def _require_devices(read: TopologyDocument) -> None:
-    """Refuse a PCI id that is none ("": it is not known), and a function without an address."""
+    """Refuse invalid PCI ids ("" is unknown), and functions without an address."""
     for number, gpu in enumerate(read.gpus):
         if gpu.device and not _DEVICE_ID.fullmatch(gpu.device):
             raise _refusal(
@@ -200,7 +200,7 @@ def _require_devices(read: TopologyDocument) -> None:
 
 
 def _require_sizes(read: TopologyDocument) -> None:
-    """Refuse memory and GPU instances of less than nothing; raises TopologyError."""
+    """Refuse negative memory and sizes of GPU instances; raises TopologyError."""
     for number, node in enumerate(read.numa_nodes):
         if (node.memory_bytes or 0) < 0:
             raise _refusal(f"numa_nodes[{number}].memory_bytes", f"{node.memory_bytes} bytes of memory")
@@ -214,7 +214,7 @@ def _require_sizes(read: TopologyDocument) -> None:
 
 
 def _require_apart(name: str, groups: Sequence[Package | Core], online: CpuSet) -> CpuSet:
-    """Return the CPUs of all groups; each group has some, which are online and in no other one."""
+    """Return the CPUs of all groups; refuse empty groups, offline CPUs, and a CPU in two groups."""
     grouped: CpuSet = frozenset()
     for number, group in enumerate(groups):
         where = f"{name}[{number}].cpus"

@@ -1,4 +1,4 @@
-"""Who holds a GPU: the processes that NVML names, and the containers that the kubelet gave devices to."""
+"""The holders of GPUs: processes that NVML lists, and containers to which the kubelet gave devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_gpu_processes(snapshot: Snapshot, gpus: Iterable[Gpu]) -> dict[int, Gpu
 
 
 def read_device_holders(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
-    """Return every device that a container has; None where neither the kubelet nor its checkpoint says.
+    """Return every device that a container has; None where neither the kubelet nor its checkpoint reports it.
 
     The checkpoint lags behind: devices of a pod that has ended stay until the next pod asks for some.
     """

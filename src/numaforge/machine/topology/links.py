@@ -98,18 +98,18 @@ def link_between(one: Device, peer: Device, topology: NodeTopology) -> str | Non
 
 
 def nvlinks_between(one: Gpu, peer: Gpu) -> int:
-    """Return how many NVLinks join two GPUs, directly or through switches of the same fabric; 0 is none."""
+    """Return the number of NVLinks that join two GPUs, directly or through switches of the same fabric."""
     switched = min(gpu.nvlink_peers.get("switch", 0) for gpu in (one, peer))
     return direct_nvlinks(one, peer) or (switched if one.fabric == peer.fabric else 0)
 
 
 def direct_nvlinks(one: Gpu, peer: Gpu) -> int:
-    """Return how many NVLinks lead from one GPU to the other; either side may tell it, 0 is none."""
+    """Return the number of NVLinks from one GPU to the other, as either side reports it."""
     return max(one.nvlink_peers.get(peer.pci_address, 0), peer.nvlink_peers.get(one.pci_address, 0))
 
 
 def pci_distance(one: Function, peer: Function, topology: NodeTopology) -> str | None:
-    """Return PIX, PXB, PHB, NODE or SYS for two functions, None where the firmware does not tell it.
+    """Return PIX, PXB, PHB, NODE or SYS for two functions, None where the firmware does not report it.
 
     NCCL calls NODE PHB, and functions of one card without a switch PHB instead of PIX.
     """

@@ -27,7 +27,7 @@ class HugepagePool:
     free: int
 
     def of(self, total: int) -> Self:
-        """Return such a pool with other pages, all of them free."""
+        """Return the pool with this number of pages, all of them free."""
         return replace(self, total=total, free=total)
 
 

@@ -146,7 +146,7 @@ def _mig_capable(gpu: Element) -> bool | None:
 
 
 def _unanswered(gpu: Element) -> str | None:
-    """Return why the GPU itself does not answer; a single value that failed says nothing of the GPU."""
+    """Return why the GPU itself does not answer; a single value that failed does not count."""
     texts = {(element.text or "").strip() for element in gpu.iter()}
     lost = next((reason for reason in _LOST if reason in texts), None)
     identity = {gpu.findtext(path, "").strip() for path in ("uuid", "fb_memory_usage/total")}

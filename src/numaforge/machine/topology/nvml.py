@@ -83,7 +83,7 @@ def _check(nvml: Mapping[str, Any]) -> None:
 
 
 def read_nvml_driver(nvml: Mapping[str, Any]) -> NvidiaDriver:
-    """Return the driver, and why it did not start where it did not."""
+    """Return the driver, and why it did not start, if so."""
     _check(nvml)
     cuda = nvml.get("cuda_version")
     _, feature, devtools = nvml.get("confidential_computing") or (None, None, None)
@@ -259,7 +259,7 @@ def _fabric_state(gpu: Mapping[str, Any]) -> FabricState | None:
 
 
 def _faults(mask: int | None) -> tuple[str, ...] | None:
-    """Return what the mask says is wrong, None where it says nothing at all."""
+    """Return the faults in the mask, None where it reports nothing."""
     if not mask:
         return None
     configuration = mask >> _CONFIGURATION_SHIFT & 0xF

@@ -1,4 +1,4 @@
-"""The shape of NVML's answers (snapshot/nvml_probe.py), by which they are checked before they are read."""
+"""The shape of NVML's answers (snapshot/nvml_probe.py), checked before they are read."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class _NvmlAnswers(_NvmlPart):
 
 
 def check_answers(nvml: Mapping[str, Any]) -> None:
-    """Raise TopologyError with the place of the first answer that is of another kind than NVML's."""
+    """Raise TopologyError with the place of the first answer of the wrong kind."""
     try:
         _NvmlAnswers.model_validate(nvml, strict=True)
     except ValidationError as invalid:

@@ -78,7 +78,7 @@ class Function:
 
     @property
     def numa_node(self) -> int | None:
-        """The NUMA node, None where the firmware does not say."""
+        """The NUMA node, None where the firmware does not report it."""
         return digits(self.held.get("numa_node", ""))  # -1: the firmware does not say
 
     @property
@@ -97,7 +97,7 @@ class Function:
 
     @property
     def is_accelerator(self) -> bool:
-        """Whether it is an accelerator and no GPU."""
+        """Whether it is an accelerator other than a GPU."""
         return self.pci_class.startswith((_ACCELERATOR, _COPROCESSOR)) and not self.is_gpu
 
     @property
@@ -113,7 +113,7 @@ class Function:
 
 
 def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
-    """Return the accelerators that are no GPUs."""
+    """Return the accelerators other than GPUs."""
     return tuple(
         Accelerator(
             pci_address=function.address,

@@ -172,7 +172,7 @@ def _planned_files(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unfinished(snapshot: Snapshot) -> Unfinished | None:
-    """Return the change that has not ended; a snapshot does not tell whether a process works on it."""
+    """Return the unfinished change; a snapshot does not show whether a process works on it."""
     name = snapshot.links.get(catalogue.UNFINISHED)
     if name is None:
         return None
@@ -204,7 +204,7 @@ def _kubelet_cores(
     numa_nodes: Iterable[NumaNode],
     drawers: Mapping[int, int],
 ) -> tuple[Core, ...] | None:
-    """Return the cores as the kernel's ids tell them, or None where the sibling masks say the same.
+    """Return the cores by the kernel's ids, or None where the sibling masks say the same.
 
     cAdvisor utils/sysinfo/sysinfo.go, getCoresInfo: threads of a NUMA node with equal core_id and
     physical_package_id are a core, on s390x with equal book_id and drawer_id, too: `drawers` has these by

@@ -19,7 +19,7 @@ def ready_machines() -> tuple[str, ...]:
 
 
 def ready_machine(name: str) -> NodeTopology:
-    """Return a ready machine. Raises TopologyError for a name that none has."""
+    """Return a ready machine. Raises TopologyError for an unknown name."""
     if name not in ready_machines():
         raise TopologyError(
             f"there is no ready machine {name!r}", remedy=f"name one of {', '.join(ready_machines())}"

@@ -1,4 +1,4 @@
-"""What systemd's system manager says of units; the name and the arguments of a process are its own words."""
+"""systemd's view of units; the name and the arguments of a process are its own words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Units:
 
 
 def read_units(snapshot: Snapshot) -> Units:
-    """Return what systemd said when the snapshot was taken."""
+    """Return systemd's answer at the time of the snapshot."""
     answer = snapshot.commands.get("units")
     rows = [row for line in (answer or "").splitlines() if len(row := line.split(maxsplit=2)) == 3]
     return Units(

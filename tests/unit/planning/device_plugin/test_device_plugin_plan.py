@@ -281,7 +281,7 @@ def test_a_plan_without_the_section_has_no_configuration():
         pytest.param(
             {"time_slicing": {"amd.com/gpu": 2}}, "not a resource of the device plugin", id="another vendor"
         ),
-        pytest.param({"time_slicing": {"gpu": 2}, "mps": {"gpu": 2}}, "says time_slicing and mps", id="both"),
+        pytest.param({"time_slicing": {"gpu": 2}, "mps": {"gpu": 2}}, "mutually exclusive", id="both"),
         pytest.param({"mps": {"gpu": 49}}, "49", id="more clients than an MPS server has"),
         pytest.param({"config": "a b"}, "is not a label's value", id="a name that is no label"),
     ],
