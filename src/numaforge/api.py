@@ -131,10 +131,10 @@ def admit(
     plan: NodePlan | None = None,
     config_text: str | None = None,
 ) -> tuple[Admission, ...]:
-    """Return a node's answer to each pod, one after the other; each is a manifest, or a Pod.
+    """Return a node's answer to each pod, in order; each is a manifest, or a Pod.
 
-    With a plan the node is as the plan makes it, else as it is. `config_text` is the kubelet's configuration
-    file; without it, the machine's own is used. Raises KubeletConfigError where the kubelet would not start.
+    With a plan the node is as planned, else as it is. `config_text` is the kubelet's configuration file
+    [default: the machine's own]. Raises KubeletConfigError where the kubelet would not start.
     """
     node = _scenario(machine, plan, config_text).node()
     answers = []
@@ -155,7 +155,7 @@ def fit(
     plan: NodePlan | None = None,
     config_text: str | None = None,
 ) -> FitReport:
-    """Return how many pods of one shape fit on a node, what runs out, and what would help; as for `admit`."""
+    """Return how many pods of one shape fit on a node, what runs out, and remedies; as for `admit`."""
     return fit_node(_scenario(machine, plan, config_text), _pod(pod))
 
 

@@ -167,7 +167,7 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to /dev/null, so that flushing it at exit does not fail."""
+    """Redirect standard output to /dev/null, so that flushing it at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -183,7 +183,7 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 
 
 def _refuse_input_twice(arguments: Sequence[str]) -> None:
-    """Refuse to take standard input for two files: the second would be empty."""
+    """Refuse standard input for two files: the second would be empty."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     read = [
         argument for preceding, argument in pairwise(["numaforge", *options]) if preceding not in _WRITTEN

@@ -1,10 +1,10 @@
-"""pyinfra's command line as numaforge uses it: without a terminal a host that cannot be reached fails alone.
+"""pyinfra's command line as numaforge uses it: an unreachable host fails alone, even without a terminal.
 
-`python -m numaforge.pyinfra_cli ARGUMENTS` is what numaforge starts itself: it tells by `events` which hosts
-there are before any of them is asked. With `debug-inventory` none of them is.
+numaforge starts `python -m numaforge.pyinfra_cli ARGUMENTS`, which records the hosts as `events` before it
+asks any of them. With `debug-inventory` it asks none.
 
-A run that begins no roll-out may use every core (NUMAFORGE_PROCESSES): its hosts are divided between
-processes, which write to the same log and the same events. One that begins any counts failures in one.
+A run without a roll-out may use every core (NUMAFORGE_PROCESSES): its hosts are divided between processes
+that write to the same log and the same events. A roll-out counts failures in one process.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _A_DEPLOY = "'State' object has no attribute"
 
 
 class _Unreachable(BaseStateCallback):
-    """Says why a host cannot be connected to."""
+    """Reports why a host cannot be connected to."""
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:  # noqa: ARG004 (pyinfra's)
@@ -72,10 +72,10 @@ class _Unreachable(BaseStateCallback):
 
 
 def adapt() -> None:
-    """Change what pyinfra does in this process; a `config.py` calls it, which is run first.
+    """Adapt pyinfra in this process; a `config.py`, which pyinfra runs first, calls it.
 
-    A folder stands for its `inventory.py`, without a terminal a host that cannot be reached fails alone, and
-    host keys that are not known are refused, and so is output without end.
+    A folder means its `inventory.py`, an unreachable host fails alone, even without a terminal, and unknown
+    host keys and endless output are refused.
     """
     guard_output()
     inventory_groups(noticing)
@@ -94,9 +94,9 @@ def adapt() -> None:
 
 
 def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
-    """Take the file where a folder is named; pyinfra itself takes files only.
+    """Read a named folder's file; pyinfra itself takes files only.
 
-    Hosts whose data are not accepted are set aside, before pyinfra reads them.
+    Sets hosts with invalid data aside, before pyinfra reads them.
     """
     file = Path(inventory, "inventory.py")
     is_path = not inventory.startswith("@") and ("/" in inventory or inventory.endswith(".py"))
@@ -117,7 +117,7 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
 
 @contextmanager
 def _mistakes_in_one_line(inventory: str) -> Iterator[None]:
-    """Say what is wrong in a file of an inventory with its place, where pyinfra prints its own traceback."""
+    """Report a mistake in an inventory file with its place, in place of pyinfra's traceback."""
     try:
         yield
     except SyntaxError as error:
@@ -155,7 +155,7 @@ def _say_notices(state: State) -> None:
 
 
 def connect_all(state: State) -> None:
-    """Connect to all hosts, and continue with those that answer; takes the place of pyinfra's own."""
+    """Connect to all hosts, and continue with those that answer; replaces pyinfra's own."""
     nothing_left = len(state.inventory) > 0 and not hosts_of(state)  # a shard may have none, too
     introduce(state)
     _say_notices(state)
@@ -176,9 +176,9 @@ def connect_all(state: State) -> None:
 
 
 def introduce(state: State) -> None:
-    """Tell which hosts there are, what their inventory says of roll-outs, and how each is reached.
+    """Record the hosts, their inventory's roll-out data, and how each is reached.
 
-    Those of other shards are left out.
+    Omits those of other shards.
     """
     hosts = hosts_of(state)
     shard, present = _shard(), []
@@ -226,7 +226,7 @@ def _connection(host: Host) -> dict[str, object]:
 
 
 def prepare() -> None:
-    """Do the work that all forked runs share: half the time of a run of one host."""
+    """Do the common work of forked runs: half the time of a run of one host."""
     import pyinfra_cli.main  # type: ignore[import-untyped]  # noqa: F401
 
     import numaforge.run.maintenance.rollout

@@ -1,6 +1,6 @@
-"""A deploy carried out in this process for `numaforge apply`, as `pyinfra INVENTORY DEPLOY` does it.
+"""A deploy in this process for `numaforge apply`, like `pyinfra INVENTORY DEPLOY`.
 
-The steps and their order are those of `pyinfra_cli.cli`, which prints what it does between them.
+The steps and their order are those of `pyinfra_cli.cli`, which prints in between.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class InterruptedBeforeError(NumaforgeError):
 
 
 class SiteRun:
-    """One run over an inventory; `hosts` has what is known about each of its hosts so far."""
+    """One run over an inventory; `hosts` has the known state of each host."""
 
     def __init__(self, state: State, overview: Overview) -> None:
         self._state = state
@@ -84,7 +84,7 @@ class SiteRun:
 
     @property
     def changes(self) -> bool:
-        """Return whether any host has something to change, by its maintenance or by another operation."""
+        """Return whether any host has a change, by its maintenance or by another operation."""
         return any(
             data.operation_meta._maybe_is_change
             for host in self._state.inventory.get_active_hosts()
@@ -107,7 +107,7 @@ class SiteRun:
         """Execute the prepared operations.
 
         After an interrupt the hosts in progress end, and no other is begun; after another one the hosts are
-        left as they are, which `hosts` describe.
+        left as they are, as `hosts` describes.
         """
         self._state.set_stage(StateStage.Execute)
         try:
@@ -120,7 +120,7 @@ class SiteRun:
         self._state.set_stage(StateStage.Disconnect)
 
     def leave(self) -> None:
-        """Leave the connections to the end of this process: to close one waits for what its host does."""
+        """Leave the connections to the end of this process: closing one waits for its host's command."""
         self._left = True
 
     def disconnect(self) -> None:
@@ -138,10 +138,10 @@ class SiteRun:
 
 @contextmanager
 def prepared(run: Run, *, looks: bool) -> Iterator[SiteRun]:
-    """Connect to the hosts of a run, plan each, and yield what it would do; disconnect at the end.
+    """Connect to the hosts of a run, plan each, and yield the changes; disconnect at the end.
 
     Without `looks` the changes are determined only while they are made, in half the time. Raises HostError
-    where the inventory or the deploy cannot be read, and where no host is named.
+    for an unreadable inventory or deploy, and without hosts.
     """
     pyinfra.is_cli = True  # operations are in the order of the deploy's lines
     set_formatter(click.style)  # noqa: TID251 (pyinfra's own lines; of hosts' output: hosts/output.py)

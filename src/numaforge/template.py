@@ -23,7 +23,7 @@ def _nothing(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Template:
-    """How a template's text is compared with the plan, and its values besides the plan."""
+    """A template's values besides the plan, and how its text is compared with the plan."""
 
     read_back: Callable[[NodePlan, PlannedFile, str], Both]
     values: Callable[[NodePlan, PlannedFile], Mapping[str, Any]] = _nothing
@@ -56,7 +56,7 @@ def xml_comment(plan: NodePlan) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """Return YAML with sorted keys: a plan read back from the host, whose keys are, gives the same text."""
+    """Return YAML with sorted keys, the same for a plan read back from the host."""
     text: str = yaml.safe_dump(plain(value), sort_keys=True, default_flow_style=False)
     return text
 

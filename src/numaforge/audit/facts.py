@@ -1,4 +1,4 @@
-"""The facts that machines of one make are expected to share: a row for each."""
+"""The facts that machines of one make share, a row for each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OF_ONE_NODE = frozenset({"address", "healthzBindAddress", "providerID", "regist
 
 @dataclass(frozen=True)
 class PeerRule(Rule):
-    """A fact that machines of one make are expected to share.
+    """A fact that machines of one make share.
 
-    `what` names it, `read` returns its values; `remedy` is the way out where one machine differs. numbers
-    in two texts that are at least `roughly` are equal within half a percent.
+    `what` names it, `read` returns its values; `remedy` is the way out for an outlier. Numbers in two texts
+    that are at least `roughly` are equal within half a percent.
     """
 
     what: str

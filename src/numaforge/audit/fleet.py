@@ -153,7 +153,7 @@ def with_baseline(audit: FleetAudit, baseline: Earlier) -> FleetAudit:
 
 @dataclass(frozen=True)
 class MovedFact:
-    """A fact of one machine that has changed; None where it was, or is, unknown."""
+    """A changed fact of one machine; None where it was, or is, unknown."""
 
     machine: str
     what: str

@@ -28,7 +28,7 @@ class AuditedMachine:
     """An audited machine: its make, its facts by rule, its findings, and the rules with unknown result.
 
     `fabrics` are the NVLink domains of its GPUs with their clique, "<cluster uuid>.<clique id>", `imex` is
-    the state of the host's IMEX service, `gpu_memory` who manages the memory of GPUs next to Grace and Vera.
+    the state of the host's IMEX service, `gpu_memory` the manager of the memory of GPUs with Grace and Vera.
     """
 
     hostname: str | None

@@ -1,4 +1,4 @@
-"""Makes of machines: siblings share what is never changed by mistake."""
+"""Makes of machines: siblings share what never changes by mistake."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LEAST_SIBLINGS = 3
 
 @dataclass(frozen=True)
 class Make:
-    """What siblings have in common: the maker's name of the machine, models of devices, processors.
+    """The identity of siblings: the maker's product name, models of devices, processors.
 
-    `product` is "" where unknown. `cpus` distinguishes machines of which less is known, and is 0 where
-    product and devices suffice. `lost` marks a machine with NVIDIA's driver and no GPU.
+    `product` is "" where unknown. `cpus` distinguishes machines with fewer facts, and is 0 where product and
+    devices suffice. `lost` marks a machine with NVIDIA's driver and no GPU.
     """
 
     product: str
@@ -34,7 +34,7 @@ class Make:
 
 
 def make_of(machine: NodeTopology) -> Make:
-    """Return the make of a machine; the number of devices does not count, for some may be lost."""
+    """Return the make of a machine; ignores the number of devices, as some may be lost."""
     maker, packages = _MAKERS.get(machine.cpu_vendor or "", ""), len(machine.packages)
     processors = (
         f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
@@ -59,7 +59,7 @@ def make_of(machine: NodeTopology) -> Make:
 def with_lost(makes: Sequence[Make]) -> list[Make]:
     """Return makes in which a machine that has lost all of its GPUs keeps its former make.
 
-    Such a machine has NVIDIA's driver but no GPUs, and only one make has its processors.
+    Such a machine has NVIDIA's driver but no GPUs, and processors of a single make.
     """
     counts = Counter(make for make in makes if make.devices)
     repaired = {

@@ -71,7 +71,7 @@ def _values_at(values_of: Mapping[str, Values], location: str, *, complete: bool
 
 
 def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:
-    """Return the value that more than half of the machines, and at least three, have; None without one."""
+    """Return the value of more than half of the machines, at least three; None without one."""
     texts = grouped((text_of(value), value) for value in values)
     groups: list[tuple[str, list[str | Spread]]] = []
     for text, alike in sorted(texts.items(), key=lambda each: -len(each[1])):
@@ -99,7 +99,7 @@ def _compared(rule: PeerRule, location: str, value: str | Spread, usual: _Usual)
 
 
 def _to_blame(value: Spread, usual: Spread) -> Iterator[str]:
-    """Yield the devices whose value is rarer among siblings; none where all devices are alike."""
+    """Yield the devices whose value is rarer among siblings; none where all devices are equal."""
     if len(value) == 1:
         return
     for text, places in value.items():

@@ -30,7 +30,7 @@ _RULE = {rule.id: rule for rule in RACK_RULES}
 
 
 def racks_of(machines: Mapping[str, AuditedMachine]) -> dict[str, list[str]]:
-    """Return the names of the trays of each NVLink domain that has more than one, by its cluster's UUID."""
+    """Return the trays of each NVLink domain with more than one, by its cluster's UUID."""
     racks = grouped(
         (cluster, name)
         for name, machine in machines.items()
@@ -76,7 +76,7 @@ def _clique(trays: Mapping[str, AuditedMachine], where: str) -> Iterator[tuple[s
 
 
 def _minority(rule: str, values: Mapping[str, str], where: str, remedy: str) -> Iterator[tuple[str, Finding]]:
-    """Yield a finding for each tray whose value differs from most trays'; for all without a majority."""
+    """Yield a finding for each tray that differs from the majority; for all without a majority."""
     groups = by_value(values)
     if len(groups) < 2:
         return

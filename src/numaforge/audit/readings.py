@@ -1,4 +1,4 @@
-"""How the facts that machines of one make share are read: as texts to compare, none where unknown."""
+"""Readers of the facts that machines of one make share: texts to compare, none where unknown."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def carrying(machine: NodeTopology) -> Iterator[RdmaDevice]:
 
 
 def _spread(values: Iterable[tuple[str, object]]) -> Values:
-    """Return the places of each value; nothing where one value is not known."""
+    """Return the places of each value; nothing where a value is unknown."""
     places: dict[str, list[str]] = {}
     for name, value in values:
         if value is None:
@@ -116,7 +116,7 @@ def cmdline(machine: NodeTopology) -> str | None:
 
 
 def cpus(machine: NodeTopology) -> str:
-    """Return how many CPUs there are: `224 online, 2 per core, 4 offline`."""
+    """Return the number of CPUs: `224 online, 2 per core, 4 offline`."""
     threads = sorted({len(core.cpus) for core in machine.cores})
     parts = [f"{len(machine.online)} online"]
     parts += [f"{' or '.join(map(str, threads))} per core"] if threads else []
@@ -129,7 +129,7 @@ def numa_nodes(machine: NodeTopology) -> str | None:
 
 
 def memory(machine: NodeTopology) -> str | None:
-    """Return the memory of each NUMA node in GiB: a list, in which numbers may differ a little."""
+    """Return the memory of each NUMA node in GiB: a list with some tolerance."""
     sizes = [node.memory_bytes for node in machine.numa_nodes] or [machine.memory_bytes]
     gib = [f"{size / _GIB:.1f}" for size in sizes if size is not None]
     return f"{', '.join(gib)} GiB" if len(gib) == len(sizes) else None
@@ -177,7 +177,7 @@ def sleep_states(machine: NodeTopology) -> str | None:
 
 
 def sysctls(machine: NodeTopology) -> Values:
-    """Return the captured sysctls except those that name the host."""
+    """Return the captured sysctls without those that name the host."""
     return {name: value for name, value in machine.sysctls.items() if not _OF_ONE_KERNEL.fullmatch(name)}
 
 

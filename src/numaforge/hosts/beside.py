@@ -1,6 +1,6 @@
-"""What a deploy changes on hosts beside their maintenance, told to the roll-out that asks.
+"""A deploy's changes besides maintenances, as events for the roll-out that asks.
 
-A host whose maintenance has nothing to do still needs its run where another operation of the deploy has.
+A host without a maintenance needs its run if another operation of the deploy changes it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from numaforge.lib.errors import HostUnreachableError, NumaforgeError
 
 
 class HostConnectError(ConnectError):
-    """Why a host cannot be connected to; `error` tells a host that refuses from one that does not answer."""
+    """Why a host cannot be connected to; `error` distinguishes refused from unreachable."""
 
     def __init__(self, error: NumaforgeError) -> None:
         super().__init__(str(error))
@@ -18,6 +18,6 @@ class HostConnectError(ConnectError):
 def connect_error(error: ConnectError) -> NumaforgeError:
     """Return why a host cannot be connected to: HostUnreachableError where it does not answer.
 
-    Of what pyinfra's other connectors say, nothing tells the one from the other.
+    The errors of pyinfra's other connectors do not distinguish the two.
     """
     return error.error if isinstance(error, HostConnectError) else HostUnreachableError(str(error))

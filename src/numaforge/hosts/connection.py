@@ -21,7 +21,7 @@ _HANG_UP_SECONDS = 5  # a connection through a host that does not answer is clos
 
 
 def is_open(host: Host) -> bool:
-    """Return whether the host's SSH connection is still open, as far as this side knows."""
+    """Return whether the host's SSH connection is open, as far as this side knows."""
     transport = _transport(host)
     return transport is not None and transport.is_active()
 
@@ -29,8 +29,8 @@ def is_open(host: Host) -> bool:
 def access_to(host: Host) -> Access:
     """Return how a host is reached: the address of its connection, and the dialled name.
 
-    Behind a ProxyJump or a ProxyCommand no socket of ours leads to it: then the address is what the dialled
-    name resolves to here, if it does.
+    Behind a ProxyJump or a ProxyCommand there is no socket of ours: then the address is that of the dialled
+    name here, if it resolves.
     """
     if isinstance(host.connector, LocalConnector):
         return Access(host.name, here=True)
@@ -46,7 +46,7 @@ def access_to(host: Host) -> Access:
 
 
 def _peer(host: Host) -> tuple[str, ...]:
-    """Return the address of the other end of a host's own socket, () where there is none."""
+    """Return the peer address of a host's own socket, () without one."""
     transport = _transport(host)
     if transport is None or not isinstance(transport.sock, socket.socket):
         return ()
@@ -95,9 +95,9 @@ def hang_up(host: Host) -> None:
 
 @contextmanager
 def new_connection(host: Host) -> Iterator[BaseConnector]:
-    """Open a second connection to a host, with the same data, and hang up afterwards.
+    """Open a second connection to a host with the same data, and close it afterwards.
 
-    Only SSH has connections: any other connector is used as it is.
+    Only SSH has connections: other connectors are used as they are.
     """
     if not isinstance(host.connector, OpenSshConnector):
         yield host.connector

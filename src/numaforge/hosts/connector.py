@@ -24,13 +24,13 @@ _DATA = {**SSHConnector.data_meta, CHECKING: DataMeta("SSH strict host key check
 class OpenSshConnector(SSHConnector):
     """Logs in as OpenSSH would; commands and files are pyinfra's own.
 
-    A host whose key is not known is refused; pyinfra's default would accept it.
+    Refuses a host with an unknown key; pyinfra's default would accept it.
     """
 
     data_meta = _DATA
 
     def connect(self) -> None:
-        """Connect, and again for as often as ssh_connect_retries says while the host does not answer.
+        """Connect, with ssh_connect_retries retries while the host does not answer.
 
         Raises HostConnectError.
         """
@@ -63,12 +63,12 @@ def destination(host: Host) -> Destination:
 
 
 def ask_for(hosts: Iterable[Host]) -> None:
-    """Ask OpenSSH how it would reach hosts, all at once; those that are not reached by SSH are left out."""
+    """Ask OpenSSH how it would reach hosts, all at once; skips other connectors."""
     ask_openssh(_name_and_data(host) for host in hosts if issubclass(host.connector_cls, OpenSshConnector))
 
 
 def reach_as_openssh(hosts: Iterable[Host]) -> None:
-    """Have hosts that pyinfra would reach by its connector for SSH reached by ours.
+    """Replace pyinfra's SSH connector of hosts with ours.
 
     Its connectors to containers of another machine log in by themselves: they refuse unknown keys, too.
     """

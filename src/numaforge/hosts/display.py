@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 def announce(host: Host, lines: Sequence[str]) -> None:
-    """Say what an operation is about to do, once in a run, also where `-y` skips the preparation."""
+    """Announce an operation, once in a run, also where `-y` skips the preparation."""
     if not host.state.is_executing or not host.state.check_for_changes:
         for line in lines:
             host.log(plain(line))
 
 
 def show_alone(host: Host, line: str) -> None:
-    """Say what the plan's notices say already, where no overview has them."""
+    """Show what the plan's notices already contain, without an overview."""
     if overview() is None:
         host.log(plain(line))
 
 
 def show_notices(host: Host, notices: Sequence[Notice]) -> None:
-    """Say what an admin should know of a host's plan: with the other hosts', or at once where none is."""
+    """Show the notices of a host's plan: with the other hosts', or at once without an overview."""
     if (together := overview()) is not None:
         together.note(host, notices=tuple((notice.id, notice.message) for notice in notices))
     else:
@@ -49,10 +49,10 @@ def show_change(
     labels: Sequence[str] = (),
     undrained: str | None = None,
 ) -> None:
-    """Say what a host is about to change, and what is left for later.
+    """Show what will change on a host, and what a later run does.
 
-    `drains` says whether its pods leave, `undrained` why they stay although the kubelet restarts, `labels`
-    what becomes of those of its Node.
+    `drains`: its pods leave; `undrained` is why they stay although the kubelet restarts; `labels` are the
+    changes of its Node's labels.
     """
     sentences = (*(transaction.sentences if transaction else ()), *labels)
     if undrained and transaction and transaction.drains:
@@ -80,7 +80,7 @@ def show_change(
 
 
 def show_beside(host: Host, sentence: str) -> None:
-    """Say what is about to change on a host beside its maintenance: with that, or at once."""
+    """Show what will change on a host besides its maintenance: with that, or at once."""
     if (together := overview()) is not None:
         together.change(host, HostSummary(host.name, state="to change", sentences=(sentence,)))
     else:
@@ -88,7 +88,7 @@ def show_beside(host: Host, sentence: str) -> None:
 
 
 def show_unfinished(host: Host, change: Unfinished, *, drains: bool) -> None:
-    """Say how an earlier change is that has not ended; while this one is made, that it is ended first."""
+    """Show the state of an unfinished earlier change; while this one is made, that it is ended first."""
     sentence = f"{change.id}, an earlier change, is ended first" if host.state.is_executing else str(change)
     if (together := overview()) is not None:
         summary = HostSummary(host.name, state="to change", sentences=(sentence,), drains=drains)
@@ -98,7 +98,7 @@ def show_unfinished(host: Host, change: Unfinished, *, drains: bool) -> None:
 
 
 def show_progress(host: Host, change: Unfinished | None) -> None:
-    """Keep what is known of the change that a host is in the middle of; None once it has ended."""
+    """Record the state of the change in progress on a host; None once it has ended."""
     if (together := overview()) is not None:
         together.goes_on(host, change)
 

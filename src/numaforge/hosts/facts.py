@@ -1,4 +1,4 @@
-"""What a host says of itself: its snapshot, and how it lets us become root."""
+"""A host's snapshot, and how it lets us become root."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def detect(host: Host) -> Snapshot:
 
 
 def detect_for_change(host: Host) -> Snapshot:
-    """Take the host's snapshot as `detect` does, and in the same round trip see to it that it can be changed.
+    """Take the host's snapshot as `detect` does, and check in the same round trip that it can be changed.
 
-    Raises HostError, too, for a host that lacks what a maintenance needs.
+    Also raises HostError for a host that lacks a prerequisite of a maintenance.
     """
     answer = as_root(host, script() + preflight.script())
     preflight.refuse_unfit(preflight.answer_lines(answer))
@@ -41,9 +41,9 @@ def detect_for_change(host: Host) -> Snapshot:
 
 
 def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
-    """Run a script that changes nothing as root, and learn whether the host's commands need sudo.
+    """Run a read-only script as root, and learn whether the host's commands need sudo.
 
-    It may take `seconds`, else the limit in the host's data.
+    The limit is `seconds`, else that in the host's data.
 
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """

@@ -19,7 +19,7 @@ from numaforge.rollout import events
 
 
 def fail_host(host: Host, error: NumaforgeError) -> None:
-    """Say the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
+    """Report the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
     print_error(host, error)
     go_on_without_failed(host.state)
     inventory_host = host.state.inventory.get_host(
@@ -49,9 +49,9 @@ def fault(error: Exception) -> NumaforgeError:
 
 
 def print_error(host: Host, error: NumaforgeError) -> None:
-    """Say why a host fails, with the other hosts or at once, and record it for who started the run.
+    """Report why a host fails, with the other hosts or at once, and record it as an event.
 
-    While hosts are changed it is always said at once, too.
+    While hosts are changed, also reports it at once.
     """
     tell_refused(host, error)
     if (together := overview()) is not None:
@@ -62,12 +62,12 @@ def print_error(host: Host, error: NumaforgeError) -> None:
 
 
 def tell_refused(host: Host, error: NumaforgeError) -> None:
-    """Record why a host fails for who started the run."""
+    """Record why a host fails as an event."""
     kind = "unreachable" if isinstance(error, HostUnreachableError) else "refused"
     events.record(kind, host.name, message=str(error))
 
 
 def say_error(host: Host, error: NumaforgeError) -> None:
-    """Say why a host fails, at once."""
+    """Report why a host fails, at once."""
     for line in str(error).splitlines():
         logger.error("%s%s", host.print_prefix, format_text(plain(line), "red"))

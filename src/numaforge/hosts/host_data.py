@@ -288,11 +288,11 @@ def not_known(name: str) -> str:
 
 
 def notices(hosts: Iterable[Host]) -> list[str]:
-    """Return a notice for each oddity of an inventory that nothing refuses, with its hosts.
+    """Return a notice for each accepted oddity of an inventory, with its hosts.
 
     These are misspelt data and Ansible's, which pyinfra ignores; a word such as "no" for one of pyinfra's
-    switches, which turns it on; and names that lead to one address: the node accepts the maintenance of one
-    of them, and the other fails.
+    switches, which turns it on; and names of one address: the node accepts the maintenance of one of them,
+    and the other fails.
     """
     hosts = [*hosts]
     hosts_of: dict[str, list[str]] = {}
@@ -357,7 +357,7 @@ def _read(of_connector: tuple[str, ...]) -> frozenset[str]:
 def _suggestion(name: str, of_connector: tuple[str, ...]) -> str:
     """Return the datum whose spelling a name resembles or begins; "" for none.
 
-    A word such as `env` or `port` is an admin's own, and so is a name that could mean several data.
+    A word such as `env` or `port` is an admin's own, and so is an ambiguous name.
     """
     arguments = all_argument_meta if name.startswith("_") else auth_argument_meta  # `sudo` for `_sudo`
     known_names = [*arguments] if name.startswith("_") else [*_BY_NAME, *of_connector, *arguments]
@@ -371,7 +371,7 @@ def _suggestion(name: str, of_connector: tuple[str, ...]) -> str:
 
 
 def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
-    """Return our datum whose prefix is missing here: `profile` for numaforge_profile, where that is not set.
+    """Return our datum of a name without prefix: `profile` for numaforge_profile, where that is not set.
 
     The datum must accept the value; one that accepts any text is no evidence.
     """
@@ -384,7 +384,7 @@ def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
 
 
 def set_aside(hosts: Iterable[Host]) -> None:
-    """Note the hosts whose data are not accepted, and let pyinfra continue with the others.
+    """Remove hosts with invalid data, and let pyinfra continue with the others.
 
     pyinfra would end the run for all hosts: it reads the data of every host before it connects to any.
     """
@@ -401,7 +401,7 @@ def set_aside(hosts: Iterable[Host]) -> None:
 
 
 def _nothing_for_pyinfra(host: Host, data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the connector's data that are None, by key: for pyinfra None is a value of the wrong type."""
+    """Return the connector's data that are None, by key: pyinfra refuses None."""
     return {
         name: f"None is not accepted; leave it out, or write {_BY_NAME[name].accepted}"
         for name in host.connector_cls.data_meta

@@ -1,7 +1,7 @@
-"""An interrupt of a run: it ends the run, but while hosts are changed the first one only begins no other.
+"""Interrupts of a run: the first ends it or, while hosts are changed, only begins no other.
 
 The hosts of a run are greenlets of one process, and an interrupt arrives in any of them, or in gevent's hub,
-which would print a traceback and go on. So it is thrown into the greenlet that started the run.
+which would print a traceback and continue. So it is thrown into the greenlet that started the run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def interrupts() -> Iterator[None]:
 
 @contextmanager
 def changes(report: Callable[[], object]) -> Iterator[None]:
-    """Let the first interrupt stop the run, which `tell` reports; the next one ends it."""
+    """Let the first interrupt stop the run, calling `report`; the next one ends it."""
     leave = signal.getsignal(signal.SIGINT)
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,6 @@
-"""Content of an inventory that names no host: pyinfra ignores it, and ends with 0.
+"""Content of an inventory that names no host, which pyinfra ignores with exit code 0.
 
-pyinfra takes the lists at the top level of a file for groups, and everything else for nothing; it has no hook
-for what it leaves out.
+pyinfra takes the lists at the top level of a file for groups, and ignores the rest; it has no hook for that.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _passed_over: list[str] = []
 no_host: list[str] = []
 """Why the inventory that was read names no host; `pyinfra_cli`, also a program, may be loaded twice."""
 group_data_notices: list[str] = []
-"""Notices about the group data beside the inventory."""
+"""Notices about the inventory's group data."""
 
 
 class InventoryError(CliError):  # type: ignore[misc]
@@ -36,13 +35,13 @@ class InventoryError(CliError):  # type: ignore[misc]
 
 
 def refuse_ansibles(inventory: str) -> None:
-    """Refuse an inventory in YAML or INI: Python would say what is wrong with it as Python."""
+    """Refuse an inventory in YAML or INI, which Python would report as a syntax error."""
     if why := ansible.not_python(Path(inventory)):
         raise InventoryError(why)
 
 
 def refuse_no_text(inventory: str) -> None:
-    """Refuse a file that is no text, or is too large for pyinfra to read; a pipe is read once."""
+    """Refuse a file that is not text, or is too large; a pipe is read once."""
     file = Path(inventory)
     if file.exists() and not file.is_dir() and not file.is_fifo():
         try:
@@ -52,7 +51,7 @@ def refuse_no_text(inventory: str) -> None:
 
 
 def why_no_host(inventory: str) -> str:
-    """Return why the inventory just read names no host."""
+    """Return why the last inventory names no host."""
     if not Path(inventory).exists():
         from numaforge.machine.topology.ready import NO_HOST, ready_machines
 
@@ -63,10 +62,10 @@ def why_no_host(inventory: str) -> str:
 
 
 def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> Iterator[str]:
-    """Say which files in the folders `group_data` give no host anything.
+    """Yield notices on files in the folders `group_data` that no host gets.
 
-    pyinfra reads Python alone there, and takes each file for a group. One of a group without hosts may belong
-    to another inventory: it is named where its name is spelt like that of a group that has no file.
+    pyinfra reads only Python there, and takes each file for a group. A group without hosts may belong to
+    another inventory: it is reported if its name resembles a group without a file.
     """
     folders = {Path(folder).resolve() / "group_data" for folder in (cwd, Path(inventory).parent) if folder}
     files = [file for folder in sorted(folders) if folder.is_dir() for file in sorted(folder.iterdir())]
@@ -83,7 +82,7 @@ def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> 
 
 
 def _misspelt(group: str, inventory: Inventory, groups_without_data: list[str]) -> str:
-    """Return the group that is meant by the name of one without hosts; "" for none."""
+    """Return the group meant by the name of one without hosts; "" for none."""
     if group == "all" or inventory.groups.get(group):
         return ""
     return next(iter(get_close_matches(group.lower(), groups_without_data, n=1, cutoff=_CLOSE)), "")
@@ -94,7 +93,7 @@ def _relative(file: Path) -> str:
 
 
 def noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]:
-    """Return what tells lists of hosts as `is_group` does, remembers what are none, and refuses odd hosts."""
+    """Wrap `is_group`: remember ignored names, and refuse odd hosts."""
 
     def notice(key: str, value: Any) -> bool:
         if isinstance(value, list | tuple | str | dict | set) and not key.startswith("__"):

@@ -1,6 +1,6 @@
-"""Measure hosts over their connections: one at a time by its name, or each of a run of pyinfra.
+"""Measure hosts over their connections: one by name, or each of a pyinfra run.
 
-The host data `numaforge_measure` say what is measured: a mapping with the fields of `MeasureOrder`.
+The host data `numaforge_measure` is a mapping with the fields of `MeasureOrder`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Mea
 
 
 def kept_of_host(name: str, data: Mapping[str, Any]) -> Measurement | None:
-    """Connect to one host and return its saved last measurement; None where there is none."""
+    """Connect to one host and return its saved last measurement; None without one."""
     return answer_of(name, data, kept_on)
 
 
@@ -133,8 +133,8 @@ def measured_on(host: Host, order: MeasureOrder) -> Measurement:
 def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
     """Refuse to measure a node in use.
 
-    A drained node keeps the pods of DaemonSets: their processes count where its cluster does not say that it
-    is drained. Raises InUseError with the evidence.
+    A drained node keeps the pods of DaemonSets: their processes count unless its cluster confirms the drain.
+    Raises InUseError with the evidence.
     """
     evidence = (replace(readiness, pods=Pods()) if drained else readiness).evidence
     if evidence:
@@ -163,5 +163,5 @@ def _keep(host: Host, measured: Measurement) -> Measurement:
 
 
 def kept_on(host: Host) -> Measurement | None:
-    """Return the saved last measurement of a connected host; None where there is none."""
+    """Return the saved last measurement of a connected host; None without one."""
     return read_kept(as_root(host, kept_script()))

@@ -19,7 +19,7 @@ Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")
 
 COMMAND_SECONDS = 3600
-"""How long a host may take for what it is told; the longest is to end a change that fills huge pages."""
+"""Time limit of a host's command; the longest ends a change that fills huge pages."""
 
 
 def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:

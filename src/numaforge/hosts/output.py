@@ -21,7 +21,7 @@ _SGR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class CutOffOutputError(TooMuchOutputError, OSError):
-    """A host sends more than the limit; pyinfra takes it for an error of that host's connection."""
+    """A host sends more than the limit; pyinfra treats it as a connection error of that host."""
 
 
 def read_output(
@@ -102,7 +102,7 @@ def as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Hos
 
 
 def steers_nothing(record: logging.LogRecord) -> bool:
-    """Leave of a line of pyinfra's log what is text or a colour: an error may hold what a host has said."""
+    """Remove control sequences other than colours from a line of pyinfra's log: errors may quote hosts."""
     parts = _SGR.split(record.getMessage())
     record.msg, record.args = "".join(part if _SGR.fullmatch(part) else plain(part) for part in parts), ()
     return True

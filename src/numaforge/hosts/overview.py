@@ -1,6 +1,6 @@
 """The overview of a run's hosts: before it changes them, and at its end.
 
-pyinfra prints a table of operations there, and whatever a host says between those of the others.
+In place of pyinfra's table of operations and its interleaved output of hosts.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from numaforge.report.fleet import (
 from numaforge.report.terminal import echo, screen
 
 DIFF = "diff"
-"""Host data on the command line: whose diffs are shown, names of hosts with commas between, or `all`."""
+"""Host data on the command line: hosts whose diffs are shown, comma-separated, or `all`."""
 REPORT = "report"
 """Host data on the command line: the file that gets every host's result as JSON."""
 MAINTENANCE = "Carry out the maintenance"
 FORGET = "Forget the plan and the backups"
-"""The operations of which the overview tells all; others keep pyinfra's table."""
+"""The operations that the overview shows completely; others keep pyinfra's table."""
 _STATES = {
     ExitCode.BLOCKED: "blocked",
     ExitCode.UNREACHABLE: "unreachable",
     ExitCode.ROLLED_BACK: "rolled back",
     ExitCode.HELD: "held",
 }
-"""What becomes of a host by the exit code of its error; others were refused, or have failed meanwhile."""
+"""States by the exit code of the error; others were refused, or have failed since."""
 _EVERY_HOST_SAYS = re.compile(r"\] (\x1b\[[\d;]*m)*(Connected|Ready:)")
 
 
 class Overview:
-    """What is known of each host of a run, by name."""
+    """The known state of each host of a run, by name."""
 
     def __init__(self) -> None:
         self._known: dict[str, HostSummary] = {}
@@ -65,12 +65,12 @@ class Overview:
         self._under_way: dict[str, tuple[float, Unfinished]] = {}
 
     def note(self, host: Host, **facts: Any) -> None:
-        """Keep what is known of a host; what is said later of the same counts."""
+        """Record facts of a host; later ones win."""
         self._roles_called = True
         self._known[host.name] = replace(self._of(host), **facts)
 
     def change(self, host: Host, summary: HostSummary) -> None:
-        """Keep what a maintenance of a host changes, beside what others change in the same stage."""
+        """Record what a maintenance of a host changes, with others' changes of the same stage."""
         earlier, stage = self._of(host), host.state.current_stage
         if self._stages.get(host.name) == stage:
             summary = summary.merged(earlier)
@@ -85,7 +85,7 @@ class Overview:
         self.note(host, state=state, reason=str(error))
 
     def unconnected(self, host: Host, error: NumaforgeError) -> None:
-        """Keep why a host cannot be connected to, unless it has already left the run."""
+        """Record why a host cannot be connected to, unless it has left the run."""
         if (summary := self._of(host)).state not in FAILED:
             state = _STATES.get(error.exit_code, "refused")
             self._known[host.name] = replace(summary, state=state, reason=str(error))
@@ -95,7 +95,7 @@ class Overview:
         self._begun.setdefault(host.name, time.monotonic())
 
     def end_host(self, host: Host, *, well: bool) -> None:
-        """End it, where there was something to change."""
+        """End a host that had something to change."""
         summary = self._of(host)
         if summary.state == "to change" or (not well and host.name in self._known):
             seconds = time.monotonic() - self._begun.get(host.name, self._started)
@@ -104,7 +104,7 @@ class Overview:
             self._known[host.name] = replace(summary, state=state, reason=reason, seconds=seconds)
 
     def goes_on(self, host: Host, change: Unfinished | None) -> None:
-        """Keep what is known of the change that a host is in the middle of; None once it has ended."""
+        """Record the state of the change in progress on a host; None once it has ended."""
         if change is None:
             self._under_way.pop(host.name, None)
         else:
@@ -117,7 +117,7 @@ class Overview:
         return {name: change.aged(moment - heard) for name, (heard, change) in self._under_way.items()}
 
     def leave(self, state: State) -> None:
-        """Keep what is known of each host that a run leaves in the middle of its change, or has not begun."""
+        """Record the state of each host that a run leaves in the middle of its change, or has not begun."""
         for host in hosts_of(state):
             summary = self._of(host)
             if (change := self.under_way.get(host.name)) is not None:
@@ -170,7 +170,7 @@ class Overview:
 
 
 class _Follower(BaseStateCallback):
-    """Tells the overview what pyinfra learns of a host."""
+    """Forwards pyinfra's callbacks about a host to the overview."""
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
@@ -197,12 +197,12 @@ _overviews: list[Overview] = []
 
 
 def overview() -> Overview | None:
-    """Return the overview of this run; None where none is shown, and every host speaks for itself."""
+    """Return the overview of this run; None where every host reports for itself."""
     return _overviews[-1] if _overviews else None
 
 
 def collect() -> Overview:
-    """Begin to keep what is known of each host of this run."""
+    """Begin the overview of this run's hosts."""
     _overviews.append(Overview())
     return _overviews[-1]
 
@@ -229,9 +229,9 @@ def show_overview() -> None:
 
 
 def follow(state: State) -> None:
-    """Learn from pyinfra how the hosts of a run fare; say of many hosts nothing that each of them says.
+    """Follow the hosts of a run in pyinfra; of many hosts, mute what each of them prints.
 
-    Raises NumaforgeError where a host is named that is none of the run's, or the report has no folder.
+    Raises NumaforgeError for a named host outside the run, and a report without its folder.
     """
     mine = overview()
     if mine is None:
@@ -273,5 +273,5 @@ def _chosen(state: State) -> set[str]:
 
 
 def _of_run(state: State, key: str) -> object:
-    """Return what the command line says for all hosts."""
+    """Return the command line's value for all hosts."""
     return state.inventory.override_data.get(key)

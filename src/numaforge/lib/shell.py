@@ -23,7 +23,7 @@ def library(*names: str) -> str:
 
 
 def exists(name: str) -> bool:
-    """Whether there is such a `.sh` file, named as `library` takes it."""
+    """Whether there is a `.sh` file of this name, as `library` takes it."""
     return (_PACKAGE / f"{name}.sh").is_file()
 
 

@@ -38,7 +38,7 @@ class _NotAcceptedError(Exception):
 class _StrictLoader(_BASE):  # type: ignore[misc]
     """A SafeLoader that refuses a duplicate key, where YAML would drop the first.
 
-    Dates and times are texts, as they are in JSON.
+    Dates and times are texts, as in JSON.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (as PyYAML has it)
@@ -107,11 +107,11 @@ _DecimalLoader.add_constructor(_INTEGER, _DecimalLoader.construct_decimal)
 def read_yaml(
     text: str, file: str, error: type[NumaforgeError] = NumaforgeError, *, octal: bool = True
 ) -> Any:
-    """Return what a YAML text of one document holds, None where it holds nothing.
+    """Return the content of a YAML text with one document, None for an empty one.
 
-    Raises `error`, with `place` and the line, for what is not YAML, and for what is refused here: a key that
-    is written twice, tags, aliases that contain themselves or unfold to too much, numbers beyond 64 bits,
-    more than 100 levels; without `octal` a number that begins with 0.
+    Raises `error`, with the file and the line, for invalid YAML, and for what is refused here: a duplicate
+    key, tags, aliases that contain themselves or unfold to too much, numbers beyond 64 bits, more than 100
+    levels; without `octal` a number that begins with 0.
     """
     loader = _StrictLoader if octal else _DecimalLoader
     documents = [
@@ -125,9 +125,9 @@ def read_yaml(
 
 
 def read_manifests(text: str, file: str) -> tuple[list[Any], tuple[str, ...]]:
-    """Return the documents of a file for a cluster, and where a key is written twice.
+    """Return the documents of a file for a cluster, and the places of duplicate keys.
 
-    kubectl takes the last one, and so does this. Raises NumaforgeError as `read_yaml` does otherwise.
+    The last one wins, as for kubectl. Else raises NumaforgeError as `read_yaml` does.
     """
     repeated: list[str] = []
     documents = list(read_yaml_documents(text, file, loader=partial(_ManifestLoader, repeated=repeated)))
@@ -177,7 +177,7 @@ def _line(node: yaml.Node) -> int | None:
 def _check_shape(text: str) -> None:
     """Refuse, event by event, a document that is too large or too deep for the constructor.
 
-    libyaml's composer calls itself for each level, and ends the interpreter where that is too many.
+    libyaml's composer recurses for each level, and would crash the interpreter.
     """
     sizes: dict[str | None, int] = {}  # by anchor, with all aliases expanded
     opened: list[tuple[str | None, int]] = [(None, 0)]  # enclosing anchors, with their node counts so far

@@ -18,7 +18,7 @@ _MOST_NAMES = 500
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.:\\][A-Za-z0-9_.:@\\-]*(?<!@)\.(?:service|scope)")
 _USER_MANAGER = re.compile(r"user@[^/]*\.service")
 _RUNS_PODS = re.compile(r"(kubelet|k3s(-\w+)?|rke2-(server|agent)|snap\.microk8s\.daemon-\w+)\.service")
-"""Units below whose control group a kubelet's pods may be."""
+"""Units whose control group may contain a kubelet's pods."""
 
 
 def named_units(cgroups: Iterable[str]) -> list[str]:
@@ -54,7 +54,7 @@ def unit_of(cgroup: str, groups: Mapping[str, str]) -> str:
 
 
 def is_user_manager(unit: str) -> bool:
-    """Say whether a unit is a user's own manager, below which the user starts anything."""
+    """Whether a unit is a user's own manager, below which the user starts anything."""
     return _USER_MANAGER.fullmatch(unit) is not None
 
 

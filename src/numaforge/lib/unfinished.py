@@ -11,7 +11,7 @@ TRANSACTIONS = "/var/lib/numaforge/txn"
 """The folder on the node with a folder for each transaction."""
 LIBRARY = "node/unfinished"
 TELL = shell.call("tell_unfinished", [TRANSACTIONS])
-"""The call of the library whose lines `read_unfinished` reads."""
+"""The library call that prints the lines for `read_unfinished`."""
 _KIND = "unfinished"
 KEEPS = "run apply again to keep it"
 _ENDS = "run apply again, which ends or undoes it"
@@ -19,11 +19,11 @@ _ENDS = "run apply again, which ends or undoes it"
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A change that has not ended: its id, `state` is the step that it has reached.
+    """An unfinished change: its id; `state` is the step that it has reached.
 
-    `how` is "unconfirmed" (in effect, and undone in `seconds` unless it is confirmed), "undone" (it goes
-    back), "works", "left" (no process works on it), or "open": it is unknown whether one does. Only a run
-    knows of one that "rolls out": `id` is the Node's name.
+    `how` is "unconfirmed" (in effect, and undone in `seconds` unless it is confirmed), "undone" (being
+    undone), "works", "left" (no process works on it), or "open": unknown whether one does. Only a run knows
+    of one that "rolls out": `id` is the Node's name.
     """
 
     id: str
@@ -74,7 +74,7 @@ def in_effect(transaction: str, seconds: int | None) -> str:
 
 
 def read_unfinished(lines: Iterable[str]) -> Unfinished | None:
-    """Return the change that has not ended from the lines of a node's answer; None where there is none."""
+    """Return the unfinished change in the lines of a node's answer; None without one."""
     for line in lines:
         words = line.split(" ", 4)
         if words[0] == _KIND and len(words) >= 4:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return a machine, found before or after its plan was carried out, as it is with that plan."""
+    """Return a machine, captured before or after its plan was applied, as it is with that plan."""
     machine = taken_offline(machine, plan.tuning.offline)
     machine = in_mode(machine, plan.gpu_memory)
     machine = with_pools(machine, pools_of(plan))

@@ -1,4 +1,4 @@
-"""What a kubelet reports of CPUs and memory once the plan is carried out, its devices apart."""
+"""A kubelet's CPUs and memory after the plan is applied, without its devices."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def plan_capacity(
 
 
 def _pools_of_gpus(machine: NodeTopology, pages_by_node: WantedPages) -> Iterator[Notice]:
-    """Say which pools are gone once the driver manages the memory that they are taken of."""
+    """Name the pools that vanish once the driver manages their memory."""
     gpu_nodes = memory_of_gpus(machine)
     pools: Counter[str] = Counter()
     nodes = []

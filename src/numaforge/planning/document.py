@@ -1,4 +1,4 @@
-"""The plan as a JSON document, schema 1: the same bytes for the same plan, nothing lost on the way back."""
+"""The plan as a JSON document, schema 1: the same bytes for the same plan, lossless."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PLAN = DocumentKind(
 
 
 def to_document(plan: NodePlan) -> dict[str, Any]:
-    """Return the plan as JSON data: sets as cpulists, mappings by CPU with CPUs of one value grouped."""
+    """Return the plan as JSON data: sets as cpulists, mappings by CPU with equal CPUs grouped."""
     return PLAN.encode(plan)
 
 
 def from_document(document: object) -> NodePlan:
-    """Return the plan that a document describes.
+    """Return the plan in a document.
 
-    Raises PlanError for another schema and for a field that is missing, unknown or of the wrong kind.
+    Raises PlanError for another schema and for a missing, unknown or invalid field.
     """
     return PLAN.decode(document)
 

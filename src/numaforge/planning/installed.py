@@ -1,4 +1,4 @@
-"""The kubelet that is there: its version, and what it is told already."""
+"""The installed kubelet: its version and existing settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InstalledKubelet:
-    """The kubelet that is there: its version, and what it is told already."""
+    """The installed kubelet: its version and existing settings."""
 
     version: KubeletVersion | None
     existing: ExistingSettings
@@ -27,7 +27,7 @@ class InstalledKubelet:
 def read_installed(
     machine: NodeTopology, profile: NodeProfile, version_wish: str | None, earlier: NodePlan | None
 ) -> Reasoned[InstalledKubelet]:
-    """Return what the kubelet of this host is, and what its admin has set."""
+    """Return the kubelet of this host with its admin's settings."""
     version = kubelet_version(machine, profile, version_wish, earlier)
     existing = read_existing(
         machine.kubelet, earlier.kubelet if earlier else None, version.value or KubeletVersion(LATEST_MINOR)

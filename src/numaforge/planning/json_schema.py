@@ -1,7 +1,7 @@
 """The JSON Schemas of profiles, plans and topologies, made from the models that read them.
 
-A schema is named by a URN, not by an address: an editor finds it by the path that a file or its own settings
-give, a program by `numaforge schema`. Nothing has to be fetched from a network.
+A schema is named by a URN, not by an address: an editor finds it by the path in a file or its settings, a
+program by `numaforge schema`. Nothing is fetched from a network.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _profile() -> dict[str, Any]:
 
 
 def _with_nulls(schema: Any) -> Any:
-    """Let null stand for every key that may be left out, as it does in a profile."""
+    """Allow null for every optional key, as in a profile."""
     if isinstance(schema, list):
         return [_with_nulls(element) for element in schema]
     if not isinstance(schema, dict):
@@ -88,7 +88,7 @@ def _topology() -> dict[str, Any]:
 
 
 class _Generator(GenerateJsonSchema):
-    """pydantic's schemas without a title for each field, and with names of keys that have to fit."""
+    """pydantic's schemas without a title per field, and with patterns of keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False

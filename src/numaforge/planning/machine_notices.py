@@ -52,5 +52,5 @@ def _lost_gpus(topology: NodeTopology) -> tuple[Notice, ...]:
 
 
 def machine_notices(machine: NodeTopology) -> tuple[Notice, ...]:
-    """Return notices about this kind of machine; there is nothing to decide."""
+    """Return notices about this kind of machine, without decisions."""
     return (*numa_notices(machine), *_unread(machine), *_lost_gpus(machine))

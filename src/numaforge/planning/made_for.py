@@ -1,4 +1,4 @@
-"""The kind of machine that a profile was made for and the notice for another kind."""
+"""The kind of machine that a profile was made for, and the notice for another kind."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ T = TypeVar("T")
 def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str | None = None) -> NodePlan:
     """Decide everything for one host.
 
-    `kubelet_version` plans for another version than the host's. Raises PlanError, with the host's name, for a
-    profile that this machine or this kubelet cannot meet.
+    `kubelet_version` replaces the host's own. Raises PlanError, with the host's name, for a profile that this
+    machine or this kubelet cannot meet.
     """
     try:
         return _planned(topology, profile, kubelet_version)

@@ -18,7 +18,7 @@ from numaforge.roles.kubelet.effect import effect
 
 @dataclass(frozen=True)
 class PlannedNode:
-    """A node after its plan is carried out.
+    """A node after its plan is applied.
 
     `kubelet` is the startup report on its planned files. `state` maps the name of each state file to its
     text, without those that the plan removes.
@@ -40,10 +40,10 @@ class PlannedNode:
 def planned_node(
     machine: NodeTopology, plan: NodePlan, files: Sequence[FileContent], state: Mapping[str, str]
 ) -> PlannedNode:
-    """Return the node after its plan; `machine` was captured before or after the plan was carried out.
+    """Return the node after its plan; `machine` was captured before or after the plan was applied.
 
-    `files` are those that the kubelet's role writes, `state` the kubelet's current state files, by name.
-    Raises KubeletConfigError where no kubelet is planned.
+    `files` are those of the kubelet's role, `state` the kubelet's current state files, by name. Raises
+    KubeletConfigError where no kubelet is planned.
     """
     install = machine.kubelet
     expected = effect(

@@ -1,4 +1,4 @@
-"""Find a profile by name or path, merge it over what it extends, and check it: errors name their field."""
+"""Find a profile by name or path, merge it over its parents, and validate it: errors name their field."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _NO_OWN: Own = {}
 def load_profile(
     source: str | Path | Mapping[str, Any], *, where: str | None = None, images: Own = _NO_OWN
 ) -> NodeProfile:
-    """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
+    """Return the profile named `source`: a ready profile, a YAML file, or the mapping itself.
 
-    `where` says where a name or a mapping was written, for errors. `own` are an image's profiles; a name
-    means one of them before a ready one. A profile that `extends` another one, by name or as a file beside
-    it, is merged over it: mappings key by key, everything else replaced; of a section that says `state:
-    absent` nothing is left. A section or key that is null is as good as left out, there and in what is
-    extended.
+    `where` locates a name or a mapping, for errors. `images` are an image's profiles, preferred to ready ones
+    of the same name. A profile that `extends` another, by name or as a file next to it, is merged over it:
+    mappings key by key, everything else replaced; a section with `state: absent` removes the inherited one. A
+    null section or key counts as left out, also in the parent.
+
     Raises ProfileError with every mistake.
     """
     if isinstance(source, str) and source and not is_path(source):
@@ -119,7 +119,7 @@ def _read(
 
 
 def is_path(source: str) -> bool:
-    """Say whether a profile is named by its path instead of the name of a ready one."""
+    """Whether a profile is named by its path, not the name of a ready one."""
     return "/" in source or source.endswith((".yaml", ".yml", ".json"))
 
 
@@ -190,7 +190,7 @@ def _read_mig_parted(profile: dict[str, Any], file: str, folder: Path) -> None:
 
 
 def _key(source: str | Path | Mapping[str, Any]) -> str:
-    """Return a key that is equal for all names of one profile."""
+    """Return a key, equal for all names of one profile."""
     is_file = isinstance(source, Path) or (isinstance(source, str) and is_path(source))
     return str(Path(str(source)).resolve()) if is_file else str(source)
 
@@ -198,9 +198,9 @@ def _key(source: str | Path | Mapping[str, Any]) -> str:
 def _extend(
     document: dict[str, Any], file: str, folder: Path, visited: tuple[str, ...], images: Own
 ) -> dict[str, Any]:
-    """Return a profile merged over what it extends; a path there is relative to `folder`.
+    """Return a profile merged over its parent; a path there is relative to `folder`.
 
-    A name means one of the `images`, an image's own; in the profile of that name, the ready one.
+    A name is one of the `images`, an image's own; in the profile of that name, the ready one.
     """
     values = {key: value for key, value in document.items() if key not in _READ_HERE}
     parent = document.get("extends")
@@ -233,7 +233,7 @@ def _extend(
 
 
 def _drop_replaced(inherited: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Remove inherited values that a value of our own replaces, with their sources."""
+    """Remove inherited values that our own ones replace, with their sources."""
     for (section, key, value), replaced in _REPLACES.items():
         above, below = values.get(section), inherited.get(section)
         if isinstance(above, Mapping) and above.get(key) == value and isinstance(below, Mapping):

@@ -51,9 +51,9 @@ def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> File
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
     """Return the text of one file, checked against the plan.
 
-    `config_text` is the kubelet's main config file as it is now, for kubelets that take no drop-ins: there
-    the settings are merged into it. Raises PlanError for a file that would contradict the plan,
-    KubeletConfigError for a main config file that cannot be read.
+    `config_text` is the kubelet's current main config file, for kubelets without drop-ins: the settings are
+    merged into it. Raises PlanError for a file that would contradict the plan, KubeletConfigError for an
+    unreadable main config file.
     """
     if planned_file.path == PLAN_PATH:
         return dumps(plan)
@@ -69,7 +69,7 @@ def template_path(file: PlannedFile) -> Path | None:
 
 
 def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
-    """Return every file of a plan on its node, including those that roles write beside the plan's.
+    """Return every file of a plan on its node, including those that roles add.
 
     `config_text` as for `render_file`. Raises PlanError for a file of the plan that no role writes.
     """
@@ -86,7 +86,7 @@ def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileCont
 
 
 def _owner(file: PlannedFile) -> Writer:
-    """Return the writer whose template, or whose file without one, this is."""
+    """Return the writer of this template, or of this file without one."""
     for writer in WRITERS:
         if file.template in writer.templates if file.template else writer.untemplated:
             return writer
@@ -144,7 +144,7 @@ def _environment(own_templates: Path | None) -> Environment:
 
 
 def _refuse_unused(own_templates: Path) -> None:
-    """Refuse a folder of templates that is not there, or with a file in the place of none of ours."""
+    """Refuse a missing folder of templates, or one with a file that replaces none of ours."""
     remedy = "NUMAFORGE_TEMPLATES names the folder whose templates go before ours"
     if not own_templates.is_dir():
         raise PlanError("is not a folder", where=str(own_templates), remedy=remedy)

@@ -1,4 +1,4 @@
-"""A host as it is now: its plan, and the state of everything in the plan."""
+"""A host's current state: its plan, and the state of everything in the plan."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class Live:
 
 
 class VerifiedNode:
-    """A host under verification. What cannot be read fails every test that needs it, with the reason.
+    """A host under verification. Unreadable facts fail every test that needs them, with the reason.
 
-    A host that has not answered is `unreachable`: its failed tests mean nothing about its state.
+    A host without an answer is `unreachable`: its failed tests mean nothing about its state.
     """
 
     def __init__(self, host: Host) -> None:
@@ -94,7 +94,7 @@ class VerifiedNode:
 
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
-        """The host's plan, or the error that there is none."""
+        """The host's plan, or the error of a missing one."""
         return _or_reason(self._read_plan)
 
     def read(self) -> None:
@@ -104,16 +104,16 @@ class VerifiedNode:
 
     @property
     def plan(self) -> NodePlan:
-        """The host's plan; fails the test where there is none."""
+        """The host's plan; fails the test without one."""
         return self._need(self.plan_or_reason)
 
     @property
     def live(self) -> Live:
-        """The host as it is now; fails the test where it cannot be read."""
+        """The host's current state; fails the test where unreadable."""
         return self._need(self._live_or_reason)
 
     def value(self, path: str) -> str | None:
-        """Return the first line of a kernel file; None where there is no such file."""
+        """Return the first line of a kernel file; None without the file."""
         return self.live.values.get(path)
 
     @cached_property
@@ -197,7 +197,7 @@ def _why(error: Exception) -> str:
 
 
 def planned_texts(plan: NodePlan) -> list[str]:
-    """Return the planned texts of files, without those that depend on the host's present content."""
+    """Return the planned texts of files that do not depend on the host's current content."""
     texts = []
     for file in plan.files:
         with suppress(NumaforgeError):  # its promise reports the error

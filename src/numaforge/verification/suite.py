@@ -67,7 +67,7 @@ def image_command(root: Path, *arguments: str) -> list[str]:
 
 
 def reporting(report: Path) -> list[str]:
-    """Return the arguments with which a run writes the report that `results` reads, and little for people.
+    """Return the pytest arguments for the report that `results` reads, with little output.
 
     For each failure shown in full, pytest would go through all tests of all hosts.
     """

@@ -41,7 +41,7 @@ def write_threshold(output: str) -> LeastBandwidth | None:
 
 
 def write_bandwidth(output: str) -> float | None:
-    """Return Gb/s from the table of ib_write_bw; None where there is none."""
+    """Return Gb/s from the table of ib_write_bw; None without one."""
     return _read(outputs.perftest_write, output)
 
 

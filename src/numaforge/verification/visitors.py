@@ -14,7 +14,7 @@ from numaforge.machine.topology.model import CpuSet
 
 @dataclass(frozen=True)
 class Visitor:
-    """A process outside of pods; `cpus` is the cpulist on which it may run."""
+    """A process outside of pods; `cpus` is the cpulist where it may run."""
 
     pid: int
     name: str
@@ -35,7 +35,7 @@ class Visitors:
 
 
 def visitors_script(seconds: int) -> str:
-    """Return the sh script, for root, that counts for `seconds` and whose output `read_visitors` parses."""
+    """Return the sh script, for root, that counts for `seconds`, for `read_visitors`."""
     return asking(shell.library("verification/visitors") + shell.call("tell_visitors", [str(seconds)]))
 
 
