@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numaforge.lib.file_content import FileContent, PlannedFile
     from numaforge.machine.topology.model import NodeTopology
-    from numaforge.maintenance.part import Found, Goal
+    from numaforge.maintenance.part import Goal, NodeState
     from numaforge.planning.plan import NodePlan
     from numaforge.template import Both, Template
 
@@ -90,5 +90,5 @@ class Writer:
     untemplated: Untemplated | None = None
     others: Callable[[NodePlan, str | None], list[FileContent]] | None = None
     on_node: (
-        Callable[[Goal, Found, list[FileContent], list[str]], tuple[list[FileContent], list[str]]] | None
+        Callable[[Goal, NodeState, list[FileContent], list[str]], tuple[list[FileContent], list[str]]] | None
     ) = None

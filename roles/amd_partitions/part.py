@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part, switched
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, switched
 from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.node.program import holders_source
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
@@ -37,7 +37,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_amd_partitions", BOOT_LINK, *([holders_source()] if ours(goal) else [])))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part for GPUs with other modes than planned, and for our unit; None without a change.
 
     Raises HostError for a GPU that is not there or whose modes are not known, for a node that cannot run the

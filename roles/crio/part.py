@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.machine.topology.runtime import CRIO
-from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Goal, Look, NodeState, Part
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
 
@@ -23,7 +23,7 @@ def look(goal: Goal) -> Look:
     return Look()
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the restart where CRI-O's drop-in changes.
 
     A reload would do for the handler, but not for irqbalance's file or for the balancing of other pods'

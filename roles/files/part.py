@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.shell import line
 from numaforge.maintenance.bundle import FileChange, changes, checksum, encoded
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 from numaforge.planning.files import WRITERS
 from numaforge.planning.render import files_of, role_files
 
@@ -31,7 +31,7 @@ def look(goal: Goal) -> Look:
     return Look(files=tuple(paths), known=tuple(texts))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that writes and removes files; None where nothing changes."""
     kubelet = goal.plan.kubelet
     files, absent = _files(goal, state.text(kubelet.config_file) if kubelet else None, state)
@@ -59,7 +59,7 @@ def part(changed: Sequence[FileChange]) -> Part:
 
 
 def _files(
-    goal: Goal, config_text: str | None, state: Found | None = None
+    goal: Goal, config_text: str | None, state: NodeState | None = None
 ) -> tuple[list[FileContent], list[str]]:
     """Return the files of the goal's roles, and the paths that must not exist.
 

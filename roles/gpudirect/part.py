@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def look(goal: Goal) -> Look:
     return Look()
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that proves the bridges where the kernel's command line changes."""
     acs = goal.plan.acs
     changes = any(part.name == kernel_cmdline.NAME for part in below)

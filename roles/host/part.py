@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_packages", RECORD, manager, "all" if goal.plan.host.holds else "ours"))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that holds and releases packages, or None; packages that others held stay held."""
     held_packages, our_holds = {*state.every(NAME, "held")}, {*state.every(NAME, "ours")}
     planned_holds = {*goal.plan.host.holds}

@@ -13,7 +13,7 @@ from numaforge.template import Both, Template, written_values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.maintenance.part import Found, Goal
+    from numaforge.maintenance.part import Goal, NodeState
     from numaforge.planning.plan import NodePlan
 
 
@@ -42,7 +42,7 @@ paths = everywhere(HUGEPAGES_TMPFILES_PATH)
 
 
 def on_node(
-    goal: Goal, state: Found, files: list[FileContent], absent: list[str]
+    goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return no files where only the kubelet's role is applied and it is down: the pools stay as they are."""
     called = "hugepages" in goal.roles

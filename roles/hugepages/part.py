@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 from numaforge.roles.hugepages.expected import expected
 from numaforge.roles.hugepages.paths import by_path, pool_pages
 from numaforge.roles.hugepages.plan import pools_of
@@ -27,7 +27,7 @@ def look(goal: Goal) -> Look:
     return Look(values=tuple(row.path for row in expected(goal.plan)))
 
 
-def pools_found(goal: Goal, state: Found) -> WantedPages:
+def pools_found(goal: Goal, state: NodeState) -> WantedPages:
     """Return the pages of the plan's pools that exist on the host."""
     return {
         node_id: {
@@ -39,12 +39,12 @@ def pools_found(goal: Goal, state: Found) -> WantedPages:
     }
 
 
-def change_with_kubelet(goal: Goal, state: Found) -> bool:
+def change_with_kubelet(goal: Goal, state: NodeState) -> bool:
     """Whether the pools are changed with the kubelet stopped: where it may start at any moment."""
     return goal.plan.kubelet is not None and state.unit().may_start
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that changes the pools; None where none changes.
 
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that changes IMEX; None where nothing changes.
 
     Raises HostError for a host without it, one that is not in its own list of nodes, and one on which a
@@ -109,7 +109,7 @@ def part(plan: ImexPlan, answers: Mapping[str, str]) -> Part:
     )
 
 
-def _is_so(plan: ImexPlan, answers: Mapping[str, str], state: Found) -> bool:
+def _is_so(plan: ImexPlan, answers: Mapping[str, str], state: NodeState) -> bool:
     if plan.mode == "driver-managed":
         return (
             answers.get("unit") == "masked"

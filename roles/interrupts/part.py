@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib.cpulist import format_cpulist, format_cpumask
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines, switched
 from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
 
@@ -34,7 +34,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that moves interrupts; None where nothing has to move.
 
     Raises HostError for an irqbalance whose CPUs cannot be restricted.
@@ -49,7 +49,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     return part(plan, moves, block=block, file=file, verb=verb, enabled=at_boot) if moves else None
 
 
-def pending(goal: Goal, state: Found) -> str | None:
+def pending(goal: Goal, state: NodeState) -> str | None:
     """Return the queues and masks that this kernel lacks, as a message; None where it has all."""
     names = [_named(what) for what in state.every(NAME, "lacks")]
     return f"left alone: {', '.join(names)}, which this kernel does not offer" if names else None
@@ -94,7 +94,7 @@ def _named(what: str) -> str:
     return f"rps of {name}" if kind == "packet_steering" else name
 
 
-def _moved(state: Found) -> list[str]:
+def _moved(state: NodeState) -> list[str]:
     """Return a line for each device and interface with something on other CPUs, with the count."""
     said = (text.split("\t") for text in state.every(NAME, "differs"))
     groups = Counter((_named(what), now, wanted) for _, now, wanted, what in said)
@@ -106,7 +106,7 @@ def _moved(state: Found) -> list[str]:
     ]
 
 
-def _leftovers(state: Found) -> list[str]:
+def _leftovers(state: NodeState) -> list[str]:
     leftovers = state.every(NAME, "left")
     return (
         [f"interrupts, queues and masks not planned any more: {len(leftovers)} -> as they were"]
@@ -116,7 +116,7 @@ def _leftovers(state: Found) -> list[str]:
 
 
 def _irqbalance_change(
-    plan: InterruptsPlan, state: Found, answers: Mapping[str, str]
+    plan: InterruptsPlan, state: NodeState, answers: Mapping[str, str]
 ) -> tuple[tuple[str, ...], str, str, list[str]]:
     """Return the new end of its environment file, the file if it changes, systemctl's verb, and the moves."""
     if answers.get("LoadState") != "loaded":  # not installed, or masked by the admin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_kernel_cmdline", RECORD, *asks))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that adds and removes parameters; None also where a reboot is not allowed.
 
     Raises HostError for a boot loader that numaforge does not write.
@@ -65,7 +65,7 @@ def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
     return HostError(message, where=f"kernel.cmdline: {wish}", remedy=remedy)
 
 
-def pending(goal: Goal, state: Found) -> str | None:
+def pending(goal: Goal, state: NodeState) -> str | None:
     """Return what waits for a reboot that is not allowed; None where nothing does."""
     if goal.plan.kernel.reboot == "allowed":
         return None
@@ -140,7 +140,7 @@ def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[
     return [original for original in originals if original and parameter_name(original) not in planned_names]
 
 
-def _differences(goal: Goal, state: Found) -> tuple[list[str], list[str]]:
+def _differences(goal: Goal, state: NodeState) -> tuple[list[str], list[str]]:
     """Return the planned parameters that the kernel lacks, and an earlier plan's that this one lacks."""
     recorded = _recorded(state)
     running = state.answers(NAME).get("cmdline", "").split()
@@ -149,7 +149,7 @@ def _differences(goal: Goal, state: Found) -> tuple[list[str], list[str]]:
     return missing, [parameter for parameter in recorded if parameter not in planned]
 
 
-def _recorded(state: Found) -> dict[str, str]:
+def _recorded(state: NodeState) -> dict[str, str]:
     """Return the parameters that an earlier plan added, each with the host's own that it replaced, or ""."""
     texts = (text.partition(_INSTEAD) for text in state.every(NAME, "recorded"))
     return {added: original for added, _, original in texts}

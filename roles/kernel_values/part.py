@@ -14,7 +14,7 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines, switched
 from numaforge.roles.expectation import Expected, is_value
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.expected import SWAPS, expected
@@ -64,7 +64,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part for the values that differ; None without any. A limit already higher is left alone.
 
     Recorded values that the plan does not name are restored. Raises HostError for a value that the kernel
@@ -96,7 +96,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     )
 
 
-def pending(goal: Goal, state: Found) -> str | None:
+def pending(goal: Goal, state: NodeState) -> str | None:
     """Return the limits that cannot be restored yet because more is in use; None where there are none."""
     record = read_record(state.text(RECORD))
     in_use = _returning(record, _rows(goal.plan), state).in_use
@@ -214,7 +214,7 @@ def _rows(plan: NodePlan) -> dict[str, Expected]:
     return {path: row for row in expected(plan) for path in row.paths()}
 
 
-def _returning(record: Mapping[str, Recorded], planned: Collection[str], state: Found) -> _Return:
+def _returning(record: Mapping[str, Recorded], planned: Collection[str], state: NodeState) -> _Return:
     unnamed = {path: record[path] for path in paths_of(record) if path not in planned}
     unchanged = {
         path: entry for path, entry in unnamed.items() if is_value(state.values.get(path), entry.ours)
@@ -231,7 +231,7 @@ def _returning(record: Mapping[str, Recorded], planned: Collection[str], state: 
     )
 
 
-def _used(path: str, state: Found) -> str | None:
+def _used(path: str, state: NodeState) -> str | None:
     """Return how much of a limit is in use, None where the kernel does not count it."""
     words = state.values.get(_COUNTERS.get(path, ""), "").split()
     return words[0] if words and words[0].isdecimal() else None

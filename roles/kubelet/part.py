@@ -8,7 +8,7 @@ from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.kubelet.findings import require_start
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Found, Goal, Look, Part, Unit, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, Unit, lines
 from numaforge.planning.render import files_of
 from numaforge.roles.hugepages.part import pools_found
 from numaforge.roles.hugepages.plan import with_pools
@@ -45,7 +45,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part for the kubelet and its state files; None where nothing changes.
 
     Raises KubeletConfigError for a configuration under which it would not start, HostError for a host that
@@ -153,7 +153,7 @@ def health_url(config: Mapping[str, object]) -> tuple[str, int] | None:
     return (f"[{address}]" if ":" in address else address), port
 
 
-def _effect(goal: Goal, kubelet: KubeletPlan, state: Found) -> Effect:
+def _effect(goal: Goal, kubelet: KubeletPlan, state: NodeState) -> Effect:
     drop_ins = {path: state.files[path].text for path in state.drop_ins if path in state.files}
     state_files = {
         name: text for name in _STATE_FILES if (text := state.text(f"{kubelet.root_dir}/{name}")) is not None

@@ -77,12 +77,15 @@ def allocatable(plan: NodePlan) -> Table:
 def _allocatable(node: VerifiedNode, name: str, expected: str, cluster: ApiServer) -> None:
     quantities = cluster.allocatable(node.live.node_name)
     require(name in quantities, f"the node offers none, planned {expected}")
-    found = quantities[name]
+    quantity = quantities[name]
     if name == "memory":
         capacity, planned = cluster.capacity(node.live.node_name)[name], node.plan.memory.capacity_bytes
-        require(same_memory(expected, found, planned, capacity), f"{found} of {capacity}, planned {expected}")
+        require(
+            same_memory(expected, quantity, planned, capacity),
+            f"{quantity} of {capacity}, planned {expected}",
+        )
     else:
-        require(parse_quantity(found) == parse_quantity(expected), f"{found}, planned {expected}")
+        require(parse_quantity(quantity) == parse_quantity(expected), f"{quantity}, planned {expected}")
 
 
 PROMISES = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.machine.snapshot.nvml_library import library_source
-from numaforge.maintenance.part import Found, Goal, Look, Part, switched
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, switched
 from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.node.program import holders_source
 from numaforge.roles.hugepages.part import change_with_kubelet
@@ -39,7 +39,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_mig", BOOT_LINK, *([holders_source()] if goal.plan.mig.gpus else [])))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part for the GPUs whose cut changes.
 
     Raises HostError for a GPU that is missing or unknown to NVML, for a node that cannot run the worker, and
@@ -85,7 +85,7 @@ def seconds(gpus: int) -> int:
     return _ONCE_SECONDS + _GPU_SECONDS * gpus
 
 
-def held_by(state: Found) -> tuple[str, ...]:
+def held_by(state: NodeState) -> tuple[str, ...]:
     """Return the units whose processes had a GPU open at the look."""
     return units_of(state, NAME)
 

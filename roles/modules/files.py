@@ -9,7 +9,7 @@ from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
 from numaforge.template import Both, Template, lines
 
 if TYPE_CHECKING:
-    from numaforge.maintenance.part import Found, Goal
+    from numaforge.maintenance.part import Goal, NodeState
     from numaforge.planning.plan import NodePlan
 
 MODULES_LOAD_PATH = "/etc/modules-load.d/90-numaforge.conf"
@@ -53,7 +53,7 @@ paths = everywhere(MODULES_LOAD_PATH, MODPROBE_PATH)
 
 
 def on_node(
-    goal: Goal, state: Found, files: list[FileContent], absent: list[str]
+    goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return both lists, with modprobe's file reduced to what needs no boot where reboots are not allowed."""
     from numaforge.roles.modules.part import at_once, entries_in

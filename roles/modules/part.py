@@ -20,7 +20,7 @@ from numaforge.machine.topology.memory_mode import (
     gpu_memory_mode,
 )
 from numaforge.machine.topology.memory_mode import OPTION as MEMORY_MODE
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 from numaforge.roles.modules.files import MODPROBE_PATH
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_modules", RECORD, MODPROBE_PATH, *questions))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that loads and unloads modules, with the settings that need a boot, if one is allowed.
 
     Raises HostError for a module that the kernel does not have, and where a module that the node depends on
@@ -99,7 +99,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     return part(load, unload, late, netns=netns, taken=shown_options, vital=vital, ssh_port=ssh_port)
 
 
-def pending(goal: Goal, state: Found) -> str | None:
+def pending(goal: Goal, state: NodeState) -> str | None:
     """Return, in words, what waits for a reboot that is not allowed; None where nothing does."""
     if goal.plan.kernel.reboot == "allowed":
         return None
@@ -110,7 +110,7 @@ def pending(goal: Goal, state: Found) -> str | None:
     return f"pending: {', '.join(map(_sentence, late))}; maintenance.reboot is {leave}"
 
 
-def at_once(goal: Goal, state: Found) -> ModulesPlan:
+def at_once(goal: Goal, state: NodeState) -> ModulesPlan:
     """Return what modprobe may get of the plan now: all, or only what needs no boot where none is allowed."""
     plan = goal.plan.modules
     if goal.plan.kernel.reboot == "allowed":
@@ -192,19 +192,19 @@ def _option(module: str, option: str) -> _Entry:
     return _Entry(module, name, value or "1")  # an option without a value is an enabled switch
 
 
-def _unload(plan: ModulesPlan, state: Found) -> list[str]:
+def _unload(plan: ModulesPlan, state: NodeState) -> list[str]:
     in_use = {*plan.load, *_names(state, "needed")}
     return [name for name in _names(state, "recorded") if name not in in_use]
 
 
-def _names(state: Found, kind: str) -> list[str]:
+def _names(state: NodeState, kind: str) -> list[str]:
     words = [text.split() for text in state.said.get(NAME, ())]
     return list(
         dict.fromkeys(line_words[1] for line_words in words if line_words[0] == kind and len(line_words) > 1)
     )
 
 
-def _refuse_missing_modules(state: Found) -> None:
+def _refuse_missing_modules(state: NodeState) -> None:
     absent = _names(state, "absent")
     if absent:
         raise HostError(
@@ -215,7 +215,7 @@ def _refuse_missing_modules(state: Found) -> None:
         )
 
 
-def _refuse_vital(state: Found, blocked: Sequence[str], unload: Sequence[str]) -> None:
+def _refuse_vital(state: NodeState, blocked: Sequence[str], unload: Sequence[str]) -> None:
     """Refuse to keep out or unload modules that a boot or our connection needs."""
     going = [*blocked, *unload]
     if going and "blind" in state.said.get(NAME, ()):
@@ -238,7 +238,7 @@ def _refuse_vital(state: Found, blocked: Sequence[str], unload: Sequence[str]) -
             )
 
 
-def _late(goal: Goal, state: Found) -> tuple[list[str], str]:
+def _late(goal: Goal, state: NodeState) -> tuple[list[str], str]:
     """Return the lines of what only a boot brings or takes away, and the mode that RDMA takes at once.
 
     An option that its module does not expose counts as set where an earlier plan wrote it, because a boot has
@@ -294,7 +294,7 @@ def switch(value: str) -> str:
     return {"Y": "1", "y": "1", "N": "0", "n": "0"}.get(value, value)
 
 
-def _netns_now(late: Sequence[str], state: Found) -> str:
+def _netns_now(late: Sequence[str], state: NodeState) -> str:
     """Return the mode that the RDMA subsystem takes at once: "" while other network namespaces exist."""
     if "netns free" not in state.said.get(NAME, ()):
         return ""

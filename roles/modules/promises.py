@@ -60,8 +60,8 @@ def gpu_memory_nodes(plan: NodePlan) -> Table:
     return {
         f"node-{node}": mode == NUMA
         for mode in gpu_memory(plan).values()
-        for node, held in plan.gpu_memory.memory.items()
-        if held
+        for node, amount in plan.gpu_memory.memory.items()
+        if amount
     }
 
 
@@ -72,12 +72,12 @@ def _asks_gpu_memory(plan: NodePlan) -> Iterator[str]:
 
 
 def _gpu_memory(node: VerifiedNode, name: str, expected: str) -> None:
-    said = node.live.of("gpu-memory").get(name)
-    if said is None:
+    setting = node.live.of("gpu-memory").get(name)
+    if setting is None:
         pytest.skip("NVIDIA's driver is not loaded, or does not say: /proc/driver/nvidia/params")
-    if said == '""':
+    if setting == '""':
         pytest.skip("no option says the mode: the driver has taken its branch's default")
-    require_equal(said, expected, "NVreg_CoherentGPUMemoryMode in /proc/driver/nvidia/params")
+    require_equal(setting, expected, "NVreg_CoherentGPUMemoryMode in /proc/driver/nvidia/params")
 
 
 def _gpu_memory_node(node: VerifiedNode, name: str, expected: bool) -> None:

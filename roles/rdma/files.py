@@ -23,7 +23,7 @@ from numaforge.template import Both, Template, program_template, unit_template, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.maintenance.part import Found, Goal
+    from numaforge.maintenance.part import Goal, NodeState
     from numaforge.planning.plan import NodePlan
 
 
@@ -112,7 +112,7 @@ def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
 
 
 def on_node(
-    goal: Goal, state: Found, files: list[FileContent], absent: list[str]
+    goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return both lists, keeping an /etc/nccl.conf or /etc/rccl.conf that is the admin's."""
     admins = {path for path in CONF_PATHS if is_admins(state.text(path))}

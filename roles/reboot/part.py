@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
-from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Goal, Look, NodeState, Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_reboot", *_DRIVERS)) if goal.plan.kernel.reboot == "allowed" else Look()
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the reboot where a part below needs it.
 
     Raises HostError where the boot loader would start an unknown kernel, or one that the plan does not allow.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part, switched
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, switched
 from numaforge.roles.watch.files import (
     WATCH_CONF_PATH,
     WATCH_SCRIPT_PATH,
@@ -29,7 +29,7 @@ def look(goal: Goal) -> Look:
     return Look(files=(WATCH_CONF_PATH,), call=("look_watch", BOOT_LINK, timer_wish))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part where the timer, the metrics' folder or reporting to the Node changes.
 
     After a boot in the middle of the change, nothing has to wait for it: the watch compares nothing while a

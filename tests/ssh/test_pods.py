@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.part import Found
+from numaforge.maintenance.part import NodeState
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.reboot import part as reboot
@@ -36,7 +36,7 @@ HOW = pytest.mark.parametrize("how", ["stopped", pytest.param("failed", marks=py
 joined = pytest.mark.parametrize("node", [pytest.param(JOINED, id="joined")], indirect=True)
 
 
-def found(node: Sandbox, shell: str = "sh -s") -> Found:
+def found(node: Sandbox, shell: str = "sh -s") -> NodeState:
     asked = NodeQuery((), (), (), (), "", "", ("/var/lib/kubelet",))
     return look(lambda script: node.run(script, shell).stdout.splitlines(), asked)
 
@@ -179,7 +179,7 @@ def test_pods_of_a_node_whose_kubelet_runs_take_the_way_of_a_drain(node: Sandbox
 # ---- a pod that comes between the look and the change ----
 
 
-def boots(found: Found, **changes: Any) -> Transaction:
+def boots(found: NodeState, **changes: Any) -> Transaction:
     change = Transaction("T1", (reboot.part(),), planned_on=found.fingerprint, pods=found.pods)
     return replace(change, **changes)
 

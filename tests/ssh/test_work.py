@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.part import Found
+from numaforge.maintenance.part import NodeState
 from numaforge.maintenance.transaction import TRANSACTIONS, Transaction, revert_script, start_script
 from numaforge.maintenance.work import KINDS
 from numaforge.roles.reboot import part as reboot
@@ -55,7 +55,7 @@ def node(start_sandbox: StartSandbox) -> Sandbox:
     return start_sandbox(machine())
 
 
-def found(node: Sandbox) -> Found:
+def found(node: Sandbox) -> NodeState:
     asked = NodeQuery((), (), (), (), "", "")
     return look(lambda script: node.run(script).stdout.splitlines(), asked)
 
@@ -138,7 +138,7 @@ def test_people_who_are_logged_in_are_a_note(node: Sandbox, tmp_path: Path) -> N
 # ---- work that comes between the look and the change ----
 
 
-def boots(found: Found, **changes: object) -> Transaction:
+def boots(found: NodeState, **changes: object) -> Transaction:
     return replace(
         Transaction("T1", (reboot.part(),), planned_on=found.fingerprint, pods=found.pods, work=found.work),
         **changes,

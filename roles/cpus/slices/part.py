@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
 from numaforge.roles.cpus.slices.expected import expected
 from numaforge.roles.cpus.slices.section import SLICES
 
@@ -26,7 +26,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part for slices whose CPUs change: planned ones, and those that only an earlier plan had."""
     allowed, recorded = _reported(state)
     ineffective = {row.what for row in expected(goal.plan) if row.differences(state.values)}
@@ -64,7 +64,7 @@ def part(
     )
 
 
-def _reported(state: Found) -> tuple[dict[str, str], dict[str, str]]:
+def _reported(state: NodeState) -> tuple[dict[str, str], dict[str, str]]:
     """Return the CPUs that systemd allows, and the recorded ones, by slice."""
     allowed: dict[str, str] = {}
     recorded: dict[str, str] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.machine.topology.runtime import may_be_limited
-from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Goal, Look, NodeState, Part
 from numaforge.roles.host.memlock.files import memlock_path
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_memlock", *units))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the restart of units whose limit differs or that lose our drop-in.
 
     Raises HostError where the kubelet has to restart, runs, and is not among the called roles.
@@ -78,7 +78,7 @@ def part(
     )
 
 
-def _limits(state: Found) -> dict[str, tuple[str, str, str]]:
+def _limits(state: NodeState) -> dict[str, tuple[str, str, str]]:
     """Return the look's answer for each unit: whether it is loaded, its limit, and its process's."""
     words = [text.split() for text in state.said.get(NAME, ())]
     return {unit: (loaded, limit, running) for unit, loaded, limit, running in words}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Goal, Look, NodeState, Part
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.models import mode_needs_boot
 
@@ -25,7 +25,7 @@ def look(goal: Goal) -> Look:
     return Look()
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part for GPUs whose mode changes with a boot; a plan has none where reboots are not allowed.
 
     Raises HostError for a GPU that is not the planned one.
@@ -48,7 +48,7 @@ def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
     )
 
 
-def pending(goal: Goal, state: Found) -> str | None:
+def pending(goal: Goal, state: NodeState) -> str | None:
     """Return, in words, which GPUs wait for a reboot that is not allowed; None where none does."""
     waiting = goal.plan.mig.pending
     if not waiting:

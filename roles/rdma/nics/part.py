@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
+from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines, switched
 from numaforge.roles.rdma.nics.files import NICS_UNIT_PATH
 from numaforge.roles.rdma.paths import RDMA_GATE_UNIT_PATH
 from numaforge.roles.rdma.planned import NicSetting
@@ -33,7 +33,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_nics", RECORD, *LINKS.values(), *setting_words))
 
 
-def need(goal: Goal, state: Found, below: Sequence[Part]) -> Part | None:
+def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that changes settings that differ, and puts back those that are no longer planned.
 
     Raises HostError for a planned NIC that is missing, and for more queues than a NIC has.
@@ -74,7 +74,7 @@ def _refuse_too_many_queues(
             )
 
 
-def pending(goal: Goal, state: Found) -> str | None:
+def pending(goal: Goal, state: NodeState) -> str | None:
     """Return, in words, which settings are left alone for lack of a tool on the host; None where none is."""
     current = _reported(state, "value")
     lacking = [
@@ -127,7 +127,7 @@ def part(
     )
 
 
-def _reported(state: Found, kind: str) -> dict[tuple[str, str], str]:
+def _reported(state: NodeState, kind: str) -> dict[tuple[str, str], str]:
     words = [text.split() for text in state.said.get(NAME, ())]
     return {
         (nic, name): value

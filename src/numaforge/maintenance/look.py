@@ -14,7 +14,7 @@ from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 from numaforge.maintenance import parts
 from numaforge.maintenance.bundle import known_sums, parse_checksums, parse_states
 from numaforge.maintenance.fence import read_fingerprint
-from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
+from numaforge.maintenance.part import FailedPlan, Goal, NodeState, Unit
 from numaforge.maintenance.pods import read_pods, root_dirs
 from numaforge.maintenance.work import read_work
 
@@ -107,12 +107,12 @@ def question(goal: Goal) -> NodeQuery:
     )
 
 
-def look(ask: Ask, query: NodeQuery, announced: str | None = None) -> Found:
+def look(ask: Ask, query: NodeQuery, announced: str | None = None) -> NodeState:
     """Look at a node, in one round trip; `announced` is the id of a transaction that may be handed to it."""
     return read_found(query, ask(query.script_of(announced)))
 
 
-def read_found(query: NodeQuery, output: Output) -> Found:
+def read_found(query: NodeQuery, output: Output) -> NodeState:
     """Read the answer of the query's script.
 
     Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
@@ -120,7 +120,7 @@ def read_found(query: NodeQuery, output: Output) -> Found:
     answer = Answer.of(output)
     words = [line.partition(" ")[::2] for line in answer.part("transactions")]
     drop_ins = sorted(answer.part("drop-ins"))
-    return Found(
+    return NodeState(
         files=parse_states(answer, query.known),
         drop_ins=tuple(drop_ins),
         unfinished=read_unfinished(answer.part("transactions")),

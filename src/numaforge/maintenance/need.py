@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from numaforge.maintenance import parts
-from numaforge.maintenance.part import Found, Goal, Part
+from numaforge.maintenance.part import Goal, NodeState, Part
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.transaction import Transaction
 from numaforge.planning.document import dumps
@@ -21,16 +21,16 @@ def new_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | None:
+def need(goal: Goal, state: NodeState, name: str | None = None) -> Transaction | None:
     """Return the transaction that makes a node as planned, `name` its id; None where the node is.
 
     Raises NumaforgeError for what cannot be carried out on this node.
     """
     needed: list[Part] = []
     for role_part in parts.called(goal.roles):
-        part = role_part.need(goal, found, needed)
+        part = role_part.need(goal, state, needed)
         if part is not None:
-            found.require_roots(change.path for change in part.changed)
+            state.require_roots(change.path for change in part.changed)
             needed.append(part)
     if not needed:
         return None
@@ -38,22 +38,22 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
     return Transaction(
         name or new_id(),
         tuple(needed),
-        planned_on=found.fingerprint,
+        planned_on=state.fingerprint,
         confirm_seconds=goal.confirm_seconds,
         plan=plan,
-        pods=_pods(needed, found),
-        work=found.work,
+        pods=_pods(needed, state),
+        work=state.work,
         ends_work=goal.ends_work,
-        failed_before="" if goal.retry_failed else _failed_before(plan, found),
+        failed_before="" if goal.retry_failed else _failed_before(plan, state),
     )
 
 
-def _pods(needed: Sequence[Part], found: Found) -> Pods:
+def _pods(needed: Sequence[Part], state: NodeState) -> Pods:
     """Return the evidence of pods, with systemd's state of the kubelet where none was seen."""
-    pods = found.pods
+    pods = state.pods
     if pods.kubelets or not any(part.drains for part in needed):
         return pods
-    unit = found.unit()
+    unit = state.unit()
     if unit.may_start:
         return pods.with_kubelet("systemd starts the kubelet")
     return pods.without_kubelet(f"its unit is {unit.active_state}") if unit.is_down else pods
@@ -65,11 +65,11 @@ def digest(goal: Goal) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _failed_before(plan: str, found: Found) -> str:
-    failure = found.failure
+def _failed_before(plan: str, state: NodeState) -> str:
+    failure = state.failure
     if failure is None or failure.plan != plan:
         return ""
-    if found.fingerprint is not None and found.fingerprint.boot_id != failure.boot_id:
+    if state.fingerprint is not None and state.fingerprint.boot_id != failure.boot_id:
         return ""
     return (
         f"this plan was rolled back on this host at {failure.when}, and is not tried again by itself before "
@@ -77,7 +77,7 @@ def _failed_before(plan: str, found: Found) -> str:
     )
 
 
-def pending(goal: Goal, found: Found) -> tuple[str, ...]:
+def pending(goal: Goal, state: NodeState) -> tuple[str, ...]:
     """Return a sentence for what is left unchanged: it waits for a reboot, or the host does not have it."""
-    sentences = (part.pending(goal, found) for part in parts.called(goal.roles) if part.pending)
+    sentences = (part.pending(goal, state) for part in parts.called(goal.roles) if part.pending)
     return tuple(sentence for sentence in sentences if sentence)

@@ -96,7 +96,7 @@ class FailedPlan:
 
 
 @dataclass(frozen=True)
-class Found:
+class NodeState:
     """The current state of a node.
 
     `values` and `files` are those that exist of the ones asked for, by path; `drop_ins` are the paths of the
@@ -190,8 +190,8 @@ class RolePart:
     role: Role
     name: str
     look: Callable[[Goal], Look]
-    need: Callable[[Goal, Found, Sequence[Part]], Part | None]
-    pending: Callable[[Goal, Found], str | None] | None = None
+    need: Callable[[Goal, NodeState, Sequence[Part]], Part | None]
+    pending: Callable[[Goal, NodeState], str | None] | None = None
     nothing_to_do: Callable[[NodePlan], tuple[str, str] | None] | None = None
 
 

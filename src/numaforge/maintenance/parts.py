@@ -100,8 +100,10 @@ def refuse_incomplete(names: Iterable[str], script: str) -> None:
 def _functions() -> frozenset[str]:
     """Return the functions of all parts that have the name of a part before their own."""
     names = [part.name for part in PARTS]
-    found = _FUNCTION.findall(shell.library(*shell_of(names)))
-    return frozenset(each for each in found if each.startswith(tuple(f"{name}_" for name in names)))
+    functions = _FUNCTION.findall(shell.library(*shell_of(names)))
+    return frozenset(
+        function for function in functions if function.startswith(tuple(f"{name}_" for name in names))
+    )
 
 
 def look_shell_of(names: Iterable[str]) -> list[str]:

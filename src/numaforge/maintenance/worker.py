@@ -9,15 +9,15 @@ from typing import Any
 from numaforge.lib.errors import HostError
 from numaforge.lib.given import digits
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Found, Part, lines
+from numaforge.maintenance.part import NodeState, Part, lines
 
 OLDEST_PYTHON = (3, 9)
 _LINK_SECONDS = 30
 
 
-def units_of(found: Found, part: str) -> tuple[str, ...]:
+def units_of(state: NodeState, part: str) -> tuple[str, ...]:
     """Return the services that hold a GPU by a part's look."""
-    return tuple(sorted({*found.every(part, "holds")}))
+    return tuple(sorted({*state.every(part, "holds")}))
 
 
 def stops(holders: Iterable[str]) -> tuple[str, ...]:

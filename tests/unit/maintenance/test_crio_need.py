@@ -6,7 +6,7 @@ import pytest
 
 from numaforge.lib.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange, FileState
-from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.part import Goal, NodeState
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.crio import part as crio
@@ -35,7 +35,7 @@ def test_pods_have_to_be_gone_where_their_handler_changes(old, new, drains):
     change = FileChange(CRIO_PATH, old and there(old), new and FileContent(CRIO_PATH, new))
     machine = lab_node()
     goal = Goal(plan_node(machine, load_profile({})), machine, frozenset({"host"}))
-    part = crio.need(goal, Found({}, ()), (files.part([change]),))
+    part = crio.need(goal, NodeState({}, ()), (files.part([change]),))
     assert part is not None
     assert part.drains is drains
     assert part.settings["CRIO_HANDLER"] == ("high-performance" if new else "")
@@ -45,4 +45,4 @@ def test_other_files_restart_no_runtime():
     machine = lab_node()
     goal = Goal(plan_node(machine, load_profile({})), machine, frozenset({"host"}))
     other = FileChange(SYSCTL_PATH, None, FileContent(SYSCTL_PATH, "vm.swappiness = 1\n"))
-    assert crio.need(goal, Found({}, ()), (files.part([other]),)) is None
+    assert crio.need(goal, NodeState({}, ()), (files.part([other]),)) is None

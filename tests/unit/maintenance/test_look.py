@@ -15,7 +15,7 @@ from numaforge.lib.errors import HostUnreachableError
 from numaforge.lib.kernel_files import parse_values
 from numaforge.lib.programs import CHANGED_WITH
 from numaforge.maintenance.look import NodeQuery, _unit, question, read_found
-from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.part import Goal, NodeState
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles import ROLES
@@ -76,7 +76,7 @@ def looked(shell: list[str], asked: NodeQuery, programs: Path) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-def found(asked: NodeQuery, output: list[str]) -> Found:
+def found(asked: NodeQuery, output: list[str]) -> NodeState:
     return read_found(asked, output)
 
 

@@ -13,7 +13,7 @@ from numaforge.lib.errors import HostError
 from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance
 from numaforge.maintenance.look import question
 from numaforge.maintenance.need import need, pending
-from numaforge.maintenance.part import Found, Goal, Part, Unit
+from numaforge.maintenance.part import Goal, NodeState, Part, Unit
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import role_files
@@ -58,7 +58,7 @@ def goal(wanted: Sequence[MigGpu], gpus: Sequence[Gpu], *roles: str, by: str = "
 
 
 def needed(on: Goal, said: Sequence[str] = READY, unit: Unit = RUNNING) -> Part | None:
-    found = Found({}, (), said={"mig": tuple(said)}, unit=lambda: unit)
+    found = NodeState({}, (), said={"mig": tuple(said)}, unit=lambda: unit)
     return mig.need(on, found, ())
 
 
@@ -70,7 +70,7 @@ def test_a_node_that_is_cut_as_planned_needs_nothing() -> None:
 def test_the_role_that_was_not_called_changes_no_gpu() -> None:
     on = goal([cut(HALF)], [gpu(), passed_through()], "interrupts")
     on = replace(on, plan=replace(on.plan, mig=replace(on.plan.mig, pending=(cut(HALF),))))
-    found = Found({}, ())
+    found = NodeState({}, ())
     transaction = need(on, found)
     assert transaction is not None
     assert "mig" not in [part for part, *_ in question(on).calls]
@@ -245,12 +245,12 @@ def passed_through(mode: str = "disabled", **fields: Any) -> Gpu:
     ],
 )
 def test_a_mode_changes_with_a_boot_where_no_reset_is_possible(now: Gpu, *, by_boot: bool) -> None:
-    part = mig_mode.need(goal([cut(HALF)], [now]), Found({}, ()), ())
+    part = mig_mode.need(goal([cut(HALF)], [now]), NodeState({}, ()), ())
     assert (part is not None) is by_boot
     if part is not None:
         assert part.moves == (f"{ADDRESS}: MIG mode disabled -> enabled, with the reboot",)
         assert (part.drains, part.reboots) == (True, True)
-        assert reboot.need(goal([cut(HALF)], [now]), Found({}, ()), [part]) is not None
+        assert reboot.need(goal([cut(HALF)], [now]), NodeState({}, ()), [part]) is not None
 
 
 def test_the_mode_that_a_boot_brings_is_said_once() -> None:
@@ -268,17 +268,17 @@ def test_the_mode_that_a_boot_brings_is_said_once() -> None:
     ],
 )
 def test_no_boot_is_needed(on: Goal) -> None:
-    assert mig_mode.need(on, Found({}, ()), ()) is None
+    assert mig_mode.need(on, NodeState({}, ()), ()) is None
 
 
 def test_what_waits_for_a_reboot_that_is_not_allowed_is_said() -> None:
     on = goal([], [passed_through()])
     on = replace(on, plan=replace(on.plan, mig=MigPlan(pending=(cut(HALF),))))
-    assert mig_mode.need(on, Found({}, ()), ()) is None
-    assert mig_mode.pending(on, Found({}, ())) == (
+    assert mig_mode.need(on, NodeState({}, ()), ()) is None
+    assert mig_mode.pending(on, NodeState({}, ())) == (
         f"pending: the MIG mode ({ADDRESS} enabled); maintenance.reboot is never"
     )
-    assert mig_mode.pending(goal([cut(HALF)], [passed_through()]), Found({}, ())) is None
+    assert mig_mode.pending(goal([cut(HALF)], [passed_through()]), NodeState({}, ())) is None
 
 
 def test_the_node_gets_at_boot_what_the_transaction_uses() -> None:

@@ -16,7 +16,7 @@ from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.look import question
 from numaforge.maintenance.need import need, pending
-from numaforge.maintenance.part import Found, Goal, Part, Unit
+from numaforge.maintenance.part import Goal, NodeState, Part, Unit
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.transaction import Transaction
 from numaforge.planning.document import dumps
@@ -66,7 +66,7 @@ def _provisioned(machine: NodeTopology, plan: Any) -> Any:
     )
 
 
-def found(on: Goal, pools: Mapping[str, int] | None = None, **changes: str | None) -> Found:
+def found(on: Goal, pools: Mapping[str, int] | None = None, **changes: str | None) -> NodeState:
     """Return the host's files as planned and its pools, with `changes`: None for a file that is not there."""
     kubelet = on.plan.kubelet
     assert kubelet is not None
@@ -80,7 +80,7 @@ def found(on: Goal, pools: Mapping[str, int] | None = None, **changes: str | Non
         if text is not None:
             states[path] = FileState(text, "0644", "root", "root")
     pages = {path: str(count) for path, count in {**hugepage_counts(on.plan), **(pools or {})}.items()}
-    return Found(states, (kubelet.drop_in,), values=pages, unit=not_asked)
+    return NodeState(states, (kubelet.drop_in,), values=pages, unit=not_asked)
 
 
 def drop_in(on: Goal) -> str:
@@ -89,7 +89,7 @@ def drop_in(on: Goal) -> str:
     return on.plan.kubelet.drop_in
 
 
-def needed(on: Goal, files: Found, unit: Unit = RUNNING) -> Transaction:
+def needed(on: Goal, files: NodeState, unit: Unit = RUNNING) -> Transaction:
     transaction = need(on, replace(files, unit=lambda: unit))
     assert transaction is not None
     return transaction
@@ -286,7 +286,7 @@ SWAPPINESS, MAPS = "/proc/sys/vm/swappiness", "/proc/sys/vm/max_map_count"
 """One value that is set, and a limit that is only ever raised."""
 
 
-def tuned(swap: str = "off", unit: str = "enabled", **values: str) -> tuple[Goal, Found]:
+def tuned(swap: str = "off", unit: str = "enabled", **values: str) -> tuple[Goal, NodeState]:
     on = target(TUNED, "tuning")
     now = {SWAPPINESS: "10", MAPS: "262144"} | {f"/proc/sys/vm/{name}": text for name, text in values.items()}
     files = found(on)
@@ -318,7 +318,7 @@ def test_a_unit_that_is_not_enabled_is_linked() -> None:
     assert needed(on, files).moves == ("numaforge-tuning.service: disabled -> enabled",)
 
 
-def recorded(*rows: tuple[str, str, str], swap: str = "off", **values: str) -> tuple[Goal, Found]:
+def recorded(*rows: tuple[str, str, str], swap: str = "off", **values: str) -> tuple[Goal, NodeState]:
     """Return a node that is as planned, with a record of what was there before: PATH, EARLIER, OURS."""
     on, files = tuned(swap)
     text = "# head\n" + "".join("\t".join(row) + "\n" for row in rows)
@@ -484,7 +484,7 @@ ANOTHER = ("running 6.1", "menu menu", "kernel /boot/vmlinuz-6.12", "next anothe
 UNKNOWN = ("running 6.1", "next unknown", "menu menu", "unknown the default, x, is none of its entries")
 
 
-def about_to_boot(*said: str, next_kernel: str = "running") -> tuple[Goal, Found]:
+def about_to_boot(*said: str, next_kernel: str = "running") -> tuple[Goal, NodeState]:
     on, files = booted("quiet")
     on = replace(on, plan=replace(on.plan, kernel=KernelPlan(WISH, "allowed", next_kernel)))
     return on, replace(files, said={**files.said, "reboot": said})
@@ -577,7 +577,7 @@ def libraries_target(previous: Goal | None = None, **libraries: bool) -> Goal:
 def told(on: Goal, texts: Mapping[str, str]) -> dict[str, str | None]:
     """Return the texts that are written on a host that has these, None for a file that goes."""
     states = {path: FileState(text, "0644", "root", "root") for path, text in texts.items()}
-    transaction = need(on, Found(states, (), values={}, unit=not_asked))
+    transaction = need(on, NodeState(states, (), values={}, unit=not_asked))
     changed = transaction.parts[0].changed if transaction else ()
     return {change.path: change.new and change.new.text for change in changed if change.path != PLAN_PATH}
 

@@ -11,7 +11,7 @@ from numaforge.commands.machine import machine_of
 from numaforge.lib.errors import HostError
 from numaforge.machine.topology.model import NvidiaInstall
 from numaforge.maintenance.bundle import FileState
-from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.part import Goal, NodeState
 from numaforge.planning.node import plan_node, with_files
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.files import part as files
@@ -38,8 +38,8 @@ def goal(*, roles: tuple[str, ...] = ("modules", "rdma"), reboot: str = "never",
     return Goal(plan, machine, frozenset(roles))
 
 
-def found(kind: Any, *said: str) -> Found:
-    return Found({}, (), said={kind.NAME: said})
+def found(kind: Any, *said: str) -> NodeState:
+    return NodeState({}, (), said={kind.NAME: said})
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_an_option_of_a_loaded_module_waits_for_a_boot(now: str, reboot: str, la
     assert (waits is not None) is (now == "N" and reboot == "never")
 
 
-def told(text: str, *said: str) -> Found:
+def told(text: str, *said: str) -> NodeState:
     """Return a node on which an earlier plan has told modprobe something."""
     state = FileState(text, "0644", "root", "root")
-    return Found({MODPROBE_PATH: state}, (), said={modules.NAME: said})
+    return NodeState({MODPROBE_PATH: state}, (), said={modules.NAME: said})
 
 
 NOUVEAU = "# header\nblacklist nouveau\ninstall nouveau /bin/false\n"
@@ -158,7 +158,7 @@ HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
     ],
 )
 def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(
-    plan: ModulesPlan, now: Found, late: str | None, at_once: dict[str, tuple[str, ...]]
+    plan: ModulesPlan, now: NodeState, late: str | None, at_once: dict[str, tuple[str, ...]]
 ) -> None:
     needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
     assert (needed.data["late"] if needed else None) == late
@@ -175,7 +175,7 @@ def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(
     ],
 )
 def test_a_module_is_kept_out_by_a_boot(
-    blocked: tuple[str, ...], now: Found, late: str | None, at_once: tuple[str, ...]
+    blocked: tuple[str, ...], now: NodeState, late: str | None, at_once: tuple[str, ...]
 ) -> None:
     plan = ModulesPlan(blocked=blocked)
     needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
@@ -183,7 +183,7 @@ def test_a_module_is_kept_out_by_a_boot(
     assert modules.at_once(goal(modules=plan), now).blocked == at_once
 
 
-def written(plan: ModulesPlan, reboot: str, now: Found) -> str | None:
+def written(plan: ModulesPlan, reboot: str, now: NodeState) -> str | None:
     """Return what the part `files` does to what modprobe is told: its lines, "" removed, None untouched."""
     on = goal(roles=("modules",), reboot=reboot, modules=plan)
     on = replace(on, plan=with_files(on.plan))
@@ -231,7 +231,7 @@ def written(plan: ModulesPlan, reboot: str, now: Found) -> str | None:
     ],
 )
 def test_what_modprobe_is_told_on_the_disk(
-    plan: ModulesPlan, reboot: str, now: Found, text: str | None
+    plan: ModulesPlan, reboot: str, now: NodeState, text: str | None
 ) -> None:
     assert written(plan, reboot, now) == text
 
@@ -304,7 +304,7 @@ def test_a_driver_that_stays_may_be_vital() -> None:
     assert modules.need(goal(modules=ModulesPlan(("mlx5_core",))), files, ()) is None
 
 
-def values(*lines: str) -> Found:
+def values(*lines: str) -> NodeState:
     enabled = [f"enabled {link}" for path, link in LINKS.items() if "nics" in path]
     return found(nics, *lines, *enabled)
 
@@ -411,7 +411,7 @@ def test_the_mode_of_gpus_memory_takes_a_boot_where_the_driver_has_another(
     options = {} if wish is None else {"nvidia": (f"{MODE}={wish}",)}
     on = replace(goal(modules=ModulesPlan(options=options), reboot="allowed"), machine=machine)
     held = FileState(f"options nvidia {MODE}=driver\n", "0644", "root", "root")
-    there = Found(
+    there = NodeState(
         {MODPROBE_PATH: held} if wish is None else {},
         (),
         said={modules.NAME: ("loaded nvidia", f"parameter nvidia {MODE} {now}")},

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from numaforge.maintenance.bundle import FileState
-from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.part import Goal, NodeState
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.watch import part as watch
@@ -37,9 +37,9 @@ WATCHED = goal({"enabled": True, "directory": HERE})
 UNWATCHED = goal({})
 
 
-def found(*said: str, folder: str | None = None, login: str = "") -> Found:
+def found(*said: str, folder: str | None = None, login: str = "") -> NodeState:
     state = FileState(f"# ours\nnode\tn\nfolder\t{folder}\n{login}", "0644", "root", "root")
-    return Found({WATCH_CONF_PATH: state} if folder else {}, (), said={watch.NAME: said})
+    return NodeState({WATCH_CONF_PATH: state} if folder else {}, (), said={watch.NAME: said})
 
 
 MOVES = [
@@ -96,7 +96,7 @@ MOVES += [
 
 
 @pytest.mark.parametrize(("on", "host", "moves"), MOVES)
-def test_only_what_differs_moves(on: Goal, host: Found, moves: list[str]) -> None:
+def test_only_what_differs_moves(on: Goal, host: NodeState, moves: list[str]) -> None:
     part = watch.need(on, host, ())
     assert list(part.moves if part else ()) == moves
 

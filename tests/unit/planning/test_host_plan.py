@@ -13,7 +13,7 @@ from numaforge.machine.topology.model import HostProcess, InstalledPackage, Node
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.look import question
 from numaforge.maintenance.need import need
-from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.part import Goal, NodeState
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -198,10 +198,10 @@ def goal(plan: NodePlan, *roles: str) -> Goal:
     return Goal(plan, machine(), frozenset(roles or ("host",)))
 
 
-def found(plan: NodePlan, *said: str) -> Found:
+def found(plan: NodePlan, *said: str) -> NodeState:
     files = [*role_files(plan, "topology"), *role_files(plan, "host")]
     states = {each.path: FileState(each.text, each.mode, each.owner, each.group) for each in files}
-    return Found(states, (), said={"packages": said})
+    return NodeState(states, (), said={"packages": said})
 
 
 @pytest.mark.parametrize(

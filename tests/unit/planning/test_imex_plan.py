@@ -14,7 +14,7 @@ from numaforge.machine.snapshot import from_root
 from numaforge.machine.snapshot.redaction import checksum
 from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
 from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST
-from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.part import Goal, NodeState
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -107,8 +107,8 @@ def goal(wish: dict[str, Any], *roles: str) -> Goal:
     return Goal(planned(wish), tray(), frozenset(roles or ("imex",)))
 
 
-def found(*said: str) -> Found:
-    return Found({}, (), said={imex.NAME: said})
+def found(*said: str) -> NodeState:
+    return NodeState({}, (), said={imex.NAME: said})
 
 
 RUNS = ("program yes", "unit enabled", "active yes", "host-daemon yes", "address 10.0.0.11")

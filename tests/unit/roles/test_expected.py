@@ -20,7 +20,7 @@ from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.read import read_topology
-from numaforge.maintenance.part import Found, Goal
+from numaforge.maintenance.part import Goal, NodeState
 from numaforge.maintenance.parts import PARTS
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
@@ -238,7 +238,7 @@ def needed(found: Mapping[str, str], folder: Path) -> list[str]:
     masks = ("irq", "/queues/", "workqueue")
     affinity = {path: text for path, text in found.items() if any(name in path for name in masks)}
     slices = [f"allowed {name} {format_cpulist(cpus)}" for name, cpus in plan.system.slices.items()]
-    state = Found(
+    state = NodeState(
         {},
         (),
         values=found,

@@ -161,13 +161,17 @@ def image() -> None:
     Changes nothing outside the image and nothing that is already as wanted; starts nothing.
     """
     wish = read_image(host.data.get(KEY) or {})
-    own = {Path(file).stem: Path(file) for file in wish.profiles}
-    for file in own.values():
-        load_profile(file, images=own)
-    named = wish.boot.profile
-    profile = load_profile(named, where=f"{KEY}: boot.profile", images=own) if named else None
-    profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in own.items()}
-    machines = {Path(each).stem: _machine(each) for each in wish.machines}
+    profile_files = {Path(file).stem: Path(file) for file in wish.profiles}
+    for file in profile_files.values():
+        load_profile(file, images=profile_files)
+    profile_name = wish.boot.profile
+    profile = (
+        load_profile(profile_name, where=f"{KEY}: boot.profile", images=profile_files)
+        if profile_name
+        else None
+    )
+    profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in profile_files.items()}
+    machines = {Path(file_or_name).stem: _machine(file_or_name) for file_or_name in wish.machines}
     for name, machine in machines.items():
         if profile is not None:
             _plan(machine, profile, name)

@@ -147,10 +147,10 @@ def _linked(devices: Sequence[tuple[Gpu, Device]], topology: NodeTopology) -> li
     """Return whole GPUs with the scores of their links; a distance that is not known counts as NODE."""
 
     def links(one: Gpu, device: Device) -> Iterator[tuple[str, int]]:
-        for other, peer in devices:
+        for neighbour, peer in devices:
             if peer is not device:
-                nvlinks = min(direct_nvlinks(one, other), _MOST_NVLINKS)
-                distance = pci_distance(one, other, topology) or "NODE"
+                nvlinks = min(direct_nvlinks(one, neighbour), _MOST_NVLINKS)
+                distance = pci_distance(one, neighbour, topology) or "NODE"
                 yield peer.id, nvlinks * _NVLINK_SCORE + _PCIE_SCORES[distance]
 
     if any(device.part_of for _, device in devices):

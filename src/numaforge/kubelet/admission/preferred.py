@@ -55,18 +55,20 @@ class ByReplicas:
 
         Replicas of a device are alike: of each device the lowest stand for all.
         """
-        wanted = size - required.bit_count()
+        missing = size - required.bit_count()
         candidates = available & ~required
         free = [replicas & candidates for replicas in self.replicas]
-        taken = [mine.bit_count() - left.bit_count() for mine, left in zip(self.replicas, free, strict=True)]
+        taken = [
+            mine.bit_count() - unused.bit_count() for mine, unused in zip(self.replicas, free, strict=True)
+        ]
         picks = {(0,) * len(free)}
-        for _ in range(wanted):
+        for _ in range(missing):
             picks = {more for pick in sorted(picks)[-MOST_CHOICES:] for more in self._next(pick, free, taken)}
-        found = {
-            sum((lowest_bits(left, count) for left, count in zip(free, pick, strict=True)), required)
+        masks = {
+            sum((lowest_bits(unused, count) for unused, count in zip(free, pick, strict=True)), required)
             for pick in picks
         }
-        return Preferred(tuple(sorted(found, key=lambda mask: tuple(bits(mask)))))
+        return Preferred(tuple(sorted(masks, key=lambda mask: tuple(bits(mask)))))
 
     def _next(
         self, pick: tuple[int, ...], free: Sequence[int], taken: Sequence[int]
@@ -98,15 +100,15 @@ def _by_links(scores: Scores, available: int, required: int, size: int) -> Prefe
     divisions, free = _Divisions(scores, size), available & ~required
     if required:
         sets = (required | more for more in _subsets(free, size - required.bit_count()))
-        whole, smaller = {gpus: divisions.sum_with(gpus, available, None) for gpus in sets}, {}
+        complete, smaller = {gpus: divisions.sum_with(gpus, available, None) for gpus in sets}, {}
     else:  # every set has all that is required, and the one with the highest score is taken
         score = divisions.score
-        whole = {gpus: divisions.sum_with(gpus, free, score(gpus)) for gpus in _subsets(free, size)}
+        complete = {gpus: divisions.sum_with(gpus, free, score(gpus)) for gpus in _subsets(free, size)}
         rests = _subsets(free, free.bit_count() % size)
         smaller = {gpus: divisions.sum_with(gpus, free, score(gpus) - 1) for gpus in rests if gpus}
-    highest = max(total for total in (*whole.values(), *smaller.values()) if total is not None)
+    highest = max(total for total in (*complete.values(), *smaller.values()) if total is not None)
     return Preferred(
-        tuple(gpus for gpus, total in whole.items() if total == highest), highest in smaller.values()
+        tuple(gpus for gpus, total in complete.items() if total == highest), highest in smaller.values()
     )
 
 
@@ -119,7 +121,7 @@ class _Divisions:
 
     def score(self, gpus: int) -> int:
         """Return the score of one set."""
-        return sum(self._scores[one][other] for one, other in combinations(bits(gpus), 2))
+        return sum(self._scores[one][second] for one, second in combinations(bits(gpus), 2))
 
     def sum_with(self, gpus: int, available: int, most: int | None) -> int | None:
         """Return the highest sum of a division with a set, no other one with a higher score than `most`."""
@@ -137,8 +139,8 @@ class _Divisions:
         """Yield the highest sum with each set that has the first of the GPUs."""
         first, count = gpus & -gpus, gpus.bit_count()
         for size in {count % self._size, min(self._size, count)} - {0}:
-            for others in _subsets(gpus ^ first, size - 1):
-                chosen = first | others
+            for rest in _subsets(gpus ^ first, size - 1):
+                chosen = first | rest
                 total = self.sum_with(chosen, gpus, most)
                 if total is not None and (most is None or self.score(chosen) <= most):
                     yield total
@@ -149,8 +151,12 @@ def _alike(scores: Scores) -> list[int]:
     groups: list[int] = []
     for gpu, row in enumerate(scores):
         for at, group in enumerate(groups):
-            other = next(bits(group))
-            if all(row[peer] == scores[other][peer] for peer in range(len(row)) if peer not in (gpu, other)):
+            representative = next(bits(group))
+            if all(
+                row[peer] == scores[representative][peer]
+                for peer in range(len(row))
+                if peer not in (gpu, representative)
+            ):
                 groups[at] |= 1 << gpu
                 break
         else:

@@ -179,13 +179,15 @@ def is_capi(document: Mapping[str, Any]) -> bool:
 def convert_capi(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kubelet's arguments of nodes that join."""
     draft.take(document, CAPI_ROWS)
-    found = [
+    arguments = [
         (f"{spec}.{registration}.kubeletExtraArgs", args)
         for spec in _KUBEADM_AT
         for registration in _REGISTRATIONS
         if (args := _at(document, f"{spec}.{registration}.kubeletExtraArgs"))
     ]
-    field, args = found[0] if found else (f"{_KUBEADM_AT[0]}.{_REGISTRATIONS[0]}.kubeletExtraArgs", None)
+    field, args = (
+        arguments[0] if arguments else (f"{_KUBEADM_AT[0]}.{_REGISTRATIONS[0]}.kubeletExtraArgs", None)
+    )
     _place_flags(draft, args, field, {})
 
 

@@ -48,10 +48,10 @@ def read_mime(text: str, place: str) -> str:
 def read_assignments(text: str) -> dict[str, str] | None:
     """Return the `name = value` lines of a file of sysctl.d or of GRUB's defaults; None for another file."""
     lines = [*_meaningful(text)]
-    found = [match for line in lines if (match := _ASSIGNMENT.fullmatch(line))]
-    if not found or len(found) < len(lines):
+    assignments = [match for line in lines if (match := _ASSIGNMENT.fullmatch(line))]
+    if not assignments or len(assignments) < len(lines):
         return None
-    return {match["name"]: _unquoted(match["value"]) for match in found}
+    return {match["name"]: _unquoted(match["value"]) for match in assignments}
 
 
 def _meaningful(text: str) -> Iterator[str]:

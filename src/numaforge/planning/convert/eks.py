@@ -252,10 +252,10 @@ def _place_devices(draft: Draft, nvidia: Mapping[str, Any], field: str) -> None:
         draft.put(f"device_plugin.{_SHARING[strategy]}", {GPU: shared.get("replicas", 2)}, at)
         draft.put("device_plugin.rename_shared", shared.get("rename-by-default"), at)
         draft.put("device_plugin.one_per_pod", shared.get("fail-requests-greater-than-one"), at)
-    for other in _SHARING:
-        if other in nvidia and other != strategy:
-            text = f"counts only with device-sharing-strategy {other}"
-            draft.note(f"{field}.{other}", Fate.NOT_EXPRESSED, text, "device_plugin")
+    for strategy_key in _SHARING:
+        if strategy_key in nvidia and strategy_key != strategy:
+            text = f"counts only with device-sharing-strategy {strategy_key}"
+            draft.note(f"{field}.{strategy_key}", Fate.NOT_EXPRESSED, text, "device_plugin")
     profiles = mapping(mapping(nvidia.get("mig")).get("profile"))
     if nvidia.get("device-partitioning-strategy") != "mig":
         if profiles:

@@ -161,7 +161,7 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
             _CLUSTER,
         )
     entries = [mapping(entry) for entry in values.get("additional_sysctl") or ()]
-    sysctls = {str(each["name"]): each.get("value") for each in entries if "name" in each}
+    sysctls = {str(entry["name"]): entry.get("value") for entry in entries if "name" in entry}
     draft.put("tuning.sysctls", sysctls or None, "additional_sysctl")
     _place_kubelet(draft, values)
 

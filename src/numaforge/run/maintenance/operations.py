@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyinfra.api import Host
 
     from numaforge.lib.framing import Answer
-    from numaforge.maintenance.part import Found
+    from numaforge.maintenance.part import NodeState
     from numaforge.maintenance.transaction import Transaction
     from numaforge.rollout.options import RolloutOptions
 
@@ -101,7 +101,9 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         yield host_command(_change, target, options, transaction)
 
 
-def _needed(target: Target, options: RolloutOptions, state: Found, *, resumes: bool) -> Transaction | None:
+def _needed(
+    target: Target, options: RolloutOptions, state: NodeState, *, resumes: bool
+) -> Transaction | None:
     """Return the transaction that a host needs; None where it is as planned.
 
     `resumes`: a roll-out of its node may be in progress, which knows more of it. Raises HostError for a
