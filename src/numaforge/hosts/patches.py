@@ -1,6 +1,6 @@
-"""All that is replaced in pyinfra, which has no hook for it: each says why, and until what pyinfra needs it.
+"""All replacements within pyinfra, which has no hook for them: each states its reason and its end.
 
-What takes the place of pyinfra's own stands where it belongs; nothing else assigns to pyinfra's names.
+The replacing functions are where they belong; nothing else assigns to pyinfra's names.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def command_line(**replacements: Callable[[Any], Any]) -> None:
 
 
 def inventory_groups(replacement: Callable[[Any], Any]) -> None:
-    """Replace once what tells which names of an inventory are lists of hosts; `ours` is given what does so.
+    """Replace once pyinfra's test for lists of hosts; `replacement` gets the original.
 
-    Until pyinfra says which names it passes over, and refuses hosts that are none.
+    Until pyinfra names the lists that it ignores, and refuses entries that are not hosts.
     """
     from pyinfra_cli import inventory
 
@@ -53,8 +53,8 @@ def inventory_groups(replacement: Callable[[Any], Any]) -> None:
 def guard_output() -> None:
     """Limit how much of a host's output this process reads, and show it as text.
 
-    pyinfra keeps every line of a command, and prints the lines of one that fails as they are, with what would
-    steer the admin's terminal. Until pyinfra limits what it reads, and prints control characters visibly.
+    pyinfra keeps every line of a command, and prints those of a failed one with control sequences for the
+    admin's terminal. Until pyinfra limits what it reads, and prints control characters visibly.
     """
     from numaforge.hosts import output
 
@@ -100,10 +100,10 @@ def _frame_of(frame: FrameType) -> _Frame:
 
 
 def go_on_without_failed(state: State) -> None:
-    """Continue a run without the failed hosts, where there is no terminal to ask "continue?" on.
+    """Continue a run without the failed hosts, where there is no terminal for pyinfra's "continue?".
 
-    pyinfra asks all the same, and breaks off the run for every host when nothing answers.
-    Until pyinfra asks a terminal only, or its command line has a flag for it.
+    pyinfra asks all the same, and ends the run for every host without an answer. Until pyinfra asks a
+    terminal only, or its command line has a flag for it.
     """
     if state.should_raise_failed_hosts and not sys.stdin.isatty():
         state.should_raise_failed_hosts = lambda _state: False

@@ -9,13 +9,13 @@ from gevent.os import fork  # type: ignore[import-untyped]
 from pyinfra.api import Host, State
 
 HOSTS_OF_PROCESS = 40
-"""For fewer hosts no process is worth while: so many take as long as one more does to begin."""
+"""Least hosts of a process: as many take as long as starting one."""
 
 _others: list[int] = []  # the processes that have the other hosts
 
 
 def divide(state: State, processes: int) -> None:
-    """Fork where there are hosts for several processes, and keep this process's share of them."""
+    """Fork for several processes' worth of hosts, and keep this process's share of them."""
     shares = shared(hosts_of(state), processes)
     for share in shares[1:]:
         process = fork()

@@ -1,7 +1,7 @@
-"""pyinfra's own words for what ends a run, as one message; with NUMAFORGE_TRACEBACK=1 they stay as they are.
+"""pyinfra's errors that end a run, as one message; with NUMAFORGE_TRACEBACK=1 unchanged.
 
-pyinfra prints a traceback of its own for a mistake in a deploy's file, and "No hosts remaining!" with a line
-of ours; it has no hook for either.
+pyinfra prints a traceback for a mistake in a deploy's file, and "No hosts remaining!" with a line of ours; it
+has no hook for either.
 """
 
 from __future__ import annotations

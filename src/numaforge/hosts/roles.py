@@ -1,4 +1,4 @@
-"""Roles on a host: those called in this run, and what they know of the host."""
+"""Roles on a host: those called in this run, and their shared facts of the host."""
 
 from __future__ import annotations
 

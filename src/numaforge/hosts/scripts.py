@@ -29,9 +29,8 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
 def answer_of(host: Host, script_text: str, seconds: int, command: str) -> Answer:
     """Return the answer to a script that a command reads, whatever the script's exit status.
 
-    A connection that broke is made anew. The limit is for all of it: to connect, to open a channel, which
-    paramiko would await for an hour, to write the script and to read the answer. Raises HostUnreachableError
-    where the host does not answer to the end.
+    Renews a broken connection. The limit covers connecting, opening a channel (which paramiko would await for
+    an hour), writing the script and reading the answer. Raises HostUnreachableError for an incomplete answer.
     """
     return _ask(host, script_text, seconds, command)[0]
 
@@ -39,7 +38,7 @@ def answer_of(host: Host, script_text: str, seconds: int, command: str) -> Answe
 def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
     """Run a script as `reached` does, over a new SSH connection of its own.
 
-    It shows that the host lets a runner in now. The connection that there is stays as it is.
+    Proves that the host accepts a new login. The existing connection stays as it is.
     """
     try:
         with within(host, seconds), new_connection(host) as connector:
@@ -52,7 +51,7 @@ def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
 
 
 def _ask(host: Host, script_text: str, seconds: int, command: str) -> tuple[Answer, str]:
-    """Return a host's answer, and what it complains of."""
+    """Return a host's answer, and its complaint."""
     try:
         with within(host, seconds):
             if not host.connected:
@@ -98,9 +97,9 @@ def _successful(host: Host, answer: Answer, complaint: str) -> Answer:
 
 
 def _why(host: Host, error: Exception) -> str:
-    """Say why a call failed: how paramiko notices a cut depends on what it was doing at that moment.
+    """Return why a call failed: paramiko notices a cut at different moments.
 
-    A write may fail before the thread that reads has noticed anything.
+    A write may fail before the reading thread has noticed anything.
     """
     while_connecting = isinstance(error, ConnectError)
     noticed_by_socket = isinstance(error, OSError | EOFError)

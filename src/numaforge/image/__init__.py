@@ -1,1 +1,1 @@
-"""A node that comes from an image: how it is baked, and what it does before its kubelet starts."""
+"""Nodes from images: baking, and what a node does before its kubelet starts."""

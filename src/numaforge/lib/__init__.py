@@ -1,1 +1,1 @@
-"""What knows nothing of numaforge: values and how they are written, errors, files, shell, answers."""
+"""Knows nothing of numaforge: values and their notation, errors, files, shell, answers."""

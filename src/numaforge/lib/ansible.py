@@ -49,7 +49,7 @@ def not_python(file: Path) -> str | None:
 
 
 def _is_ansibles(file: Path) -> bool:
-    """Say whether a file is YAML, INI or JSON as Ansible reads it, by its name or its first line."""
+    """Whether a file is YAML, INI or JSON for Ansible, by its name or its first line."""
     if file.suffix in SUFFIXES:
         return True
     with file.open("rb") as opened:
@@ -59,9 +59,9 @@ def _is_ansibles(file: Path) -> bool:
 
 
 def lost_logins(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what to write for each datum without which another machine or user may be reached.
+    """Return the replacement for each datum that changes which machine or user is reached.
 
-    Ansible's beside pyinfra's own, in an inventory for both, is none.
+    Ignores Ansible's data next to pyinfra's own, in an inventory for both.
     """
     logins = {}
     for name in data:

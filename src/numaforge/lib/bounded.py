@@ -1,6 +1,6 @@
-"""Limits for what another machine sends: endless output costs neither memory nor time.
+"""Limits for another machine's output: endless output costs neither memory nor time.
 
-Every place that reads from a host or from an API server counts with an `Allowance`, and raises its error.
+Every reader of a host or an API server counts with an `Allowance`, and raises its error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numaforge.lib.errors import HostError
 from numaforge.lib.given import MOST_MIB
 
 BYTES_PER_LINE = 128
-"""The bytes that each line counts besides its text: Python's overhead per string."""
+"""The bytes of a line besides its text: Python's overhead per string."""
 
 _CHUNK = 2**16
 
@@ -76,7 +76,7 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program that asks another machine, without input or with a file's, and return both outputs.
 
-    The shell runs a text. Raises TooMuchOutputError and subprocess.TimeoutExpired; it has then ended.
+    The shell runs a text. Raises TooMuchOutputError and subprocess.TimeoutExpired after ending it.
     """
     allowance = Allowance(where)
     deadline = None if timeout is None else time.monotonic() + timeout

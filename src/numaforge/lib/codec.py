@@ -30,7 +30,7 @@ NOTHING_ELSE = {"extra": "forbid"}
 
 @dataclass(frozen=True)
 class DocumentKind(Generic[Held]):
-    """One kind of document: its name, its schema's number, and the dataclass that it holds.
+    """One kind of document: its name, its schema's number, and its dataclass.
 
     An unreadable document is refused with `error`; `remedy` says what to do about it. `written` are texts at
     the head of a document that readers ignore.
@@ -55,8 +55,8 @@ class DocumentKind(Generic[Held]):
     def decode(self, document: object) -> Held:
         """Return the content of a document.
 
-        Raises `error`, with the place of the first mistake, for another schema and for a field that is
-        missing, unknown or of the wrong kind. A `$schema`, as for editors, is accepted.
+        Raises `error`, with the place of the first mistake, for another schema and for a missing, unknown or
+        invalid field. Accepts a `$schema`, for editors.
         """
         from pydantic import ValidationError
 

@@ -6,9 +6,9 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of `numaforge`; BLOCKED, ROLLED_BACK and HELD are those of nodes that were to be changed.
+    """Exit codes of `numaforge`; BLOCKED, ROLLED_BACK and HELD are those of nodes to change.
 
-    UNREACHABLE says that a host did not answer, and that nothing worse is known of the others.
+    UNREACHABLE: a host did not answer, and nothing worse is known of the others.
     """
 
     YES = 0
@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 
 class NumaforgeError(Exception):
-    """Say what is wrong, where, and what would be accepted.
+    """An error: what is wrong, where, and what would be accepted.
 
     `where` names the place (a host, a file, a field such as `cpus.reserved.cpulist`), `remedy` the way out.
     The command line prints `str(error)` and exits with `exit_code`; nothing prints a traceback.
@@ -55,7 +55,7 @@ class SnapshotError(NumaforgeError):
 
 
 class ArgumentError(NumaforgeError, TypeError):
-    """A function of `numaforge.api` got an argument of another type."""
+    """An argument of another type for a function of `numaforge.api`."""
 
 
 class TopologyError(NumaforgeError):

@@ -41,7 +41,7 @@ class FileContent:
 
 
 def everywhere(*paths: str) -> Callable[[object, object], tuple[str, ...]]:
-    """Return the `paths` of a role whose files are in the same places on every host."""
+    """Return the `paths` of a role with the same files on every host."""
     return lambda _plan, _machine: paths
 
 

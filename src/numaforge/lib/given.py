@@ -42,16 +42,16 @@ _STANDARD_INPUT = "-"
 
 
 class NotJsonError(ValueError):
-    """A text is not JSON as it is accepted here; the message says why."""
+    """A text is not JSON as accepted here; the message says why."""
 
 
 def read_text(
     path: str | Path, *, most_mib: int = MOST_MIB, error: type[NumaforgeError] = NumaforgeError
 ) -> str:
-    """Return the text of a file or a pipe, or for `-` of standard input.
+    """Return the text of a file, a pipe, or (`-`) standard input.
 
-    Raises `error`, with the path, for what cannot be read, is larger than `most_mib` or is not UTF-8,
-    and for a named pipe that no program writes into.
+    Raises `error`, with the path, for an unreadable file, one larger than `most_mib` or not in UTF-8, and for
+    a named pipe without a writer.
     """
     where = _called(path)
     if not where:
@@ -93,10 +93,10 @@ def read_json(path: str | Path, *, most_mib: int = MOST_MIB, remedy: str | None 
 
 
 def parse_json(text: str) -> Any:
-    """Return what a JSON text holds.
+    """Return the content of a JSON text.
 
-    Raises NotJsonError for text that is none, for a key that is written twice, numbers beyond 64 bits, NaN
-    and infinity, and for a document that is nested more than 100 deep.
+    Raises NotJsonError for invalid JSON, a duplicate key, numbers beyond 64 bits, NaN and infinity, and more
+    than 100 levels.
     """
     try:
         document = json.loads(
@@ -118,7 +118,7 @@ def parse_json(text: str) -> Any:
 
 
 def is_deeper_than(levels: int, document: object) -> bool:
-    """Say whether lists and mappings are nested more deeply than `levels`."""
+    """Whether lists and mappings are nested more deeply than `levels`."""
     inside: list[object] = [document]
     for _ in range(levels + 1):
         inside = [member for one in inside for member in _members(one) if isinstance(member, (dict, list))]
@@ -191,8 +191,8 @@ def _next_of(descriptor: int, signals: list[int]) -> bytes:
 def _interruptible() -> Iterator[list[int]]:
     """Yield what becomes readable with a signal, in the thread that handles signals.
 
-    Python acts on a signal between its own instructions. One that comes after the last of them and before the
-    kernel waits would be acted on when something else ends the wait, perhaps never.
+    Python acts on a signal between its own instructions. One that arrives after the last of them and before
+    the kernel waits would be acted on when something else ends the wait, perhaps never.
     """
     if threading.current_thread() is not threading.main_thread():
         yield []

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 
 
 def parse_values(lines: Iterable[str], paths: Collection[str] = ()) -> dict[str, str]:
-    """Return the text of each file by path, without its last newline, from what `tell_values` printed.
+    """Return the text of each file by path, without its last newline, from the output of `tell_values`.
 
-    Only the paths that are named here may hold a colon, as for the interface eth0:1 or a PCI address.
+    Only paths given here may hold a colon, as for the interface eth0:1 or a PCI address.
     """
     known_paths, values = {*paths}, dict[str, str]()
     for line in lines:

@@ -45,7 +45,7 @@ class _BlockTexts(yaml.SafeDumper):
     """Writes readable YAML: texts of several lines as blocks, and no aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
-        """Return True: nothing is written as an alias."""
+        """Return True: write no aliases."""
         return True
 
 

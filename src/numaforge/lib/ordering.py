@@ -22,7 +22,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def first_of(names: Iterable[str], most: int = 3, joint: str = ", ") -> str:
-    """Return the first names of a list, and how many more there are: `a, b, c and 4 more`."""
+    """Return the first names of a list, and the number of others: `a, b, c and 4 more`."""
     listed = list(names)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return joint.join(listed[:most]) + more

@@ -25,7 +25,7 @@ CAPTURED_WITH = (
     "wc",
     "xargs",
 )
-"""Programs without which a capture would be wrong, not merely incomplete: without one there is none."""
+"""Programs without which a capture would be wrong, not merely incomplete: it is refused."""
 CHANGED_WITH: Mapping[str, tuple[str, ...]] = {
     "coreutils": tuple(_COREUTILS.split()),
     "awk": ("awk",),
@@ -40,5 +40,5 @@ _MISSING = "missing "
 
 
 def missing(answer: Iterable[str]) -> list[str]:
-    """Return the programs that `tell_missing` in programs.sh has printed, among other lines."""
+    """Return the programs in the output of `tell_missing` in programs.sh, among other lines."""
     return [line.removeprefix(_MISSING) for line in answer if line.startswith(_MISSING)]

@@ -48,11 +48,11 @@ class QuantityError(ValueError):
 
 @dataclass(frozen=True)
 class Quantity:
-    """An amount with the notation it was written in: "BinarySI", "DecimalSI" or "DecimalExponent".
+    """An amount with its notation: "BinarySI", "DecimalSI" or "DecimalExponent".
 
     Kubernetes holds most amounts as an int64 with a power of ten, `scale` (-3 for millicores), which shows
-    when the kubelet prints the structure instead of the quantity. `big` tells that it is held as a big
-    decimal, which never converts to an integer: `1.5Gi`, `1048576Gi`.
+    when the kubelet prints the structure instead of the quantity. `big`: held as a big decimal, which never
+    converts to an integer: `1.5Gi`, `1048576Gi`.
     """
 
     amount: Fraction
@@ -65,7 +65,7 @@ class Quantity:
     def parse(cls, text: str) -> Quantity:
         """Read a quantity: rounded up to 1n, in binary notation at most 2^63-1.
 
-        Raises QuantityError with Kubernetes' text, and for an exponent with which Kubernetes would hang.
+        Raises QuantityError with Kubernetes' text, and for an exponent that would hang Kubernetes.
         """
         match = _SHAPE.fullmatch(text)
         if not text or not match:
@@ -168,8 +168,8 @@ ZERO = Quantity(Fraction(0))
 def parse_quantity(text: str | int) -> Fraction:
     """Return the exact value of a quantity.
 
-    Raises NumaforgeError for a suffix that Kubernetes does not know, such as `8GB`, and for a suffix alone,
-    which Kubernetes reads as 0.
+    Raises NumaforgeError for an unknown suffix, such as `8GB`, and for a suffix alone, which Kubernetes reads
+    as 0.
     """
     written = str(text)
     try:
@@ -246,7 +246,7 @@ def _is_small(notation: str, exponent: int, integer: str, decimals: str) -> bool
 
 
 def _without_factor(number: int, factor: int) -> tuple[int, int]:
-    """Return a number without a factor, and how often it held it."""
+    """Return a number without a factor, and the factor's multiplicity."""
     powers = [factor]
     while number % powers[-1] == 0:
         powers.append(powers[-1] ** 2)

@@ -10,7 +10,7 @@ Decided = TypeVar("Decided")
 
 @dataclass(frozen=True)
 class Decision:
-    """One thing that was decided: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
+    """One decision: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
 
     subject: str
     value: str
@@ -19,7 +19,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the admin should know although the plan stands; `id` is stable ("uneven-smt")."""
+    """A remark for the admin on a valid plan; `id` is stable ("uneven-smt")."""
 
     id: str
     message: str

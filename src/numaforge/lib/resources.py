@@ -14,7 +14,7 @@ def template_dir() -> Path:
 
 
 def own_template_dir() -> Path | None:
-    """Return the folder whose templates override ours, as NUMAFORGE_TEMPLATES names it."""
+    """Return the folder in NUMAFORGE_TEMPLATES, whose templates override ours."""
     folder = os.environ.get("NUMAFORGE_TEMPLATES")
     return Path(folder).resolve() if folder else None
 

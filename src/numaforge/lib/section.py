@@ -28,7 +28,7 @@ class Section(BaseModel):
 
 
 class Removable(Section):
-    """A section that a profile can drop as a whole, whatever the profile that it `extends` says there."""
+    """A section that a profile can drop as a whole, also where it `extends` one that has it."""
 
     state: Literal["absent"] | None = Field(
         default=None,
@@ -75,7 +75,7 @@ def at_most_one_of(*keys: str) -> dict[str, Any]:
 
 
 def given(key: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the schema of a section in which a key is given; null is as good as left out."""
+    """Return the schema of a section with a key; null counts as left out."""
     return {"required": [key], "properties": {key: more or {"not": {"type": "null"}}}}
 
 
@@ -89,8 +89,8 @@ def validated(
 ) -> Model:
     """Return a mapping as its model.
 
-    `place` says where it was written, `also_known` are keys at the top that are read elsewhere. Raises
-    `error` with every mistake.
+    `file` locates it, `also_known` are keys at the top that are read elsewhere. Raises `error` with every
+    mistake.
     """
     try:
         return model.model_validate(document)

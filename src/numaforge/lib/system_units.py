@@ -1,9 +1,9 @@
-"""Which unit a process belongs to, as systemd's system manager says; nodes run this, too.
+"""The unit of a process, as systemd's system manager reports it; nodes run this, too.
 
 The path of a control group proves nothing: in a container it ends like the host's own
 (`/lxc.payload.a/system.slice/sshd.service`), and a user's manager has units of any name. So systemd is asked
-for the units that a path names, and a process belongs to the unit whose control group, as systemd says it,
-is the process' own or above it. units.sh asks the same for the shell.
+for the units in a path, and a process belongs to the unit whose control group, as systemd reports it, is the
+process' own or above it. units.sh asks the same for the shell.
 """
 
 from __future__ import annotations

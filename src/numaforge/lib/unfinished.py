@@ -53,7 +53,7 @@ class Unfinished:
 
     @property
     def when_left(self) -> str:
-        """What an admin should know who leaves this change to itself."""
+        """The warning for an admin who leaves this change to itself."""
         match self.how:
             case "works":
                 return f"{self}; afterwards it undoes itself unless it is confirmed: {KEEPS}"

@@ -51,12 +51,12 @@ _SECONDS = 3600  # allows for packages over a slow line
 
 @dataclass(frozen=True)
 class FoundImage:
-    """An image as it is.
+    """An image as found.
 
-    `node` is the reason why this is a node and no image, or "". `pythons` are those that run: version,
+    `node` is the reason why this is a node and not an image, or "". `pythons` are usable ones: version,
     machine, path. `files` has checksums by path, `units` the state from `systemctl is-enabled`, `packages`
-    the version of each wanted package and whether it is held. `left` are the paths that sysprep would remove
-    or empty.
+    the version of each wanted package and whether it is held. `left` are paths that sysprep would remove or
+    empty.
     """
 
     node: str = ""
@@ -71,7 +71,7 @@ class FoundImage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an image is made of: the wish, and the texts of its own profiles and machines by path."""
+    """The recipe of an image: its settings, and the texts of its own profiles and machines by path."""
 
     wish: Image
     profiles: Mapping[str, str]
@@ -91,7 +91,7 @@ class Recipe:
         )
 
     def unheld(self, present: FoundImage) -> tuple[str, ...]:
-        """Return the packages that are not held, so that an upgrade could replace them."""
+        """Return the packages that an upgrade could replace: not held."""
         return tuple(name for name in self.wish.packages if present.packages.get(name, ("", ""))[1] != "held")
 
     def disabled(self, present: FoundImage) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class Recipe:
         return files
 
     def records(self, present: FoundImage) -> dict[str, str]:
-        """Return the manifest and the bill of materials of an image that is complete otherwise."""
+        """Return the manifest and the bill of materials of an otherwise complete image."""
         python, machine, _ = best_python(present)
         sums = {path: checksum(text) for path, text in self.files(present).items()}
         text = manifest(
@@ -156,9 +156,9 @@ class Recipe:
 
 @role("Image")
 def image() -> None:
-    """Make the image that the host data `numaforge_image` describe: a mapping, or the file of one.
+    """Make the image in the host data `numaforge_image`: a mapping, or its file.
 
-    Changes nothing outside the image and nothing that is already as wanted; starts nothing.
+    Changes nothing outside the image, and nothing that is already as wanted; starts nothing.
     """
     wish = read_image(host.data.get(KEY) or {})
     profile_files = {Path(file).stem: Path(file) for file in wish.profiles}
@@ -207,7 +207,7 @@ def _plan(machine: NodeTopology, profile: NodeProfile, name: str) -> None:
 def _bake(recipe: Recipe) -> Commands:
     """Change the image to match its recipe.
 
-    + recipe: what it is made of
+    + recipe: its components
     """
     present = read_found(reached(host, _look(recipe)))
     if present.node:
@@ -261,7 +261,7 @@ def _put(ask: partial[Answer], present: FoundImage, files: Mapping[str, str]) ->
 
 
 def read_found(answer: Answer) -> FoundImage:
-    """Return the image that `tell_image` in image.sh printed."""
+    """Return the image in the output of `tell_image` in image.sh."""
     rows: dict[str, list[str]] = {}
     for line in answer.lines:
         kind, _, rest = line.partition(" ")

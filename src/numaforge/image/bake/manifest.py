@@ -1,4 +1,4 @@
-"""What an image was made of: our own manifest, and a CycloneDX bill of materials that scanners read."""
+"""The components of an image: our own manifest, and a CycloneDX bill of materials for scanners."""
 
 from __future__ import annotations
 

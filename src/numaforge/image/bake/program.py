@@ -92,7 +92,7 @@ def _fetch(folder: Path, python: str, machine: str) -> None:
 
 
 def _packed(folder: Path) -> bytes:
-    """Pack third-party packages and our own: the same files give the same tar content."""
+    """Pack third-party packages and our own, reproducibly."""
     third_party = ((str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file())
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as archive:
