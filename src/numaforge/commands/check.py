@@ -18,7 +18,7 @@ from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode, KubeletConfigError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.report.check import DOCUMENTS, report_lines
-from numaforge.report.terminal import echo_lines, show_json
+from numaforge.report.terminal import echo_lines, plain, save, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--state-dir", metavar="DIR", type=click.Path(), help="Path to the folder of cpu_manager_state."
 )
+@click.option("--fix", is_flag=True, help="Print CONFIG.yaml with the right reservedMemory.")
 @as_planned_options
 @output_option("table", "json", "sarif")
 def check(
@@ -55,6 +56,7 @@ def check(
     profile: str | None,
     plan: str | None,
     live: bool,
+    fix: bool,
     output: str,
 ) -> int:
     """Check whether a kubelet would start.
@@ -62,8 +64,10 @@ def check(
     CONFIG.yaml is a KubeletConfiguration, an OpenShift KubeletConfig or a kubeadm file [default: the
     snapshot's; with --profile or --plan, the planned one]. Errors are the kubelet's own.
 
-    Exit codes: 0 the kubelet starts, 1 it does not.
+    Exit codes: 0 the kubelet starts, 1 it does not. With --fix: 0 it starts with the printed file.
     """
+    if fix and (config is None or profile or plan or output != "table"):
+        raise click.UsageError("--fix prints CONFIG.yaml: name it, without --profile, --plan and --output")
     require_machine(machine or root, profile, plan, live=live)
     planned = asked_as_planned(profile, plan, live=live)
     if machine and root:
@@ -87,6 +91,8 @@ def check(
 
         remedy = whose_file(config) or report.findings[0].remedy
         raise KubeletConfigError(words(report), where=config, remedy=remedy)
+    if fix and config is not None:
+        return _fix(config, report, topology, (drop_in, flags, kubelet_version, state_dir), live=live)
     if output in DOCUMENTS:
         show_json(DOCUMENTS[output](report))
     else:
@@ -94,6 +100,29 @@ def check(
     if not report.readable:
         return ExitCode.BAD_INPUT
     return ExitCode.YES if report.starts else ExitCode.NO
+
+
+def _fix(
+    config: str,
+    report: Report,
+    topology: NodeTopology,
+    given: tuple[str | None, tuple[str, ...], str | None, str | None],
+    *,
+    live: bool,
+) -> int:
+    """Print the file with the right reservedMemory if the kubelet starts with it, else what is wrong."""
+    from numaforge.commands.inputs import read_settings
+    from numaforge.kubelet.startup.fix import fixed
+
+    text = read_settings(config)
+    corrected = fixed(text, report, topology) or text
+    if corrected != text:
+        report = _as_it_is(topology, config, *given, live=live, is_local=False, text=corrected)
+    if not report.starts:
+        echo_lines(report_lines(report))
+        return ExitCode.NO
+    save(plain(corrected), None)
+    return ExitCode.YES
 
 
 def _as_it_is(
@@ -106,7 +135,9 @@ def _as_it_is(
     *,
     live: bool,
     is_local: bool,
+    text: str | None = None,
 ) -> Report:
+    """Return the report on a file, else on the machine's own; `text` is checked in place of the file's."""
     from numaforge.commands.inputs import read_drop_ins, read_state
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.startup.check import check as check_startup
@@ -126,7 +157,7 @@ def _as_it_is(
     if inherited is not None:
         drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)
     return check_startup(
-        _config_text(config, inherited),
+        _config_text(config, inherited) if text is None else text,
         topology=topology,
         version=version,
         drop_ins=read_drop_ins(drop_in) if drop_in else drop_ins,

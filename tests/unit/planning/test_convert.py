@@ -482,6 +482,11 @@ def test_offlined_cpus_and_queues_become_what_numaforge_sets_itself():
 
 
 NOTED = {
+    "parts that do not add up are left out": (
+        kubelet(memoryManagerPolicy="Static", kubeReserved={"memory": "1Gi"}, reservedMemory=PARTS),
+        "reservedMemory",
+        Fate.DIFFERS,
+    ),
     "another kernel": (
         performance(realTimeKernel={"enabled": True}),
         "spec.realTimeKernel.enabled",
@@ -630,10 +635,6 @@ REFUSED = {
         "metadata.annotations.kubeletconfig.experimental: cpuManger: unknown field",
     ),
     "another version": (performance().replace("/v2", "/v3"), "apiVersion: 'performance.openshift.io/v3'"),
-    "parts that do not add up": (
-        kubelet(memoryManagerPolicy="Static", kubeReserved={"memory": "1Gi"}, reservedMemory=PARTS),
-        "adds up to 1Gi, and kubeReserved.memory + systemReserved.memory + the hard threshold to 1124Mi",
-    ),
     "a quantity that is none": (kubelet(kubeReserved={"memory": "8GB"}), "kubeReserved.memory: '8GB'"),
     "a number for a text": (kubelet(cpuManagerPolicy=1), "cpuManagerPolicy: 1 is not a text"),
     "a mapping for a list": (kubelet(reservedMemory={"a": 1}), "reservedMemory: not a list"),

@@ -400,17 +400,29 @@ def _shown_parts(parts: Mapping[str, Quantity | None]) -> str:
     return " + ".join(f"{name} {part}" for name, part in parts.items() if part and part.amount)
 
 
-def _shares(total: Quantity, machine: MachineInfo) -> str:
-    """Return how a sum divides over the NUMA nodes that have CPUs and memory; the first has the rest."""
+def shares_of(total: Quantity, machine: MachineInfo) -> list[tuple[int, str]]:
+    """Return how a sum divides over the NUMA nodes that have CPUs and memory; the first has the rest.
+
+    A sum that is no whole number of MiB goes to the first NUMA node.
+    """
     with_memory = {node.id for node in machine.nodes if node.memory_bytes}
-    nodes = sorted(with_memory & machine.cpus.numa_nodes.keys())
+    nodes = sorted(with_memory & machine.cpus.numa_nodes.keys()) or [0]
     mib = total.amount / 2**20
-    if len(nodes) < 2 or mib.denominator != 1 or mib < len(nodes):
-        return f"{total} on one NUMA node"
+    if mib.denominator != 1 or mib < len(nodes):
+        return [(nodes[0], str(total))]
     share, rest = divmod(int(mib), len(nodes))
-    if not rest:
-        return f"{share}Mi on each of the NUMA nodes {format_cpulist(nodes)}"
-    return f"{share + rest}Mi on NUMA node {nodes[0]} and {share}Mi on each of {format_cpulist(nodes[1:])}"
+    return [(node, f"{share + rest if node == nodes[0] else share}Mi") for node in nodes]
+
+
+def _shares(total: Quantity, machine: MachineInfo) -> str:
+    """Return the shares in words."""
+    (first, more), *others = shares_of(total, machine)
+    if not others:
+        return f"{total} on one NUMA node"
+    nodes, share = [node for node, _ in others], others[0][1]
+    if share == more:
+        return f"{share} on each of the NUMA nodes {format_cpulist([first, *nodes])}"
+    return f"{more} on NUMA node {first} and {share} on each of {format_cpulist(nodes)}"
 
 
 def _require_sum(

@@ -272,7 +272,7 @@ def _say_cpus(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
 
 
 def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
-    """Refuse parts that do not add up, as the kubelet does (cm/memorymanager validateReservedMemory)."""
+    """Place how the parts are split; those that the kubelet refuses (validateReservedMemory) are left out."""
     parts = config.get("reservedMemory")
     if not parts:
         return
@@ -295,12 +295,14 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     if checked and memory and not threshold.endswith("%"):
         total = sum(ceil(_amount(draft, path, value)) for path, value in amounts.items())
         if not draft.mistakes and sum(memory) != total:
-            draft.refuse(
+            draft.note(
                 field,
+                Fate.DIFFERS,
                 f"adds up to {format_bytes(sum(memory))}, and {' + '.join(amounts)} to "
-                f"{format_bytes(total)}: the kubelet does not start with it; make them equal, or leave it "
-                "out",
+                f"{format_bytes(total)}: the kubelet does not start with it; it is left out, and the profile "
+                "computes the sum",
             )
+            return
     if len(memory) > 1 and len(set(memory)) == 1:
         draft.put("memory.split", "even", field)
 
