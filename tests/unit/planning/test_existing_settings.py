@@ -21,6 +21,9 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+from tests.fixtures.tables import tables
+
+CASES = tables(__file__)
 
 MIB = 2**20
 FOLDER = "/etc/kubernetes/kubelet.conf.d"
@@ -148,41 +151,7 @@ def test_the_same_said_differently_is_no_conflict(text, profile):
     assert settings(node(text), profile)
 
 
-CONFLICTS = {
-    "policy": (
-        "cpuManagerPolicy: none\n",
-        {"kubelet": {"cpu_manager_policy": "static"}},
-        (
-            "node1: kubelet.cpu_manager_policy: the profile says static, /var/lib/kubelet/config.yaml says "
-            "cpuManagerPolicy: none"
-        ),
-    ),
-    "reserved-cpus": (
-        "reservedSystemCPUs: 0-1\n",
-        {"cpus": {"reserved": {"cores_per_numa_node": 1}}},
-        "the profile says CPUs 0-1,4-5,8-9,12-13, /var/lib/kubelet/config.yaml says reservedSystemCPUs: 0-1",
-    ),
-    "memory": (
-        "systemReserved:\n  memory: 1Gi\n",
-        {"memory": {"system_reserved": "2Gi"}},
-        "the profile says 2Gi, /var/lib/kubelet/config.yaml says systemReserved.memory: 1Gi",
-    ),
-    "threshold": (
-        "evictionHard:\n  memory.available: 5%\n",
-        {"memory": {"eviction_hard": {"memory.available": "1Gi"}}},
-        "the profile says 1Gi, /var/lib/kubelet/config.yaml says evictionHard.memory.available: 5%",
-    ),
-    "gate": (
-        "featureGates:\n  CPUManagerPolicyBetaOptions: false\n",
-        {"kubelet": {"cpu_manager_options": {"distribute-cpus-across-numa": True}}},
-        "distribute-cpus-across-numa, which needs the feature gate CPUManagerPolicyBetaOptions",
-    ),
-    "split": (
-        "reservedMemory:\n- numaNode: 0\n  limits:\n    memory: 100Mi\n",
-        {"memory": {"split": "even"}},
-        "the profile says reservedMemory of 100Mi (NUMA node 0: 25Mi",
-    ),
-}
+CONFLICTS = CASES["conflicts"]
 
 
 @pytest.mark.parametrize(("text", "profile", "message"), CONFLICTS.values(), ids=CONFLICTS.keys())
@@ -355,198 +324,22 @@ class Setup:
 
 
 # A setup, a field, and its value to plan and check.
-AGREED: dict[str, tuple[Setup, str, Any]] = {
-    "a-flag-with-underscores": (
-        Setup(flags=("--topology_manager_policy=restricted",)),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "a-flag-with-underscores-and-its-value-apart": (
-        Setup(flags=("--topology_manager_policy", "best-effort")),
-        "topologyManagerPolicy",
-        "best-effort",
-    ),
-    "a-policy-given-twice-is-the-last": (
-        Setup(flags=("--topology-manager-policy=none", "--topology-manager-policy=restricted")),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "a-map-given-twice-adds-up": (
-        Setup(flags=("--kube-reserved=memory=300Mi", "--kube-reserved=cpu=1")),
-        "kubeReserved",
-        300 * MIB,
-    ),
-    "a-map-entry-given-twice-is-the-last": (
-        Setup(flags=("--kube-reserved=memory=300Mi", "--kube-reserved=memory=200Mi,cpu=1")),
-        "kubeReserved",
-        200 * MIB,
-    ),
-    "a-flags-map-replaces-the-files": (
-        Setup("systemReserved:\n  memory: 300Mi\n", flags=("--system-reserved=cpu=1",)),
-        "systemReserved",
-        0,
-    ),
-    "blanks-in-a-flags-map": (
-        Setup(flags=("--kube-reserved= memory = 300Mi , cpu = 1 ",)),
-        "kubeReserved",
-        300 * MIB,
-    ),
-    "thresholds-given-twice-add-up": (
-        Setup(flags=("--eviction-hard=memory.available<200Mi", "--eviction-hard=nodefs.available<5%")),
-        "evictionHard",
-        200 * MIB,
-    ),
-    "a-flags-thresholds-replace-the-defaults": (
-        Setup(flags=("--eviction-hard=nodefs.available<5%",)),
-        "evictionHard",
-        0,
-    ),
-    "swap-is-tolerated": (Setup(flags=("--fail-swap-on=F",)), "failSwapOn", False),
-    "a-boolean-flag-takes-no-value-apart": (
-        Setup("failSwapOn: false\n", flags=("--fail-swap-on",)),
-        "failSwapOn",
-        True,
-    ),
-    "what-follows-a-flag-may-begin-with-a-dash": (
-        Setup(flags=("--node-ip", "--reserved-cpus=0", "--reserved-cpus=2-3,6-7")),
-        "reservedSystemCPUs",
-        frozenset({2, 3, 6, 7}),
-    ),
-    "a-flag-that-is-another-flags-value": (
-        Setup(
-            flags=(
-                "--hostname-override",
-                "--topology-manager-policy=none",
-                "--topology-manager-policy=restricted",
-            )
-        ),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "a-boolean-of-yaml-1-1": (Setup("failSwapOn: no\n"), "failSwapOn", False),
-    "a-drop-in-wins-over-the-main-file": (
-        Setup("topologyManagerPolicy: none\n", drop_ins={"50.conf": "topologyManagerPolicy: restricted\n"}),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "the-last-drop-in-wins": (
-        Setup(
-            drop_ins={
-                "60.conf": "topologyManagerPolicy: restricted\n",
-                "50.conf": "topologyManagerPolicy: none\n",
-            }
-        ),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "a-flag-wins-over-a-drop-in": (
-        Setup(
-            drop_ins={"50.conf": "topologyManagerPolicy: none\n"},
-            flags=("--topology-manager-policy=restricted",),
-        ),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "a-drop-in-of-another-ending-is-not-read": (
-        Setup("topologyManagerPolicy: restricted\n", drop_ins={"50.yaml": "topologyManagerPolicy: none\n"}),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "a-drop-ins-map-adds-to-the-main-files": (
-        Setup("kubeReserved:\n  memory: 300Mi\n", drop_ins={"50.conf": "kubeReserved:\n  cpu: 500m\n"}),
-        "kubeReserved",
-        300 * MIB,
-    ),
-    "a-drop-ins-null-takes-a-map-away": (
-        Setup(
-            "kubeReserved:\n  memory: 300Mi\nsystemReserved:\n  memory: 100Mi\n",
-            drop_ins={"50.conf": "kubeReserved: null\n"},
-        ),
-        "kubeReserved",
-        0,
-    ),
-    "a-drop-in-in-capitals": (
-        Setup(drop_ins={"50.conf": "ReservedSystemCPUs: 2-3,6-7\n"}),
-        "reservedSystemCPUs",
-        frozenset({2, 3, 6, 7}),
-    ),
-    "a-key-given-twice-is-the-last": (
-        Setup("topologyManagerPolicy: none\ntopologyManagerPolicy: restricted\n"),
-        "topologyManagerPolicy",
-        "restricted",
-    ),
-    "an-eviction-map-replaces-the-defaults": (
-        Setup("evictionHard:\n  nodefs.available: 5%\n"),
-        "evictionHard",
-        0,
-    ),
-    "an-eviction-map-may-keep-the-defaults": (
-        Setup("evictionHard:\n  nodefs.available: 5%\nmergeDefaultEvictionSettings: true\n"),
-        "evictionHard",
-        100 * MIB,
-    ),
-    "a-drop-ins-eviction-map-keeps-the-defaults": (
-        Setup(drop_ins={"50.conf": "evictionHard:\n  nodefs.available: 5%\n"}),
-        "evictionHard",
-        100 * MIB,
-    ),
-    "nothing-after-two-dashes-is-a-flag": (
-        Setup("topologyManagerScope: pod\n", flags=(f"--config-dir={FOLDER}", "--")),
-        "topologyManagerScope",
-        "pod",
-    ),
-    "capitals-do-not-win-over-a-default": (
-        Setup(drop_ins={"50.conf": "FailSwapOn: false\n"}),
-        "failSwapOn",
-        True,
-    ),
-}
+AGREED = CASES["agreed"]
 
 
 @pytest.mark.parametrize(("setup", "name", "value"), AGREED.values(), ids=AGREED.keys())
 def test_plan_and_check_read_the_same(setup, name, value):
-    topology = setup.node()
+    topology = Setup(**setup).node()
+    value = parse_cpulist(value) if name == "reservedSystemCPUs" else value
     assert (seen_by_check(topology)[name], seen_by_plan(topology)[name]) == (value, value)
 
 
-REFUSED: dict[str, tuple[Setup, str]] = {
-    "a-boolean-that-go-does-not-know": (
-        Setup(flags=("--fail-swap-on=no",)),
-        'strconv.ParseBool: parsing "no": invalid syntax',
-    ),
-    "a-flag-with-one-dash": (
-        Setup(flags=("-cpu-manager-policy=static",)),
-        "unknown shorthand flag: 'c' in -cpu-manager-policy=static",
-    ),
-    "a-flag-with-dots": (Setup(flags=("--cpu.manager.policy=static",)), "unknown flag: --cpu.manager.policy"),
-    "a-flag-without-its-value": (
-        Setup(flags=("--kube-reserved",)),
-        "flag needs an argument: --kube-reserved",
-    ),
-    "a-word-that-is-no-flag": (Setup(flags=("--fail-swap-on", "false")), "unknown command false"),
-    "a-map-without-its-equals-sign": (
-        Setup(flags=("--kube-reserved=memory:1Gi",)),
-        "malformed pair, expect string=string",
-    ),
-    "a-number-where-text-is-wanted": (
-        Setup("kubeReserved:\n  memory: 1\n"),
-        "cannot unmarshal number into Go struct field",
-    ),
-    "a-drop-in-without-its-kind": (
-        Setup(drop_ins={"50.conf": "kind:\nkubeReserved:\n  cpu: 500m\n"}),
-        "Object 'Kind' is missing",
-    ),
-    "a-file-that-is-not-yaml": (Setup("kubeReserved: [\n"), "failed to decode: yaml:"),
-    "a-gate-that-does-not-exist": (
-        Setup("featureGates:\n  NoSuchGate: true\n"),
-        "unrecognized feature gate: NoSuchGate",
-    ),
-}
+REFUSED = CASES["refused"]
 
 
 @pytest.mark.parametrize(("setup", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_plan_and_check_refuse_the_same_in_the_kubelets_words(setup, words):
-    topology = setup.node()
+    topology = Setup(**setup).node()
     error = checked(topology).error
     assert error is not None
     assert words in error
