@@ -54,8 +54,6 @@ APART = {
     }
 }
 """The affinity of pods of which every node gets one."""
-DRAIN_SECONDS = 5
-SOON_SECONDS = 120
 """A drain that does not heed its own deadline waits ten minutes."""
 _zones = itertools.count()
 
@@ -247,20 +245,6 @@ def scene(fleet: Fleet, cluster: KubectlCluster) -> Iterator[Scene]:
 # What keeps pods from going.
 
 
-def test_a_budget_of_nothing_blocks_until_the_deadline_and_is_named(scene: Scene) -> None:
-    [pod] = scene.run("web")
-    budget = scene.add_budget("web", "web", 0)
-    play = scene.begin(drain_seconds=DRAIN_SECONDS, sleep=time.sleep)
-    assert play.end() == Outcome(
-        Ending.BLOCKED,
-        "the node could not be drained",
-        (f"{pod}: PodDisruptionBudget {budget} allows 0 disruptions (1 of 1 required pods are healthy)",),
-    )
-    assert DRAIN_SECONDS <= play.seconds("cordoned", "blocked") < SOON_SECONDS
-    assert scene.pods("web") == [pod]
-    assert scene.free()
-
-
 def test_a_budget_that_takes_the_place_of_another_during_the_drain_is_heeded(scene: Scene) -> None:
     scene.run("web", 2)
     scene.add_budget("one", "web", 1)
@@ -277,56 +261,6 @@ def test_a_budget_that_takes_the_place_of_another_during_the_drain_is_heeded(sce
         f"{left}: PodDisruptionBudget default/{scene.zone}-none allows 0 disruptions"
     ]
     assert not left.deleting
-    assert scene.free()
-
-
-def test_two_budgets_over_one_pod_are_both_named(scene: Scene) -> None:
-    [pod] = scene.run("web")
-    budgets = [scene.add_budget("one", "web", 1), scene.add_budget("two", "web", 1)]
-    outcome = scene.begin(drain_seconds=1).end()
-    assert outcome.ending is Ending.BLOCKED
-    assert outcome.details == (f"{pod}: more than one PodDisruptionBudget selects it: {', '.join(budgets)}",)
-    assert scene.pods("web") == [pod]
-    assert scene.free()
-
-
-def test_a_finalizer_that_never_goes_is_named_at_the_deadline(scene: Scene) -> None:
-    [pod] = scene.run("web", finalizers=["test.example/hold"])
-    scene.add_node()
-    play = scene.begin(drain_seconds=DRAIN_SECONDS, sleep=time.sleep)
-    outcome = play.end()
-    assert outcome.ending is Ending.BLOCKED
-    assert outcome.details == (f"{pod}: it is deleted, and waits for its finalizer test.example/hold",)
-    assert DRAIN_SECONDS <= play.seconds("cordoned", "blocked") < SOON_SECONDS
-    assert scene.free()
-
-
-def test_a_pod_whose_successor_has_its_name_on_another_node_is_gone(scene: Scene) -> None:
-    [pod] = scene.run("web", kind="StatefulSet")
-    spare = scene.add_node()
-
-    def successors() -> list[tuple[str, str]]:
-        return [(found.name, found.node) for found in scene.pods("web") if found.uid != pod.uid]
-
-    def runs_there() -> None:
-        scene.until(lambda: successors() == [(pod.name, spare)])
-
-    assert scene.begin(at={"drains": runs_there}).end().ending is Ending.DONE
-    assert successors() == [(pod.name, spare)]
-    assert scene.free()
-
-
-def test_a_pod_that_comes_back_to_the_cordoned_node_again_and_again_is_named_before_the_deadline(
-    scene: Scene,
-) -> None:
-    tolerations = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
-    [pod] = scene.run("web", tolerations=tolerations)
-    assert pod.owner is not None
-    play = scene.begin(drain_seconds=300)
-    outcome = play.end()
-    assert outcome.ending is Ending.BLOCKED
-    [line] = outcome.details
-    assert f"its ReplicaSet {pod.owner.name} re-creates it on this node again and again" in line
     assert scene.free()
 
 

@@ -14,8 +14,6 @@ from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
 from tests.ssh.site_runs import inventory
 
-PLAN = "/etc/numaforge/plan.json"
-
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox) -> Sandbox:
@@ -138,42 +136,6 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert cli.run(["topology", "-o", "json", str(folder / "one.snapshot.json")]) == 0
     assert cli.run(["capture", str(tmp_path), "--limit", "one", "--to", str(folder)]) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["doctor", "nosuch.py"], "nosuch.py: there is no such inventory"),
-        (["doctor", "empty.py"], "empty.py names no host: nodes is empty; write nodes ="),
-        (
-            ["doctor", "one.py", "--limit", "two"],
-            "one.py: the inventory contains no host that --limit two chooses",
-        ),
-        (["doctor", "broken.py"], "broken.py: the inventory cannot be read:"),
-        (["doctor", "--limit", "one"], "--limit chooses hosts of an INVENTORY"),
-        (["capture", "nosuch.py", "--to", "out"], "nosuch.py: there is no such inventory"),
-        (["capture", "one.py"], "the snapshots of an inventory go into a folder: --to DIR"),
-        (["capture", "one.py", "--to", "one.py"], "one.py: is no folder"),
-        (["capture", "one.py", "--to", "out", "--data", "a=b"], "an INVENTORY says it itself"),
-        (["capture", "--limit", "one"], "--limit chooses hosts of an INVENTORY"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_input_is_one_message(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, text in {"empty": "nodes = []", "one": 'nodes = ["one"]', "broken": "import nothing"}.items():
-        Path(f"{name}.py").write_text(f"{text}\n")
-    assert cli.run(arguments) == 2
-    said = capfd.readouterr().err
-    assert message in said
-    assert "fault of numaforge" not in said
-    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("profile", [None, "no-such-profile"], ids=["missing", "refused"])

@@ -212,32 +212,6 @@ def test_a_resource_of_which_nothing_is_known_is_named(files: Path) -> None:
     assert "not known of this machine, so not counted: rdma/hca" in said
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        pytest.param("pod.yaml", "a: [", "not valid YAML", id="not YAML"),
-        pytest.param("pod.yaml", "", "holds no pod", id="empty"),
-        pytest.param("pod.yaml", "kind: Service", "holds no pod", id="another kind"),
-        pytest.param(
-            "pod.yaml", pod("p", cpu="8 cores"), "is not a Kubernetes quantity", id="impossible quantity"
-        ),
-        pytest.param("pod.yaml", pod("p", cpu="-1"), "is negative", id="negative quantity"),
-        pytest.param("small.json", "{", "not a complete JSON document", id="topology is not JSON"),
-        pytest.param("devices.yaml", "nvidia.com/gpu: 8", "must be a list", id="devices are not a list"),
-        pytest.param(
-            "kubelet.yaml", "kind: Pod", "'apiVersion' is missing", id="not a kubelet configuration"
-        ),
-    ],
-)
-def test_bad_input_is_one_clear_error(files: Path, name: str, text: str, message: str) -> None:
-    (files / "pod.yaml").write_text(pod("p", cpu="1", memory="1Gi"))
-    (files / name).write_text(text)
-    with pytest.raises(NumaforgeError, match=message) as refused:
-        run(admit, files, "pod.yaml")
-    assert refused.value.exit_code == ExitCode.BAD_INPUT
-    assert name in str(refused.value)
-
-
 UNSET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
 

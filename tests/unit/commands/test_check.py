@@ -145,36 +145,6 @@ def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path: Path) -> None
     assert "kubelet 1.33.4 does not start" in result.output
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("a: b: c\n", "mapping values are not allowed", id="not YAML"),
-        pytest.param("apiVersion: v1\nkind: Pod\n", 'no kind "Pod" is registered', id="not a kubelet config"),
-        pytest.param("", "was empty", id="empty"),
-    ],
-)
-def test_what_is_no_configuration_is_bad_input(
-    tmp_path: Path, topology: str, text: str, message: str
-) -> None:
-    with pytest.raises(NumaforgeError, match=message) as refusal:
-        run(config(tmp_path, text), "--machine", topology, "--kubelet-version", "1.36")
-    assert refusal.value.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("{", "not a complete JSON document", id="not JSON"),
-        pytest.param("[]", "not a numaforge snapshot", id="a list"),
-        pytest.param('{"schema": 9, "packages": []}', "schema 9", id="another schema"),
-    ],
-)
-def test_what_is_no_topology_is_bad_input(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "t.json").write_text(text)
-    with pytest.raises(NumaforgeError, match=message):
-        run(config(tmp_path, SOUND), "--machine", str(tmp_path / "t.json"), "--kubelet-version", "1.36")
-
-
 def test_a_version_is_needed(tmp_path: Path, topology: str) -> None:
     with pytest.raises(NumaforgeError, match="no kubelet version is known"):
         run(config(tmp_path, SOUND), "--machine", topology)

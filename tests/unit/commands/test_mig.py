@@ -46,18 +46,6 @@ def answer(capsys, *arguments: str, code: int = 0) -> str:
 # ---- explain ----
 
 
-def test_explain_shows_the_profiles_of_a_model(capsys):
-    shown = answer(capsys, "explain", "a30-24gb")
-    assert "4 compute slices" in shown
-    assert [line.split()[0] for line in shown.splitlines()[3:]] == [
-        "1g.6gb",
-        "1g.6gb+me",
-        "2g.12gb",
-        "2g.12gb+me",
-        "4g.24gb",
-    ]
-
-
 def test_explain_says_what_is_not_confirmed(capsys):
     said = "Not confirmed: placements taken from its family"
     assert said in answer(capsys, "explain", "B300")
@@ -102,31 +90,7 @@ def test_explain_for_programs(capsys):
     assert engines["1g.24gb"] == (1, 0, False)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param(["H100"], "'H100' is not among the GPUs", id="a piece of a name"),
-        pytest.param(["thor-igpu"], "is not known", id="placements unknown"),
-        pytest.param(["2330", "1g.99gb"], "choose among 1g.10gb, ", id="no such profile"),
-        pytest.param(["2330", "1g"], "write for example 1g.10gb", id="no profile"),
-        pytest.param(["2330", "5c.7g.80gb"], "choose among 1, 2, 3, 4, 7", id="no such compute instance"),
-        pytest.param(["2330", "1g.10gb=0"], "write for example 1g.10gb=2", id="a count of zero"),
-        pytest.param(["2330", "1g.10gb=x"], "has no count", id="a count that is none"),
-        pytest.param(["2330", "1g.10gb=65"], "at most 64", id="a count beyond any GPU"),
-        pytest.param(
-            ["2330", "1g.10gb=64", "2g.20gb"], "65 MIG devices are more than", id="a sum beyond any"
-        ),
-    ],
-)
-def test_explain_refuses_what_means_nothing(capsys, arguments, said):
-    assert said in answer(capsys, "explain", *arguments, code=2)
-
-
 # ---- check ----
-
-
-def test_check_says_yes(capsys, tmp_path, machine):
-    assert answer(capsys, "check", config(tmp_path, a=FITS), machine) == "a  fits  8 GPUs\n"
 
 
 @pytest.mark.parametrize(
@@ -182,27 +146,6 @@ def test_check_for_programs(capsys, tmp_path, machine):
     assert "matches no GPU" in configs[1]["refusal"]
 
 
-@pytest.mark.parametrize("command", ["check", "plan"])
-def test_a_file_that_is_not_valid_is_bad_input(capsys, tmp_path, machine, command):
-    file = config(tmp_path, a="devices: 0, mig-enabled: false")
-    said = f"numaforge: {file}: mig-configs.a[0].devices: 0 names no GPUs"
-    assert answer(capsys, command, file, machine, code=2).startswith(said)
-
-
-@pytest.mark.parametrize("command", ["check", "plan"])
-def test_a_config_that_the_file_does_not_have_is_bad_input(capsys, tmp_path, machine, command):
-    error = answer(capsys, command, config(tmp_path, a=FITS), machine, "--config", "b", code=2)
-    assert "has no config 'b'" in error
-    assert "it has a" in error
-
-
-@pytest.mark.parametrize("command", ["check", "plan"])
-def test_a_file_that_is_not_there_is_bad_input(capsys, tmp_path, machine, command):
-    file = str(tmp_path / "absent.yaml")
-    said = answer(capsys, command, file, machine, code=2)
-    assert said == f"numaforge: {file}: cannot be read: No such file or directory\n"
-
-
 # ---- plan ----
 
 
@@ -213,11 +156,6 @@ def test_plan_takes_the_only_config(capsys, tmp_path, machine):
     assert "MIG mode changes from disabled to enabled" in shown
     assert "the MIG mode is lost at a reboot (Hopper)" in shown
     assert "create  3g.40gb  9   4:4         3c" in shown
-
-
-def test_plan_of_a_file_with_several_configs_needs_a_name(capsys, tmp_path, machine):
-    error = answer(capsys, "plan", config(tmp_path, a=FITS, b=FITS), machine, code=2)
-    assert "--config says which one of a, b" in error
 
 
 def test_plan_for_programs(capsys, tmp_path, machine):
@@ -321,26 +259,6 @@ def test_plan_by_a_profile_for_programs(capsys, tmp_path, cut):
     assert [(one["profile"], one["used_by"]) for one in gpu["keep"]] == [("1g.10gb", "process 42")]
     assert [one["profile"] for one in gpu["destroy"]] == ["3g.40gb"]
     assert (gpu["recut"], gpu["create"]) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param([], "give a FILE or --profile", id="nothing"),
-        pytest.param(["a.yaml", "b.json", "c.json"], "at most one MACHINE", id="two snapshots"),
-        pytest.param(
-            ["--profile", "training", "cut.json"], "says nothing about MIG", id="a profile without MIG"
-        ),
-        pytest.param(
-            ["--profile", "inference-mig", "--config", "a", "cut.json"],
-            "a profile names it",
-            id="a config beside",
-        ),
-    ],
-)
-def test_plan_refuses_what_means_nothing(capsys, monkeypatch, tmp_path, cut, arguments, said):
-    monkeypatch.chdir(tmp_path)
-    assert said in answer(capsys, "plan", *arguments, code=2)
 
 
 def test_a_nodes_plan_shows_the_geometry_before_and_after(capsys, tmp_path, cut):

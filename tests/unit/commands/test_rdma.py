@@ -11,7 +11,7 @@ import yaml
 from numaforge.cli import run
 from numaforge.machine.topology.document import to_document
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
-from tests.fixtures.machines import dgx_h100, nvlink_bridges
+from tests.fixtures.machines import dgx_h100
 
 PROFILE = "name: p\nrdma: {device_plugin: {per: rail}}\n"
 GOOD = '{"configList": [{"resourceName": "a", "rdmaHcaMax": 1, "selectors": {"ifNames": ["ibp24s0"]}}]}'
@@ -36,25 +36,6 @@ def test_config_reads_a_plan(capsys):
     Path("plan.json").write_text(capsys.readouterr().out)
     assert run(["rdma", "config", "plan.json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["configList"]) == 8
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(["config", "none.json", "--profile", "p.yaml"], id="a machine without RDMA devices"),
-        pytest.param(["config", "dgx.json", "--profile", "training-alike"], id="no such profile"),
-        pytest.param(["config", "dgx.json"], id="no plan"),
-        pytest.param(["check", "missing.json"], id="no such file"),
-        pytest.param(["check", "p.yaml"], id="a file that is no JSON"),
-        pytest.param(["manifests", "dgx.json", "--profile", "p.yaml"], id="no image"),
-        pytest.param(["manifests", "none.json", "--profile", "p.yaml", "--image", "i"], id="no pools"),
-    ],
-)
-def test_bad_input_ends_with_2_and_no_traceback(arguments, capsys):
-    machine = to_document(nvlink_bridges())
-    Path("none.json").write_text(json.dumps(machine | {"rdma_devices": [], "nics": []}))
-    assert run(["rdma", *arguments]) == 2
-    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, Nvme
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
-from numaforge.report.boxes import Box, broken, fitted, text_width
+from numaforge.report.boxes import broken, fitted, text_width
 from numaforge.report.layout import lay_out, topology_of
 from tests.fixtures import machines
 from tests.fixtures.boxes import misplaced, of_kind, overflowing, walk
@@ -91,17 +91,6 @@ def test_boxes_stay_apart_and_inside(topology):
 @each_machine
 def test_text_stays_inside_its_box(topology):
     assert overflowing(lay_out(topology).root) == []
-
-
-def test_misplaced_sees_an_overlap_and_an_overflow():
-    inner = (Box(("a",), 10, 10), Box(("b",), 10, 10, x=5))
-    assert len(misplaced(Box(("parent",), 12, 10, children=inner))) == 2
-
-
-def test_overflowing_sees_a_text_that_is_too_long():
-    box = lay_out(machines.two_cpu_vm()).root
-    heading = next(one for one in walk(box) if "heading" in one.kinds)
-    assert overflowing(replace(heading, width=heading.width / 4))
 
 
 def test_a_long_list_of_cpus_in_the_heading_is_broken_not_cut():
