@@ -2,15 +2,15 @@
 
 | number | what was wrong | held by |
 |---|---|---|
-| 1 | many NUMA nodes: the kubelet walks 2^n sets | `test_1_*`; tests/unit/kubelet/test_hint_work.py |
+| 1 | many NUMA nodes: the kubelet walks 2^n sets | `test_1_*`; kubelet/test_hint_work.py; planning/test_kubelet_plan.py |
 | 2 | prefer-closest-numa-nodes without distances | `test_2_*` |
-| 3 | unknown MemTotal taken for 0 | `test_3_*` |
-| 4 | a plan stands that `check` refuses (cgroup v1) | `test_4_*`; test_plans.py asks `check` |
+| 3 | unknown MemTotal taken for 0 | tests/unit/planning/test_startup_plan.py |
+| 4 | a plan stands that `check` refuses (cgroup v1) | test_startup_plan.py; test_plans.py asks `check` |
 | 5 | the kubelet's CPUs are not those of the masks | `test_5_*`; tests/unit/planning/test_kubelet_view.py |
 | 6 | GPUs whose NUMA node is unknown; MI300X | `test_6_*` |
 | 7 | system tasks on pods' cores | test_kubelet_plan.py, `STRICTNESS`; the page docs/reserved.md |
 | 8 | a split that policy None does not read | `test_8_*` |
-| 8 | huge pages without NUMA nodes | `test_8_*`; test_hugepages_plan.py; tests/ssh/test_site.py |
+| 8 | huge pages without NUMA nodes | test_hugepages_plan.py; tests/ssh/test_site.py |
 | 9 | remedies that do not work | tests/unit/planning/test_remedies.py |
 """
 
@@ -34,7 +34,7 @@ from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
-from numaforge.planning.profiles import load_profile
+from numaforge.planning.profiles import load_profile, ready_profiles
 from tests.fixtures.machines import KUBEADM_CONFIG, grace_blackwell_tray, many_numa_nodes, mi300x
 from tests.machines.files import stored
 
@@ -96,6 +96,30 @@ def test_1_admit_and_fit_say_at_once_why_there_is_no_answer(topology, more):
 # ---- 2, 3, 4: no plan that its own judge refuses ----
 
 
+def test_2_prefer_closest_is_left_out_where_the_kernel_exports_no_distances():
+    topology = many_numa_nodes(2)
+    blind = replace(topology, numa_nodes=tuple(replace(node, distances={}) for node in topology.numa_nodes))
+    aligned = {"topology_manager_policy": "best-effort", "memory_manager_policy": "None"}
+    for name in ready_profiles():
+        chosen = settings(blind, extends=name, kubelet=aligned).get("topologyManagerPolicyOptions", {})
+        assert "prefer-closest-numa-nodes" not in chosen, name
+    near = captured("epyc-9654-nps4")
+    assert "prefer-closest-numa-nodes" in settings(near, kubelet=aligned)["topologyManagerPolicyOptions"]
+
+
+def test_2_asked_for_by_name_it_is_refused():
+    topology = captured("knights-landing-cache-mode")
+    assert not any(node.distances for node in topology.numa_nodes)
+    with pytest.raises(PlanError, match="distances"):
+        settings(
+            replace(topology, memory_bytes=2**37),
+            kubelet={
+                "topology_manager_policy": "best-effort",
+                "topology_manager_options": {"prefer-closest-numa-nodes": True},
+            },
+        )
+
+
 # ---- 5: the CPUs as the kubelet finds them ----
 
 
@@ -154,3 +178,9 @@ def test_6_no_numa_node_beside_mi300x_loses_all_its_cpus():
 
 
 # ---- 8: what the kubelet does not read ----
+
+
+def test_8_policy_none_needs_no_split():
+    wish = {"memory": {"system_reserved": "4700Mi"}}
+    chosen = settings(captured("qemu-memory-tiers"), **wish, kubelet={"memory_manager_policy": "None"})
+    assert "reservedMemory" not in chosen
