@@ -2,7 +2,7 @@
 
 | number | what was wrong | held by |
 |---|---|---|
-| 1 | many NUMA nodes: the kubelet walks 2^n sets | `test_1_*`; kubelet/test_hint_work.py; planning/test_kubelet_plan.py |
+| 1 | many NUMA nodes: the kubelet walks 2^n sets | `test_1_*`; test_hint_work.py, test_kubelet_plan.py |
 | 2 | prefer-closest-numa-nodes without distances | `test_2_*` |
 | 3 | unknown MemTotal taken for 0 | tests/unit/planning/test_startup_plan.py |
 | 4 | a plan stands that `check` refuses (cgroup v1) | test_startup_plan.py; test_plans.py asks `check` |
