@@ -1,5 +1,5 @@
 """pyinfra reads this first: a folder means its inventory.py, and a failed host does not stop the others."""
 
-from numaforge.pyinfra_cli import adapt as _adapt
+from numaforge.run.pyinfra_cli import adapt as _adapt
 
 _adapt()

@@ -15,11 +15,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from numaforge.cluster.explain.candidates import GivenMachine, candidates
+from numaforge.cluster.explain.cluster import read_cluster
+from numaforge.cluster.explain.explanation import explain
+from numaforge.cluster.explain.workload import workloads_of
 from numaforge.commands.as_planned import node_as_planned
-from numaforge.explain.candidates import GivenMachine, candidates
-from numaforge.explain.cluster import read_cluster
-from numaforge.explain.explanation import explain
-from numaforge.explain.workload import workloads_of
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.shapes import Load, NodeKind, Shape, best_settings

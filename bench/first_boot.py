@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from numaforge.first_boot.stamp import boot_script
+from numaforge.image.first_boot.stamp import boot_script
 from tests.ssh.images import image_files, prepare
 from tests.ssh.sandbox import Sandbox, cannot_run, free_port, running_sandbox
 

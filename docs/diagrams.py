@@ -21,12 +21,12 @@ from xml.sax.saxutils import escape
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
+from numaforge.change import parts
+from numaforge.change.transaction import Transaction
 from numaforge.image import bake as image
 from numaforge.lib import shell
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.maintenance import parts
-from numaforge.maintenance.transaction import Transaction
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile
 from numaforge.report.boxes import text_width

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.generated import renewed
-from numaforge.hosts.host_data import TABLE
+from numaforge.run.hosts.host_data import TABLE
 
 PAGE = Path(__file__).with_name("provision.md")
 

@@ -7,13 +7,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from docs.generated import renewed
-from numaforge.audit import drift
-from numaforge.audit.facts import PEER_RULES
-from numaforge.audit.racks import RACK_RULES
 from numaforge.findings import Rule
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
-from numaforge.findings.userland import table as userland
+from numaforge.fleet.audit import drift
+from numaforge.fleet.audit import host_rules as userland
+from numaforge.fleet.audit.facts import PEER_RULES
+from numaforge.fleet.audit.racks import RACK_RULES
 
 _OF_PEERS = {"what siblings are expected to share": "what", "what helps": "remedy"}
 _OF_RACKS = {"what is found": "title"}

@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from numaforge.change.goal import Goal
+
     from numaforge.lib.file_content import FileContent, PlannedFile
     from numaforge.machine.topology.model import NodeTopology
-    from numaforge.maintenance.part import Goal, NodeState
+    from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
-    from numaforge.template import Both, Template
+    from numaforge.roles.template import Both, Template
 
 
 ALWAYS = ("topology",)

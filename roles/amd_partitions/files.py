@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PLAN_PATH, PlannedFile, everywhere
 from numaforge.roles.amd_partitions.worker import source
-from numaforge.template import program_template, unit_template
+from numaforge.roles.template import program_template, unit_template
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

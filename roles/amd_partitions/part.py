@@ -9,11 +9,13 @@ from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, switched
-from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
+from numaforge.node.part import Look, NodeState, Part, switched
 from numaforge.node.program import holders_source
+from numaforge.node.worker_part import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.worker import source

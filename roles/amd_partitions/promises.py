@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib import shell
-from numaforge.verification.promise import Promise, Table, require
+from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

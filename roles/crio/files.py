@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER, PodTuningPlan
-from numaforge.template import Both, Template
+from numaforge.roles.template import Both, Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

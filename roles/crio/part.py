@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.machine.topology.runtime import CRIO
-from numaforge.maintenance.part import Goal, Look, NodeState, Part
+from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.maintenance.bundle import FileChange
+    from numaforge.node.bundle import FileChange
 
 NAME = "crio"
 _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop

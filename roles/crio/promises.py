@@ -8,7 +8,7 @@ from numaforge.lib import shell
 from numaforge.machine.topology.runtime import CRIO
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
-from numaforge.verification.promise import Promise, Table, require
+from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.lib.quantity import parse_quantity
-from numaforge.verification.promise import Promise, Table, require
+from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.shell import line
-from numaforge.maintenance.bundle import FileChange, changes, checksum, encoded
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
+from numaforge.node.bundle import FileChange, changes, checksum, encoded
+from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.planning.files import WRITERS
 from numaforge.planning.render import files_of, role_files
 

@@ -11,12 +11,12 @@ from numaforge.lib import shell
 from numaforge.lib.file_content import PlannedFile, boot_units
 from numaforge.machine.snapshot.redaction import redact
 from numaforge.planning.render import render_file
-from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
+from numaforge.roles.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numaforge.maintenance.bundle import FileState
+    from numaforge.node.bundle import FileState
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
+from numaforge.change.goal import Goal
+
+from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.findings.gpudirect.access_control import wrong_bits
 from numaforge.lib import shell
-from numaforge.verification.promise import Promise, Table, require
+from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from numaforge.lib.file_content import PLAN_PATH, PlannedFile
 from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.machine.topology.userland import SWAP_SERVICES
 from numaforge.roles.host.plan import pam_limits, unit_limits, upgrade_patterns
-from numaforge.template import Both, Template, lines
+from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
+from numaforge.node.part import Look, NodeState, Part, lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

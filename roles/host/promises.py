@@ -9,7 +9,7 @@ import pytest
 from numaforge.lib import shell
 from numaforge.roles.host.files import limits_path
 from numaforge.roles.host.plan import unit_limits
-from numaforge.verification.promise import Promise, Table, require, require_equal
+from numaforge.roles.promise import Promise, Table, require, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
-from numaforge.maintenance.bundle import changes
+from numaforge.node.bundle import changes
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.hugepages.paths import hugepage_counts
-from numaforge.template import Both, Template, written_values
+from numaforge.roles.template import Both, Template, written_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.maintenance.part import Goal, NodeState
+    from numaforge.change.goal import Goal
+
+    from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
+from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.hugepages.expected import expected
 from numaforge.roles.hugepages.paths import by_path, pool_pages
 from numaforge.roles.hugepages.plan import pools_of

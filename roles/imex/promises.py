@@ -8,7 +8,7 @@ import pytest
 
 from numaforge.lib import shell
 from numaforge.roles.imex.part import NODES, UNIT
-from numaforge.verification.promise import Promise, Table, require_equal
+from numaforge.roles.promise import Promise, Table, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

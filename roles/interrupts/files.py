@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.lib.shell import library
 from numaforge.roles.interrupts.expected import affinity_lines
-from numaforge.template import Both, Template, lines, program, unit_template
+from numaforge.roles.template import Both, Template, lines, program, unit_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.cpulist import format_cpulist, format_cpumask
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines, switched
+from numaforge.node.part import Look, NodeState, Part, lines, switched
 from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib import shell
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.roles.interrupts.part import IRQBALANCE
-from numaforge.verification.promise import Promise, Table, require
+from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

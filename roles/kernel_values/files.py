@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.expectation import Comparison
 from numaforge.roles.kernel_values.expected import expected, expected_files
-from numaforge.template import Both, Template, lines, starts, written_values
+from numaforge.roles.template import Both, Template, lines, starts, written_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

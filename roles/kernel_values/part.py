@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines, switched
+from numaforge.node.part import Look, NodeState, Part, lines, switched
 from numaforge.roles.expectation import Expected, is_value
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.expected import SWAPS, expected

@@ -14,7 +14,7 @@ from numaforge.lib.shell import library
 from numaforge.machine.snapshot.catalogue import NUMA
 from numaforge.roles.kubelet.delivery import KIND, merge, without
 from numaforge.roles.kubelet.existing import DROP_IN_NAME
-from numaforge.template import Both, Template, as_yaml, header, lines, plain, program
+from numaforge.roles.template import Both, Template, as_yaml, header, lines, plain, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

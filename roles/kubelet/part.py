@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.kubelet.findings import require_start
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, Unit, lines
+from numaforge.node.part import Look, NodeState, Part, Unit, lines
 from numaforge.planning.render import files_of
 from numaforge.roles.hugepages.part import pools_found
 from numaforge.roles.hugepages.plan import with_pools

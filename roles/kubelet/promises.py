@@ -10,7 +10,7 @@ from numaforge.kubelet.config.comparison import differences, same_memory
 from numaforge.lib import shell
 from numaforge.lib.file_content import PlannedFile
 from numaforge.lib.quantity import parse_quantity
-from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
+from numaforge.roles.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.verification.promise import HOSTNAME, Promise, Table, value_is, values_of
+from numaforge.roles.promise import HOSTNAME, Promise, Table, value_is, values_of
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib.file_content import PLAN_PATH, PlannedFile, everywhere
 from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.roles.mig.worker import source
-from numaforge.template import program_template, unit_template
+from numaforge.roles.template import program_template, unit_template
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -9,12 +9,14 @@ from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.machine.snapshot.nvml_library import library_source
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, switched
-from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
+from numaforge.node.part import Look, NodeState, Part, switched
 from numaforge.node.program import holders_source
+from numaforge.node.worker_part import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH

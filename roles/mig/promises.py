@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib import shell
 from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
 from numaforge.roles.mig.instance import MigGpu
-from numaforge.verification.promise import Promise, Table, require, require_equal
+from numaforge.roles.promise import Promise, Table, require, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

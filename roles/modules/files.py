@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
-from numaforge.template import Both, Template, lines
+from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
-    from numaforge.maintenance.part import Goal, NodeState
+    from numaforge.change.goal import Goal
+
+    from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 
 MODULES_LOAD_PATH = "/etc/modules-load.d/90-numaforge.conf"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
 from numaforge.machine.topology.memory_mode import (
@@ -20,7 +22,7 @@ from numaforge.machine.topology.memory_mode import (
     gpu_memory_mode,
 )
 from numaforge.machine.topology.memory_mode import OPTION as MEMORY_MODE
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
+from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.modules.files import MODPROBE_PATH
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from numaforge.lib import shell
 from numaforge.machine.topology.memory_mode import DRIVER, NUMA
 from numaforge.roles.modules.part import switch
-from numaforge.verification.promise import Promise, Table, asks_names, require, require_equal, values_of
+from numaforge.roles.promise import Promise, Table, asks_names, require, require_equal, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,12 +18,14 @@ from numaforge.roles.rdma.paths import (
     RDMA_GATE_SCRIPT_PATH,
     RDMA_GATE_UNIT_PATH,
 )
-from numaforge.template import Both, Template, program_template, unit_template, xml_comment
+from numaforge.roles.template import Both, Template, program_template, unit_template, xml_comment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.maintenance.part import Goal, NodeState
+    from numaforge.change.goal import Goal
+
+    from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from numaforge.lib import shell
 from numaforge.roles.modules.part import switch
+from numaforge.roles.promise import Promise, Table, require, require_equal, values_of
 from numaforge.roles.rdma import paths as rdma_paths
-from numaforge.verification import thresholds
-from numaforge.verification.promise import Promise, Table, require, require_equal, values_of
-from numaforge.verification.thresholds import ALL_REDUCE_GPUS, LeastBandwidth
+from numaforge.roles.rdma import thresholds
+from numaforge.roles.rdma.thresholds import ALL_REDUCE_GPUS, LeastBandwidth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PLAN_PATH, FileContent, PlannedFile, everywhere
 from numaforge.lib.shell import library
-from numaforge.maintenance.bundle import checksum
+from numaforge.node.bundle import checksum
+from numaforge.roles.template import Both, Template, header, lines, program, unit_template
 from numaforge.roles.watch.configuration import configuration
-from numaforge.template import Both, Template, header, lines, program, unit_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

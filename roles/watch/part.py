@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.file_content import boot_link
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, switched
+from numaforge.node.part import Look, NodeState, Part, switched
 from numaforge.roles.watch.files import (
     WATCH_CONF_PATH,
     WATCH_SCRIPT_PATH,

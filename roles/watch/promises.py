@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.roles.promise import Promise, Table, asks_names, require
 from numaforge.roles.watch.files import PERIOD_SECONDS
-from numaforge.verification.promise import Promise, Table, asks_names, require
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

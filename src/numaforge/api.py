@@ -9,8 +9,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numaforge.explain.claims import NOTHING_KNOWN
-from numaforge.explain.node_claims import with_claims
+from numaforge.cluster.explain.claims import NOTHING_KNOWN
+from numaforge.cluster.explain.node_claims import with_claims
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.fit import FitReport, Scenario
 from numaforge.kubelet.admission.fit import fit as fit_node

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.explain.candidates import KnownKubelet
+from numaforge.cluster.explain.candidates import KnownKubelet
 from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.kubelet.admission.pod import Pod
 from tests.conformance.recordings import cases, node_topology, recording

@@ -11,10 +11,10 @@ from pathlib import Path
 from pyinfra.api import Config, State
 from pyinfra.context import ctx_config, ctx_state
 
-from numaforge.hosts.inventories import InventoryError
 from numaforge.lib.errors import NumaforgeError
-from numaforge.pyinfra_cli import adapt
-from numaforge.pyinfra_cli import read_inventory as read
+from numaforge.run.hosts.inventories import InventoryError
+from numaforge.run.pyinfra_cli import adapt
+from numaforge.run.pyinfra_cli import read_inventory as read
 from tests.fuzz.mutations import mutated_text
 from tests.fuzz.targets import Target, troubles
 

@@ -17,9 +17,9 @@ import click
 import pytest
 
 from lab.paths import REPOSITORY
-from numaforge.audit.fleet import Failed, fleet_audit
-from numaforge.audit.machine import audited
 from numaforge.cli import numaforge, run
+from numaforge.fleet.audit.fleet import Failed, fleet_audit
+from numaforge.fleet.audit.machine import audited
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.resources import template_dir
 from numaforge.planning import document as plans
@@ -282,7 +282,7 @@ ELSEWHERE = {
     "init": "takes names alone",
     "mig explain": "takes names alone",
     "cluster monitoring": "takes an address alone",
-    "cluster verify": "machines, as cluster generate; live objects: tests/unit/schedulers/test_live.py",
+    "cluster verify": "machines, as cluster generate; live objects: tests/unit/cluster/schedulers/test_live.py",
     "completion": "takes a name alone",
     "schema": "takes a name alone",
     **{

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from numaforge.change.transaction import read_process, read_result, read_status
 from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Pod
@@ -16,7 +17,6 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import NotJsonError, parse_json
 from numaforge.lib.strict_yaml import read_yaml, read_yaml_documents
 from numaforge.machine.topology.document import from_document
-from numaforge.maintenance.transaction import read_process, read_result, read_status
 from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile

@@ -12,7 +12,7 @@ import pytest
 from numaforge.findings.engine import check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
-from numaforge.findings.userland import table as userland
+from numaforge.fleet.audit import host_rules as userland
 from numaforge.lib.framing import Answer
 from numaforge.machine.snapshot import Snapshot, parse_output
 from numaforge.machine.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
@@ -20,7 +20,7 @@ from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.nvidia_smi import read_smi_driver, read_smi_gpus
 from numaforge.machine.topology.nvml import read_nvml_driver, read_nvml_gpus
 from numaforge.machine.topology.read import read_topology
-from numaforge.maintenance.bundle import parse_states
+from numaforge.node.bundle import parse_states
 from numaforge.planning.node import plan_node
 from numaforge.report.tables import topology_tables
 from tests.fixtures.answers import answered

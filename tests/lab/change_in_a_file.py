@@ -15,8 +15,8 @@ from typing import Any
 
 from pyinfra import host
 
-from numaforge.maintenance.identity import Identity
-from numaforge.maintenance.transaction import Process, Result, Status, Transaction
+from numaforge.change.identity import Identity
+from numaforge.change.transaction import Process, Result, Status, Transaction
 from numaforge.rollout import events
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.names import PLACE

@@ -14,8 +14,8 @@ from typing import Any, Self
 from lab.api import Api
 from lab.errors import LabError
 from lab.kwok import NODE_INFO, ZONE
-from numaforge.maintenance.identity import Identity
-from numaforge.maintenance.transaction import Process, Result, Status, Transaction
+from numaforge.change.identity import Identity
+from numaforge.change.transaction import Process, Result, Status, Transaction
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import Outcome

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import yaml
 
 from lab import gobuild
-from numaforge.monitoring import RULES, monitoring_files
+from numaforge.fleet.monitoring import RULES, monitoring_files
 
 FOLDER = Path(__file__).parent / "alert_rules"
 Document = dict[str, Any]

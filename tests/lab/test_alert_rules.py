@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lab.paths import REPOSITORY
-from numaforge.monitoring import PROMETHEUS_RULE, monitoring_files
+from numaforge.fleet.monitoring import PROMETHEUS_RULE, monitoring_files
 from tests.lab.promtool import (
     FOLDER,
     alerts,

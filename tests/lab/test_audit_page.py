@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from lab import requirements
-from numaforge.audit.fleet import Failed, fleet_audit
-from numaforge.audit.machine import audited
 from numaforge.cli import run
+from numaforge.fleet.audit.fleet import Failed, fleet_audit
+from numaforge.fleet.audit.machine import audited
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.report.audit_page import audit_page
 

@@ -13,8 +13,8 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.roots import UnavailableError
 from lab.waiting import wait_until
+from numaforge.change.transaction import CURRENT, TRANSACTIONS
 from numaforge.lib.quantity import parse_quantity
-from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from tests.lab import rollouts
 from tests.lab.rollouts import PROFILE, QUICK, inventory
 from tests.lab.transactions import (

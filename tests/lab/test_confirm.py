@@ -8,7 +8,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.maintenance.transaction import Transaction
+from numaforge.change.transaction import Transaction
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.reboot import part as reboot

@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 
 from lab.cluster import Lab
-from numaforge.explain.candidates import GivenMachine, candidates
-from numaforge.explain.cluster import read_cluster
-from numaforge.explain.explanation import OfNode, explain
-from numaforge.explain.workload import workloads_of
+from numaforge.cluster.explain.candidates import GivenMachine, candidates
+from numaforge.cluster.explain.cluster import read_cluster
+from numaforge.cluster.explain.explanation import OfNode, explain
+from numaforge.cluster.explain.workload import workloads_of
 from numaforge.kubelet.admission.fit import Scenario
 from tests.lab.admission_sequences import SCENARIOS, sequence
 from tests.lab.admission_sequences import Scenario as Settings

@@ -18,10 +18,10 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import LAB
+from numaforge.change.transaction import Transaction
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.file_content import PLAN_PATH
 from numaforge.machine.topology.model import CpuSet
-from numaforge.maintenance.transaction import Transaction
 from numaforge.planning.document import loads
 from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting

@@ -22,8 +22,8 @@ from lab.cluster import Lab, build
 from lab.machines import NumaNode
 from lab.node import HOST_SEEN_FROM_NODE, Node
 from lab.paths import REPOSITORY
-from numaforge.first_boot.settings import SETTINGS
-from numaforge.first_boot.stamp import FAILED, STATE, TRIAL
+from numaforge.image.first_boot.settings import SETTINGS
+from numaforge.image.first_boot.stamp import FAILED, STATE, TRIAL
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.machine.snapshot import parse_output, script
 from numaforge.machine.topology.read import read_topology

@@ -13,7 +13,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Measurement, OfSiblings
+from numaforge.fleet.measure.record import MEASURED_PATH, MEASUREMENT, Measurement, OfSiblings
 from tests.lab import rollouts
 from tests.lab.rollouts import PROFILE, QUICK, begin, free, inventory
 

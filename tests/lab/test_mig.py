@@ -8,7 +8,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.maintenance.transaction import Transaction
+from numaforge.change.transaction import Transaction
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.instance import MigGpu, MigInstance
 from tests.lab import gpus, rollouts, transactions

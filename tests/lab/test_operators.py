@@ -15,11 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-
-from lab.kwok import Fleet
-from numaforge.schedulers.fleet import ServedNode
-from numaforge.schedulers.systems import generate
-from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
 from tests.unit.schedulers.served import (
     BY_CLAIMS,
     CPX,
@@ -30,6 +25,11 @@ from tests.unit.schedulers.served import (
     served,
     with_amdgpu,
 )
+
+from lab.kwok import Fleet
+from numaforge.cluster.schedulers.fleet import ServedNode
+from numaforge.cluster.schedulers.systems import generate
+from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
 
 CHECKOUTS = os.environ.get("NUMAFORGE_CHECKOUTS")
 pytestmark = [

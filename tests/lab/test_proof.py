@@ -12,8 +12,8 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
+from numaforge.change.transaction import Process, process_script, read_process
 from numaforge.lib.errors import HostUnreachableError
-from numaforge.maintenance.transaction import Process, process_script, read_process
 from numaforge.rollout.gate import Expected, GateSettings, Proof, offered_resources, prove
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.patience import Patience

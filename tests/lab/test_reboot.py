@@ -11,7 +11,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.maintenance.transaction import Result, Transaction, settle_script
+from numaforge.change.transaction import Result, Transaction, settle_script
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values import part as kernel_values

@@ -6,8 +6,8 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
+from numaforge.change.transaction import RESCUE_UNIT, Transaction
 from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.transaction import RESCUE_UNIT, Transaction
 from numaforge.roles.modules import part as modules
 from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.roles.reboot import part as reboot

@@ -22,8 +22,8 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.second_scheduler import CLONES, NAME, PLUGINS, Clones, SecondScheduler, build
 from lab.waiting import wait_until
+from numaforge.cluster.schedulers.coscheduling import GROUP_LABEL
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.schedulers.coscheduling import GROUP_LABEL
 from tests.lab.cluster_command import ask
 from tests.lab.placements import GPU, placements_of
 from tests.lab.rollouts import PROFILE, in_repository, inventory, kubectl

@@ -19,9 +19,9 @@ import yaml
 
 from lab import pki
 from lab.kwok import Fleet
-from numaforge.first_boot.kubelet_login import KubeletLogin, kubelet_login
-from numaforge.first_boot.report import report
-from numaforge.first_boot.trial import await_renewal
+from numaforge.image.first_boot.kubelet_login import KubeletLogin, kubelet_login
+from numaforge.image.first_boot.report import report
+from numaforge.image.first_boot.trial import await_renewal
 from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.rollout.cluster import ForbiddenError
 from numaforge.rollout.kubectl import KubectlCluster

@@ -10,8 +10,8 @@ import yaml
 
 from lab.cluster import Lab
 from lab.node import Node
+from numaforge.change.transaction import start_script
 from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.transaction import start_script
 from tests.lab import rollouts
 from tests.lab.transactions import (
     CONFIG,

@@ -9,10 +9,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.roots import build_systemd
 from lab.waiting import wait_until
-from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.bundle import FileChange
-from numaforge.maintenance.part import Part
-from numaforge.maintenance.transaction import (
+from numaforge.change.transaction import (
     BOOT_UNIT,
     CURRENT,
     Process,
@@ -27,6 +24,9 @@ from numaforge.maintenance.transaction import (
     start_script,
     status_script,
 )
+from numaforge.lib.file_content import FileContent
+from numaforge.node.bundle import FileChange
+from numaforge.node.part import Part
 from numaforge.roles.files import part as files
 from numaforge.roles.kubelet import part as kubelet
 

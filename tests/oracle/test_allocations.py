@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lab.progress import say
-from numaforge.explain.allocation import Allocation, allocate
-from numaforge.explain.claims import claim_world, spec_of_claim
-from numaforge.explain.devices import devices_on, held_claims
+from numaforge.cluster.explain.allocation import Allocation, allocate
+from numaforge.cluster.explain.claims import claim_world, spec_of_claim
+from numaforge.cluster.explain.devices import devices_on, held_claims
 from tests.oracle.scale import MUST_BUILD, SCALE, oracle_of
 
 WORLDS = 6_000

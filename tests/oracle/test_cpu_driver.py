@@ -13,18 +13,19 @@ import pytest
 
 from lab import gobuild
 from lab.questions import answered
+from numaforge.cluster.schedulers.dra import NUMA_NODE
+from numaforge.cluster.schedulers.fleet import ServedNode
+from numaforge.cluster.schedulers.slices import planned_slices, slice_deviations
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import PlanError
+from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.cpus import parse_mask
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.roles.dra.plan import CPU_DRIVER, placed_cpus
-from numaforge.schedulers.dra import NUMA_NODE
-from numaforge.schedulers.fleet import ServedNode
-from numaforge.schedulers.slices import planned_slices, slice_deviations
+from numaforge.roles.dra.plan import placed_cpus
 from tests.fixtures.trees import write
 from tests.machines.files import machine_files
 

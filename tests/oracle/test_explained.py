@@ -8,7 +8,7 @@ import pytest
 
 from lab.oracle import Answer, Oracle
 from lab.progress import say
-from numaforge.explain.candidates import KnownKubelet
+from numaforge.cluster.explain.candidates import KnownKubelet
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Pod
 from tests.fixtures.admitted import outcome

@@ -17,12 +17,12 @@ import pytest
 
 from lab.roots import Release, build
 from numaforge import cli
+from numaforge.change.transaction import Transaction, start_script
 from numaforge.findings.engine import check
-from numaforge.findings.userland.table import RULES
+from numaforge.fleet.audit.host_rules import RULES
 from numaforge.lib import shell
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.read import read_topology
-from numaforge.maintenance.transaction import Transaction, start_script
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_RULES_PATH, INTERRUPTS_SCRIPT_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH

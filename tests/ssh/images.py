@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from numaforge.first_boot.stamp import PROGRAM
+from numaforge.image.first_boot.stamp import PROGRAM
 from tests.ssh.kubeadm import kubeadm_files
 from tests.ssh.sandbox import Sandbox
 

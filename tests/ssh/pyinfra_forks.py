@@ -54,7 +54,7 @@ def command() -> int:
 
 
 if __name__ == "__main__":
-    from numaforge import pyinfra_cli
+    from numaforge.run import pyinfra_cli
 
     pyinfra_cli.prepare()
     serve(command)

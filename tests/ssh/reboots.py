@@ -6,12 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from numaforge.change.transaction import Result, Transaction, settle_script
 from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.transaction import (
-    Result,
-    Transaction,
-    settle_script,
-)
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import RECORD

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from numaforge.maintenance.transaction import BOOT_UNIT, CURRENT
+from numaforge.change.transaction import BOOT_UNIT, CURRENT
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import BOOT_ID, USERSPACE
 

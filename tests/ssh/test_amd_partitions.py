@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from numaforge import cli
-from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.transaction import Transaction, revert_script, start_script
-from numaforge.maintenance.worker import units_of
+from numaforge.change.look import NodeQuery, look
+from numaforge.change.transaction import Transaction, revert_script, start_script
 from numaforge.node.program import holders_source
+from numaforge.node.worker_part import units_of
 from numaforge.roles.amd_partitions import part as amd
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu

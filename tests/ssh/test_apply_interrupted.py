@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.maintenance.transaction import TRANSACTIONS
+from numaforge.change.transaction import TRANSACTIONS
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data

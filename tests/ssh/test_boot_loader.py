@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.change.transaction import Transaction, revert_script, start_script
 from numaforge.lib import shell
-from numaforge.maintenance.transaction import Transaction, revert_script, start_script
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import DROP_IN as GRUB_DROP_IN
 from numaforge.roles.kernel_cmdline.part import RECORD, TRIAL

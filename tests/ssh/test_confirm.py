@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
+from numaforge.change.transaction import CURRENT, TRANSACTIONS
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, data, starts

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from numaforge.change.transaction import Transaction, settle_script, start_script
 from numaforge.lib.file_content import FileContent
 from numaforge.machine.topology.runtime import CRIO
-from numaforge.maintenance.bundle import FileChange
-from numaforge.maintenance.transaction import Transaction, settle_script, start_script
+from numaforge.node.bundle import FileChange
 from numaforge.roles.crio import part as crio
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.files import part as files

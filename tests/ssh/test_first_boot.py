@@ -10,11 +10,11 @@ from subprocess import CompletedProcess
 import pytest
 import yaml
 
-from numaforge.first_boot.hardware import MACHINES, written
-from numaforge.first_boot.stamp import PROGRAM, boot_script
+from numaforge.change.look import GUARD
+from numaforge.image.first_boot.hardware import MACHINES, written
+from numaforge.image.first_boot.stamp import PROGRAM, boot_script
 from numaforge.machine.topology.document import from_document
 from numaforge.machine.topology.ready import ready_machine
-from numaforge.maintenance.look import GUARD
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.images import (
     DRIVER_PARAMETERS,

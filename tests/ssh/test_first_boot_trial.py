@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.first_boot.stamp import FAILED, ISSUE, STATE, TRIAL, boot_script
-from numaforge.maintenance.transaction import TRANSACTIONS
+from numaforge.change.transaction import TRANSACTIONS
+from numaforge.image.first_boot.stamp import FAILED, ISSUE, STATE, TRIAL, boot_script
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.images import GPU, NUMAFORGE, OWN, PROFILE, SETTINGS, image_files, prepare, write
 from tests.ssh.machine import governor

@@ -9,9 +9,9 @@ import json
 
 import pytest
 
+from numaforge.change.transaction import Transaction, start_script
 from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.bundle import FileChange
-from numaforge.maintenance.transaction import Transaction, start_script
+from numaforge.node.bundle import FileChange
 from numaforge.roles.files import part as files
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.modules import part as modules

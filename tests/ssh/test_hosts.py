@@ -20,7 +20,7 @@ from pyinfra import host, logger
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.framing import asking
-from numaforge.hosts import reached
+from numaforge.run.hosts import reached
 
 LISTENER = {sshd}
 
@@ -173,7 +173,7 @@ def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path:
 
 def test_a_host_that_never_says_what_it_is_is_away_after_the_limit(sandbox: Sandbox, tmp_path: Path) -> None:
     scene = """
-from numaforge.hosts import detect
+from numaforge.run.hosts import detect
 
 reach(":")
 host.data.override_datas["numaforge_answer_seconds"] = 2

@@ -9,8 +9,8 @@ import re
 
 import pytest
 
+from numaforge.change.transaction import Transaction, settle_script, start_script
 from numaforge.lib import shell
-from numaforge.maintenance.transaction import Transaction, settle_script, start_script
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.part import RECORD
 from numaforge.roles.imex.plan import ImexPlan

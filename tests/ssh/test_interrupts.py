@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.maintenance.transaction import Transaction, settle_script, start_script
+from numaforge.change.transaction import Transaction, settle_script, start_script
 from numaforge.roles.cpus.slices import part as system
 from numaforge.roles.interrupts import part as interrupts
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, IRQBALANCE_OFF_PATH

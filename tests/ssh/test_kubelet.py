@@ -401,9 +401,9 @@ exec systemctl.real "$@"
 _ASK = """
 from pyinfra import host, logger
 
-from numaforge.hosts import reached
-from numaforge.maintenance.transaction import read_status, status_script
-from numaforge.maintenance.identity import identity_script, read_identity
+from numaforge.run.hosts import reached
+from numaforge.change.transaction import read_status, status_script
+from numaforge.change.identity import identity_script, read_identity
 
 logger.info("%r", read_identity(reached(host, identity_script())))
 status = read_status(reached(host, status_script("T1")))

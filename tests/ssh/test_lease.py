@@ -6,10 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.lib.errors import ExitCode, HostError
-from numaforge.lib.framing import Answer
-from numaforge.maintenance.pods import Pods
-from numaforge.maintenance.transaction import (
+from numaforge.change.transaction import (
     TRANSACTIONS,
     Result,
     Transaction,
@@ -19,6 +16,9 @@ from numaforge.maintenance.transaction import (
     settle_script,
     start_script,
 )
+from numaforge.lib.errors import ExitCode, HostError
+from numaforge.lib.framing import Answer
+from numaforge.node.pods import Pods
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.pods import GROUPS, UID, comes, end, pod
 from tests.ssh.sandbox import Sandbox

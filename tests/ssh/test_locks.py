@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.maintenance.transaction import (
+from numaforge.change.transaction import (
     TRANSACTIONS,
     Transaction,
     confirm_script,

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numaforge.change.goal import Goal
 
 from numaforge import cli
-from numaforge.hosts.capture import answer_of
+from numaforge.fleet.measure.record import MEASURED_PATH, MEASUREMENT, Measurement
 from numaforge.lib.errors import ExitCode
-from numaforge.maintenance.part import Goal
-from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Measurement
 from numaforge.planning.measure import MeasurePlan
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
+from numaforge.run.hosts.capture import answer_of
 from numaforge.run.maintenance.machine import PyinfraMachine
 from numaforge.run.maintenance.target import Target
 from tests.fixtures.machines import two_cpu_vm

@@ -8,9 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.change.look import NodeQuery, look
+from numaforge.change.transaction import (
+    TRANSACTIONS,
+    Result,
+    Transaction,
+    revert_script,
+    start_script,
+)
 from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance
-from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.transaction import TRANSACTIONS, Result, Transaction, revert_script, start_script
 from numaforge.node.program import holders_source
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline

@@ -18,7 +18,7 @@ _ODD = {
 _FAULTY_ROLE = """
 from pyinfra import host
 
-from numaforge.hosts import role
+from numaforge.run.hosts import role
 
 @role("Faulty")
 def faulty():

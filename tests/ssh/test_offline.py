@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.maintenance.transaction import Transaction
+from numaforge.change.transaction import Transaction
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH
 from numaforge.roles.kernel_values.paths import online

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from numaforge.change.transaction import Result, Transaction
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.maintenance.transaction import Result, Transaction
 from numaforge.planning.document import loads
 from numaforge.roles.host import part as packages
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.maintenance.transaction import Transaction, start_script
+from numaforge.change.transaction import Transaction, start_script
 from numaforge.roles.gpudirect import part as pcie_acs
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import DROP_IN as GRUB_DROP_IN

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.part import NodeState
-from numaforge.maintenance.pods import Pods
-from numaforge.maintenance.transaction import Transaction
+from numaforge.change.look import NodeQuery, look
+from numaforge.change.transaction import Transaction
+from numaforge.node.part import NodeState
+from numaforge.node.pods import Pods
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet

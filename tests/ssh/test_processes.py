@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from numaforge.hosts.processes import shared
+from numaforge.run.hosts.processes import shared
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import REPOSITORY, Sandbox
@@ -21,7 +21,7 @@ NAMES = [f"node-{number}" for number in range(5)]
 _RUN = """
 import sys
 from numaforge import pyinfra_cli
-from numaforge.hosts import processes
+from numaforge.run.hosts import processes
 processes.HOSTS_OF_PROCESS = 1
 sys.exit(pyinfra_cli.run())
 """
@@ -30,7 +30,7 @@ import os
 from pyinfra import host, logger
 from numaforge.lib.errors import HostError
 from numaforge.lib.framing import asking
-from numaforge.hosts import reached, role
+from numaforge.run.hosts import reached, role
 
 @role("Ask")
 def ask():

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from numaforge.change.transaction import Transaction, revert_script, settle_script, start_script
 from numaforge.lib import shell
 from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.bundle import FileChange
-from numaforge.maintenance.transaction import Transaction, revert_script, settle_script, start_script
+from numaforge.node.bundle import FileChange
 from numaforge.roles.files import part as files
 from numaforge.roles.host.memlock import part as memlock
 from numaforge.roles.host.memlock.files import memlock_path

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.change.transaction import CURRENT, revert_script, settle_script, start_script
 from numaforge.lib import shell
-from numaforge.maintenance.transaction import (
-    CURRENT,
-    revert_script,
-    settle_script,
-    start_script,
-)
 from numaforge.roles.kernel_cmdline.part import RECORD
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.bundle import FileChange
-from numaforge.maintenance.transaction import (
+from numaforge.change.transaction import (
     BOOT_UNIT,
     CURRENT,
     RESCUE_UNIT,
@@ -18,6 +16,8 @@ from numaforge.maintenance.transaction import (
     revert_script,
     start_script,
 )
+from numaforge.lib.file_content import FileContent
+from numaforge.node.bundle import FileChange
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.reboot import part as reboot

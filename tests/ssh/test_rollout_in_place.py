@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from numaforge import cli
-from numaforge.hosts import overview
 from numaforge.rollout import launch
 from numaforge.rollout.slots import SLOT
 from numaforge.rollout.steps import run
+from numaforge.run.hosts import overview
 from tests.fixtures.api_server import ApiServer
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet

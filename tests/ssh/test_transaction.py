@@ -15,13 +15,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.lib import shell
-from numaforge.lib.file_content import FileContent
-from numaforge.lib.framing import Answer
-from numaforge.maintenance.fence import Fingerprint
-from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.part import FailedPlan
-from numaforge.maintenance.transaction import (
+from numaforge.change.look import NodeQuery, look
+from numaforge.change.transaction import (
     CURRENT,
     KEPT_TRANSACTIONS,
     TRANSACTIONS,
@@ -34,6 +29,11 @@ from numaforge.maintenance.transaction import (
     start_script,
     void_script,
 )
+from numaforge.lib import shell
+from numaforge.lib.file_content import FileContent
+from numaforge.lib.framing import Answer
+from numaforge.node.fence import Fingerprint
+from numaforge.node.part import FailedPlan
 from numaforge.roles.kernel_values.record import RECORD
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from numaforge.change.transaction import CURRENT, TRANSACTIONS
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from numaforge.roles.modules.files import MODPROBE_PATH
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.part import NodeState
-from numaforge.maintenance.transaction import TRANSACTIONS, Transaction, revert_script, start_script
-from numaforge.maintenance.work import KINDS
+from numaforge.change.look import NodeQuery, look
+from numaforge.change.transaction import TRANSACTIONS, Transaction, revert_script, start_script
+from numaforge.node.part import NodeState
+from numaforge.node.work import KINDS
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet

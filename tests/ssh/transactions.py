@@ -6,10 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from numaforge.lib.file_content import FileContent
-from numaforge.lib.framing import Answer
-from numaforge.maintenance.bundle import FileChange
-from numaforge.maintenance.transaction import (
+from numaforge.change.transaction import (
     BOOT_UNIT,
     CURRENT,
     TRANSACTIONS,
@@ -25,6 +22,9 @@ from numaforge.maintenance.transaction import (
     start_script,
     status_script,
 )
+from numaforge.lib.file_content import FileContent
+from numaforge.lib.framing import Answer
+from numaforge.node.bundle import FileChange
 from numaforge.roles.files import part as files
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_values import part as kernel_values

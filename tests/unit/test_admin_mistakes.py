@@ -249,7 +249,7 @@ INVENTORIES = {
 
 
 def pyinfra(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "config.py").write_text("from numaforge.pyinfra_cli import adapt\n\nadapt()\n")
+    (folder / "config.py").write_text("from numaforge.run.pyinfra_cli import adapt\n\nadapt()\n")
     (folder / "deploy.py").write_text("")
     return pyinfra_forks.run(words, {**os.environ, "PYINFRA_PROGRESS": "off"}, 120, folder)
 

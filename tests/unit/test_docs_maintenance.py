@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from lab.paths import REPOSITORY
+from numaforge.change import transaction
+from numaforge.change.parts import PARTS
 from numaforge.machine.topology.model import Gpu
-from numaforge.maintenance import transaction
-from numaforge.maintenance.parts import PARTS
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.amd_partitions.instance import AmdGpu

@@ -46,15 +46,19 @@ OF_FEW_HOSTS = {"tomllib", "xml.etree", "http.client"}
 
 def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts_need() -> None:
     roles = "import numaforge.run.topology, numaforge.run.maintenance, numaforge.planning.node"
-    modules = loaded(f"from gevent import monkey; monkey.patch_all(); import numaforge.site_run; {roles}")
-    assert not modules & {"numaforge.measure", "numaforge.preflight.cluster", "numaforge.verification.suite"}
+    modules = loaded(f"from gevent import monkey; monkey.patch_all(); import numaforge.run.site_run; {roles}")
+    assert not modules & {
+        "numaforge.fleet.measure",
+        "numaforge.preflight.cluster",
+        "numaforge.verification.suite",
+    }
     assert not modules & (ROLLS_OUT | OF_FEW_HOSTS)
 
 
 PLANS = {
     f"numaforge.{name}"
     for name in (
-        "maintenance.parts",
+        "change.parts",
         "planning.node",
         "planning.render",
         "planning.plan",
@@ -64,11 +68,13 @@ PLANS = {
 
 
 def test_what_plans_a_host_is_imported_while_hosts_are_waited_for() -> None:
-    program = "from gevent import monkey; monkey.patch_all(); import numaforge.site_run"
+    program = "from gevent import monkey; monkey.patch_all(); import numaforge.run.site_run"
     _, deploy, _ = (REPOSITORY / "deploys/site.py").read_text().split("\n\n")
     assert "numaforge.run.roles" in deploy
     assert not loaded(f"{program}\n{deploy}") & PLANS
-    waiting = "from numaforge.hosts import meanwhile; import gevent; meanwhile.get_ready(1); gevent.wait()"
+    waiting = (
+        "from numaforge.run.hosts import meanwhile; import gevent; meanwhile.get_ready(1); gevent.wait()"
+    )
     assert not PLANS - loaded(f"{program}; {waiting}")
 
 
@@ -82,7 +88,7 @@ def test_what_plans_a_host_is_imported_while_hosts_are_waited_for() -> None:
 )
 def test_it_goes_on_a_step_at_a_time(hosts: int, turn: str, done: str) -> None:
     program = (
-        "from gevent import monkey; monkey.patch_all(); from numaforge.hosts import meanwhile\n"
+        "from gevent import monkey; monkey.patch_all(); from numaforge.run.hosts import meanwhile\n"
         "import gevent, sys\n"
         f"meanwhile.get_ready({hosts})\n"
         f"for _ in range(3): gevent.{turn}\n"

@@ -155,7 +155,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "snapshot.json").write_text('{"kind": "numaforge-snapshot", "schema": 1}')
     (tmp_path / "long.json").write_text(json.dumps({"a" * 5000: 1}))
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
-    (tmp_path / "config.py").write_text("from numaforge.pyinfra_cli import adapt\n\nadapt()\n")
+    (tmp_path / "config.py").write_text("from numaforge.run.pyinfra_cli import adapt\n\nadapt()\n")
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.json").symlink_to("nowhere")
     (tmp_path / "broken").symlink_to("nowhere")
@@ -474,7 +474,7 @@ def test_closed_input_is_named(folder):
     ],
 )
 def test_a_run_over_no_host_is_refused(folder, arguments, message):
-    command = [sys.executable, "-m", "numaforge.pyinfra_cli", "-y", *arguments]
+    command = [sys.executable, "-m", "numaforge.run.pyinfra_cli", "-y", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
     assert message in answer.stdout + answer.stderr

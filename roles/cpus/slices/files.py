@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.cpus.slices.section import SLICES
-from numaforge.template import Template, lines
+from numaforge.roles.template import Template, lines
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines
+from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.cpus.slices.expected import expected
 from numaforge.roles.cpus.slices.section import SLICES
 

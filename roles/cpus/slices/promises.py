@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
-from numaforge.verification.promise import Promise, Table, asks_names, require
+from numaforge.roles.promise import Promise, Table, asks_names, require
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import CpuSet

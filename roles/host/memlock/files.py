@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PlannedFile
 from numaforge.machine.topology.runtime import may_be_limited
-from numaforge.template import Both, Template, lines
+from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.errors import HostError
 from numaforge.machine.topology.runtime import may_be_limited
-from numaforge.maintenance.part import Goal, Look, NodeState, Part
+from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.host.memlock.files import memlock_path
 
 if TYPE_CHECKING:

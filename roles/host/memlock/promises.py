@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.verification.promise import Promise, Table, asks_names, require_equal
+from numaforge.roles.promise import Promise, Table, asks_names, require_equal
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.maintenance.part import Goal, Look, NodeState, Part
+from numaforge.change.goal import Goal
+
+from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.models import mode_needs_boot
 

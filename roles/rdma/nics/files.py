@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.lib.shell import library
-from numaforge.template import Both, Template, lines, program_template, unit_template
+from numaforge.roles.template import Both, Template, lines, program_template, unit_template
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

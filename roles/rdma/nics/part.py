@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
-from numaforge.maintenance.part import Goal, Look, NodeState, Part, lines, switched
+from numaforge.node.part import Look, NodeState, Part, lines, switched
 from numaforge.roles.rdma.nics.files import NICS_UNIT_PATH
 from numaforge.roles.rdma.paths import RDMA_GATE_UNIT_PATH
 from numaforge.roles.rdma.planned import NicSetting

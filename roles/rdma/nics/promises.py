@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numaforge.lib import shell
+from numaforge.roles.promise import Promise, Table, require_equal
 from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH
-from numaforge.verification.promise import Promise, Table, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

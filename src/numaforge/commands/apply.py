@@ -27,7 +27,7 @@ from numaforge.report.terminal import QUIET, echo, screen, show_json, verbosity
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.site_run import SiteRun
+    from numaforge.run.site_run import SiteRun
 
 
 @click.command()
@@ -80,7 +80,7 @@ def apply(
 
     monkey.patch_all()
     from numaforge.rollout.names import RETRY_FAILED
-    from numaforge.site_run import Run, prepared
+    from numaforge.run.site_run import Run, prepared
 
     began = time.monotonic()
     data = {RETRY_FAILED: True} if retry_failed else {}

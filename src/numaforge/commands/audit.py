@@ -17,8 +17,8 @@ from numaforge.report.terminal import echo, print_data, save, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.audit.fleet import AuditFinding, Changes, FleetAudit
     from numaforge.commands.many_machines import ManyMachines
+    from numaforge.fleet.audit.fleet import AuditFinding, Changes, FleetAudit
 
 _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit", ".prom": "prometheus"}
 
@@ -88,9 +88,9 @@ def audit(
       numaforge audit inventory.py --to audit.html --to audit.json
       numaforge audit fleet/ --baseline known.json --since audit.json
     """
-    from numaforge.audit.fleet import Changes, changes, fleet_audit, with_baseline
     from numaforge.commands.many_machines import read_machines
     from numaforge.findings import Severity
+    from numaforge.fleet.audit.fleet import Changes, changes, fleet_audit, with_baseline
     from numaforge.report.audit_documents import audit_document, earlier
 
     formats = {file: _format(file) for file in files}
@@ -117,7 +117,7 @@ def audit(
 
 
 def _exit_code(findings: Sequence[AuditFinding], severities: Sequence[str]) -> ExitCode:
-    from numaforge.audit.fleet import UNREACHABLE
+    from numaforge.fleet.audit.fleet import UNREACHABLE
 
     wrong = {finding.finding.id for finding in findings if finding.finding.severity in severities}
     if not wrong:

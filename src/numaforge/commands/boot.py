@@ -41,7 +41,7 @@ def boot(dry: bool, replan: bool, confirm: bool, reports: bool, output: str) -> 
         return _dry(replan, output)
     from dataclasses import asdict
 
-    from numaforge.first_boot import run
+    from numaforge.image.first_boot import run
 
     record = run.confirm() if confirm else run.prepare(complain, replan=replan)
     if output == "json":
@@ -53,7 +53,7 @@ def boot(dry: bool, replan: bool, confirm: bool, reports: bool, output: str) -> 
 
 
 def _dry(replan: bool, output: str) -> int:
-    from numaforge.first_boot import run
+    from numaforge.image.first_boot import run
 
     why = "" if replan else run.why_not_planned()
     forecast = run.foresee(complain, replan=replan, ends_what_was_left=False) if not why else None
@@ -80,9 +80,9 @@ def _dry(replan: bool, output: str) -> int:
 def _report_to_node(say_line: Callable[[str], None], output: str) -> int:
     from dataclasses import asdict
 
-    from numaforge.first_boot.report import report
-    from numaforge.first_boot.settings import read_settings
-    from numaforge.first_boot.stamp import TRIAL, BootRecord
+    from numaforge.image.first_boot.report import report
+    from numaforge.image.first_boot.settings import read_settings
+    from numaforge.image.first_boot.stamp import TRIAL, BootRecord
 
     if not read_settings().report:
         if BootRecord.saved(TRIAL):

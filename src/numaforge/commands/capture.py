@@ -142,7 +142,7 @@ def captured(host: str, data: Sequence[str]) -> Snapshot:
 
 
 def _capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
-    from numaforge.hosts import capture as capture_from
+    from numaforge.run.hosts import capture as capture_from
 
     return capture_from(name, connection)
 
@@ -228,7 +228,7 @@ def address(host: str) -> tuple[str, dict[str, str | int]]:
 
 def _checked(key: str, value: str) -> str | int:
     """Return a value of host data as pyinfra's type: text, number or boolean."""
-    from numaforge.hosts.host_data import mistakes_in, not_known
+    from numaforge.run.hosts.host_data import mistakes_in, not_known
 
     hint = f"--data {key}"
     if key == "ssh_port":

@@ -24,9 +24,9 @@ from numaforge.report.terminal import echo, echo_lines, print_data, remark, show
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numaforge.schedulers.fleet import ServedNode
-    from numaforge.schedulers.live import Deviation
-    from numaforge.schedulers.systems import Folder
+    from numaforge.cluster.schedulers.fleet import ServedNode
+    from numaforge.cluster.schedulers.live import Deviation
+    from numaforge.cluster.schedulers.systems import Folder
 
 _LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
 """The characters of a URL before its fragment; no quotes, which could end the YAML string around it."""
@@ -48,7 +48,7 @@ SYSTEMS = (
     "network-operator",
     "amd-gpu-operator",
 )
-"""The names of the systems in `numaforge.schedulers.systems`, for --help and completion."""
+"""The names of the systems in `numaforge.cluster.schedulers.systems`, for --help and completion."""
 
 
 @click.group()
@@ -90,8 +90,8 @@ def generate(
       numaforge cluster generate dgx-h100 --profile training --to cluster
       numaforge cluster generate fleet/ --profile training --for volcano
     """
-    from numaforge.schedulers.kubectl_get import Kubectl
-    from numaforge.schedulers.systems import generate as generated
+    from numaforge.cluster.schedulers.kubectl_get import Kubectl
+    from numaforge.cluster.schedulers.systems import generate as generated
 
     nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
@@ -130,8 +130,8 @@ def _all_served(
 
 def _served(source: str, profile: str | None, kubelet_version: str | None) -> ServedNode:
     """Return a machine as its plan makes it."""
+    from numaforge.cluster.schedulers.fleet import ServedNode
     from numaforge.rollout.names import node_name
-    from numaforge.schedulers.fleet import ServedNode
 
     machine, plan = machine_and_plan(source, None, profile, kubelet_version)
     if plan is None:
@@ -184,7 +184,7 @@ def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
       numaforge cluster monitoring --to monitoring
       numaforge cluster monitoring --to monitoring --runbooks https://wiki.example.com/gpu-alerts
     """
-    from numaforge.monitoring import RUNBOOKS, monitoring_files
+    from numaforge.fleet.monitoring import RUNBOOKS, monitoring_files
 
     if runbooks is not None and not _LINK.fullmatch(runbooks):
         raise click.BadParameter(
@@ -231,10 +231,10 @@ def verify(
     """
     from dataclasses import asdict
 
+    from numaforge.cluster.schedulers.kubectl_get import Kubectl
+    from numaforge.cluster.schedulers.slices import slice_deviations
+    from numaforge.cluster.schedulers.systems import generate as generated
     from numaforge.report.wording import counted
-    from numaforge.schedulers.kubectl_get import Kubectl
-    from numaforge.schedulers.slices import slice_deviations
-    from numaforge.schedulers.systems import generate as generated
 
     nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
@@ -282,8 +282,8 @@ def verify(
 
 def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[Deviation], int, list[str]]:
     """Return the deviations of a system's live objects, the number compared, and the kinds not served."""
-    from numaforge.schedulers.kubectl_get import Kubectl, identity
-    from numaforge.schedulers.live import deviations
+    from numaforge.cluster.schedulers.kubectl_get import Kubectl, identity
+    from numaforge.cluster.schedulers.live import deviations
 
     if folder.nothing:
         remark(f"{folder.name}: nothing to hold a cluster to: {folder.nothing}")

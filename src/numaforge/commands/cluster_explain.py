@@ -24,10 +24,10 @@ from numaforge.report.terminal import complain, echo_lines, remark, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.explain.candidates import GivenMachine
-    from numaforge.explain.claims import ClaimWorld
-    from numaforge.explain.cluster import LiveCluster, LivePod
-    from numaforge.explain.workload import Workload
+    from numaforge.cluster.explain.candidates import GivenMachine
+    from numaforge.cluster.explain.claims import ClaimWorld
+    from numaforge.cluster.explain.cluster import LiveCluster, LivePod
+    from numaforge.cluster.explain.workload import Workload
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
@@ -76,8 +76,8 @@ def explain(
       numaforge cluster explain ml/train-7 fleet/
       numaforge cluster explain ml/train-7 fleet/ --cluster cluster.json
     """
-    from numaforge.explain.candidates import candidates
-    from numaforge.explain.explanation import explain as explained
+    from numaforge.cluster.explain.candidates import candidates
+    from numaforge.cluster.explain.explanation import explain as explained
     from numaforge.report.explain import explanation_document, explanation_lines
 
     if saved is not None and (live or any(login.values())):
@@ -132,10 +132,10 @@ def _workloads(
     pod: str, subject: LivePod | None, cluster: LiveCluster | None
 ) -> tuple[tuple[Workload, ...], ClaimWorld]:
     """Return the workloads to place, and the claim objects of the file and the cluster."""
+    from numaforge.cluster.explain.claims import ClaimWorld, claim_world
+    from numaforge.cluster.explain.pod_sets import documents_of
+    from numaforge.cluster.explain.workload import workloads_of
     from numaforge.commands.inputs import read_documents, remark_passed_over
-    from numaforge.explain.claims import ClaimWorld, claim_world
-    from numaforge.explain.pod_sets import documents_of
-    from numaforge.explain.workload import workloads_of
 
     world = cluster.claims if cluster else ClaimWorld()
     if subject is not None and cluster is not None:
@@ -148,8 +148,8 @@ def _workloads(
 
 def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
     """Return the cluster's claim objects by kubectl; unknown where that fails."""
-    from numaforge.explain.claims import ClaimWorld, claim_world
-    from numaforge.schedulers.kubectl_get import Kubectl
+    from numaforge.cluster.explain.claims import ClaimWorld, claim_world
+    from numaforge.cluster.schedulers.kubectl_get import Kubectl
 
     try:
         documents = Kubectl(**login).claim_objects()
@@ -160,10 +160,10 @@ def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
 
 def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]) -> LiveCluster:
     """Return the cluster saved in a file, else as kubectl reports it, with the PodGroup of `pod`."""
+    from numaforge.cluster.explain.cluster import group_stubs, read_cluster
+    from numaforge.cluster.schedulers.kubectl_get import Kubectl, items_of
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
-    from numaforge.explain.cluster import group_stubs, read_cluster
     from numaforge.lib.given import read_json
-    from numaforge.schedulers.kubectl_get import Kubectl, items_of
 
     if saved is not None:
         remedy = "save what `kubectl get nodes,pods -A -o json` prints"
@@ -237,7 +237,7 @@ def _machine(
     cluster: LiveCluster | None,
 ) -> GivenMachine:
     """Return a machine with its kubelet: as a profile or a plan makes it, else as it is."""
-    from numaforge.explain.candidates import GivenMachine
+    from numaforge.cluster.explain.candidates import GivenMachine
     from numaforge.kubelet_minors.flags import registered_name
 
     if machine is None:
@@ -277,8 +277,8 @@ def _as_it_is(
 
 def _given_machine(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine:
     """Return a machine with its Node's labels and claim objects after its plan is applied."""
-    from numaforge.explain.candidates import GivenMachine
-    from numaforge.explain.node_claims import as_planned
+    from numaforge.cluster.explain.candidates import GivenMachine
+    from numaforge.cluster.explain.node_claims import as_planned
 
     labels, world = as_planned(name, scenario, plan)
     given_devices = _devices_held(scenario.topology) if scenario.state else None

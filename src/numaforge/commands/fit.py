@@ -105,8 +105,8 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
 
 
 def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
+    from numaforge.cluster.explain.candidates import kind_of
     from numaforge.commands.shapes_file import read_load
-    from numaforge.explain.candidates import kind_of
     from numaforge.kubelet.admission.scheduler import claims_not_known
     from numaforge.kubelet.admission.shapes import best_settings, kinds_of
     from numaforge.report.shapes import shapes_document, shapes_tables

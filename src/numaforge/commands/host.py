@@ -37,7 +37,7 @@ def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str
       numaforge host check -v
       numaforge host check fleet/
     """
-    from numaforge.findings.userland.table import RULES
+    from numaforge.fleet.audit.host_rules import RULES
 
     return say_judgements(sources, root, RULES, verbose=verbose, output=output)
 

@@ -13,9 +13,9 @@ from numaforge.lib.given import NotJsonError, parse_json, read_text
 from numaforge.lib.kubelet_paths import DROP_IN_DIR, ROOT_DIR
 
 if TYPE_CHECKING:
-    from numaforge.explain.claims import ClaimWorld
-    from numaforge.explain.placing import Placing
-    from numaforge.explain.pod_sets import PodSets
+    from numaforge.cluster.explain.claims import ClaimWorld
+    from numaforge.cluster.explain.placing import Placing
+    from numaforge.cluster.explain.pod_sets import PodSets
     from numaforge.kubelet.admission.device_manager import Device
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.node import Admission
@@ -178,7 +178,7 @@ class GivenPods:
 
     def unselected(self, pod: Pod, scenario: Scenario) -> Admission | None:
         """Return the scheduler's refusal where the labels of a node contradict a pod's, else None."""
-        from numaforge.explain.node_claims import NodeClaims
+        from numaforge.cluster.explain.node_claims import NodeClaims
         from numaforge.kubelet.admission.demand import qos_class
         from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission
 
@@ -195,7 +195,7 @@ def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
     Names pods without a name after their file. With `replicas`, a Deployment of three is three pods, else
     one. Remarks on documents without pods. Raises NumaforgeError for a file without pods.
     """
-    from numaforge.explain.claims import claim_world
+    from numaforge.cluster.explain.claims import claim_world
 
     objects: list[Mapping[str, Any]] = []
     placings: dict[str, Placing] = {}
@@ -211,9 +211,9 @@ def _operations(
     replicas: bool,
 ) -> Iterator[Pod | str]:
     """Yield pods, and the names of removed ones; adds to `objects` claim objects, to `placings` the pods'."""
-    from numaforge.explain.claims import is_of_claims
-    from numaforge.explain.placing import placing_of
-    from numaforge.explain.pod_sets import REMOVE, documents_of, name_without_pods, pod_sets
+    from numaforge.cluster.explain.claims import is_of_claims
+    from numaforge.cluster.explain.placing import placing_of
+    from numaforge.cluster.explain.pod_sets import REMOVE, documents_of, name_without_pods, pod_sets
 
     for path in paths:
         if path != "-" and not Path(path).exists():

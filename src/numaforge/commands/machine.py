@@ -347,7 +347,7 @@ def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) 
 
     with step(f"planning {machine.hostname or 'the machine'} with {profile}"):
         if is_image_root(profile):
-            from numaforge.first_boot.chosen import image_kubelet, image_profile
+            from numaforge.image.first_boot.chosen import image_kubelet, image_profile
 
             root = Path(profile)
             return plan_node(machine, image_profile(root).profile, kubelet_version or image_kubelet(root))
@@ -358,6 +358,6 @@ def is_image_root(root: str) -> bool:
     """Whether `named` is the root of an image whose nodes plan themselves."""
     if not Path(root).is_dir():
         return False
-    from numaforge.first_boot.chosen import is_image
+    from numaforge.image.first_boot.chosen import is_image
 
     return is_image(Path(root))

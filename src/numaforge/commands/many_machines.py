@@ -14,11 +14,11 @@ from pathlib import Path
 
 import click
 
-from numaforge.audit.facts import text_of
-from numaforge.audit.fleet import Failed, FleetAudit
-from numaforge.audit.machine import AuditedMachine, audited
 from numaforge.commands.capture import captured_hosts, inventories_of
 from numaforge.commands.machine import each_named, machine_of
+from numaforge.fleet.audit.facts import text_of
+from numaforge.fleet.audit.fleet import Failed, FleetAudit
+from numaforge.fleet.audit.machine import AuditedMachine, audited
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.lib.ordering import unlike
 from numaforge.machine.topology.model import NodeTopology

@@ -17,8 +17,8 @@ from numaforge.report.terminal import echo, progress, save, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.measure.order import MeasureOrder
-    from numaforge.measure.record import Measurement
+    from numaforge.fleet.measure.order import MeasureOrder
+    from numaforge.fleet.measure.record import Measurement
 
 _HOW = "How long, and what counts as slow"
 _THIS = "@local"
@@ -108,7 +108,7 @@ def measure(
       numaforge measure --kept inventory.py
       numaforge measure --aligned-and-not gpu-1
     """
-    from numaforge.measure.order import MeasureOrder
+    from numaforge.fleet.measure.order import MeasureOrder
 
     if kept and (in_use or aligned_and_not or kubeconfig):
         raise click.UsageError("--kept measures nothing: leave out what says how to measure")
@@ -143,7 +143,7 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
 
     def ask(name: str, how: Mapping[str, str | int]) -> Measurement | None:
         # Imports pyinfra, for which gevent has patched this process by now.
-        from numaforge.hosts.measuring import kept_of_host, measure_host
+        from numaforge.run.hosts.measuring import kept_of_host, measure_host
 
         return kept_of_host(name, how) if kept else measure_host(name, how, order)
 
@@ -159,11 +159,11 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
     Hosts outside `limits` count with their last measurement.
     """
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.measure.order import KEPT, MEASURED, of_data
-    from numaforge.measure.record import MEASUREMENT
-    from numaforge.measure.siblings import with_siblings
+    from numaforge.fleet.measure.order import KEPT, MEASURED, of_data
+    from numaforge.fleet.measure.record import MEASUREMENT
+    from numaforge.fleet.measure.siblings import with_siblings
 
-    function = "numaforge.hosts.measuring.measure"
+    function = "numaforge.run.hosts.measuring.measure"
     results = _results_of(
         ask_all(inventory, limits, function, MEASURED, "measuring every host", order.data())
     )
@@ -178,7 +178,12 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
         file.write_text(json.dumps(documents), encoding="utf-8")
         script_data = of_data({"file": str(file)})
         recorded = ask_all(
-            inventory, limits, "numaforge.hosts.measuring.keep", KEPT, "keeping it on every host", script_data
+            inventory,
+            limits,
+            "numaforge.run.hosts.measuring.keep",
+            KEPT,
+            "keeping it on every host",
+            script_data,
         )
     lost = {name: why for name, why in recorded.failed.items() if name in current}
     return Taken(
@@ -188,15 +193,15 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
 
 def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.measure.order import KEPT
+    from numaforge.fleet.measure.order import KEPT
 
-    function = "numaforge.hosts.measuring.kept"
+    function = "numaforge.run.hosts.measuring.kept"
     return _results_of(ask_all(inventory, limits, function, KEPT, "asking every host what it keeps"))
 
 
 def _results_of(answers: object) -> Taken:
     from numaforge.commands.over_inventory import Answers
-    from numaforge.measure.record import MEASUREMENT
+    from numaforge.fleet.measure.record import MEASUREMENT
 
     assert isinstance(answers, Answers)  # noqa: S101
     machines, failed = {}, dict(answers.failed)
@@ -226,7 +231,7 @@ def _drained(kubeconfig: str) -> tuple[str, ...]:
 
 
 def _report_results(results: Taken, least_share: float, to: str | None, output: str, *, aligned: bool) -> int:
-    from numaforge.measure.siblings import slow_of
+    from numaforge.fleet.measure.siblings import slow_of
     from numaforge.report import measure as report
 
     document = report.document(results.machines, results.failed, least_share, aligned=aligned)

@@ -23,7 +23,7 @@ from numaforge.report.terminal import echo_lines, print_data, remark, show_json
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.lib.file_content import FileContent
-    from numaforge.maintenance.bundle import FileState
+    from numaforge.node.bundle import FileState
 
 
 @click.command()
@@ -121,7 +121,7 @@ def _show_changes(
     output: str,
 ) -> int:
     from numaforge.machine.topology.ready import ready_machines
-    from numaforge.maintenance.bundle import changes, diff
+    from numaforge.node.bundle import changes, diff
 
     if source is not None and (Path(source).exists() or source in ready_machines()):
         raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
@@ -144,11 +144,11 @@ def _of_host(
 ) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
     """Return the files that a plan writes on a host, and those present, over one connection."""
     from numaforge.commands.machine import plan_of
-    from numaforge.hosts.capture import answer_of
-    from numaforge.hosts.facts import as_root, detect
     from numaforge.machine.topology.read import read_topology
-    from numaforge.maintenance.bundle import parse_states, read_script
+    from numaforge.node.bundle import parse_states, read_script
     from numaforge.planning.render import plan_files
+    from numaforge.run.hosts.capture import answer_of
+    from numaforge.run.hosts.facts import as_root, detect
 
     def ask(connected: Any) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
         machine = read_topology(detect(connected))
@@ -165,7 +165,7 @@ def _of_host(
 def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:
     """Return the files present below a root directory, by their paths on the node."""
     from numaforge.machine.snapshot.root_folder import LinkLoopError, RootFolder
-    from numaforge.maintenance.bundle import FileState
+    from numaforge.node.bundle import FileState
 
     folder = RootFolder(root)
     users, groups = (_names_by_number(folder.find(file)) for file in ("/etc/passwd", "/etc/group"))

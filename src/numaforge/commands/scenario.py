@@ -21,7 +21,7 @@ from numaforge.report.terminal import remark
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.explain.claims import ClaimWorld
+    from numaforge.cluster.explain.claims import ClaimWorld
     from numaforge.kubelet.admission.fit import Scenario
 
 _of_kubelet = partial(
@@ -78,8 +78,8 @@ def scenario_of(
     find besides the planned ones. Raises NumaforgeError for unreadable files, and for a kubelet that would
     not start.
     """
+    from numaforge.cluster.explain.node_claims import with_claims, without_plugins
     from numaforge.commands.inputs import read_config, read_devices, read_state
-    from numaforge.explain.node_claims import with_claims, without_plugins
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.inventory import inventory_as_it_is
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from numaforge.cluster.explain.pod_sets import MOST_PODS
 from numaforge.commands.inputs import MOST_CLUSTER_MIB
-from numaforge.explain.pod_sets import MOST_PODS
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.lib.mistakes import shown
 from numaforge.lib.ordering import unlike
 
 if TYPE_CHECKING:
-    from numaforge.explain.claims import ClaimWorld
+    from numaforge.cluster.explain.claims import ClaimWorld
     from numaforge.kubelet.admission.pod import Pod
     from numaforge.kubelet.admission.shapes import Load, Shape
 
@@ -40,8 +40,8 @@ def read_load(path: str) -> GivenLoad:
 
     Raises NumaforgeError for a file without pods.
     """
-    from numaforge.explain.claims import claim_world
-    from numaforge.explain.pod_sets import documents_of
+    from numaforge.cluster.explain.claims import claim_world
+    from numaforge.cluster.explain.pod_sets import documents_of
     from numaforge.kubelet.admission.shapes import MOST_SHAPES, Load
 
     text = read_text(path, most_mib=MOST_CLUSTER_MIB)
@@ -99,7 +99,7 @@ def _are_shapes(documents: Sequence[object]) -> bool:
 
 def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[Shape]:
     """Yield the shapes of a list; add its claim objects to `objects`."""
-    from numaforge.explain.claims import is_of_claims
+    from numaforge.cluster.explain.claims import is_of_claims
 
     listed = document.get("shapes") if isinstance(document, Mapping) else document
     if not isinstance(listed, list):
@@ -166,11 +166,11 @@ def _of_cluster(
     Pods of DaemonSets and static pods are on every node, once each. Skips owners that already have pods (a
     UID): their pods are listed.
     """
-    from numaforge.explain.claims import is_of_claims
-    from numaforge.explain.pod_sets import name_without_pods, pod_sets
+    from numaforge.cluster.explain.claims import is_of_claims
+    from numaforge.cluster.explain.pod_sets import name_without_pods, pod_sets
     from numaforge.kubelet.admission.pod import Pod, shape_of_pod
     from numaforge.kubelet.admission.shapes import Shape
-    from numaforge.rollout.cluster import ENDED_PHASES
+    from numaforge.lib.kubernetes_objects import ENDED_PHASES
 
     pods_by_key: dict[object, Pod] = {}
     counts: Counter[object] = Counter()

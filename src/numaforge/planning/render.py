@@ -17,7 +17,7 @@ from numaforge.planning.document import dumps
 from numaforge.planning.files import WRITERS, writer_of
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.role import Role, Writer
-from numaforge.template import Template, as_yaml, header, xml_comment
+from numaforge.roles.template import Template, as_yaml, header, xml_comment
 
 __all__ = ["files_of", "header", "plan_files", "render_file", "render_plan", "role_files", "template_path"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from numaforge.audit.facts import PEER_RULE
-from numaforge.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Changes, FleetAudit
-from numaforge.audit.peers import Unusual
 from numaforge.findings import Severity
+from numaforge.fleet.audit.facts import PEER_RULE
+from numaforge.fleet.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Changes, FleetAudit
+from numaforge.fleet.audit.peers import Unusual
 from numaforge.lib.ordering import grouped
 from numaforge.report.audit_documents import state_counts, state_of
 from numaforge.report.hostnames import folded, in_short, without_name

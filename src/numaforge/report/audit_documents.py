@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from numaforge.audit.fleet import (
+from numaforge.findings import Severity
+from numaforge.fleet.audit.fleet import (
     AuditFinding,
     Changes,
     Earlier,
@@ -17,7 +18,6 @@ from numaforge.audit.fleet import (
     fact_texts,
     gravest,
 )
-from numaforge.findings import Severity
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import read_json
 from numaforge.lib.mistakes import shown

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from numaforge import __version__
-from numaforge.audit.fleet import AuditFinding, Changes, FleetAudit
+from numaforge.fleet.audit.fleet import AuditFinding, Changes, FleetAudit
 from numaforge.lib.ordering import first_of, grouped
 from numaforge.lib.resources import template_dir
 from numaforge.report.audit_documents import STATES, state_counts, state_of

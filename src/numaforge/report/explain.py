@@ -18,11 +18,11 @@ from numaforge.report.terminal import style
 from numaforge.report.wording import amount_in_words, counted, wrapped
 
 if TYPE_CHECKING:
-    from numaforge.explain.allocation import RequestCount
-    from numaforge.explain.candidates import SaidOfPod
-    from numaforge.explain.cluster import LivePod
-    from numaforge.explain.explanation import Explanation, OfNode
-    from numaforge.explain.remedies import Remedy
+    from numaforge.cluster.explain.allocation import RequestCount
+    from numaforge.cluster.explain.candidates import SaidOfPod
+    from numaforge.cluster.explain.cluster import LivePod
+    from numaforge.cluster.explain.explanation import Explanation, OfNode
+    from numaforge.cluster.explain.remedies import Remedy
     from numaforge.kubelet.admission.claims import ClaimedDevice
     from numaforge.kubelet.admission.hints import Opinion
     from numaforge.kubelet.admission.node import Admission

@@ -9,7 +9,7 @@ from typing import Any
 
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.ordering import grouped
-from numaforge.maintenance.bundle import FileChange, diff
+from numaforge.node.bundle import FileChange, diff
 from numaforge.report.hostnames import alike, folded, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen, style

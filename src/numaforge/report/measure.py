@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from numaforge.fleet.measure.kinds import KINDS
+from numaforge.fleet.measure.record import MEASUREMENT, Figure, Measurement
+from numaforge.fleet.measure.siblings import names_by_make, outliers_first, slow_of
 from numaforge.lib.ordering import grouped
-from numaforge.measure.kinds import KINDS
-from numaforge.measure.record import MEASUREMENT, Figure, Measurement
-from numaforge.measure.siblings import names_by_make, outliers_first, slow_of
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import counted, wrapped

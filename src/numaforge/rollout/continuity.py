@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from numaforge.maintenance.transaction import Process
+from numaforge.change.transaction import Process
 from numaforge.rollout.mismatch import Mismatch
 
 _STOPPED_SECONDS = 10.0  # so that `systemctl stop kubelet; reboot` counts as a reboot

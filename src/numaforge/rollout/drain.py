@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from numaforge.lib.kubernetes_objects import ENDED_PHASES
 from numaforge.rollout.cluster import (
-    ENDED_PHASES,
     ApiUnreachableError,
     Cluster,
     ClusterPod,

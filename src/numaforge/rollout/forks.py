@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from numaforge.lib.errors import NumaforgeError
 
-PROGRAM = "numaforge.pyinfra_forks"
+PROGRAM = "numaforge.run.pyinfra_forks"
 """A module name rather than an import, so that the client does not import pyinfra."""
 _GONE = "the process that starts runs of pyinfra has ended"
 _REMEDY = (

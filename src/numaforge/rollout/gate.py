@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from numaforge.change.transaction import Process
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.config.comparison import differences, meaning, same_memory
 from numaforge.lib.errors import HostUnreachableError
-from numaforge.maintenance.transaction import Process
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
 from numaforge.rollout.continuity import Continuity, Observation

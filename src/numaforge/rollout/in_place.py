@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from numaforge.change.transaction import Result, Transaction
 from numaforge.lib.errors import NumaforgeError
-from numaforge.maintenance.transaction import Result, Transaction
 from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine

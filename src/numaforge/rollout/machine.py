@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from numaforge.maintenance.identity import Identity
-from numaforge.maintenance.transaction import Process, Status, Transaction
+from numaforge.change.identity import Identity
+from numaforge.change.transaction import Process, Status, Transaction
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps

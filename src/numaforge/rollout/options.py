@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.section import Section, validated
-from numaforge.maintenance.work import KINDS
+from numaforge.node.work import KINDS
 from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE, PLACE
 
 # Every run reads the options; the modules that carry a roll-out out are imported only where needed.

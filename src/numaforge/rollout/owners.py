@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from numaforge.lib.kubernetes_objects import ENDED_PHASES
 from numaforge.roles.device_owners import OWNERS, DeviceOwner
-from numaforge.rollout.cluster import ENDED_PHASES, ClusterNode, ClusterPod
+from numaforge.rollout.cluster import ClusterNode, ClusterPod
 from numaforge.rollout.labels import Labels
 
 

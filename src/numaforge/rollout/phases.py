@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from numaforge.change.transaction import Status, Transaction
 from numaforge.lib.errors import HostUnreachableError, NumaforgeError
 from numaforge.lib.quantity import parse_quantity
-from numaforge.maintenance.transaction import Status, Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.continuity import Continuity
 from numaforge.rollout.drain import DRAIN_SECONDS, Blocker, drain, stays

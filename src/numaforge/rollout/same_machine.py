@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from numaforge.maintenance.identity import Identity
+    from numaforge.change.identity import Identity
     from numaforge.rollout.cluster import ClusterNode
 
 PIN = "numaforge_node"

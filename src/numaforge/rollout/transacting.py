@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
+from numaforge.change.transaction import Result, Status, Transaction
 from numaforge.lib.errors import HostError, HostUnreachableError
-from numaforge.maintenance.transaction import Result, Status, Transaction
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.machine import Machine

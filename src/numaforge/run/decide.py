@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
-from numaforge.hosts import datum, fault, remember, show_notices
 from numaforge.lib.errors import NumaforgeError, ProfileError
 from numaforge.machine.snapshot import parse_output
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.imex.tray import planned_tray
+from numaforge.run.hosts import datum, fault, remember, show_notices
 
 if TYPE_CHECKING:
     from numaforge.lib.framing import Answer

@@ -6,7 +6,14 @@ from pathlib import PurePosixPath
 
 from pyinfra import host
 
-from numaforge.hosts import (
+from numaforge.change.look import GUARD
+from numaforge.change.transaction import TRANSACTIONS
+from numaforge.lib import shell
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.lib.framing import asking
+from numaforge.lib.kubelet_paths import DROP_IN_DIR
+from numaforge.roles.modules.files import MODPROBE_PATH
+from numaforge.run.hosts import (
     FORGET,
     Commands,
     host_operation,
@@ -16,13 +23,6 @@ from numaforge.hosts import (
     script_command,
     show_beside,
 )
-from numaforge.lib import shell
-from numaforge.lib.file_content import PLAN_PATH
-from numaforge.lib.framing import asking
-from numaforge.lib.kubelet_paths import DROP_IN_DIR
-from numaforge.maintenance.look import GUARD
-from numaforge.maintenance.transaction import TRANSACTIONS
-from numaforge.roles.modules.files import MODPROBE_PATH
 
 __all__ = ["forget"]
 

@@ -20,12 +20,12 @@ from numaforge.lib.file_content import PLAN_PATH
 from numaforge.lib.framing import Answer, Output, asking
 from numaforge.lib.kernel_files import parse_values
 from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS, Unfinished, read_unfinished
-from numaforge.maintenance import bundle
-from numaforge.maintenance.bundle import FileState
+from numaforge.node import bundle
+from numaforge.node.bundle import FileState
 from numaforge.planning import document
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.render import render_file
-from numaforge.verification.promise import HOSTNAME
+from numaforge.roles.promise import HOSTNAME
 from numaforge.verification.table import all_promises
 
 Found = TypeVar("Found")

@@ -23,16 +23,16 @@ from numaforge.roles.kubelet import promises as kubelet
 from numaforge.roles.machine import promises as machine
 from numaforge.roles.mig import promises as mig
 from numaforge.roles.modules import promises as modules
+from numaforge.roles.promise import kernel_value
 from numaforge.roles.rdma import promises as rdma
 from numaforge.roles.rdma.nics import promises as nics
 from numaforge.roles.role import ALWAYS
 from numaforge.roles.watch import promises as watch
-from numaforge.verification.promise import kernel_value
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
+    from numaforge.roles.promise import Promise, Table
     from numaforge.roles.role import Role
-    from numaforge.verification.promise import Promise, Table
 
 PROMISES: tuple[tuple[Role, tuple[Promise, ...]], ...] = (
     (role.machine, machine.PROMISES),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from numaforge.lib.errors import NumaforgeError
+from numaforge.roles.promise import Promise
 from numaforge.verification import table
 from numaforge.verification.live import VerifiedNode
-from numaforge.verification.promise import Promise
 
 
 def test_the_host_has_a_plan_that_promises_something(node: VerifiedNode) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from numaforge.cli import run
+from numaforge.cluster.schedulers.dra import planned_classes
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.schedulers.dra import planned_classes
 from tests.fixtures.machines import kubeadm_kubelet
 from tests.fixtures.workers import SOUND
 

@@ -10,7 +10,7 @@ import pytest
 from numaforge.cli import run
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
-from numaforge.findings.userland import table as userland
+from numaforge.fleet.audit import host_rules as userland
 from numaforge.machine.topology.model import NvidiaInstall
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.machines import dgx_h100

@@ -8,7 +8,7 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies, judge
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
-from numaforge.findings.userland import table as userland
+from numaforge.fleet.audit import host_rules as userland
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.judged import judged
 from tests.fixtures.machines import lab_node

@@ -10,7 +10,7 @@ import pytest
 
 from numaforge.findings.engine import Judgement, Verdict
 from numaforge.findings.userland.packages import is_bounded
-from numaforge.findings.userland.table import RULES
+from numaforge.fleet.audit.host_rules import RULES
 from numaforge.machine.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from numaforge.change.look import NodeQuery, read_found
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError
-from numaforge.maintenance.fence import Fingerprint, read_fingerprint
-from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.node.fence import Fingerprint, read_fingerprint
 
 SAID = {"boot": "b1", "uptime": "77", "last": "T1 applied", "else": "x"}
 CONTENTS = {"/etc/a": "1f", "/etc/b c": "absent"}

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.lib import shell
-from numaforge.lib.errors import HostError
-from numaforge.maintenance.look import NodeQuery
-from numaforge.maintenance.parts import PARTS, refuse_incomplete
-from numaforge.maintenance.transaction import (
+from numaforge.change.look import NodeQuery
+from numaforge.change.parts import PARTS, refuse_incomplete
+from numaforge.change.transaction import (
     Status,
     Transaction,
     confirm_script,
@@ -27,6 +25,8 @@ from numaforge.maintenance.transaction import (
     status_script,
     void_script,
 )
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError
 
 STATUS = Status("prove kubelet", False, None, "b", 5, "token")
 NODE_SCRIPT = node_script(part.name for part in PARTS)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from numaforge.change.transaction import STATIC_PODS, Transaction
 from numaforge.lib import shell as scripts
-from numaforge.maintenance.part import Part
-from numaforge.maintenance.pods import Pods, read_pods, root_dirs
-from numaforge.maintenance.transaction import STATIC_PODS, Transaction
 from numaforge.node.holders import uid_in
+from numaforge.node.part import Part
+from numaforge.node.pods import Pods, read_pods, root_dirs
 from tests.fixtures.machines import kubeadm_kubelet
 
 Start = Callable[..., int]

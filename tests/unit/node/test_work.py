@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib import shell as scripts
-from numaforge.maintenance.work import KINDS, OtherWork, read_work
+from numaforge.node.work import KINDS, OtherWork, read_work
 from tests.fixtures.control_groups import GROUPS, Start, starting
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.explain.claims import NOTHING_KNOWN
-from numaforge.explain.node_claims import with_claims
+from numaforge.cluster.explain.claims import NOTHING_KNOWN
+from numaforge.cluster.explain.node_claims import with_claims
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.kubelet.admission.scheduler import unschedulable

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from numaforge.change.goal import Goal
 
+from numaforge.change.look import question
+from numaforge.change.need import need
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.machine.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
-from numaforge.maintenance.bundle import FileState
-from numaforge.maintenance.look import question
-from numaforge.maintenance.need import need
-from numaforge.maintenance.part import Goal, NodeState
+from numaforge.node.bundle import FileState
+from numaforge.node.part import NodeState
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan

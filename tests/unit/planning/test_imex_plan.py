@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numaforge.change.goal import Goal
 
 from numaforge.commands.machine import machine_of
 from numaforge.lib.errors import HostError, NumaforgeError
@@ -14,7 +15,7 @@ from numaforge.machine.snapshot import from_root
 from numaforge.machine.snapshot.redaction import checksum
 from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
 from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST
-from numaforge.maintenance.part import Goal, NodeState
+from numaforge.node.part import NodeState
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan

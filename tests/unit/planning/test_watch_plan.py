@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from numaforge.change.transaction import CURRENT
 from numaforge.lib.errors import ProfileError
 from numaforge.lib.file_content import PLAN_PATH
 from numaforge.machine.topology.ready import ready_machine, ready_machines
-from numaforge.maintenance.transaction import CURRENT
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile

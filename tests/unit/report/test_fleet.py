@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.lib.file_content import FileContent
-from numaforge.maintenance.bundle import FileChange, FileState
+from numaforge.node.bundle import FileChange, FileState
 from numaforge.report.fleet import HostSummary, diff_lines, fleet_document, fleet_lines
 from numaforge.report.hostnames import folded
 from numaforge.report.moves import condensed

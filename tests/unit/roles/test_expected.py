@@ -11,17 +11,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from numaforge.change.goal import Goal
 
-from numaforge.audit.kernel_files import DRIFT
+from numaforge.change.parts import PARTS
 from numaforge.findings.engine import Seen
+from numaforge.fleet.audit.kernel_files import DRIFT
 from numaforge.lib import shell
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.read import read_topology
-from numaforge.maintenance.part import Goal, NodeState
-from numaforge.maintenance.parts import PARTS
+from numaforge.node.part import NodeState
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -31,8 +32,8 @@ from numaforge.roles.expectation import Comparison, Expected
 from numaforge.roles.expected import EXPECTED, all_expected
 from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.kernel_values.paths import ONLINE
+from numaforge.roles.promise import kernel_value
 from numaforge.verification.live import Live
-from numaforge.verification.promise import kernel_value
 from numaforge.verification.table import all_promises
 from tests.fixtures.watched_folder import WatchedFolder
 from tests.machines.files import stored

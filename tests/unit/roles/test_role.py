@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.audit.drift import DRIFT
-from numaforge.maintenance.parts import PARTS
+from numaforge.change.parts import PARTS
+from numaforge.fleet.audit.drift import DRIFT
 from numaforge.planning.files import WRITERS
 from numaforge.roles import ROLES
 from numaforge.roles.expected import EXPECTED

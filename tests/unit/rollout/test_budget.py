@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.kubernetes_objects import CLIQUE
 from numaforge.rollout.budget import (
-    CLIQUE,
     COMPUTE_DOMAIN,
     FRESH_SECONDS,
     Budget,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.maintenance.transaction import Process
+from numaforge.change.transaction import Process
 from numaforge.rollout.continuity import Continuity
 
 RUNS = Process("boot-1", 100, 0, 5)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.lib.errors import HostUnreachableError
-from numaforge.maintenance.part import Part
+from numaforge.node.part import Part
 from numaforge.rollout.in_place import UNPROTECTED, InPlaceChange, NodeOfHost
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending, Phase

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from numaforge.lib.errors import HostError, HostUnreachableError
-from numaforge.maintenance.part import Part
-from numaforge.maintenance.pods import Pods
-from numaforge.maintenance.work import OtherWork
+from numaforge.node.part import Part
+from numaforge.node.pods import Pods
+from numaforge.node.work import OtherWork
 from numaforge.roles.device_owners import DRA_DRIVER, MIG_MANAGER
 from numaforge.rollout.cluster import (
     ApiUnreachableError,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from numaforge.change.goal import Goal
 
 from numaforge.machine.topology.model import NvidiaInstall
 from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST
-from numaforge.maintenance.part import Goal
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan

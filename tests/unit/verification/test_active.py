@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib import shell
-from numaforge.verification import thresholds
+from numaforge.roles.rdma import thresholds
 
 # Stands in for perftest and rdma-core: a server that listens late, and a client that finds it or not.
 STAND_IN = """\

@@ -12,13 +12,13 @@ import pytest
 
 from numaforge.lib.file_content import PlannedFile
 from numaforge.machine.topology.ready import ready_machine
-from numaforge.maintenance.bundle import FileState
+from numaforge.node.bundle import FileState
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.files.promises import changed_lines
+from numaforge.roles.promise import Promise
 from numaforge.verification.live import Live
-from numaforge.verification.promise import Promise
 from numaforge.verification.table import all_promises
 
 SWAPPINESS = "/proc/sys/vm/swappiness"

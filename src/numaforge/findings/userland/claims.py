@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
+from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.roles.dra.plan import CPU_DRIVER
 
 _GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com")
 _SOCKETS = "sockets in /var/lib/kubelet/plugins_registry"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from pyinfra import host
 
-from numaforge.first_boot.hardware import MACHINES, written
-from numaforge.first_boot.settings import MANIFEST, SETTINGS
-from numaforge.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
-from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role
+from numaforge.change.look import GUARD
 from numaforge.image.bake import program
 from numaforge.image.bake.manifest import BOM, Installed, bill, manifest
 from numaforge.image.bake.wish import KEY, Image, read_image
+from numaforge.image.first_boot.hardware import MACHINES, written
+from numaforge.image.first_boot.settings import MANIFEST, SETTINGS
+from numaforge.image.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError, NumaforgeError, PlanError
 from numaforge.lib.framing import Answer, asking
@@ -27,11 +27,11 @@ from numaforge.lib.given import NotJsonError, parse_json, read_text
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.ready import ready_machine, ready_machines
 from numaforge.machine.topology.saved import saved_machine
-from numaforge.maintenance.bundle import checksum
-from numaforge.maintenance.look import GUARD
+from numaforge.node.bundle import checksum
 from numaforge.planning.node import plan_node
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
+from numaforge.run.hosts import Commands, announce, host_command, host_operation, reached, role
 
 if TYPE_CHECKING:
     from pyinfra.api import Host

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from numaforge.first_boot.settings import BootSettings
+from numaforge.image.first_boot.settings import BootSettings
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import read_text
 from numaforge.lib.section import Section, validated

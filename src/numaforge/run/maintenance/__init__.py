@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
-from numaforge.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
 from numaforge.lib.errors import HostError
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE, RETRY_FAILED
+from numaforge.run.hosts import (
+    MAINTENANCE,
+    datum,
+    guarded,
+    planned,
+    role,
+    roles_of,
+    seen,
+    show_alone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +63,7 @@ def take_part(called: str, title: str, **arguments: Any) -> None:
     """
 
     def called_for() -> None:
-        from numaforge.maintenance.parts import PARTS  # while its hosts are contacted (meanwhile.py)
+        from numaforge.change.parts import PARTS  # while its hosts are contacted (meanwhile.py)
 
         for part in PARTS:
             if part.role.called == called and part.nothing_to_do is not None:
@@ -77,7 +86,7 @@ def _tell_reason(reason: tuple[str, str] | None) -> None:
 
 @role("Maintenance")
 def _carry_out() -> None:
-    from numaforge.maintenance.part import Goal
+    from numaforge.change.goal import Goal
     from numaforge.rollout.options import read_options
 
     from .operations import maintain

@@ -6,14 +6,11 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from numaforge.hosts import access_to, reached, reached_anew
-from numaforge.lib.errors import HostUnreachableError
-from numaforge.lib.framing import asking
-from numaforge.maintenance.carry import settle
-from numaforge.maintenance.identity import Identity, identity_script, read_identity
-from numaforge.maintenance.look import look
-from numaforge.maintenance.need import need, new_id
-from numaforge.maintenance.transaction import (
+from numaforge.change.carry import settle
+from numaforge.change.identity import Identity, identity_script, read_identity
+from numaforge.change.look import look
+from numaforge.change.need import need, new_id
+from numaforge.change.transaction import (
     TRANSACTIONS,
     Process,
     Status,
@@ -29,11 +26,14 @@ from numaforge.maintenance.transaction import (
     status_script,
     void_script,
 )
-from numaforge.measure.asking import kept_script, read_kept
-from numaforge.measure.record import MeasurementError
-from numaforge.measure.siblings import why_held
+from numaforge.fleet.measure.asking import kept_script, read_kept
+from numaforge.fleet.measure.record import MeasurementError
+from numaforge.fleet.measure.siblings import why_held
+from numaforge.lib.errors import HostUnreachableError
+from numaforge.lib.framing import asking
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.patience import RETRY_SECONDS
+from numaforge.run.hosts import access_to, reached, reached_anew
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

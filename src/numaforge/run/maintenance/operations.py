@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyinfra import host
 
-from numaforge.hosts import (
+from numaforge.change.carry import carry_out, settle
+from numaforge.change.look import GUARD, look
+from numaforge.change.need import need, pending
+from numaforge.lib.errors import HostError
+from numaforge.rollout.names import PLACE
+from numaforge.rollout.options import START_KUBELET
+from numaforge.run.hosts import (
     COMMAND_SECONDS,
     Commands,
     host_command,
@@ -20,13 +26,7 @@ from numaforge.hosts import (
     show_progress,
     show_unfinished,
 )
-from numaforge.hosts.interrupts import refuse_if_stopped
-from numaforge.lib.errors import HostError
-from numaforge.maintenance.carry import carry_out, settle
-from numaforge.maintenance.look import GUARD, look
-from numaforge.maintenance.need import need, pending
-from numaforge.rollout.names import PLACE
-from numaforge.rollout.options import START_KUBELET
+from numaforge.run.hosts.interrupts import refuse_if_stopped
 
 from .claims import note_claim
 from .outlook import Outlook, announce_outlook, outlook
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from pyinfra.api import Host
 
+    from numaforge.change.transaction import Transaction
     from numaforge.lib.framing import Answer
-    from numaforge.maintenance.part import NodeState
-    from numaforge.maintenance.transaction import Transaction
+    from numaforge.node.part import NodeState
     from numaforge.rollout.options import RolloutOptions
 
     from .target import Target

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.hosts import access_to
 from numaforge.rollout import events
+from numaforge.run.hosts import access_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyinfra.api import Host
 
-    from numaforge.maintenance.transaction import Transaction
+    from numaforge.change.transaction import Transaction
     from numaforge.rollout.options import RolloutOptions
 
     from .target import Target

@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from numaforge.findings import Severity
-from numaforge.hosts import show_end, show_progress
-from numaforge.hosts.interrupts import INTERRUPTED, stopped
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.lib.unfinished import Unfinished
 from numaforge.preflight import Check, errors
@@ -27,6 +25,8 @@ from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
+from numaforge.run.hosts import show_end, show_progress
+from numaforge.run.hosts.interrupts import INTERRUPTED, stopped
 
 from .claims import claims, key_of_cluster
 from .machine import PyinfraMachine

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from numaforge.change.goal import Goal
+from numaforge.change.look import NodeQuery, question
 from numaforge.kubelet.admission.amd_resources import AMD_PREFIXES
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, policy_in
 from numaforge.kubelet_minors.flags import flag_value, registered_name
 from numaforge.lib.errors import PlanError
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.maintenance.look import NodeQuery, question
-from numaforge.maintenance.part import Goal
 from numaforge.planning.document import loads
 from numaforge.roles.device_owners import own_devices
 from numaforge.roles.device_plugin.labels import MIG_LABEL

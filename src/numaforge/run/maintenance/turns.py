@@ -15,11 +15,11 @@ import gevent  # type: ignore[import-untyped]
 from gevent.event import Event  # type: ignore[import-untyped]
 from pyinfra import logger
 
-from numaforge.hosts.interrupts import INTERRUPTED, refuse_if_stopped, stopped
-from numaforge.hosts.processes import hosts_of
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending
+from numaforge.run.hosts.interrupts import INTERRUPTED, refuse_if_stopped, stopped
+from numaforge.run.hosts.processes import hosts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import RolloutOptions
 
 if TYPE_CHECKING:
-    from numaforge.maintenance.transaction import Transaction
+    from numaforge.change.transaction import Transaction
 
     from .target import Target
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numaforge.hosts import roles_of
 from numaforge.lib.errors import ExitCode, HostUnreachableError
+from numaforge.run.hosts import roles_of
 from numaforge.verification import suite
 from numaforge.verification.reach import ReachedHost, reached_host, write_hosts
 

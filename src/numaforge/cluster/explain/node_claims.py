@@ -1,0 +1,206 @@
+"""How one node serves pods' claims, with the devices of ResourceSlices or of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numaforge.cluster.explain.claims import (
+    NOTHING_KNOWN,
+    ClaimWorld,
+    PodClaim,
+    as_pod_claims,
+    claim_world,
+    spec_of_resources,
+)
+from numaforge.cluster.explain.devices import DeviceId, NodeDevices, OfferedDevice, devices_on
+from numaforge.cluster.explain.discovered_labels import planned_labels
+from numaforge.cluster.explain.placing import Placing, present_labels
+from numaforge.cluster.explain.pod_claims import Place
+from numaforge.cluster.schedulers.dra import NUMA_NODE, planned_classes
+from numaforge.cluster.schedulers.fleet import ServedNode
+from numaforge.cluster.schedulers.labels import labels_of
+from numaforge.cluster.schedulers.slices import (
+    BUS_ID,
+    LEGACY_NUMA_NODES,
+    planned_slices,
+    registered_slices,
+)
+from numaforge.kubelet.admission.claims import NO_CLAIMS, UNKNOWN_OFFER, ClaimedDevice, JudgedClaims
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.admission.pod import Pod
+from numaforge.kubelet_minors.flags import registered_name
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.plan import NodePlan
+from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True)
+class NodeClaims:
+    """How a node serves claims (numaforge.kubelet.admission.claims.Claims), by the scheduler's search.
+
+    `extended`: its Kubernetes serves extended resources by claims. `near` has the NUMA node of the
+    machine's PCI functions. `lacks` are labels that it certainly has not.
+    """
+
+    place: Place
+    extended: bool
+    near: Mapping[str, int]
+    lacks: frozenset[str] = frozenset()
+
+    def is_selected_by(self, placing: Placing) -> bool:
+        """Return whether a pod's nodeSelector and affinity may select the node; unknown labels may be any."""
+        labels = self.place.labels
+        known = placing.without(placing.keys - labels.keys() - self.lacks)
+        return known.selects(labels, self.place.node)
+
+    def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
+        """Return whether the free devices serve a pod's claims."""
+        claims, served = self._allocated_names(pod, request, advertised)
+        names = (*(claim.name for claim in claims), *served)
+        if not names:
+            return NO_CLAIMS
+        allocation = self.place.allocation(pod.name, claims, served)
+        with_pod = self.place.with_allocation(pod.name, claims, allocation).devices
+        devices = (
+            dict(self._devices(pod.name, claims, served, with_pod))
+            if with_pod and not allocation.refusal
+            else {}
+        )
+        return JudgedClaims(names, allocation.refusal, allocation.unknown, frozenset(served), devices)
+
+    def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> NodeClaims:
+        """Return the node's claims after a pod has come."""
+        claims, served = self._allocated_names(pod, request, advertised)
+        with_claims = self.place.with_claims(pod.name, claims, served)
+        return self if with_claims is self.place else replace(self, place=with_claims)
+
+    def without(self, name: str) -> NodeClaims:
+        """Return the node's claims after a pod has left, without those that it alone held."""
+        devices = self.place.devices
+        remaining = devices.without(name) if devices else None
+        return self if remaining is devices else replace(self, place=replace(self.place, devices=remaining))
+
+    def _allocated_names(
+        self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]
+    ) -> tuple[tuple[PodClaim, ...], dict[str, tuple[str, int]]]:
+        served = self.place.served(request, advertised) if self.extended else {}
+        return as_pod_claims(pod.claims), served
+
+    def _devices(
+        self,
+        pod: str,
+        claims: Iterable[PodClaim],
+        served: Mapping[str, tuple[str, int]],
+        devices: NodeDevices,
+    ) -> Iterator[tuple[str, tuple[ClaimedDevice, ...]]]:
+        """Yield each claim's devices, by the pod's name for it or the extended resources that it serves."""
+        names = {claim.claim: claim.name for claim in claims if claim.claim}
+        names[spec_of_resources(pod, served).name] = ", ".join(sorted(served))
+        for claim in devices.held_claims:
+            if pod in claim.holders:
+                name = names.get(claim.name, claim.name.removeprefix(f"{pod}/"))
+                offered = (devices.by_id.get(device.device) or device.device for device in claim.devices)
+                yield name, tuple(claimed_device(device, self.near) for device in offered)
+
+
+def claimed_device(device: OfferedDevice | DeviceId, near: Mapping[str, int]) -> ClaimedDevice:
+    """Return a device with the NUMA nodes that its driver names, else that of its PCI function (`near`)."""
+    if not isinstance(device, OfferedDevice):
+        return ClaimedDevice(*device)
+    for name in (NUMA_NODE, *LEGACY_NUMA_NODES):
+        value = device.attribute(name)
+        places = value if isinstance(value, list) else [value]
+        if numa_nodes := frozenset(node_id for node_id in places if type(node_id) is int and node_id >= 0):
+            return ClaimedDevice(*device.id, numa_nodes, device.is_local)
+    at = near.get(str(device.attribute(BUS_ID) or "").lower())
+    return ClaimedDevice(*device.id, frozenset({at} if at is not None else ()), device.is_local)
+
+
+def places_of(machine: NodeTopology) -> dict[str, int]:
+    """Return the NUMA node of each PCI function of GPUs and NICs, by its address in lower case."""
+    places = {gpu.pci_address: gpu.numa_node for gpu in machine.gpus}
+    places |= {nic.pci_address: nic.numa_node for nic in machine.nics}
+    return {address.lower(): numa_node for address, numa_node in places.items() if numa_node is not None}
+
+
+def as_planned(
+    name: str, scenario: Scenario, plan: NodePlan | None
+) -> tuple[dict[str, str | None], ClaimWorld]:
+    """Return the labels and claim objects of a node of this name after its plan is applied.
+
+    A label that it will lack is None.
+
+    Without a plan, the objects are those of registered drivers; without these, claims are unknown.
+    """
+    machine = scenario.topology
+    discovered = planned_labels(machine, plan)
+    if plan is None:
+        return discovered, claim_world(_registered(name, scenario))
+    served = ServedNode(machine, plan, scenario.devices or {}, "")
+    labels = {**discovered, **labels_of(served)}
+    if plan.dra is None:
+        return labels, NOTHING_KNOWN
+    classes = planned_classes(claims_of(machine, plan))
+    return labels, claim_world([*classes, *planned_slices(served, name)])
+
+
+def _registered(name: str, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    """Yield the device classes of the registered drivers, and their slices."""
+    slices = [*registered_slices(scenario.topology, name)]
+    drivers = {device_slice["spec"]["driver"] for device_slice in slices}
+    classes = planned_classes(served_by_claims(scenario.topology, _minor(scenario)))
+    yield from (device_class for device_class in classes if device_class["metadata"]["name"] in drivers)
+    yield from slices
+
+
+def _minor(scenario: Scenario) -> int:
+    return KubeletVersion.parse(scenario.version).minor if scenario.version else LATEST_MINOR
+
+
+def with_claims(scenario: Scenario, plan: NodePlan | None, world: ClaimWorld) -> Scenario:
+    """Return a scenario with the node's claims; its Node has the name that its kubelet registers."""
+    machine = scenario.topology
+    name = registered_name(machine.kubelet.flags if machine.kubelet else (), machine.hostname or "")
+    return replace(scenario, claims=node_claims(name, scenario, plan, world))
+
+
+def without_plugins(offered: Inventory, world: ClaimWorld) -> Inventory:
+    """Return what a machine's GPUs offer by device plugins, without what given objects serve by claims.
+
+    Given objects take precedence over those registered on the machine.
+    """
+    if world.slices is None:
+        return offered
+    return {resource: devices for resource, devices in offered.items() if world.class_of(resource) is None}
+
+
+def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given_world: ClaimWorld) -> NodeClaims:
+    """Return how a node of this name serves claims, by the given objects and by its plan.
+
+    Given ResourceSlices replace those of the plan, and count as all of the node's.
+    """
+    machine = scenario.topology
+    labels, planned = as_planned(name, scenario, plan)
+    world = planned.merged(given_world)
+    present = {_HOSTNAME: name, **present_labels(labels)}
+    devices, why = None, f"{UNKNOWN_OFFER}: no ResourceSlices are given"
+    if world.slices is not None:
+        is_planned = given_world.slices is None
+        devices = devices_on(
+            name, present, world.slices, world.held_claims(), world.rules, planned=is_planned
+        )
+    if given_world.slices is not None and devices and not (devices.devices or devices.incomplete):
+        devices, why = None, f"{UNKNOWN_OFFER}: no given ResourceSlice is of the node {name}"
+    if devices and scenario.state and not given_world.claims:
+        devices, why = None, "which devices its pods have is not known: no ResourceClaims are given"
+    if devices is None:
+        world = replace(world, why_unknown=why)
+    extended = _minor(scenario) >= FIRST_MINOR_WITH_EXTENDED_RESOURCES
+    lacks = frozenset(labels) - present.keys()
+    return NodeClaims(Place(name, present, devices, world), extended, places_of(machine), lacks)

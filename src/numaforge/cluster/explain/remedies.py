@@ -1,0 +1,529 @@
+"""What to change in a pod or a node so that the pod fits: each change has been tried, and helps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from numaforge.cluster.explain.candidates import Candidate, emptied, reconfigured
+from numaforge.cluster.explain.claims import ClaimSpec, PodClaim
+from numaforge.cluster.explain.placement import Placement, place
+from numaforge.cluster.explain.placing import cordon_aside, shown_taint
+from numaforge.cluster.explain.workload import GangPod, Unit, Workload
+from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
+from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, is_extended, shape_of_pod
+from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.scheduler import like
+from numaforge.kubelet.admission.settings import STATIC
+from numaforge.kubelet_minors.options import (
+    DISTRIBUTE_ACROSS_NUMA,
+    FULL_PCPUS_ONLY,
+    TOPOLOGY_MANAGER_POLICIES,
+    TOPOLOGY_MANAGER_SCOPES,
+)
+from numaforge.kubelet_minors.values.pages import in_pages, size_of
+from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.lib.quantity import format_amount, format_bytes, parse_bytes
+
+_MOST_CLAIMED = 1024
+"""Devices of a resource that claims serve on a node: its slices have 128 each."""
+_MOST_ADVERTISED = 2**31
+"""More are a mistake in the Node."""
+_MOST_TRIALS = 128
+"""How many amounts of CPUs are tried; of more, as many in even steps."""
+_MOST_TRIALS_OF_GANGS = 16
+_MOST_TRIALS_OF_MANY_NUMA_NODES = 6  # an admission takes 0.1 s there
+_MOST_UNLIKE = 4
+"""On how many unlike nodes a change to one pod is tried."""
+_MOST_LEAVING = 64
+_MEMORY_STEPS = 16
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change with which `fit` pods of the workload fit, on `nodes`; `of` is "pod", "node" or "cluster"."""
+
+    of: str
+    change: str
+    fit: int
+    nodes: tuple[str, ...]
+
+
+def remedies(
+    workload: Workload, about: GangPod, nodes: Sequence[Candidate], placement: Placement
+) -> tuple[Remedy, ...]:
+    """Return the changes that each make a workload fit, the smallest of each sort.
+
+    `about` is its first pod that does not fit; `now` has the nodes with the pods that do.
+    """
+    alike: Mapping[str, tuple[str, ...]] = {}
+    if len(workload.members) == 1:
+        sorts = _sorts(about, nodes)
+        nodes, alike = (
+            _unlike(about, nodes),
+            {alike[0].name: tuple(one.name for one in alike) for alike in sorts},
+        )
+    trial = _Trial(workload, about, tuple(nodes), alike)
+    changes = [*trial.of_pod(), *trial.of_node(), *trial.of_cluster(placement)]
+    return tuple(dict.fromkeys(changes))
+
+
+def aligning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
+    """Return the change of CPUs that aligns a pod which fits, but unaligned."""
+    takers = [node for node in _unlike(about, nodes) if node.judge(about).fits]
+    if not takers or any(_is_aligned(node, about) for node in takers):
+        return ()
+    trial = _Trial(Workload("Pod", about.pod.name, (Unit((about,)),), 1), about, tuple(takers), {})
+    for container in about.pod.containers:
+        for change, member in trial.cpus(container, up=False):
+            if names := tuple(node.name for node in takers if _is_aligned(node, member)):
+                return (Remedy("pod", f"{change}, to be aligned", 1, names),)
+    return ()
+
+
+def _is_aligned(node: Candidate, member: GangPod) -> bool:
+    judged = node.judge(member)
+    return judged.fits and judged.kubelet is not None and judged.kubelet.aligned
+
+
+def pinning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
+    """Return the change that gives exclusive CPUs to a pod which fits without them."""
+    exact = _guaranteed(about.pod)
+    if exact is None:
+        return ()
+    changed = replace(about, pod=exact)
+    for node in _unlike(about, nodes):
+        if node.kubelet is None or node.kubelet.node.cpu_manager is None or not node.judge(about).fits:
+            continue
+        judged = node.judge(changed)
+        if judged.fits and judged.kubelet and len(judged.kubelet.cpus) == len(exact.containers):
+            change = "requests equal to limits, CPUs in whole numbers: exclusive CPUs, aligned with the rest"
+            return (Remedy("pod", change, 1, (node.name,)),)
+    return ()
+
+
+def _sorts(about: GangPod, nodes: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Return the nodes grouped by verdict, those that the scheduler accepts first."""
+    sorts: dict[object, list[Candidate]] = {}
+    for node in nodes:
+        reasons = node.judge(about).reasons
+        devices = id(node.devices) if node.has_claims(about) else None
+        sorts.setdefault((reasons, id(node.kubelet), devices), []).append(node)
+    return sorted(sorts.values(), key=lambda sort: bool(sort[0].judge(about).reasons))
+
+
+def _unlike(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return one node of each of the first few sorts."""
+    return tuple(sort[0] for sort in _sorts(about, nodes)[:_MOST_UNLIKE])
+
+
+@dataclass(frozen=True)
+class _Trial:
+    workload: Workload
+    about: GangPod
+    nodes: tuple[Candidate, ...]
+    alike: Mapping[str, tuple[str, ...]]
+    """The names of all nodes that a node represents."""
+
+    # ---- the pod ----
+
+    def of_pod(self) -> Iterator[Remedy]:
+        """Yield the smallest change of each sort to the pod that does not fit, and to those like it."""
+        yield from self._first(self._elsewhere())
+        yield from self._first(self._renamed())
+        yield from self._first(self._fewer_claimed())
+        yield from self._first(self._smaller_shares())
+        yield from self._first(self._unbound())
+        for container in self._largest():
+            yield from self._first(self.cpus(container, up=True))
+            yield from self._first(self.cpus(container, up=False))
+            yield from self._memory(container, MEMORY)
+            for resource in container.requests:
+                if in_pages(resource):
+                    yield from self._memory(container, resource)
+        yield from self._first(self._fewer_devices(in_proportion=False))
+        yield from self._first(self._fewer_devices(in_proportion=True))
+
+    def _first(self, changes: Iterable[tuple[str, GangPod]]) -> Iterator[Remedy]:
+        for change, member in changes:
+            if remedy := self._proved(change, member):
+                yield remedy
+                return
+
+    def _proved(self, change: str, member: GangPod) -> Remedy | None:
+        shape = shape_of_pod(self.about.pod)
+
+        def changed(pod: GangPod) -> GangPod:
+            if shape_of_pod(pod.pod) != shape or pod.claims != self.about.claims:
+                return pod
+            return replace(
+                pod, pod=member.pod.renamed(pod.pod.name), placing=member.placing, claims=member.claims
+            )
+
+        return self._helped("pod", change, place(self.workload.with_members(changed), self.nodes))
+
+    def _helped(self, of: str, change: str, placement: Placement) -> Remedy | None:
+        fit = len(placement.where)
+        if fit < self.workload.least:
+            return None
+        where = (self.alike.get(name, (name,)) for name in dict.fromkeys(placement.where))
+        return Remedy(of, change, fit, tuple(name for names in where for name in names))
+
+    def _elsewhere(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with one more toleration, or without a selector, its affinity or its nodeName."""
+        placing = self.about.placing
+        for node in self.nodes:
+            for taint in cordon_aside(node.taints):
+                if not placing.tolerates(taint):
+                    toleration = {
+                        "operator": "Exists",
+                        "key": taint.get("key"),
+                        "effect": taint.get("effect"),
+                    }
+                    wider = replace(placing, tolerations=(*placing.tolerations, toleration))
+                    yield f"tolerate the taint {shown_taint(taint)}", replace(self.about, placing=wider)
+        for key in placing.selector:
+            rest = {name: value for name, value in placing.selector.items() if name != key}
+            wider = replace(placing, selector=rest)
+            yield f"without {key} in its nodeSelector", replace(self.about, placing=wider)
+        if placing.terms is not None:
+            yield "without its node affinity", replace(self.about, placing=replace(placing, terms=None))
+        if placing.node_name is not None:
+            yield "without its nodeName", replace(self.about, placing=replace(placing, node_name=None))
+
+    def _renamed(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with a resource that some node offers, instead of one that none offers."""
+        offered = {name: None for node in self.nodes for name, amount in node.allocatable.items() if amount}
+        for container in self.about.pod.containers:
+            for resource, amount in container.limits.items():
+                if "/" not in resource or resource in offered:
+                    continue
+                for name in like(resource, offered):
+                    requests, limits = (
+                        {name if key == resource else key: value for key, value in amounts.items()}
+                        for amounts in (container.requests, container.limits)
+                    )
+                    changed = replace(container, requests=requests, limits=limits)
+                    containers = (changed if c is container else c for c in self.about.pod.containers)
+                    pod = replace(self.about.pod, containers=tuple(containers))
+                    yield f"{_amount_words(name, amount)} instead of {resource}", self._changed(pod)
+
+    def _fewer_claimed(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with fewer devices in one request of a claim."""
+        for claim, spec in self._claimed():
+            for request, ways in spec.requests:
+                if len(ways) > 1 or ways[0].takes_all:
+                    continue
+                asked_count = ways[0].count
+                for count in range(asked_count - 1, 0, -1):
+                    changed = replace(claim, counts=((request, count),))
+                    less = f"{count} instead of {asked_count}"
+                    yield (
+                        f"{less} in the request {request} of its claim {claim.name}",
+                        self._with_claim(claim, changed),
+                    )
+
+    def _smaller_shares(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with less of a capacity of each device in one request of a claim."""
+        for claim, spec in self._claimed():
+            for request, ways in spec.requests:
+                if len(ways) > 1:
+                    continue
+                for name, asked_amount in ways[0].capacity.items():
+                    grain = max(1, int(asked_amount) // self._most_trials())
+                    for amount in range(int(ceil(asked_amount) - 1) // grain * grain, 0, -grain):
+                        changed = replace(claim, capacity=((request, name, Fraction(amount)),))
+                        less = f"{format_amount(Fraction(amount))} instead of {format_amount(asked_amount)}"
+                        where = f"in the request {request} of its claim {claim.name}"
+                        yield f"{less} {name} of each device {where}", self._with_claim(claim, changed)
+
+    def _unbound(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod without a claim's constraints on one attribute."""
+        for claim, spec in self._claimed():
+            for attribute in dict.fromkeys(constraint.attribute for constraint in spec.constraints):
+                changed = replace(claim, without=(attribute,))
+                change = f"without the constraint on {attribute} in its claim {claim.name}"
+                yield change, self._with_claim(claim, changed)
+
+    def _claimed(self) -> Iterator[tuple[PodClaim, ClaimSpec]]:
+        """Yield the unallocated claims with their specs."""
+        for claim in self.about.claims:
+            specs = (node.place.spec(claim) for node in self.nodes)
+            spec = next((spec_or_none for spec_or_none in specs if spec_or_none is not None), None)
+            if spec is not None:
+                yield claim, spec
+
+    def _with_claim(self, claim: PodClaim, changed: PodClaim) -> GangPod:
+        claims = tuple(changed if pod_claim is claim else pod_claim for pod_claim in self.about.claims)
+        return replace(self.about, claims=claims)
+
+    def _largest(self) -> Sequence[Container]:
+        """Return the container with the most CPUs, and the one with the most memory."""
+        pods = self.about.pod.containers
+        cpus = max(pods, key=lambda each: each.requests.get(CPU, 0))
+        memory = max(pods, key=lambda each: each.requests.get(MEMORY, 0))
+        return [cpus] if cpus is memory else [cpus, memory]
+
+    def cpus(self, container: Container, *, up: bool) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with more and more CPUs for one container, or with fewer and fewer."""
+        cpus, step, most = container.whole_cpus, self._step(), self._most_cpus()
+        if not cpus:
+            return
+        if up:
+            values = list(range(ceil((cpus + 1) / step) * step, most + 1, step))
+        else:
+            values = list(range(min(cpus - 1, most) // step * step, 0, -step))
+        for value in _evenly(values, self._most_trials()):
+            pod = self.about.pod.asking(container, {CPU: Fraction(value)})
+            yield f"{value} CPUs instead of {cpus} in the container {container.name}", self._changed(pod)
+
+    def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
+        """Yield the most memory that fits, in sixteenths of the request."""
+        asked_bytes = int(container.requests.get(resource, 0))
+        grain = asked_bytes // _MEMORY_STEPS
+        if not grain:
+            return
+
+        def tried(steps: int) -> Remedy | None:
+            size = grain * steps
+            page = _page_of(resource)
+            size = size // page * page
+            if not size:
+                return None
+            pod = self.about.pod.asking(container, {resource: Fraction(size)})
+            change = f"{resource} of {format_bytes(size)} instead of {format_bytes(asked_bytes)}"
+            return self._proved(f"{change} in the container {container.name}", self._changed(pod))
+
+        low, high = 1, _MEMORY_STEPS - 1
+        best = tried(low)
+        while best and low < high:
+            middle = (low + high + 1) // 2
+            if remedy := tried(middle):
+                best, low = remedy, middle
+            else:
+                high = middle - 1
+        if best:
+            yield best
+
+    def _most_devices(self, resource: str) -> int:
+        """Return the most devices to try: what a node advertises, or what claims may serve."""
+        advertised = max((node.allocatable.get(resource, 0) for node in self.nodes), default=0)
+        return min(max(advertised, _MOST_CLAIMED), _MOST_ADVERTISED)
+
+    def _fewer_devices(self, *, in_proportion: bool) -> Iterator[tuple[str, GangPod]]:
+        for container in self.about.pod.containers:
+            for resource, amount in container.limits.items():
+                if not is_extended(resource) or amount < 2:
+                    continue
+                fewer = range(min(int(amount) - 1, self._most_devices(resource)), 0, -1)
+                for count in _evenly(fewer, self._most_trials()):
+                    share = Fraction(count, int(amount))
+                    values = {resource: Fraction(count)}
+                    if in_proportion:
+                        values |= self._share(container, share)
+                    pod = self.about.pod.asking(container, values)
+                    changes = ", ".join(_amount_words(name, value) for name, value in values.items())
+                    yield f"{changes} in the container {container.name}", self._changed(pod)
+
+    def _share(self, container: Container, share: Fraction) -> dict[str, Fraction]:
+        """Return the CPUs, in whole cores, and the memory that go with a share of a container's devices."""
+        amounts: dict[str, Fraction] = {}
+        if container.whole_cpus:
+            step = self._step()
+            fewer = max(step, int(container.whole_cpus * share) // step * step)
+            amounts[CPU] = Fraction(min(container.whole_cpus, fewer))
+        for resource, size in container.requests.items():
+            if resource == MEMORY or in_pages(resource):
+                page = _page_of(resource)
+                amounts[resource] = Fraction(int(size * share) // page * page)
+        return amounts
+
+    def _changed(self, pod: Pod) -> GangPod:
+        return replace(self.about, pod=pod)
+
+    def _step(self) -> int:
+        cores = [node.kubelet.node.machine.cpus.cpus_per_core for node in self.nodes if node.kubelet]
+        return max(1, *cores) if cores else 1
+
+    def _most_cpus(self) -> int:
+        return max((node.allocatable.get(CPU, 0) // 1000 for node in self.nodes), default=0)
+
+    def _most_trials(self) -> int:
+        kubelets = [node.kubelet for node in self.nodes if node.kubelet]
+        if any(len(kubelet.node.machine.nodes) > MOST_NUMA_NODES for kubelet in kubelets):
+            return _MOST_TRIALS_OF_MANY_NUMA_NODES
+        return _MOST_TRIALS if len(self.workload.members) == 1 else _MOST_TRIALS_OF_GANGS
+
+    # ---- the node ----
+
+    def of_node(self) -> Iterator[Remedy]:
+        """Yield the smallest change of each sort to the kubelets' configuration.
+
+        The running pods must be admitted under it, too.
+        """
+        kubelets = {id(node.kubelet): node.kubelet for node in self.nodes if node.kubelet}
+        if not kubelets:
+            return
+        settings = [kubelet.node.settings for kubelet in kubelets.values()]
+        strictest = max(
+            TOPOLOGY_MANAGER_POLICIES.index(node_settings.topology_policy) for node_settings in settings
+        )
+        looser = [
+            (f"topologyManagerPolicy: {policy}", _setting("topologyManagerPolicy", policy))
+            for policy in reversed(TOPOLOGY_MANAGER_POLICIES[:strictest])
+        ]
+        yield from self._first_of_node(looser)
+        for scope in TOPOLOGY_MANAGER_SCOPES:
+            if strictest and any(node_settings.topology_scope != scope for node_settings in settings):
+                change = f"topologyManagerScope: {scope}"
+                yield from self._first_of_node([(change, _setting("topologyManagerScope", scope))])
+        if all(node_settings.cpu_policy == STATIC for node_settings in settings):
+            if any(node_settings.cpu_options.full_pcpus_only for node_settings in settings):
+                change = f"without {FULL_PCPUS_ONLY}"
+                yield from self._first_of_node([(change, _option(FULL_PCPUS_ONLY, on=False))])
+            if not all(node_settings.cpu_options.distribute_across_numa for node_settings in settings):
+                change = f"with {DISTRIBUTE_ACROSS_NUMA}"
+                yield from self._first_of_node([(change, _option(DISTRIBUTE_ACROSS_NUMA, on=True))])
+            yield from self._first_of_node([("a whole core reserved on each NUMA node", _core_on_each)])
+        if any(node_settings.memory_policy == "Static" for node_settings in settings):
+            yield from self._first_of_node([("memoryManagerPolicy: None", _no_memory_manager)])
+
+    def _first_of_node(self, changes: Sequence[tuple[str, _Change]]) -> Iterator[Remedy]:
+        for change, settings in changes:
+            trials: dict[int, Candidate | None] = {}
+            nodes: list[Candidate] = []
+            for node in self.nodes:
+                if node.kubelet is None or node.scenario is None:
+                    continue
+                key = id(node.kubelet)
+                if key not in trials:
+                    trials[key] = _tried(node, settings)
+                if (like := trials[key]) is not None:
+                    nodes.append(replace(node, kubelet=like.kubelet, allocatable=like.allocatable))
+            if remedy := self._helped("node", change, place(self.workload.units, nodes)):
+                yield remedy
+                return
+
+    # ---- the cluster ----
+
+    def of_cluster(self, placement: Placement) -> Iterator[Remedy]:
+        """Yield the smallest pod that would make room for the missing one, and more nodes."""
+        if self.workload.least - len(placement.where) == 1:
+            yield from self._one_leaves(placement)
+        if len(self.workload.members) > 1:
+            yield from self._more_nodes()
+
+    def _one_leaves(self, placement: Placement) -> Iterator[Remedy]:
+        members = {member.pod.name for member in self.workload.members}
+        for node in _unlike(self.about, placement.nodes):
+            if node.kubelet is None:
+                continue
+            movable = [
+                one
+                for one in node.kubelet.running
+                if not one.pod.name.startswith("?") and one.name not in members
+            ]
+            for one in sorted(movable[:_MOST_LEAVING], key=lambda one: one.pod.containers[0].whole_cpus):
+                without_pod = node.without(one)
+                if without_pod is not None and without_pod.judge(self.about).fits:
+                    change = f"once {one.name} has left {node.name}"
+                    yield Remedy("cluster", change, len(placement.where) + 1, (node.name,))
+                    return
+
+    def _more_nodes(self) -> Iterator[Remedy]:
+        kinds = {id(node.scenario): node for node in self.nodes if node.kubelet and node.scenario}
+        for node in list(kinds.values())[:_MOST_UNLIKE]:
+            fresh = emptied(node)
+            if fresh is None or not fresh.judge(self.about).fits:
+                continue
+            most = len(self.workload.members)
+
+            def with_more(count: int, fresh: Candidate = fresh) -> Placement:
+                more = [fresh.another(f"{fresh.name}+{number}") for number in range(count)]
+                return place(self.workload.units, [*self.nodes, *more])
+
+            def enough(count: int) -> bool:
+                return len(with_more(count).where) >= self.workload.least
+
+            if not enough(most):
+                continue
+            low = 1 + bisect_left(range(1, most), True, key=enough)
+            nodes = "node" if low == 1 else "nodes"
+            change = f"{low} more {nodes} like {node.name}"
+            yield Remedy("cluster", change, len(with_more(low).where), (node.name,))
+            return
+
+
+_Change = Callable[[Candidate], dict[str, Any] | None]
+
+
+def _tried(candidate: Candidate, settings: _Change) -> Candidate | None:
+    """Return a node with other settings and its pods; None where its kubelet would refuse either."""
+    try:
+        changed = settings(candidate)
+        return None if changed is None else reconfigured(candidate, changed)
+    except (KubeletConfigError, KubeletHangError):
+        return None
+
+
+def _setting(key: str, value: str) -> _Change:
+    return lambda _: {key: value}
+
+
+def _option(option: str, *, on: bool) -> _Change:
+    return lambda candidate: candidate.scenario.toggled(option, on=on) if candidate.scenario else None
+
+
+def _core_on_each(candidate: Candidate) -> dict[str, Any] | None:
+    cpulist = whole_core_on_each_node(candidate.kubelet.node) if candidate.kubelet else None
+    return None if cpulist is None else {"reservedSystemCPUs": cpulist}
+
+
+def _no_memory_manager(_: Candidate) -> dict[str, Any]:
+    return {"memoryManagerPolicy": "None", "reservedMemory": []}
+
+
+def _guaranteed(pod: Pod) -> Pod | None:
+    """Return a pod with requests equal to limits and whole CPUs; None where it has both, or lacks limits."""
+    whole_cpus = all(container.whole_cpus for container in pod.containers)
+    if (qos_class(pod) == GUARANTEED and whole_cpus) or pod.has_pod_level_resources:
+        return None
+    if not all(container.limits.get(CPU) and container.limits.get(MEMORY) for container in pod.containers):
+        return None
+    containers = []
+    for container in pod.containers:
+        limits = {**container.limits, CPU: Fraction(ceil(container.limits[CPU]))}
+        containers.append(replace(container, limits=limits, requests=limits))
+    return replace(pod, containers=tuple(containers))
+
+
+def _evenly(values: Sequence[int], most: int) -> Iterator[int]:
+    """Yield values in order; of more than `most`, only `most` in even steps."""
+    if len(values) <= most:
+        yield from values
+        return
+    for number in range(most):
+        yield values[number * (len(values) - 1) // max(1, most - 1)]
+
+
+def _page_of(resource: str) -> int:
+    """Return the size of a page in bytes: memory is tried in whole MiB."""
+    if not in_pages(resource):
+        return 2**20
+    try:
+        return max(1, parse_bytes(size_of(resource)))
+    except NumaforgeError:
+        return 1
+
+
+def _amount_words(resource: str, value: Fraction) -> str:
+    if resource == CPU:
+        return f"{value} CPUs"
+    if resource == MEMORY or in_pages(resource):
+        return f"{format_bytes(int(value))} {resource}"
+    return f"{value} {resource}"

@@ -1,0 +1,64 @@
+"""Kubernetes' own gangs: a PodGroup that its scheduler starts as a whole.
+
+Source: k8s.io/api scheduling/v1beta1 and v1alpha3 (1.37), v1alpha2 (1.36). A PodGroup, and a pod's
+`schedulingGroup`, are the same in all three; no server serves v1alpha2 and one of the later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numaforge.cluster.schedulers.fleet import ServedFleet, Written, example_job, gang_template
+from numaforge.lib.kubernetes_objects import CLIQUE
+
+NAME = "gangs"
+WHY = "an example of a gang of Kubernetes' own scheduler: its pods are placed together or not at all"
+GROUP = "scheduling.k8s.io"
+VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
+"""The versions with a PodGroup, the best first."""
+
+_GANG = "numaforge-gang"
+_WHY = (
+    "the API server has to serve scheduling.k8s.io/{version} (--runtime-config), and it and the scheduler "
+    "need the gate GenericWorkload: a server without it drops schedulingGroup, and each pod starts alone"
+)
+_WHY_TOPOLOGY = ". Nodes of one NVLink domain are meant by `topology`: gate TopologyAwareWorkloadScheduling"
+_NOT_SERVED = f"the cluster serves no PodGroup of {GROUP}: its API server needs --runtime-config and the gate"
+_TOO_OLD = "Kubernetes has no PodGroup of its own before 1.36"
+_FIRST_MINORS = ((37, "v1beta1"), (36, "v1alpha2"))
+
+
+def documents(fleet: ServedFleet) -> Iterator[Written]:
+    """Yield the PodGroup and the Job of its pods, in the version that the cluster serves.
+
+    Where the cluster was not asked, the version of the newest planned kubelet; none before 1.36.
+    """
+    version = fleet.gang_version
+    if version is None:
+        version = next((api_version for first, api_version in _FIRST_MINORS if fleet.minor >= first), "")
+    if not version:
+        fleet.nothing = _TOO_OLD if fleet.gang_version is None else _NOT_SERVED
+        return
+    group = _group(fleet, version)
+    why = _WHY.format(version=version)
+    why += _WHY_TOPOLOGY if "schedulingConstraints" in group["spec"] else ""
+    yield Written("example.yaml", why, (group, _job(fleet)), example=True)
+
+
+def _group(fleet: ServedFleet, version: str) -> dict[str, Any]:
+    cliques = {node.clique for node in fleet.nodes}
+    shared = len(cliques) == 1 and None not in cliques
+    constraints = {"schedulingConstraints": {"topology": [{"key": CLIQUE}]}} if shared else {}
+    return {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "PodGroup",
+        "metadata": {"name": _GANG, "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": len(fleet.nodes)}}, **constraints},
+    }
+
+
+def _job(fleet: ServedFleet) -> dict[str, Any]:
+    member_of = {"podGroupName": _GANG}
+    template = gang_template(fleet, {"app.kubernetes.io/name": _GANG}, schedulingGroup=member_of)
+    return example_job(_GANG, len(fleet.nodes), template)

@@ -1,0 +1,320 @@
+"""NVIDIA's GPU Operator: its chart's values, the ConfigMaps that it mounts, and the parts left out on nodes.
+
+One ClusterPolicy is for all nodes. Where plans differ, a Node label nvidia.com/gpu.deploy.* disables a part
+of the operator there: the operator respects such a label.
+
+Source: NVIDIA/gpu-operator v26.7, deployments/gpu-operator/values.yaml and templates/clusterpolicy.yaml,
+controllers/state_manager.go (labels), controllers/object_controls.go (applyMIGConfiguration: the policy's
+strategy is an environment variable of the device plugin, which takes it before its own file).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numaforge.cluster.schedulers.fleet import (
+    ServedFleet,
+    ServedNode,
+    Written,
+    commented,
+    node_patch,
+    tolerations,
+)
+from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubernetes_objects import as_yaml
+from numaforge.machine.topology.vendors import listed_by_nvml
+from numaforge.roles.device_plugin.labels import CONFIG_LABEL
+from numaforge.roles.device_plugin.manifests import (
+    config_key,
+    device_plugin_config_map,
+    device_plugin_text,
+    operator_config_map,
+)
+from numaforge.roles.device_plugin.plan import in_mig_mode
+
+NAME = "gpu-operator"
+WHY = "NVIDIA's GPU Operator: values of its chart that fit these plans, and the ConfigMaps that they name"
+NAMESPACE = "gpu-operator"
+PLUGIN_CONFIG, MIG_CONFIG = "numaforge-device-plugin", "numaforge-mig-parted"
+OWN = ("nvidia.com/v1", "ClusterPolicy")
+UNSET = {
+    "spec": {
+        "driver": {"enabled": True},
+        "devicePlugin": {"enabled": True},
+        "dcgm": {"enabled": True},
+        "migManager": {"enabled": True, "config": {"default": "all-disabled"}},
+        "hostPaths": {"kubeletRootDir": ROOT_DIR},
+    }
+}
+"""The operator's defaults for unset fields of its ClusterPolicy (api/nvidia/v1: IsEnabled)."""
+
+_VALUES = "gpu-operator.values.yml"
+_DEPLOY = "nvidia.com/gpu.deploy"
+_CHARTS_OWN = ("node-feature-discovery",)
+_DEFAULT = "default"
+_WITHOUT_CONFIG = "version: v1\n"
+_GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_CONTROL_PLANE = {
+    "key": "node-role.kubernetes.io/control-plane",
+    "operator": "Equal",
+    "value": "",
+    "effect": "NoSchedule",
+}
+_HOST_ENGINE = "nv-hostengine"
+_UNSAID = (
+    "Not said, because no plan knows it: the driver's release and kind of module (driver.version, "
+    "kernelModuleType, usePrecompiled), who sets up the container runtime (toolkit, cdi), and the exporter "
+    "(numaforge cluster monitoring)"
+)
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A part of the operator: the suffix of its node label, and whether a node wants it.
+
+    `runs_on` returns None where the plan leaves it open. `why` is the reason where nodes do without it.
+    """
+
+    label: str
+    runs_on: Callable[[ServedNode], bool | None]
+    why: str
+
+    def enabled(self, nodes: Sequence[ServedNode]) -> bool | None:
+        """Return whether the policy enables it: True where a node wants it, False where none may have it."""
+        answers = {self.runs_on(node) for node in nodes}
+        return True if True in answers else False if answers == {False} else None
+
+    def without(self, nodes: Sequence[ServedNode]) -> tuple[ServedNode, ...]:
+        """Return the nodes that do without it while others may have it."""
+        if self.enabled(nodes) is False:
+            return ()
+        return tuple(node for node in nodes if self.runs_on(node) is False)
+
+
+def _wants_driver(node: ServedNode) -> bool | None:
+    """Return whether the operator brings the driver: not where the host has its module file or library."""
+    install = node.machine.nvidia_install
+    return None if install is None else not (install.on_disk or install.library)
+
+
+def _wants_mig_manager(node: ServedNode) -> bool | None:
+    return node.plan.mig.managed_by == "gpu-operator" if node.plan.mig.gpus else None
+
+
+def _wants_device_plugin(node: ServedNode) -> bool | None:
+    return False if node.plan.dra and node.plan.dra.gpus else None
+
+
+def _wants_host_engine(node: ServedNode) -> bool | None:
+    install = node.machine.nvidia_install
+    daemons = (install.daemons if install else None) or ()
+    return False if any(daemon.name == _HOST_ENGINE and daemon.pod is None for daemon in daemons) else None
+
+
+DRIVER = _Operand("driver", _wants_driver, "the hosts have the driver")
+MIG_MANAGER = _Operand("mig-manager", _wants_mig_manager, "numaforge cuts the GPUs, or a DRA driver does")
+DEVICE_PLUGIN = _Operand(
+    "device-plugin", _wants_device_plugin, "a DRA driver hands out the GPUs, so no device plugin may"
+)
+HOST_ENGINE = _Operand("dcgm", _wants_host_engine, f"the hosts run {_HOST_ENGINE} themselves")
+_OPERANDS = (DRIVER, MIG_MANAGER, DEVICE_PLUGIN, HOST_ENGINE)
+
+
+def documents(fleet: ServedFleet) -> Iterator[Written]:
+    """Yield the chart's values with their ClusterPolicy, ConfigMaps, and labels of nodes."""
+    nodes = tuple(node for node in fleet.nodes if any(map(listed_by_nvml, node.machine.gpus)))
+    if not nodes:
+        fleet.nothing = "none of these nodes has a GPU of NVIDIA's driver"
+        return
+    plugin, default = _plugin_config(fleet, nodes)
+    geometries = [(node.plan, node.machine) for node in nodes if MIG_MANAGER.runs_on(node)]
+    _note_what_is_not_said(fleet, nodes)
+    sections = (
+        *_driver(nodes),
+        *_mig_strategy(fleet, nodes),
+        *_mig_manager(nodes),
+        *_device_plugin(nodes, plugin, default),
+        *_host_engine(nodes),
+        *_places(fleet, nodes),
+    )
+    yield _values(sections)
+    maps = [plugin] if plugin else []
+    if geometries:
+        maps.append(operator_config_map(geometries, MIG_CONFIG, NAMESPACE)[0])
+    if maps:
+        why = "apply it before the roll-out labels nodes: a config manager ends where a label names no key"
+        yield Written("config-maps.yaml", why, tuple(maps))
+    if patches := tuple(_patches(nodes)):
+        why = "parts of the operator that these nodes do without, while others have them"
+        yield Written("nodes.yaml", why, patches)
+
+
+def _values(sections: Sequence[tuple[str, Values]]) -> Written:
+    """Return the chart's values, each with its reason, and the chart's ClusterPolicy."""
+    why = f"helm upgrade --install gpu-operator ... -f this, beside your own values. {_UNSAID}"
+    text = "".join(commented(reason) + as_yaml(dict(values)) for reason, values in sections)
+    spec = {key: value for _, values in sections for key, value in values.items() if key not in _CHARTS_OWN}
+    if spec.get("mig") == {"strategy": ""}:
+        spec["mig"] = {"strategy": None}  # the chart leaves an empty one out
+    policy = {"apiVersion": OWN[0], "kind": OWN[1], "metadata": {"name": "cluster-policy"}, "spec": spec}
+    return Written(_VALUES, why, text=f"{commented(why)}{text}", compared=(policy,))
+
+
+def _driver(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
+    enabled = DRIVER.enabled(nodes)
+    if enabled is not None:
+        why = "hosts without a driver get it from the operator" if enabled else DRIVER.why
+        yield why, {"driver": {"enabled": enabled}}
+
+
+def strategy_of(node: ServedNode) -> str | None:
+    """Return the migStrategy that a node needs; None where all have the same effect, as with whole GPUs.
+
+    The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
+    """
+    plugin = node.plan.device_plugin
+    if DEVICE_PLUGIN.runs_on(node) is False or node.plan.mig.managed_by == "dra-driver":
+        return None
+    if in_mig_mode(node.machine):
+        return plugin.mig_strategy if plugin else node.plan.mig.strategy
+    return "none" if plugin and plugin.sharing == "mps" else None
+
+
+def _mig_strategy(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
+    needed = {node.name: strategy_of(node) for node in nodes}
+    strategies = sorted({strategy for strategy in needed.values() if strategy})
+    if len(strategies) == 1:
+        yield "what these plans count resources by: mig.strategy", {"mig": {"strategy": strategies[0]}}
+    if len(strategies) < 2:
+        return
+    for node in nodes:
+        if needed[node.name] and node.plan.device_plugin is None:
+            fleet.leave_out(
+                node,
+                f"it needs migStrategy {needed[node.name]}, others need another one, and the policy has one: "
+                "give its profile a section device_plugin, whose configuration says it for this node",
+            )
+    why = (
+        f"these plans need {' and '.join(strategies)}: unset, the configuration of each node's plugin counts"
+    )
+    yield why, {"mig": {"strategy": ""}}
+
+
+def _mig_manager(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
+    enabled = MIG_MANAGER.enabled(nodes)
+    if enabled is False:
+        yield MIG_MANAGER.why, {"migManager": {"enabled": False}}
+        return
+    why = (
+        "its default, all-disabled, takes the GPU instances of nodes that have no label nvidia.com/mig.config"
+    )
+    config = {"default": ""}
+    if enabled is None:
+        yield why, {"migManager": {"config": config}}
+        return
+    component = {"enabled": True, "config": {"name": MIG_CONFIG, **config}}
+    yield f"it cuts GPUs where mig.managed_by says gpu-operator; {why}", {"migManager": component}
+
+
+def _plugin_config(
+    fleet: ServedFleet, nodes: Sequence[ServedNode]
+) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the device plugin's ConfigMap and the key for nodes without a label; None where unset."""
+    first: dict[str, ServedNode] = {}
+    served = [node for node in nodes if DEVICE_PLUGIN.runs_on(node) is not False]
+    for node in served:
+        if node.plan.device_plugin is None:
+            continue
+        earlier = first.setdefault(config_key(node.plan), node)
+        if device_plugin_text(earlier.plan) != device_plugin_text(node.plan):
+            fleet.leave_out(
+                node,
+                f"its configuration of the device plugin is not that of {earlier.name} under the same key "
+                f"{config_key(node.plan)}: give it a name of its own, device_plugin.config",
+            )
+    if not first:
+        return None, None
+    manifest = device_plugin_config_map([node.plan for node in first.values()], PLUGIN_CONFIG, NAMESPACE)
+    unlabelled = [node for node in served if CONFIG_LABEL not in node.plan.labels]
+    keys = {config_key(node.plan) if node.plan.device_plugin else None for node in unlabelled}
+    if keys == {None} and _DEFAULT not in first:
+        manifest["data"] = {_DEFAULT: _WITHOUT_CONFIG, **manifest["data"]}
+        return manifest, _DEFAULT
+    if len(keys) == 1 and None not in keys:
+        return manifest, keys.pop()
+    for node in unlabelled:
+        fleet.leave_out(
+            node,
+            "it takes the device plugin's default configuration, and so do nodes that need another one: "
+            "give each kind of node a name, device_plugin.config",
+        )
+    return manifest, None
+
+
+def _device_plugin(
+    nodes: Sequence[ServedNode], manifest: Mapping[str, Any] | None, default: str | None
+) -> Iterator[tuple[str, Values]]:
+    if DEVICE_PLUGIN.enabled(nodes) is False:
+        yield DEVICE_PLUGIN.why, {"devicePlugin": {"enabled": False}}
+    elif manifest is not None:
+        config = {"name": PLUGIN_CONFIG} | ({"default": default} if default else {})
+        why = f"a key for each kind of node: the label {CONFIG_LABEL} of a Node chooses"
+        yield why, {"devicePlugin": {"config": config}}
+
+
+def _host_engine(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
+    if HOST_ENGINE.enabled(nodes) is False:
+        yield HOST_ENGINE.why, {"dcgm": {"enabled": False}}
+
+
+def _places(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
+    """Yield the kubelets' root, and the tolerations of pods that a node needs before its taints go."""
+    [(root, _)] = Counter(node.kubelet_root for node in nodes).most_common(1)
+    for node in nodes:
+        if node.kubelet_root != root:
+            fleet.leave_out(
+                node, f"its kubelet is in {node.kubelet_root}, others in {root}, and the policy has one"
+            )
+    if root != ROOT_DIR:
+        yield "the kubelets' --root-dir", {"hostPaths": {"kubeletRootDir": root}}
+    if taints := tolerations(nodes):
+        why = "these nodes register with taints, and what serves their GPUs has to run before they go"
+        yield (
+            why,
+            {
+                "daemonsets": {"tolerations": [_GPU_TAINT, *taints]},
+                "node-feature-discovery": {"worker": {"tolerations": [_CONTROL_PLANE, _GPU_TAINT, *taints]}},
+            },
+        )
+
+
+def _note_what_is_not_said(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> None:
+    for node in nodes:
+        runs = DRIVER.runs_on(node)
+        if runs is None:
+            fleet.leave_out(
+                node, "whether its host has NVIDIA's driver is not known: driver.enabled is yours to say"
+            )
+        options = sorted(name for name in node.plan.modules.options if name.startswith("nvidia"))
+        if runs and options:
+            fleet.leave_out(
+                node,
+                f"its plan's options of {' and '.join(options)} are for the host's modprobe; the operator's "
+                "driver takes them from the ConfigMap of driver.kernelModuleConfig",
+            )
+
+
+def _patches(nodes: Sequence[ServedNode]) -> Iterator[dict[str, Any]]:
+    """Yield the Nodes that do without a part that others have."""
+    labels: dict[str, dict[str, str]] = {}
+    for part in _OPERANDS:
+        for node in part.without(nodes):
+            labels.setdefault(node.name, {})[f"{_DEPLOY}.{part.label}"] = "false"
+    for node in nodes:
+        if node.name in labels:
+            yield node_patch(node, labels[node.name], {})

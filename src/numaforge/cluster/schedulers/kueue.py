@@ -1,0 +1,47 @@
+"""Kueue: the levels of its topology-aware scheduling, and a flavor of these nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaforge.cluster.schedulers.fleet import ServedFleet, Written
+from numaforge.cluster.schedulers.labels import PREFIX, labels_of
+from numaforge.lib.kubernetes_objects import CLIQUE
+
+NAME = "kueue"
+WHY = "levels for topology-aware scheduling; a node that lacks the label of one level is invisible to Kueue"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def documents(fleet: ServedFleet) -> Iterator[Written]:
+    """Yield the Topology, and a ResourceFlavor for each profile."""
+    if all(node.clique for node in fleet.nodes):
+        keys = [CLIQUE, HOSTNAME]
+    else:
+        keys = [HOSTNAME]
+        fleet.left_out.update(
+            {
+                node.name: f"it is in no NVLink domain, so {CLIQUE} is no level"
+                for node in fleet.nodes
+                if not node.clique and any(other_node.clique for other_node in fleet.nodes)
+            }
+        )
+    topology = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Topology",
+        "metadata": {"name": "numaforge"},
+        "spec": {"levels": [{"nodeLabel": key} for key in keys]},
+    }
+    profiles = dict.fromkeys(labels_of(node)[f"{PREFIX}/profile"] for node in fleet.nodes)
+    flavors = tuple(
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "ResourceFlavor",
+            "metadata": {"name": f"numaforge-{profile.lower().replace('_', '-')}"},
+            "spec": {"topologyName": "numaforge", "nodeLabels": {f"{PREFIX}/profile": profile}},
+        }
+        for profile in profiles
+    )
+    yield Written(
+        "topology.yaml", "its labels are those of the folder labels: apply that first", (topology, *flavors)
+    )

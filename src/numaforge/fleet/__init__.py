@@ -1,0 +1,1 @@
+"""Many machines together: audited, measured, monitored."""

@@ -1,0 +1,404 @@
+"""What is measured on a machine, with its installed programs: one command for each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numaforge.fleet.measure.limits import gpu_limit, gpus_by_number, nvlink_limit, port_limit
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine import measure_outputs as outputs
+from numaforge.machine.topology.model import NodeTopology, NumaNode, RdmaDevice
+
+_GRACE_SECONDS = 15  # on top of the seconds that a program is asked to take
+_BLOCK_SECONDS = 30  # sysbench goes through a block at random before it checks the clock
+_MEMRATE_SECONDS = 10  # stress-ng goes through 26 ways to read and write, and reports those that it reached
+_MARGIN_SECONDS = 4  # the seconds of ib_write_bw that do not count
+_GPU_SECONDS = 120
+_REDUCE_SECONDS = 180
+_MIB = 2**20
+_LEAST_BLOCK_MIB, _MOST_BLOCK_MIB, _MOST_RANDOM_MIB = 64, 1024, 256
+_SHARE_OF_MEMORY = 4  # a buffer has at most a fourth of its NUMA node's memory
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that measures: the arguments that print its version, and where it is from.
+
+    The kernel's tracers are called without arguments.
+    """
+
+    name: str
+    version: tuple[str, ...]
+    origin: str
+
+
+TIMERLAT, OSNOISE = "timerlat tracer", "osnoise tracer"
+"""The kernel tracers that rtla reads; without them it cannot run."""
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        Tool("numactl", ("--version",), "package numactl"),
+        Tool("taskset", ("--version",), "package util-linux"),
+        Tool("sysbench", ("--version",), "package sysbench"),
+        Tool("stress-ng", ("--version",), "package stress-ng"),
+        Tool("cyclictest", ("--help",), "package rt-tests"),
+        Tool("rtla", ("--version",), "package rtla, or that of the kernel's tools"),
+        Tool("mlc", ("--version",), "Intel Memory Latency Checker"),
+        Tool("ib_write_bw", ("--version",), "package perftest"),
+        Tool("nvbandwidth", ("--help",), "github.com/NVIDIA/nvbandwidth"),
+        Tool("all_reduce_perf", ("--help",), "github.com/NVIDIA/nccl-tests"),
+        Tool("rocm-bandwidth-test", ("-v",), "package rocm-bandwidth-test"),
+        Tool("timeout", ("--version",), "coreutils"),
+        Tool(TIMERLAT, (), "CONFIG_TIMERLAT_TRACER of the kernel, and tracefs"),
+        Tool(OSNOISE, (), "CONFIG_OSNOISE_TRACER of the kernel, and tracefs"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """One command with one or several figures: its words, the reader of its output, and its limits.
+
+    `places` renames the reader's places; unknown ones are refused where it has any. `limits` are by place.
+    `load` are the CPUs under load at the same time. `pairs`: the command is one of the shell's functions for
+    two RDMA ports.
+    """
+
+    kind: str
+    place: str
+    program: str
+    words: tuple[str, ...]
+    read: outputs.Reader
+    seconds: int
+    needs: tuple[str, ...] = ()
+    places: Mapping[str, str] | None = None
+    limits: Mapping[str, float] | None = None
+    load: frozenset[int] = frozenset()
+    function: bool = False
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A figure that no program here can take, and why."""
+
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True)
+class CpuSplit:
+    """The CPUs for pods, and the reserved ones, by the plan; without one, all are for pods."""
+
+    pods: frozenset[int]
+    reserved: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The seconds of a run, where its program has such an option, and the runs per figure."""
+
+    seconds: int = 3
+    runs: int = 3
+
+
+def tasks(
+    machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
+) -> tuple[list[MeasureTask], list[Missing]]:
+    """Return what is measured on a machine, and what is not because a program is missing."""
+    present = {*programs}
+    chosen: list[MeasureTask] = []
+    missing: list[Missing] = []
+    for choices in _choices(machine, split, effort):
+        able = next(
+            (choice for choice in choices if all({*one.needs, one.program} <= present for one in choice)),
+            None,
+        )
+        if able is not None:
+            chosen += able
+        else:
+            names = [" and ".join(_lacking(choice, present)) for choice in choices if choice]
+            missing.append(Missing(choices[0][0].kind, f"there is no {', no '.join(names)}"))
+    return chosen, missing
+
+
+def _lacking(several: Sequence[MeasureTask], present: set[str]) -> list[str]:
+    needs = dict.fromkeys(
+        name for one in several for name in (one.program, *one.needs) if name not in present
+    )
+    return [f"{name} ({TOOLS[name].origin})" for name in needs]
+
+
+def _choices(machine: NodeTopology, split: CpuSplit, effort: Effort) -> Iterator[list[list[MeasureTask]]]:
+    """Yield for each subject of the machine the ways to measure it, the best first."""
+    pairs = list(_node_pairs(machine, split))
+    if pairs:
+        yield [
+            [_sysbench(machine, split, *pair, "seq", effort) for pair in pairs],
+            [_stress_ng(machine, split, *pair, effort) for pair in pairs],
+            [_mlc("memory-bandwidth", "--bandwidth_matrix", outputs.mlc_bandwidth)],
+        ]
+        yield [[_sysbench(machine, split, *pair, "rnd", effort) for pair in pairs]]
+        yield [[_mlc("memory-latency", "--latency_matrix", outputs.mlc_latency)]]
+    if split.pods:
+        for busy in (frozenset[int](), split.reserved) if split.reserved else (frozenset[int](),):
+            yield [[_timerlat(split, busy, effort)], [_cyclictest(split, busy, effort)]]
+            yield [[_osnoise(split, busy, effort)]]
+    yield from _gpu_choices(machine)
+    ports = _ports(machine)
+    if ports:
+        yield [[_write(port, ports[(index + 1) % len(ports)], effort) for index, port in enumerate(ports)]]
+
+
+def _gpu_choices(machine: NodeTopology) -> Iterator[list[list[MeasureTask]]]:
+    nvidia = gpus_by_number(machine)
+    if nvidia:
+        pcie = {number: limit for number, gpu in nvidia.items() if (limit := gpu_limit(gpu))}
+        yield [[_nvbandwidth("to-gpu", "host_to_device_memcpy_ce", nvidia, pcie)]]
+        yield [[_nvbandwidth("from-gpu", "device_to_host_memcpy_ce", nvidia, pcie)]]
+    if len(nvidia) > 1:
+        links = {number: limit for number, gpu in nvidia.items() if (limit := nvlink_limit(gpu))}
+        pairs = _nvbandwidth("between-gpus", "device_to_device_memcpy_read_ce", nvidia, links)
+        yield [[replace(pairs, read=outputs.nvbandwidth_pairs)]]
+        count = str(len(nvidia))
+        words = ("all_reduce_perf", "-b", "8G", "-e", "8G", "-g", count)
+        gpus = f"{count} GPUs"
+        reduce = MeasureTask("all-reduce", gpus, words[0], words, outputs.nccl_all_reduce, _REDUCE_SECONDS)
+        yield [[reduce]]
+    amd = {gpu.pci_address: gpu for gpu in machine.gpus if gpu.vendor == "1002"}
+    if amd:
+        limits = {address: limit for address, gpu in amd.items() if (limit := gpu_limit(gpu))}
+        places = {address: f"GPU {address}" for address in amd}
+        for kind, read in (
+            ("to-gpu", outputs.rocm_bandwidth_host),
+            ("from-gpu", outputs.rocm_bandwidth_from),
+        ):
+            program = "rocm-bandwidth-test"
+            yield [[MeasureTask(kind, "", program, (program,), read, _GPU_SECONDS, (), places, limits)]]
+
+
+def _node_pairs(machine: NodeTopology, split: CpuSplit) -> Iterator[tuple[NumaNode, NumaNode]]:
+    """Yield each NUMA node with CPUs for pods, with itself, its nearest and its farthest neighbour."""
+    with_memory = [node for node in machine.numa_nodes if node.memory_bytes and node.cpus]
+    for node in with_memory:
+        if not node.cpus & split.pods:
+            continue
+        yield node, node
+        far_nodes = sorted(
+            (far for far in with_memory if far.id != node.id),
+            key=lambda far: (node.distances.get(far.id, 0), far.id),
+        )
+        for far_node in {far.id: far for far in (*far_nodes[:1], *far_nodes[-1:])}.values():
+            yield node, far_node
+
+
+def pod_cpus(machine: NodeTopology, split: CpuSplit, node: NumaNode) -> frozenset[int]:
+    """Return one CPU of each core of a NUMA node that pods may have."""
+    cores = (core.cpus & split.pods for core in machine.cores if core.numa_node == node.id)
+    first_cpus = frozenset(min(cpus) for cpus in cores if cpus)
+    return first_cpus or frozenset(node.cpus & split.pods)
+
+
+def block_mib(machine: NodeTopology, node: NumaNode, memory: NumaNode, threads: int) -> int:
+    """Return the MiB for each thread: together twice the node's last-level caches.
+
+    A power of two, as sysbench requires.
+    """
+    caches = sum(cache.size_bytes or 0 for cache in machine.l3_caches if cache.cpus & node.cpus)
+    mib_wanted = max(_LEAST_BLOCK_MIB, -(-2 * caches // (_MIB * threads)))
+    room = (memory.memory_bytes or 0) // (_MIB * _SHARE_OF_MEMORY * threads)
+    most = max(1, min(2 * mib_wanted - 1, room, _MOST_BLOCK_MIB))
+    return 1 << (most.bit_length() - 1)
+
+
+def across(node: NumaNode, memory: NumaNode) -> str:
+    """Return the words for CPUs of one NUMA node with memory of another."""
+    return f"NUMA node {node.id}" if node.id == memory.id else f"NUMA node {node.id} to {memory.id}"
+
+
+def _bound(cpus: Iterable[int], memory: NumaNode) -> tuple[str, ...]:
+    return ("numactl", f"--physcpubind={format_cpulist(cpus)}", f"--membind={memory.id}")
+
+
+def _sysbench(
+    machine: NodeTopology, split: CpuSplit, node: NumaNode, memory: NumaNode, order: str, effort: Effort
+) -> MeasureTask:
+    cpus = pod_cpus(machine, split, node)
+    # At random it goes through a whole block before it checks the clock: all threads share a smaller one.
+    one = min(block_mib(machine, node, memory, 1), _MOST_RANDOM_MIB)
+    block, scope = (
+        (block_mib(machine, node, memory, len(cpus)), "local") if order == "seq" else (one, "global")
+    )
+    words = (
+        *_bound(cpus, memory),
+        "sysbench",
+        "memory",
+        f"--threads={len(cpus)}",
+        f"--memory-block-size={block}M",
+        "--memory-total-size=1000T",
+        f"--memory-scope={scope}",
+        "--memory-oper=read",
+        f"--memory-access-mode={order}",
+        f"--time={effort.seconds}",
+        "run",
+    )
+    kind, grace = (
+        ("memory-bandwidth", _GRACE_SECONDS) if order == "seq" else ("memory-random", _BLOCK_SECONDS)
+    )
+    seconds = effort.seconds + grace
+    return MeasureTask(
+        kind, across(node, memory), "sysbench", words, outputs.sysbench_memory, seconds, ("numactl",)
+    )
+
+
+def _stress_ng(
+    machine: NodeTopology, split: CpuSplit, node: NumaNode, memory: NumaNode, effort: Effort
+) -> MeasureTask:
+    cpus = pod_cpus(machine, split, node)
+    words = (
+        *_bound(cpus, memory),
+        "stress-ng",
+        "--memrate",
+        str(len(cpus)),
+        "--memrate-bytes",
+        f"{block_mib(machine, node, memory, len(cpus))}M",
+        "--metrics-brief",
+        "-t",
+        str(max(effort.seconds, _MEMRATE_SECONDS)),
+    )
+    seconds = max(effort.seconds, _MEMRATE_SECONDS) + _GRACE_SECONDS
+    label = across(node, memory)
+    return MeasureTask(
+        "memory-bandwidth", label, "stress-ng", words, outputs.stress_ng_memrate, seconds, ("numactl",)
+    )
+
+
+def _mlc(kind: str, matrix: str, read: outputs.Reader) -> MeasureTask:
+    return MeasureTask(kind, "", "mlc", ("mlc", matrix), read, _GPU_SECONDS)
+
+
+def _loaded(kind: str, busy: frozenset[int]) -> str:
+    return f"{kind}-loaded" if busy else kind
+
+
+def _on_pods(split: CpuSplit) -> str:
+    return f"CPUs {format_cpulist(split.pods)}"
+
+
+def _timerlat(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
+    words = _rtla("timerlat", split, effort)
+    return _of_pods("timer-latency", words, outputs.rtla_timerlat, split, busy, effort, TIMERLAT)
+
+
+def _osnoise(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
+    words = _rtla("osnoise", split, effort)
+    return _of_pods("os-noise", words, outputs.rtla_osnoise, split, busy, effort, OSNOISE)
+
+
+def _rtla(tracer: str, split: CpuSplit, effort: Effort) -> tuple[str, ...]:
+    return ("rtla", tracer, "top", "-c", format_cpulist(split.pods), "-d", f"{effort.seconds}s", "-q")
+
+
+def _cyclictest(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
+    cpus, seconds = format_cpulist(split.pods), str(effort.seconds)
+    words = ("cyclictest", "-q", "-m", "-p", "95", "-a", cpus, "-t", str(len(split.pods)), "-D", seconds)
+    return _of_pods("timer-latency", words, outputs.cyclictest, split, busy, effort)
+
+
+def _of_pods(
+    kind: str,
+    words: tuple[str, ...],
+    read: outputs.Reader,
+    split: CpuSplit,
+    busy: frozenset[int],
+    effort: Effort,
+    *tracer: str,
+) -> MeasureTask:
+    needs = (*tracer, "taskset") if busy else tracer
+    seconds = effort.seconds + _GRACE_SECONDS
+    label = _on_pods(split)
+    return MeasureTask(_loaded(kind, busy), label, words[0], words, read, seconds, needs, load=busy)
+
+
+def _nvbandwidth(
+    kind: str, test: str, gpus: Mapping[str, object], limits: Mapping[str, float]
+) -> MeasureTask:
+    words = ("env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "nvbandwidth", "-t", test)
+    places = {number: f"GPU {getattr(gpu, 'pci_address', number)}" for number, gpu in gpus.items()}
+    return MeasureTask(
+        kind, "", "nvbandwidth", words, outputs.nvbandwidth_host, _GPU_SECONDS, (), places, limits
+    )
+
+
+_Port = tuple[RdmaDevice, int]
+
+
+def _ports(machine: NodeTopology) -> list[_Port]:
+    """Return the RDMA ports that carry traffic of workloads and are up."""
+    return [
+        (device, port.number)
+        for device in machine.rdma_devices
+        if not device.management and device.physical_function is None
+        for port in device.ports
+        if port.state == "ACTIVE"
+    ]
+
+
+def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
+    device, number = sender
+    receiving, other_number = receiver
+    words = (
+        "write_between",
+        device.name,
+        str(number),
+        receiving.name,
+        str(other_number),
+        str(effort.seconds),
+    )
+    ports = {
+        f"{rdma_device.name} {port.number}": port
+        for rdma_device in (device, receiving)
+        for port in rdma_device.ports
+    }
+    both = [
+        port_limit(ports[f"{device.name} {number}"]),
+        port_limit(ports[f"{receiving.name} {other_number}"]),
+    ]
+    known_limits = [limit for limit in both if limit is not None]
+    return MeasureTask(
+        "rdma-write",
+        f"{device.name} port {number} to {receiving.name} port {other_number}",
+        "ib_write_bw",
+        words,
+        outputs.perftest_write,
+        effort.seconds + _MARGIN_SECONDS + 2 * _GRACE_SECONDS,
+        limits={"": min(known_limits)} if len(known_limits) == len(both) else None,
+        function=True,
+    )
+
+
+def alignment_tasks(
+    machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
+) -> tuple[list[MeasureTask], list[Missing]]:
+    """Return one small program pinned like a pod, and with its memory on the farthest NUMA node.
+
+    The first of each pair is aligned. The CPUs are those for pods of one NUMA node.
+    """
+    present = {*programs}
+    pairs = list(_node_pairs(machine, split))
+    first = next((node for node, memory in pairs if node.id == memory.id), None)
+    far = [memory for node, memory in pairs if first and node.id == first.id and memory.id != first.id]
+    if first is None or not far:
+        return [], [Missing("memory-bandwidth", "the machine has no second NUMA node with CPUs and memory")]
+    tasks: list[MeasureTask] = []
+    if {"numactl", "sysbench"} <= present:
+        for order in ("seq", "rnd"):
+            tasks += [_sysbench(machine, split, first, memory, order, effort) for memory in (first, far[-1])]
+    elif {"numactl", "stress-ng"} <= present:
+        tasks += [_stress_ng(machine, split, first, memory, effort) for memory in (first, far[-1])]
+    if tasks:
+        return tasks, []
+    tools = [TOOLS[name] for name in ("numactl", "sysbench", "stress-ng") if name not in present]
+    names = ", no ".join(f"{tool.name} ({tool.origin})" for tool in tools)
+    return [], [Missing("memory-bandwidth", f"there is no {names}")]

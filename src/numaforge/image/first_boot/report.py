@@ -1,0 +1,149 @@
+"""A node's report to its cluster: the profile that it is planned with, and whether it is as planned."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from numaforge.image.first_boot.kubelet_login import KubeletLogin, kubeconfig_of, kubelet_login
+from numaforge.image.first_boot.stamp import ISSUE, BootRecord
+from numaforge.image.first_boot.trial import keep_once_reached
+from numaforge.kubelet_minors.flags import registered_name
+from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.lib.given import read_text
+from numaforge.machine.snapshot import from_local
+from numaforge.machine.topology.read import read_topology
+from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, SelfPlanned
+from numaforge.verification import suite
+from numaforge.verification.reach import ReachedHost, write_hosts
+
+_JOIN_SECONDS = 600.0
+_PAUSE_SECONDS = 2.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_FAILED = "Failed: local: "  # pytest, and this host's name
+_HELD = "the kubelet is not started: "
+Tell = Callable[[str], object]
+
+
+def report(
+    say_line: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = False
+) -> SelfPlanned | None:
+    """Verify this node, report on its Node, and return the report; None if it has never joined a cluster.
+
+    First confirms a plan on trial, once the kubelet reaches the API server; with `only_confirms` does nothing
+    else. `kubeconfig` is the kubelet's, by default that of its command line. Raises HostUnreachableError
+    where the API server does not answer, or the kubelet does not register.
+    """
+    machine = read_topology(from_local())
+    flags = machine.kubelet.flags if machine.kubelet else ()
+    kubeconfig = kubeconfig or kubeconfig_of(machine)
+    notice = read_text(ISSUE).strip().removeprefix("numaforge: ") if ISSUE.exists() else ""
+    notice = notice.replace("\\\\", "\\")  # as agetty shows it
+    is_held = notice.startswith(_HELD)
+    if is_held and not kubeconfig.exists():
+        return None
+    deadline = time.monotonic() + _JOIN_SECONDS
+    while not kubeconfig.exists():  # kubeadm joins once cloud-init has finished
+        if time.monotonic() > deadline:
+            raise HostUnreachableError(
+                f"the kubelet has no login after {_JOIN_SECONDS:.0f} s", where=str(kubeconfig)
+            )
+        time.sleep(_PAUSE_SECONDS)
+    login, name = kubelet_login(kubeconfig), registered_name(flags, machine.hostname)
+    boot_id = _BOOT_ID.read_text().strip()
+    if not is_held:
+        _until_joined(login, name, boot_id, say_line, deadline)
+        keep_once_reached(login, name, deadline, say_line)
+    if only_confirms:
+        return None
+    shortcomings = notice.removeprefix(_HELD) or _shortcomings(say_line)
+    record = BootRecord.saved() or BootRecord(profile="", named_by="", plan="", at="", version="")
+    answer = SelfPlanned(
+        profile=record.profile,
+        named_by=record.named_by,
+        plan=record.plan[:16],
+        version=record.version,
+        boot_id=boot_id,
+        verified=not shortcomings,
+        says=shortcomings[:MOST_SAID],
+        checked_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    )
+    _set_condition(login, name, answer, is_held=is_held)
+    return answer
+
+
+def _until_joined(login: KubeletLogin, name: str, boot_id: str, say_line: Tell, deadline: float) -> None:
+    """Wait until the Node exists, and its kubelet has reported this boot."""
+    why = ""
+    while True:
+        try:
+            status = login.node(name).get("status") or {}
+            if (status.get("nodeInfo") or {}).get("bootID") == boot_id:
+                return
+            problem = f"the Node {name} is of another boot: its kubelet has not reported this one"
+        except HostUnreachableError as error:
+            problem = str(error)
+        if problem != why:
+            say_line(why := problem)
+        if time.monotonic() > deadline:
+            raise HostUnreachableError(f"the kubelet has not joined: {why}")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _shortcomings(say_line: Tell) -> str:
+    """Compare this node with its plan like `numaforge verify`; return the differences, "" for none.
+
+    Raises HostError where the suite could not run.
+    """
+    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+        found_in, hosts = Path(folder, "report.xml"), Path(folder, "hosts")
+        write_hosts([ReachedHost("@local")], hosts)
+        done = subprocess.run(
+            suite.command(hosts, *suite.reporting(found_in)),
+            env=suite.environment(),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode not in (ExitCode.YES, ExitCode.NO) or not found_in.exists():
+            last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+            raise HostError(f"the verification suite could not run: {''.join(last) or done.returncode}")
+        results = suite.results(found_in)
+    failed = suite.failures(results)
+    for failure in failed:
+        say_line(str(failure))
+    if not failed:
+        return ""
+    why = "; ".join(failure.reason.removeprefix(_FAILED) for failure in failed)
+    return f"{len(failed)} of {len(results)} promises are not kept: {why}"
+
+
+def _set_condition(login: KubeletLogin, name: str, answer: SelfPlanned, *, is_held: bool) -> None:
+    checked_at, status = answer.checked_at, "True" if answer.verified else "False"
+    earlier = _condition(login.node(name))
+    condition = {
+        "type": CONDITION,
+        "status": status,
+        "reason": "AsPlanned" if answer.verified else "KubeletHeld" if is_held else "NotAsPlanned",
+        "message": answer.says or f"as planned by profile {answer.profile}",
+        "lastHeartbeatTime": checked_at,
+        "lastTransitionTime": earlier["lastTransitionTime"]
+        if earlier.get("status") == status
+        else checked_at,
+    }
+    login.annotate(name, {ANNOTATION: json.dumps(asdict(answer))})
+    login.set_condition(name, condition)
+
+
+def _condition(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == CONDITION), {})

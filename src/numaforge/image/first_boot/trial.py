@@ -1,0 +1,133 @@
+"""A plan on trial: in effect, and undone unless the cluster was reached with it, or an admin confirms it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from numaforge.change.carry import clear_status
+from numaforge.change.transaction import (
+    TRANSACTIONS,
+    Status,
+    confirm_script,
+    parked_error,
+    settle_script,
+    status_script,
+)
+from numaforge.image.first_boot.here import ask
+from numaforge.image.first_boot.kubelet_login import KubeletLogin
+from numaforge.image.first_boot.stamp import (
+    TRIAL,
+    BootRecord,
+    accept,
+    forget,
+    note_confirmed,
+    reject,
+)
+from numaforge.lib.errors import HostError, HostUnreachableError
+
+MOST_ATTEMPTS = 3
+"""How often a plan is tried while its change is broken off: by power cuts, or because the kernel crashes."""
+BY_PERSON = "a person: numaforge boot --confirm"
+BY_NODE = "the node itself: it had no earlier plan, or no login to a cluster"
+_PAUSE_SECONDS = 1.0
+Tell = Callable[[str], object]
+
+
+def status_of(trial: BootRecord, last_seen: Status | None = None) -> Status:
+    """Return how far the change of a plan on trial is."""
+    return clear_status(partial(ask, status_script(trial.transaction, last_seen)))
+
+
+def nothing_changed(status: Status) -> bool:
+    """Whether a change has ended, or never begun, without changing anything."""
+    return status.result is None or status.result.outcome in ("void", "refused", "unknown")
+
+
+def follow(trial: BootRecord) -> Status:
+    """Return the status of a plan on trial once its change has ended, or waits for its confirmation.
+
+    A change that was broken off is ended first. Raises HostError where that is not possible, and where the
+    change waits for pods to leave.
+    """
+    status: Status | None = None
+    settled = False
+    while True:
+        began = time.monotonic()
+        status = status_of(trial, status)
+        if status.parked:
+            raise parked_error(trial.transaction, status.parked)
+        if status.result is not None or status.waits or status.unknown:
+            return status
+        if status.broken_off and status.phase != "reboot":
+            if settled:
+                raise HostError(f"the transaction {trial.transaction} was broken off, and does not end")
+            ask(settle_script())
+            settled = True
+        time.sleep(max(0.0, _PAUSE_SECONDS - (time.monotonic() - began)))
+
+
+def keep(trial: BootRecord, status: Status, confirmed: str) -> BootRecord:
+    """Confirm the change of a plan on trial, and put the plan into effect once the change is lasting.
+
+    Raises HostError where it has been undone.
+    """
+    record = note_confirmed(trial, confirmed)
+    ask(confirm_script(trial.transaction, status.token))
+    while status.result is None:
+        time.sleep(_PAUSE_SECONDS)
+        status = status_of(trial, status)
+    if status.result.outcome != "applied":
+        raise HostError(status.result.message)
+    return accept(record)
+
+
+def conclude(trial: BootRecord, status: Status) -> int:
+    """Record how a plan on trial has ended; return the number of its next attempt."""
+    if status.result is None or nothing_changed(status):
+        forget(TRIAL)
+        return trial.attempt
+    if status.result.outcome == "applied":
+        accept(trial)
+        return 1
+    # A power cut is not the plan's fault; a crash of the kernel is, and comes again.
+    broken_off = status.result.outcome == "rolled-back" and not _is_blamed(trial)
+    if broken_off and trial.attempt < MOST_ATTEMPTS:
+        forget(TRIAL)
+        return trial.attempt + 1
+    times = f"broken off {trial.attempt} times, the last time: " if broken_off else ""
+    reject(
+        f"the plan of profile {trial.profile} was undone, and is not tried again before one of its inputs "
+        f"changes, or with numaforge boot --replan ({times}{status.result.reason})"
+    )
+    return 1
+
+
+def _is_blamed(trial: BootRecord) -> bool:
+    """Whether the node found the plan to be at fault (`blame` in transaction.sh)."""
+    return Path(TRANSACTIONS, trial.transaction, "blamed").exists()
+
+
+def await_renewal(login: KubeletLogin, name: str, deadline: float) -> None:
+    """Wait until the kubelet renews its Node's lease, which it does every ten seconds.
+
+    That proves that it reaches the API server with its own login now, independent of clocks. Raises
+    HostUnreachableError at the deadline, a time of `time.monotonic()`.
+    """
+    renewed_before = login.renewed_at(name)
+    while login.renewed_at(name) == renewed_before:
+        if time.monotonic() > deadline:
+            raise HostUnreachableError("the kubelet does not renew its Node's lease")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def keep_once_reached(login: KubeletLogin, name: str, deadline: float, say_line: Tell) -> None:
+    """Confirm a plan on trial once the kubelet reaches its API server with it."""
+    trial = BootRecord.saved(TRIAL)
+    if trial is None or not (status := status_of(trial)).waits:
+        return  # the next start of the kubelet concludes it
+    await_renewal(login, name, deadline)
+    keep(trial, status, f"the API server {login.host}:{login.port}, reached with the kubelet's login")
+    say_line(f"the plan of profile {trial.profile} stays: the kubelet reaches the API server with it")

@@ -1,0 +1,60 @@
+"""Ask one host, without an inventory: for its snapshot, or for more in the same connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pyinfra.api import Host, State
+
+from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.machine.snapshot import Snapshot
+from numaforge.run.hosts.connect_errors import connect_error
+from numaforge.run.hosts.connector import reach_as_openssh
+from numaforge.run.hosts.facts import detect
+
+Answer = TypeVar("Answer")
+
+
+def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
+    """Connect to one host, named as in an inventory (`gpu-1`, `@local`, ...), and take its snapshot.
+
+    Raises HostError when the host cannot be reached or lacks the rights.
+    """
+    return answer_of(name, data, detect)
+
+
+def answer_of(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> Answer:
+    """Connect to one host, ask it, and return the answer.
+
+    Raises HostError when the host cannot be reached or lacks the rights, and what `ask` raises.
+    """
+    from gevent import monkey  # type: ignore[import-untyped]
+
+    monkey.patch_all()
+    from pyinfra.api import Config, Inventory
+    from pyinfra.api.connect import disconnect_all
+    from pyinfra.api.exceptions import ConnectError, PyinfraError
+    from pyinfra.context import ctx_host, ctx_state
+
+    try:
+        inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
+        reach_as_openssh(inventory)
+        state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
+        (host,) = list(state.inventory)
+    except (PyinfraError, TypeError, ValueError) as error:  # TypeError: host data of another kind
+        raise HostError(
+            f"is no host as pyinfra names them: {error}",
+            where=name,
+            remedy="write a name for SSH, or a connector that pyinfra has, such as @local or @docker/NAME",
+        ) from error
+    try:
+        host.connect(raise_exceptions=True, show_errors=False)
+        with ctx_state.use(state), ctx_host.use(host):
+            return ask(host)
+    except ConnectError as error:
+        raise connect_error(error).at(name) from error
+    except NumaforgeError as error:
+        raise error.at(name) from error
+    finally:
+        disconnect_all(state)

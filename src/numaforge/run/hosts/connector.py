@@ -1,0 +1,84 @@
+"""pyinfra's connector for SSH that reaches hosts as OpenSSH does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from random import uniform
+from typing import Any
+
+from paramiko import SSHClient
+from pyinfra.api import Host
+from pyinfra.connectors.base import DataMeta
+from pyinfra.connectors.ssh import SSHConnector
+
+from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.run.hosts.connect_errors import HostConnectError
+from numaforge.run.hosts.failures import fault
+from numaforge.ssh import Destination, Login, ask_openssh, connect, destination_of
+from numaforge.ssh.openssh import CHECKING
+
+_DATA = {**SSHConnector.data_meta, CHECKING: DataMeta("SSH strict host key checking")}
+
+
+class OpenSshConnector(SSHConnector):
+    """Logs in as OpenSSH would; commands and files are pyinfra's own.
+
+    Refuses a host with an unknown key; pyinfra's default would accept it.
+    """
+
+    data_meta = _DATA
+
+    def connect(self) -> None:
+        """Connect, with ssh_connect_retries retries while the host does not answer.
+
+        Raises HostConnectError.
+        """
+        retries = self.data["ssh_connect_retries"]
+        while True:
+            try:
+                self.client = self.new_client()  # type: ignore[assignment] # what is used of it, it has
+                return
+            except HostUnreachableError as error:
+                if retries <= 0:
+                    raise HostConnectError(error) from error
+            except HostError as error:
+                raise HostConnectError(error) from error
+            except Exception as error:
+                raise HostConnectError(fault(error)) from error
+            retries -= 1
+            time.sleep(
+                uniform(self.data["ssh_connect_retry_min_delay"], self.data["ssh_connect_retry_max_delay"])  # noqa: S311
+            )
+
+    def new_client(self) -> SSHClient:
+        """Return a connection of its own; raises HostError."""
+        login = Login.of(dict(self.data), self.state.config.CONNECT_TIMEOUT or 10)
+        return connect(destination(self.host), login)
+
+
+def destination(host: Host) -> Destination:
+    """Return how OpenSSH would reach a host; raises HostError where it cannot use its configuration."""
+    return destination_of(*_name_and_data(host))
+
+
+def ask_for(hosts: Iterable[Host]) -> None:
+    """Ask OpenSSH how it would reach hosts, all at once; skips other connectors."""
+    ask_openssh(_name_and_data(host) for host in hosts if issubclass(host.connector_cls, OpenSshConnector))
+
+
+def reach_as_openssh(hosts: Iterable[Host]) -> None:
+    """Replace pyinfra's SSH connector of hosts with ours.
+
+    Its connectors to containers of another machine log in by themselves: they refuse unknown keys, too.
+    """
+    for host in hosts:
+        if host.connector_cls is SSHConnector:
+            host.connector_cls = OpenSshConnector
+        elif CHECKING in host.connector_cls.data_meta and host.data.get(CHECKING) is None:
+            setattr(host.data, CHECKING, "yes")
+
+
+def _name_and_data(host: Host) -> tuple[str, dict[str, Any]]:
+    data = host.data.dict()  # type: ignore[no-untyped-call]
+    return host.name, data

@@ -1,0 +1,73 @@
+"""A host's failure affects that host alone."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+from pyinfra import logger
+from pyinfra.api import Host
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.output import format_text
+
+from numaforge.lib.errors import HostError, HostUnreachableError, NumaforgeError
+from numaforge.report.terminal import plain
+from numaforge.rollout import events
+from numaforge.run.hosts.overview import overview
+from numaforge.run.hosts.patches import go_on_without_failed
+
+
+def fail_host(host: Host, error: NumaforgeError) -> None:
+    """Report the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
+    print_error(host, error)
+    go_on_without_failed(host.state)
+    inventory_host = host.state.inventory.get_host(
+        host.name
+    )  # not pyinfra's `host`, which is another one elsewhere
+    host.state.fail_hosts({inventory_host})  # type: ignore[no-untyped-call]
+
+
+def fault(error: Exception) -> NumaforgeError:
+    """Return the message for an unexpected error: a bug in numaforge, on this host.
+
+    Raises what pyinfra steers its runs with, and everything with NUMAFORGE_TRACEBACK=1.
+    """
+    if isinstance(error, PyinfraError) or os.environ.get("NUMAFORGE_TRACEBACK"):
+        raise error
+    if isinstance(error, OSError):
+        return HostError(str(error), remedy="see what this host, or this machine, says of it")
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    refused = HostError(
+        f"internal error: {type(error).__name__}: {str(error)[:200]} "
+        f"({Path(frame.filename).name}, line {frame.lineno})",
+        remedy="nothing more is done on this host; please report it with the host's snapshot "
+        "(numaforge capture), and run with NUMAFORGE_TRACEBACK=1 to see where it happened",
+    )
+    refused.__cause__ = error
+    return refused
+
+
+def print_error(host: Host, error: NumaforgeError) -> None:
+    """Report why a host fails, with the other hosts or at once, and record it as an event.
+
+    While hosts are changed, also reports it at once.
+    """
+    tell_refused(host, error)
+    if (together := overview()) is not None:
+        together.fail(host, error)
+        if not host.state.is_executing:
+            return
+    say_error(host, error)
+
+
+def tell_refused(host: Host, error: NumaforgeError) -> None:
+    """Record why a host fails as an event."""
+    kind = "unreachable" if isinstance(error, HostUnreachableError) else "refused"
+    events.record(kind, host.name, message=str(error))
+
+
+def say_error(host: Host, error: NumaforgeError) -> None:
+    """Report why a host fails, at once."""
+    for line in str(error).splitlines():
+        logger.error("%s%s", host.print_prefix, format_text(plain(line), "red"))

@@ -1,0 +1,167 @@
+"""Measure hosts over their connections: one by name, or each of a pyinfra run.
+
+The host data `numaforge_measure` is a mapping with the fields of `MeasureOrder`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numaforge.fleet.measure.asking import (
+    MEASUREMENT,
+    Readiness,
+    keep_script,
+    kept_script,
+    longest_seconds,
+    measurement,
+    pod_roots,
+    read_kept,
+    read_readiness,
+    read_runs,
+    readiness_script,
+    run_script,
+    split_of,
+)
+from numaforge.fleet.measure.order import DATA, KEPT, MEASURED, MeasureOrder
+from numaforge.fleet.measure.record import Measurement
+from numaforge.fleet.measure.tasks import Effort, alignment_tasks, tasks
+from numaforge.kubelet_minors.flags import registered_name
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
+from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.topology.read import read_topology
+from numaforge.node.pods import Pods
+from numaforge.planning.document import saved_plan
+from numaforge.rollout import events
+from numaforge.run.hosts.capture import answer_of
+from numaforge.run.hosts.facts import as_root
+from numaforge.run.hosts.failures import fail_host, fault
+from numaforge.run.hosts.host_data import datum
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
+
+    from numaforge.machine.topology.model import NodeTopology
+
+
+class InUseError(HostError):
+    """A host in use is not measured."""
+
+    exit_code = ExitCode.NO
+
+
+_IN_USE = (
+    "drain the node first; with --kubeconfig FILE its cluster says that it is drained and only pods of "
+    "DaemonSets are left; --in-use measures all the same, and disturbs what runs there"
+)
+
+
+def measure() -> None:
+    """Measure the host of this deploy, keep it there, and record it for the process that started this run."""
+    _record_answer(MEASURED, lambda host: measured_on(host, _order(datum(host, DATA))))
+
+
+def kept() -> None:
+    """Record what the host of this deploy keeps of its last measurement."""
+    _record_answer(KEPT, kept_on)
+
+
+def keep() -> None:
+    """Keep on the host what the host data's `file` has of it: a document for each host, by name."""
+    from pyinfra import host
+
+    documents = json.loads(Path(datum(host, DATA)["file"]).read_text(encoding="utf-8"))
+    if host.name in documents:
+        _record_answer(KEPT, lambda each: _keep(each, MEASUREMENT.decode(documents[each.name])))
+
+
+def _record_answer(kind: str, ask: Any) -> None:
+    from pyinfra import host
+
+    if host in host.state.failed_hosts:
+        return
+    try:
+        measured = ask(host)
+    except HostError as error:
+        fail_host(host, error)
+    except NumaforgeError as error:
+        events.record(kind, host.name, refused=str(error))
+    except Exception as error:  # one odd host must not end the run of all
+        events.record(kind, host.name, refused=str(fault(error)))
+    else:
+        events.record(kind, host.name, document=None if measured is None else MEASUREMENT.encode(measured))
+
+
+def _order(document: Mapping[str, Any]) -> MeasureOrder:
+    return MeasureOrder(**{**document, "drained": tuple(document.get("drained", ()))})
+
+
+def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Measurement:
+    """Connect to one host, measure it, and return the result, which is also kept there.
+
+    Raises HostError where the host cannot be reached, lacks the rights, or is in use.
+    """
+    return answer_of(name, data, lambda host: measured_on(host, order))
+
+
+def kept_of_host(name: str, data: Mapping[str, Any]) -> Measurement | None:
+    """Connect to one host and return its saved last measurement; None without one."""
+    return answer_of(name, data, kept_on)
+
+
+def measured_on(host: Host, order: MeasureOrder) -> Measurement:
+    """Measure a host that is connected: its snapshot, then all programs in one round trip."""
+    machine = read_topology(parse_output(as_root(host, script())))
+    readiness = read_readiness(as_root(host, readiness_script(pod_roots(machine))))
+    if not order.in_use:
+        refuse_in_use(readiness, drained=_node(machine) in order.drained)
+    if "timeout" not in readiness.programs:
+        raise HostError("the host lacks timeout, which ends a program that hangs", remedy="install coreutils")
+    effort = Effort(order.seconds, order.runs)
+    choose = alignment_tasks if order.aligned else tasks
+    chosen, missing = choose(machine, split_of(machine, _reserved(machine)), readiness.programs, effort)
+    answer = as_root(host, run_script(chosen, effort), longest_seconds(chosen, effort))
+    figures, refused = read_runs(answer, chosen, effort)
+    measured = measurement(machine, readiness, figures, refused, missing)
+    return measured if order.aligned else _keep(host, measured)
+
+
+def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
+    """Refuse to measure a node in use.
+
+    A drained node keeps the pods of DaemonSets: their processes count unless its cluster confirms the drain.
+    Raises InUseError with the evidence.
+    """
+    evidence = (replace(readiness, pods=Pods()) if drained else readiness).evidence
+    if evidence:
+        raise InUseError(f"was not measured, it is in use: {'; '.join(evidence)}", remedy=_IN_USE)
+
+
+def _node(machine: NodeTopology) -> str | None:
+    """Return the name under which the host's kubelet registers."""
+    if not machine.kubelet or not machine.hostname:
+        return None
+    return registered_name(machine.kubelet.flags, machine.hostname)
+
+
+def _reserved(machine: NodeTopology) -> str | None:
+    """Return the CPUs that the saved plan reserves, as a cpulist; None without a plan that can be read."""
+    try:
+        plan = saved_plan(machine)
+    except NumaforgeError:
+        return None
+    return format_cpulist(plan.cpus.reserved) if plan and plan.cpus.reserved else None
+
+
+def _keep(host: Host, measured: Measurement) -> Measurement:
+    as_root(host, keep_script(measured))
+    return measured
+
+
+def kept_on(host: Host) -> Measurement | None:
+    """Return the saved last measurement of a connected host; None without one."""
+    return read_kept(as_root(host, kept_script()))

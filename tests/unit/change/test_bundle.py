@@ -1,0 +1,124 @@
+"""Which files change, and how a person sees it; the scripts themselves run in tests/ssh."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import FileContent
+from numaforge.lib.framing import Answer
+from numaforge.node.bundle import FileChange, FileState, changes, diff, parse_states, read_script
+
+WANTED = FileContent("/etc/a", "one\n")
+SAME = FileState("one\n", "0644", "root", "root")
+
+
+@pytest.mark.parametrize(
+    ("now", "changed"),
+    [
+        pytest.param(SAME, False, id="same"),
+        pytest.param(None, True, id="absent"),
+        pytest.param(FileState("two\n", "0644", "root", "root"), True, id="other-text"),
+        pytest.param(FileState("one\n", "0600", "root", "root"), True, id="other-mode"),
+        pytest.param(FileState("one\n", "0644", "nobody", "root"), True, id="other-owner"),
+        pytest.param(FileState("one\n", "0644", "root", "adm"), True, id="other-group"),
+    ],
+)
+def test_a_file_changes_when_anything_about_it_differs(now: FileState | None, changed: bool) -> None:
+    assert bool(changes([WANTED], [], {"/etc/a": now} if now else {})) is changed
+
+
+def test_a_mode_without_its_leading_zero_is_the_same_mode() -> None:
+    assert changes([FileContent("/etc/a", "one\n", mode="644")], [], {"/etc/a": SAME}) == ()
+
+
+def test_only_what_is_there_is_removed() -> None:
+    assert changes([], ["/etc/a", "/etc/b"], {"/etc/a": SAME}) == (FileChange("/etc/a", SAME, None),)
+
+
+def test_a_diff_shows_the_lines_that_change() -> None:
+    change = FileChange(
+        "/etc/a", FileState("one\ntwo\n", "0644", "root", "root"), FileContent("/etc/a", "one\n2\n")
+    )
+    assert diff(change) == [
+        "--- /etc/a (now)",
+        "+++ /etc/a (planned)",
+        "@@ -1,2 +1,2 @@",
+        " one",
+        "-two",
+        "+2",
+    ]
+
+
+def test_a_diff_shows_a_mode_that_changes() -> None:
+    change = FileChange("/etc/a", SAME, FileContent("/etc/a", "one\n", mode="0600"))
+    assert diff(change) == ["/etc/a: mode 0644 root:root -> mode 0600 root:root"]
+
+
+def test_a_diff_of_bytes_that_are_not_text_can_be_printed() -> None:
+    change = FileChange("/etc/a", FileState("\udcff\n", "0644", "root", "root"), None)
+    assert "-\\udcff" in diff(change)
+
+
+DIGEST = "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806"
+
+
+def sent(*text: str) -> Answer:
+    return Answer({"stat": ("644 root root /etc/a",), "sum": (f"{DIGEST}  /etc/a",), "text": text})
+
+
+def test_the_read_scripts_answer_is_read_back() -> None:
+    text = base64.encodebytes(b"one\n").decode().splitlines()
+    assert parse_states(sent("file /etc/a", *text, ".")) == {"/etc/a": SAME}
+
+
+def test_what_is_absent_is_no_text() -> None:
+    assert parse_states(sent("absent /etc/b", "file /etc/a", "b25lCg==", ".")) == {"/etc/a": SAME}
+
+
+def test_a_text_that_is_known_need_not_be_sent() -> None:
+    assert parse_states(sent(), ["one\n", "two\n"]) == {"/etc/a": SAME}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Answer({}), id="nothing"),
+        pytest.param(sent("file /etc/b", "b25lCg==", "."), id="without-the-text-of-a-file"),
+        pytest.param(sent("other /etc/a"), id="a-folder"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused(answer: Answer) -> None:
+    with pytest.raises(HostError):
+        parse_states(answer)
+
+
+@pytest.mark.parametrize("program", ["sha256sum", "base64"])
+@pytest.mark.parametrize("event", ["touch", "rm -f"], ids=["comes", "goes"])
+def test_a_file_that_comes_or_goes_while_it_is_read_is_not_there(
+    tmp_path: Path, program: str, event: str
+) -> None:
+    stays, moves, programs = tmp_path / "stays", tmp_path / "moves", tmp_path / "programs"
+    stays.write_text("one\n")
+    if event != "touch":
+        moves.write_text("two\n")
+    programs.mkdir()
+    (programs / program).write_text(
+        f'#!/bin/sh\n{event} {moves}\nPATH={os.environ["PATH"]}\nexec {program} "$@"\n'
+    )
+    (programs / program).chmod(0o755)
+    done = subprocess.run(
+        ["sh"],
+        input=read_script([str(stays), str(moves)]),
+        env={"PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    states = parse_states(Answer.of(done.stdout))
+    assert {path: state.text for path, state in states.items()} == {str(stays): "one\n"}

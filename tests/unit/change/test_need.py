@@ -1,0 +1,651 @@
+"""What a host needs for its kubelet to be as planned, huge pages included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from numaforge.change.goal import Goal
+
+from numaforge.change import parts
+from numaforge.change.look import question
+from numaforge.change.need import need, pending
+from numaforge.change.transaction import Transaction
+from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import PLAN_PATH
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.node.bundle import FileState
+from numaforge.node.fence import Fingerprint
+from numaforge.node.part import NodeState, Part, Unit
+from numaforge.node.pods import Pods
+from numaforge.planning.document import dumps
+from numaforge.planning.node import plan_node
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import role_files
+from numaforge.roles.gpudirect.plan import AcsPlan
+from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, pool_pages
+from numaforge.roles.kernel_cmdline.plan import KernelPlan
+from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
+from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+from tests.fixtures.rdma_machines import dgx
+from tests.fixtures.role_files import hugepage_files, kubelet_files
+
+PROFILE: dict[str, Any] = {
+    "name": "t",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "512Mi"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
+    "kubelet": {"cpu_manager_policy": "static"},
+}
+STATIC = {**PROFILE, "kubelet": {"cpu_manager_policy": "static", "memory_manager_policy": "Static"}}
+MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
+STATIC_STATE = {MEMORY_STATE: '{"policyName":"Static","machineState":{},"entries":{},"checksum":0}'}
+RUNNING = Unit("active", "running", ("curl",))
+STOPPED = Unit("inactive", "dead", ("curl",))
+OTHER_DROP_IN = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 30\n"
+NO_SYSTEMD = Unit(None, None, ("curl",))
+
+
+def target(profile: Mapping[str, Any] = PROFILE, *roles: str) -> Goal:
+    """Return the plan of a host that is as planned already, but for what a test finds there."""
+    machine = replace(lab_node(), kubelet=kubeadm_kubelet())
+    plan = plan_node(machine, load_profile(dict(profile)))
+    assert plan.kubelet is not None
+    return Goal(plan, replace(machine, kubelet=_provisioned(machine, plan)), frozenset(roles or ("kubelet",)))
+
+
+def _provisioned(machine: NodeTopology, plan: Any) -> Any:
+    return replace(
+        machine.kubelet,
+        config_dir=plan.kubelet.config_dir,
+        flags=(*machine.kubelet.flags, f"--config-dir={plan.kubelet.config_dir}"),  # type: ignore[union-attr]
+        exec_start=plan.kubelet.exec_start,
+    )
+
+
+def found(on: Goal, pools: Mapping[str, int] | None = None, **changes: str | None) -> NodeState:
+    """Return the host's files as planned and its pools, with `changes`: None for a file that is not there."""
+    kubelet = on.plan.kubelet
+    assert kubelet is not None
+    assert kubelet.drop_in is not None
+    files = [*kubelet_files(on.plan, KUBEADM_CONFIG), *hugepage_files(on.plan)[0]]
+    files += [*role_files(on.plan, "topology"), *role_files(on.plan, "tuning")]
+    states = {file.path: FileState(file.text, file.mode, file.owner, file.group) for file in files}
+    states[kubelet.config_file] = FileState(KUBEADM_CONFIG, "0644", "root", "root")
+    for path, text in changes.items():
+        states.pop(path, None)
+        if text is not None:
+            states[path] = FileState(text, "0644", "root", "root")
+    pages = {path: str(count) for path, count in {**hugepage_counts(on.plan), **(pools or {})}.items()}
+    return NodeState(states, (kubelet.drop_in,), values=pages, unit=not_asked)
+
+
+def drop_in(on: Goal) -> str:
+    assert on.plan.kubelet is not None
+    assert on.plan.kubelet.drop_in is not None
+    return on.plan.kubelet.drop_in
+
+
+def needed(on: Goal, files: NodeState, unit: Unit = RUNNING) -> Transaction:
+    transaction = need(on, replace(files, unit=lambda: unit))
+    assert transaction is not None
+    return transaction
+
+
+def part(transaction: Transaction, name: str) -> Part:
+    return next(part for part in transaction.parts if part.name == name)
+
+
+def names(transaction: Transaction) -> list[str]:
+    return [part.name for part in transaction.parts]
+
+
+def written(transaction: Transaction) -> list[str]:
+    return [change.path for part in transaction.parts for change in part.changed if change.new]
+
+
+def not_asked() -> Unit:
+    pytest.fail("systemd was asked, and nothing changes")
+
+
+@pytest.mark.parametrize(
+    ("roles", "asked"),
+    [
+        pytest.param((), "files reboot watch", id="none-but-those-of-every-run"),
+        pytest.param(
+            ("kubelet",), "files reboot hugepages kubelet watch", id="the-pools-go-with-the-kubelet"
+        ),
+        pytest.param(("hugepages",), "files reboot hugepages watch", id="the-pools-alone"),
+        pytest.param(
+            ("tuning",),
+            "files kernel_cmdline reboot pcie_acs kernel_values watch",
+            id="several-that-a-deploy-calls-by-one-name",
+        ),
+        pytest.param(
+            ("mig", "rdma"), "files mig_mode reboot nics mig memlock watch", id="two-by-their-height"
+        ),
+        pytest.param(
+            ("modules", "host"), "files packages modules reboot crio watch", id="two-with-others-between"
+        ),
+        pytest.param(
+            ("amd_partitions", "imex", "interrupts", "system"),
+            "files reboot interrupts system amd_partitions imex watch",
+            id="one-part-each",
+        ),
+    ],
+)
+def test_parts_are_asked_where_their_role_was_called(roles: tuple[str, ...], asked: str) -> None:
+    assert [part.name for part in parts.called(roles)] == asked.split()
+
+
+POOL = pool_pages(1, "2Mi")
+
+
+def test_a_host_that_is_as_planned_needs_nothing_and_is_not_asked_about_its_unit() -> None:
+    on = target()
+    assert need(on, found(on)) is None
+
+
+def test_the_question_names_every_planned_pool_and_the_file_that_fills_them_at_boot() -> None:
+    asked = question(target())
+    assert POOL in asked.values
+    assert HUGEPAGES_TMPFILES_PATH in asked.files
+
+
+def test_only_the_pools_that_differ_are_filled() -> None:
+    on = target()
+    transaction = needed(on, found(on, {POOL: 3}))
+    assert part(transaction, "hugepages").data["planned"] == f"16 {POOL}\n"
+    assert transaction.moves == (f"{POOL}: 3 -> 16",)
+    assert names(transaction) == ["hugepages", "kubelet"]
+
+
+def test_pools_restart_the_kubelet_although_no_setting_changes() -> None:
+    on = target()
+    transaction = needed(on, found(on, {POOL: 3}))
+    assert transaction.drains
+    assert transaction.sentences == ("the kubelet restarts, because this changes: hugepages",)
+
+
+def test_pools_stand_beside_the_settings_that_change() -> None:
+    on = target()
+    transaction = needed(on, found(on, {POOL: 3}, **{drop_in(on): OTHER_DROP_IN}))
+    assert transaction.sentences[-1].endswith(", systemReserved, topologyManagerPolicy, hugepages")
+
+
+def test_what_counts_is_what_the_host_has_now_and_not_what_was_detected() -> None:
+    on = target()
+    assert hugepage_totals(on.machine)[POOL] != 16
+    assert need(on, found(on)) is None
+
+
+def test_memory_state_of_other_pools_goes() -> None:
+    on = target(STATIC)
+    transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE))
+    assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
+    assert transaction.sentences[0].startswith(f"{MEMORY_STATE} is removed: a hugepage pool changed its size")
+
+
+def test_the_file_for_the_boot_alone_restarts_nothing() -> None:
+    on = target()
+    transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: None}))
+    assert written(transaction) == [HUGEPAGES_TMPFILES_PATH]
+    assert not transaction.drains
+
+
+def test_a_file_for_the_boot_that_is_not_planned_is_removed() -> None:
+    on = target({name: value for name, value in PROFILE.items() if name != "hugepages"})
+    transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: "# Written by numaforge\n"}))
+    assert part(transaction, "files").data["absent"] == f"{HUGEPAGES_TMPFILES_PATH}\n"
+
+
+def test_a_change_begins_only_on_what_it_was_planned_on() -> None:
+    on = target()
+    fingerprint = Fingerprint("boot", 7, "T0 applied", {"/etc/a": "1f"}, "/etc/kubernetes/kubelet.conf.d")
+    transaction = needed(on, replace(found(on, {POOL: 3}), fingerprint=fingerprint))
+    assert transaction.planned_on == fingerprint
+
+
+def test_the_look_covers_every_file_that_the_decision_depends_on() -> None:
+    on = target()
+    asked = question(on)
+    kubelet = on.plan.kubelet
+    assert kubelet is not None
+    assert {kubelet.config_file, HUGEPAGES_TMPFILES_PATH, MEMORY_STATE} <= {*asked.files}
+    assert {file.path for file in on.plan.files if file.role == "kubelet"} <= {*asked.files}
+    assert asked.drop_in_folder == kubelet.config_dir
+    call = f"read_files_and_drop_ins {kubelet.config_dir} "
+    looked = next(line for line in asked.script.splitlines() if line.startswith(call))
+    assert all(path in looked for path in asked.files)
+
+
+@pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
+def test_pools_of_a_kubelet_that_does_not_run_are_not_its_own(unit: Unit) -> None:
+    on = target()
+    files = found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None})
+    assert need(on, replace(files, unit=lambda: unit)) is None
+
+
+@pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
+def test_the_role_hugepages_fills_them_then_and_drains_nothing(unit: Unit) -> None:
+    on = target(PROFILE, "hugepages", "kubelet")
+    transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), unit)
+    assert names(transaction)[:2] == ["files", "hugepages"]
+    assert not transaction.drains
+
+
+def test_pools_beside_a_kubelet_that_may_not_restart_are_refused() -> None:
+    on = target(PROFILE, "hugepages")
+    with pytest.raises(HostError, match="16 huge pages are planned, and there are 3; but the kubelet runs"):
+        needed(on, found(on, {POOL: 3}))
+
+
+def test_a_kubelet_that_does_not_run_is_configured_without_its_pools() -> None:
+    on = target()
+    changes = {HUGEPAGES_TMPFILES_PATH: None, drop_in(on): OTHER_DROP_IN}
+    transaction = needed(on, found(on, {POOL: 3}, **changes), STOPPED)
+    assert written(transaction) == [drop_in(on)]
+    assert (names(transaction), transaction.drains) == (["files", "kubelet"], False)
+
+
+def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_together() -> None:
+    on = target()
+    crashing = replace(RUNNING, active_state="activating", sub_state="auto-restart")
+    transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), crashing)
+    assert names(transaction) == ["files", "hugepages", "kubelet"]
+    assert part(transaction, "kubelet").settings["KUBELET_RESTART"] == ""
+
+
+def test_state_that_the_next_start_could_not_read_goes_where_no_kubelet_runs() -> None:
+    on = target(STATIC)
+    transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
+    assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
+    assert not transaction.drains
+
+
+def test_without_systemd_no_state_is_touched() -> None:
+    on = target(STATIC)
+    assert need(on, replace(found(on, {POOL: 3}, **STATIC_STATE), unit=lambda: NO_SYSTEMD)) is None
+
+
+def test_a_pool_that_the_kernel_does_not_have_is_refused() -> None:
+    on = target()
+    files = found(on)
+    there = {path: pages for path, pages in files.values.items() if path != POOL}
+    with pytest.raises(HostError, match=f"{POOL}: this kernel has no such pool"):
+        needed(on, replace(files, values=there))
+
+
+# ---- kernel values ----
+
+TUNED = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10", "vm.max_map_count": "262144"}}}
+SWAPPINESS, MAPS = "/proc/sys/vm/swappiness", "/proc/sys/vm/max_map_count"
+"""One value that is set, and a limit that is only ever raised."""
+
+
+def tuned(swap: str = "off", unit: str = "enabled", **values: str) -> tuple[Goal, NodeState]:
+    on = target(TUNED, "tuning")
+    now = {SWAPPINESS: "10", MAPS: "262144"} | {f"/proc/sys/vm/{name}": text for name, text in values.items()}
+    files = found(on)
+    said = {"kernel_values": (f"swap {swap}", f"unit {unit}")}
+    return on, replace(files, values={**files.values, **now}, said=said)
+
+
+def test_values_that_are_as_planned_need_nothing() -> None:
+    on, files = tuned()
+    assert need(on, files) is None
+
+
+def test_only_the_value_that_differs_is_set_and_nothing_is_drained() -> None:
+    on, files = tuned(swappiness="60")
+    transaction = needed(on, files)
+    assert names(transaction) == ["kernel_values"]
+    assert part(transaction, "kernel_values").data["planned"] == f"new\t{SWAPPINESS}\t10\n"
+    assert transaction.moves == (f"{SWAPPINESS}: 60 -> 10",)
+    assert not transaction.drains
+
+
+def test_a_limit_that_is_higher_already_is_left_alone() -> None:
+    on, files = tuned(max_map_count="1048576")
+    assert need(on, files) is None
+
+
+def test_a_unit_that_is_not_enabled_is_linked() -> None:
+    on, files = tuned(unit="disabled")
+    assert needed(on, files).moves == ("numaforge-tuning.service: disabled -> enabled",)
+
+
+def recorded(*rows: tuple[str, str, str], swap: str = "off", **values: str) -> tuple[Goal, NodeState]:
+    """Return a node that is as planned, with a record of what was there before: PATH, EARLIER, OURS."""
+    on, files = tuned(swap)
+    text = "# head\n" + "".join("\t".join(row) + "\n" for row in rows)
+    now = {f"/proc/sys/{name.replace('__', '/')}": value for name, value in values.items()}
+    record = {RECORD: FileState(text, "0644", "root", "root")}
+    return on, replace(files, values={**files.values, **now}, files={**files.files, **record})
+
+
+ZONES = "/proc/sys/vm/zone_reclaim_mode"
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "moves"),
+    [
+        pytest.param(
+            [(ZONES, "0", "1")],
+            {"vm__zone_reclaim_mode": "1"},
+            (f"{ZONES}: 1 -> 0, as before numaforge",),
+            id="a value that is as we set it is put back",
+        ),
+        pytest.param(
+            [(ZONES, "0", "1")],
+            {"vm__zone_reclaim_mode": "3"},
+            (f"{ZONES}: not as numaforge has set it, left as it is",),
+            id="a value that someone else or a boot has changed is left alone",
+        ),
+        pytest.param(
+            [(ZONES, "0", "1")],
+            {},
+            (f"{ZONES}: not as numaforge has set it, left as it is",),
+            id="a value that the kernel lacks by now leaves the record",
+        ),
+        pytest.param(
+            [("/sys/kernel/mm/transparent_hugepage/enabled", "always", "madvise")],
+            {},
+            ("/sys/kernel/mm/transparent_hugepage/enabled: not as numaforge has set it, left as it is",),
+            id="a switch that cannot be read is not written",
+        ),
+        pytest.param(
+            [("swap /dev/sda2", "-2", "off")],
+            {},
+            ("swap /dev/sda2: off -> on, as before numaforge",),
+            id="swap is turned on again",
+        ),
+    ],
+)
+def test_what_is_no_longer_named(
+    rows: list[tuple[str, str, str]], values: dict[str, str], moves: tuple[str, ...]
+) -> None:
+    on, files = recorded(*rows, **values)
+    transaction = needed(on, files)
+    assert transaction.moves == moves
+    assert part(transaction, "kernel_values").data["kept"] == ""
+
+
+def test_a_value_that_is_named_stays_in_the_record_with_what_was_there_first() -> None:
+    on, files = recorded((SWAPPINESS, "60", "1"))
+    assert need(on, files) is None
+    on, files = recorded((SWAPPINESS, "60", "1"), vm__swappiness="1")
+    chosen = part(needed(on, files), "kernel_values")
+    assert chosen.data["planned"] == f"recorded\t{SWAPPINESS}\t10\n"
+    assert chosen.data["kept"] == f"{SWAPPINESS}\t60\t10\n"
+
+
+def test_an_empty_value_is_put_back_as_an_empty_one() -> None:
+    on, files = recorded((ZONES, "", "1"), vm__zone_reclaim_mode="1")
+    assert part(needed(on, files), "kernel_values").data["planned"] == f"back\t{ZONES}\t\n"
+
+
+@pytest.mark.parametrize(
+    ("used", "moved"), [("500 0 9000", True), ("1000 0 9000", True), ("1001 0 9000", False)]
+)
+def test_a_limit_is_put_back_once_no_more_is_in_use(used: str, moved: bool) -> None:
+    limit = "/proc/sys/fs/file-max"
+    on, files = recorded((limit, "1000", "9000"), **{"fs__file-max": "9000", "fs__file-nr": used})
+    assert (need(on, files) is not None) is moved
+    said = f"fall back once less is in use, or at a boot: {limit} (1001 in use, 1000 before)"
+    assert any(text.endswith(said) for text in pending(on, files)) is not moved
+
+
+def test_a_value_that_the_kernel_does_not_have_is_refused() -> None:
+    on, files = tuned()
+    there = {path: text for path, text in files.values.items() if path != SWAPPINESS}
+    with pytest.raises(HostError, match="this kernel does not have it"):
+        needed(on, replace(files, values=there))
+
+
+# ---- the kernel's command line ----
+
+WISH = ("intel_iommu=on", "iommu=pt")
+
+
+def booted(
+    cmdline: str, recorded: tuple[str, ...] = (), reboot: str = "allowed", loader: str = "grub"
+) -> Any:
+    on, files = tuned()
+    on = replace(on, plan=replace(on.plan, kernel=KernelPlan(WISH, reboot)))
+    text = role_files(on.plan, "topology")[0]
+    plan = {text.path: FileState(text.text, text.mode, text.owner, text.group)}
+    lines = (f"loader {loader}", f"cmdline {cmdline}", *(f"recorded {parameter}" for parameter in recorded))
+    return on, replace(files, files={**files.files, **plan}, said={**files.said, "kernel_cmdline": lines})
+
+
+@pytest.mark.parametrize(
+    ("loader", "said", "remedy"),
+    [
+        ("kernelstub", "kernelstub keeps", "kernelstub --add-options 'intel_iommu=on'"),
+        ("systemd-boot", "systemd-boot starts", "add intel_iommu=on to /etc/kernel/cmdline"),
+        ("none", "neither update-grub nor grubby", "by other means"),
+    ],
+)
+def test_a_boot_loader_that_is_not_written_is_named_with_what_helps(
+    loader: str, said: str, remedy: str
+) -> None:
+    on, files = booted("iommu=pt", loader=loader)
+    with pytest.raises(HostError, match=said) as refused:
+        needed(on, files)
+    assert remedy in str(refused.value.remedy)
+    on, files = booted("intel_iommu=on iommu=pt", loader=loader)
+    assert need(on, files) is None
+
+
+def test_parameters_that_the_kernel_has_need_nothing() -> None:
+    on, files = booted("root=/dev/sda intel_iommu=on iommu=pt quiet")
+    assert need(on, files) is None
+
+
+def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain() -> None:
+    on, files = booted("root=/dev/sda iommu=pt")
+    transaction = needed(on, files)
+    assert names(transaction) == ["kernel_cmdline", "reboot"]
+    assert transaction.drains
+    assert transaction.moves == ("kernel command line: + intel_iommu=on",)
+    assert "the node reboots" in transaction.sentences
+
+
+def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other_change() -> None:
+    on, files = booted("root=/dev/sda iommu=pt")
+    acs = AcsPlan(masks={"0000:17:00.0": "xx000x0"}, bridges={"0000:17:00.0": "1000:c030"})
+    assert "pcie_acs" not in names(needed(on, files))
+    planned = replace(on.plan, acs=acs)
+    on = replace(on, plan=planned)
+    text = role_files(planned, "topology")[0]
+    plan = {text.path: FileState(text.text, text.mode, text.owner, text.group)}
+    files = replace(files, files={**files.files, **plan})
+    assert names(needed(on, files)) == ["kernel_cmdline", "reboot", "pcie_acs"]
+    lines = ("loader grub", "cmdline root=/dev/sda iommu=pt intel_iommu=on")
+    assert need(on, replace(files, said={**files.said, "kernel_cmdline": lines})) is None
+
+
+def test_a_parameter_of_an_earlier_plan_goes() -> None:
+    on, files = booted("intel_iommu=on iommu=pt nosmt", recorded=("nosmt", *WISH))
+    transaction = needed(on, files)
+    assert part(transaction, "kernel_cmdline").data["removed"] == "nosmt\n"
+
+
+def test_a_part_of_a_word_is_no_parameter() -> None:
+    on, files = booted("xintel_iommu=on iommu=pt")
+    assert names(needed(on, files)) == ["kernel_cmdline", "reboot"]
+
+
+ANOTHER = ("running 6.1", "menu menu", "kernel /boot/vmlinuz-6.12", "next another", "version 6.12")
+UNKNOWN = ("running 6.1", "next unknown", "menu menu", "unknown the default, x, is none of its entries")
+
+
+def about_to_boot(*said: str, next_kernel: str = "running") -> tuple[Goal, NodeState]:
+    on, files = booted("quiet")
+    on = replace(on, plan=replace(on.plan, kernel=KernelPlan(WISH, "allowed", next_kernel)))
+    return on, replace(files, said={**files.said, "reboot": said})
+
+
+@pytest.mark.parametrize(
+    ("said", "refusal"),
+    [
+        pytest.param(ANOTHER, "a reboot would start /boot/vmlinuz-6.12, and 6.1 runs", id="another-kernel"),
+        pytest.param(UNKNOWN, "the default, x, is none of its entries", id="a-kernel-that-is-not-known"),
+    ],
+)
+def test_a_reboot_that_would_start_another_kernel_is_refused(said: tuple[str, ...], refusal: str) -> None:
+    with pytest.raises(HostError, match=refusal) as refused:
+        needed(*about_to_boot(*said))
+    assert refused.value.where == "kernel.next_kernel"
+    assert "kernel.next_kernel: any" in str(refused.value.remedy)
+
+
+def test_another_kernel_is_taken_where_the_profile_takes_it() -> None:
+    transaction = needed(*about_to_boot(*ANOTHER, next_kernel="any"))
+    assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "any"
+    assert "the node reboots, into the kernel 6.12" in transaction.sentences
+
+
+def test_another_kernel_without_a_driver_that_is_loaded_now_is_refused() -> None:
+    with pytest.raises(HostError, match="which has no module nvidia, mlx5_core"):
+        needed(*about_to_boot(*ANOTHER, "lacks-nvidia yes", "lacks-mlx5_core yes", next_kernel="any"))
+
+
+def test_a_node_without_a_boot_loader_boots_and_its_kernel_is_proved() -> None:
+    transaction = needed(*about_to_boot("running 6.1", "next unknown", "menu none", "unknown no boot loader"))
+    assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "running"
+
+
+def test_parameters_are_booted_once_where_the_boot_loader_can() -> None:
+    on, files = booted("quiet")
+    lines = (*files.said["kernel_cmdline"], "once yes")
+    transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
+    assert part(transaction, "kernel_cmdline").settings["CMDLINE_ONCE"] == "yes"
+
+
+def test_a_run_says_where_parameters_are_not_booted_once() -> None:
+    on, files = booted("quiet")
+    lines = (*files.said["kernel_cmdline"], "not-once GRUB cannot write to /boot/grub (lvm)")
+    transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
+    assert part(transaction, "kernel_cmdline").settings["CMDLINE_ONCE"] == "no"
+    assert any("not once on trial: GRUB cannot write" in said for said in transaction.sentences)
+
+
+def test_what_a_parameter_of_ours_has_replaced_returns_with_its_end() -> None:
+    recorded = ("isolcpus=1 instead-of isolcpus=2",)
+    on, files = booted("iommu=pt intel_iommu=on isolcpus=1", recorded, loader="grubby")
+    data = part(needed(on, files), "kernel_cmdline").data
+    assert (data["removed"], data["restored"]) == ("isolcpus=1\n", "isolcpus=2\n")
+
+
+def test_what_a_parameter_of_ours_has_replaced_is_remembered_while_it_stays() -> None:
+    on, files = booted("iommu=pt", recorded=("iommu=pt instead-of iommu=soft",))
+    data = part(needed(on, files), "kernel_cmdline").data
+    assert (data["replaced"], data["restored"]) == ("iommu=pt instead-of iommu=soft\n", "")
+
+
+def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written() -> None:
+    on, files = booted("iommu=pt", reboot="never")
+    assert need(on, files) is None
+    assert pending(on, files) == (
+        "pending: the kernel's command line (intel_iommu=on to come); maintenance.reboot is never",
+    )
+
+
+def test_a_boot_loader_that_is_not_known_is_refused() -> None:
+    on, files = booted("iommu=pt", loader="none")
+    with pytest.raises(HostError, match="neither update-grub nor grubby"):
+        needed(on, files)
+
+
+# ---- what libraries are told ----
+
+ADMINS_CONF = "# ours\nNCCL_DEBUG=WARN\n"
+
+
+def libraries_target(previous: Goal | None = None, **libraries: bool) -> Goal:
+    """Return the plan of a host with an /etc/nccl.conf of its admin, planned after `previous`."""
+    machine = replace(dgx(nccl_conf=ADMINS_CONF), previous_plan=dumps(previous.plan) if previous else None)
+    plan = plan_node(machine, load_profile({"name": "t", "rdma": {"libraries": libraries}}))
+    return Goal(plan, machine, frozenset(["topology", "rdma"]))
+
+
+def told(on: Goal, texts: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the texts that are written on a host that has these, None for a file that goes."""
+    states = {path: FileState(text, "0644", "root", "root") for path, text in texts.items()}
+    transaction = need(on, NodeState(states, (), values={}, unit=not_asked))
+    changed = transaction.parts[0].changed if transaction else ()
+    return {change.path: change.new and change.new.text for change in changed if change.path != PLAN_PATH}
+
+
+def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes() -> None:
+    ours = libraries_target(nccl_conf=True, env_file=True)
+    written = told(ours, {NCCL_CONF_PATH: ADMINS_CONF})
+    assert sorted(written) == [NCCL_CONF_PATH, RAILS_ENV_PATH]
+    texts = {path: text for path, text in written.items() if text}
+    assert told(ours, texts) == {}
+    gone = libraries_target(ours)
+    assert told(gone, texts) == {NCCL_CONF_PATH: ADMINS_CONF, RAILS_ENV_PATH: None}
+    assert told(gone, {NCCL_CONF_PATH: ADMINS_CONF}) == {}
+
+
+def test_an_nccl_conf_that_was_never_ours_is_left_alone() -> None:
+    assert told(libraries_target(), {NCCL_CONF_PATH: ADMINS_CONF}) == {}
+
+
+# ---- whether pods are there, and not what the kubelet's unit says of itself ----
+
+
+@pytest.mark.parametrize(
+    ("unit", "pods", "drains"),
+    [
+        pytest.param(RUNNING, Pods(), True, id="runs"),
+        pytest.param(Unit("activating", "auto-restart", ("curl",)), Pods(), True, id="starts-over-and-over"),
+        pytest.param(Unit("deactivating", "stop-sigterm", ("curl",)), Pods(), True, id="stops-just-now"),
+        pytest.param(STOPPED, Pods(), False, id="stopped-without-pods"),
+        pytest.param(Unit("failed", "failed", ("curl",)), Pods(), False, id="failed-without-pods"),
+        pytest.param(STOPPED, Pods(alive=("process 7",)), True, id="stopped-with-a-pod-that-lives"),
+        pytest.param(
+            Unit("failed", "failed", ("curl",)), Pods(left=("/p",)), True, id="failed-with-pods-left"
+        ),
+        pytest.param(STOPPED, Pods(unknown=("why",)), True, id="stopped-and-nothing-is-known"),
+        pytest.param(NO_SYSTEMD, Pods(kubelets=("process 8",)), True, id="a-kubelet-of-no-unit"),
+    ],
+)
+def test_what_disturbs_pods_is_drained_by_the_evidence(unit: Unit, pods: Pods, drains: bool) -> None:
+    on = target(PROFILE, "kubelet", "hugepages")
+    assert needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).drains is drains
+
+
+ALIVE = Pods(alive=("process 7 (sleep) in /kubepods.slice",))
+
+
+@pytest.mark.parametrize(
+    ("unit", "pods", "says"),
+    [
+        pytest.param(STOPPED, ALIVE, "its unit is inactive", id="stopped"),
+        pytest.param(Unit("failed", "failed", ()), ALIVE, "its unit is failed", id="failed"),
+        pytest.param(STOPPED, Pods(left=("/p",)), "its unit is inactive", id="stopped-with-pods-left"),
+        pytest.param(STOPPED, Pods(), "", id="no-pods-to-end"),
+        pytest.param(RUNNING, ALIVE, "", id="runs-under-another-name"),
+        pytest.param(Unit("activating", "auto-restart", ()), ALIVE, "", id="starts-over-and-over"),
+        pytest.param(STOPPED, ALIVE.with_kubelet("process 9 (kubelet)"), "", id="runs-without-its-unit"),
+        pytest.param(STOPPED, Pods(unknown=("it cannot be read",)), "", id="not-seen"),
+        pytest.param(NO_SYSTEMD, ALIVE, "", id="systemd-does-not-answer"),
+    ],
+)
+def test_a_drain_is_in_vain_where_no_kubelet_runs_that_ends_pods(unit: Unit, pods: Pods, says: str) -> None:
+    on = target(PROFILE, "kubelet", "hugepages")
+    refused = needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).undrainable
+    assert (says in refused) if says else refused == ""
+
+
+def test_a_state_file_that_goes_disturbs_pods_also_while_the_kubelet_is_down() -> None:
+    on = target(STATIC)
+    transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
+    assert part(transaction, "kubelet").drains

@@ -1,0 +1,421 @@
+"""What a host needs of modules, NICs and limits, given what it says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from numaforge.change.goal import Goal
+
+from numaforge.commands.machine import machine_of
+from numaforge.lib.errors import HostError
+from numaforge.machine.topology.model import NvidiaInstall
+from numaforge.node.bundle import FileState
+from numaforge.node.part import NodeState
+from numaforge.planning.node import plan_node, with_files
+from numaforge.planning.profiles import load_profile
+from numaforge.roles.files import part as files
+from numaforge.roles.host.memlock import part as memlock
+from numaforge.roles.kernel_cmdline.plan import KernelPlan
+from numaforge.roles.modules import part as modules
+from numaforge.roles.modules.files import MODPROBE_PATH
+from numaforge.roles.modules.plan import ModulesPlan
+from numaforge.roles.rdma.nics import part as nics
+from numaforge.roles.rdma.nics.part import LINKS
+from numaforge.roles.rdma.planned import NicSetting, RdmaHostPlan, RdmaPlan
+from tests.fixtures.machines import kubeadm_kubelet, lab_node
+
+OPTION = ModulesPlan(options={"ib_core": ("netns_mode=1",)})
+MRRS = NicSetting("0000:17:00.0", "max_read_request", "4096")
+TRUST = NicSetting("eth2", "trust", "dscp")
+
+
+def goal(*, roles: tuple[str, ...] = ("modules", "rdma"), reboot: str = "never", **plans: Any) -> Goal:
+    machine = replace(lab_node(), kubelet=kubeadm_kubelet())
+    plan = plan_node(machine, load_profile({"memory": {"system_reserved": "512Mi"}}))
+    host = RdmaPlan(host=plans.pop("host", RdmaHostPlan()))
+    plan = replace(plan, kernel=KernelPlan((), reboot), rdma=host, **plans)
+    return Goal(plan, machine, frozenset(roles))
+
+
+def found(kind: Any, *said: str) -> NodeState:
+    return NodeState({}, (), said={kind.NAME: said})
+
+
+@pytest.mark.parametrize(
+    ("plan", "said", "load", "unload"),
+    [
+        pytest.param(ModulesPlan(("a", "b")), ("loaded a",), "b\n", "", id="only-what-is-missing"),
+        pytest.param(ModulesPlan(), ("recorded a", "loaded a"), "", "a\n", id="ours-goes"),
+        pytest.param(
+            ModulesPlan(("a",)), ("recorded a", "recorded b", "needed b"), "a\n", "", id="a-dependency-stays"
+        ),
+    ],
+)
+def test_modules_that_come_and_go(plan: ModulesPlan, said: tuple[str, ...], load: str, unload: str) -> None:
+    part = modules.need(goal(modules=plan), found(modules, *said), ())
+    assert part is not None
+    assert (part.data["load"], part.data["unload"]) == (load, unload)
+
+
+def test_what_is_loaded_already_needs_nothing() -> None:
+    assert modules.need(goal(modules=ModulesPlan(("a",))), found(modules, "loaded a"), ()) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "reboot", "late"),
+    [
+        pytest.param("Y", "allowed", None, id="y-is-1"),
+        pytest.param("N", "allowed", "option ib_core netns_mode 1\n", id="a-boot-that-is-allowed"),
+        pytest.param("N", "never", None, id="no-leave-to-boot"),
+    ],
+)
+def test_an_option_of_a_loaded_module_waits_for_a_boot(now: str, reboot: str, late: str | None) -> None:
+    on, files = goal(modules=OPTION, reboot=reboot), found(modules, f"parameter ib_core netns_mode {now}")
+    part = modules.need(on, files, ())
+    assert (part.data["late"] if part else None) == late
+    assert part is None or (part.reboots and part.drains)
+    waits = modules.pending(on, files)
+    assert (waits is not None) is (now == "N" and reboot == "never")
+
+
+def told(text: str, *said: str) -> NodeState:
+    """Return a node on which an earlier plan has told modprobe something."""
+    state = FileState(text, "0644", "root", "root")
+    return NodeState({MODPROBE_PATH: state}, (), said={modules.NAME: said})
+
+
+NOUVEAU = "# header\nblacklist nouveau\ninstall nouveau /bin/false\n"
+HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
+
+
+@pytest.mark.parametrize(
+    ("plan", "now", "late", "at_once"),
+    [
+        pytest.param(
+            HIDDEN,
+            found(modules, "loaded nvidia"),
+            "option nvidia NVreg_X 1\n",
+            {},
+            id="a-boot-has-to-prove-it",
+        ),
+        pytest.param(
+            HIDDEN,
+            told("options nvidia NVreg_X=1\n", "loaded nvidia"),
+            None,
+            {"nvidia": ("NVreg_X=1",)},
+            id="what-is-not-told-was-proved-when-it-was-written",
+        ),
+        pytest.param(
+            OPTION,
+            found(modules, "loaded ib_core", "parameter ib_core netns_mode Y"),
+            None,
+            {"ib_core": ("netns_mode=1",)},
+            id="what-is-so-already-needs-no-boot",
+        ),
+        pytest.param(
+            replace(HIDDEN, load=("nvidia",)),
+            found(modules),
+            "",
+            {"nvidia": ("NVreg_X=1",)},
+            id="a-module-that-is-loaded-now-takes-it-now",
+        ),
+        pytest.param(
+            replace(HIDDEN, load=("nvidia",)),
+            found(modules, "vital nvidia /data block-device"),
+            "option nvidia NVreg_X 1\n",
+            {},
+            id="but-not-one-that-the-node-stands-on",
+        ),
+        pytest.param(
+            OPTION,
+            told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
+            "option ib_core netns_mode 1\n",
+            {"ib_core": ("netns_mode=0",)},
+            id="until-then-the-old-value-stays-written",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
+            "unset ib_core netns_mode\n",
+            {"ib_core": ("netns_mode=0",)},
+            id="an-option-leaves-at-a-boot-too",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            told("options ib_core netns_mode=1\n", "loaded ib_core", "parameter ib_core netns_mode Y"),
+            None,
+            {},
+            id="but-not-one-that-says-what-the-kernel-does-by-itself",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
+            "",
+            {},
+            id="that-of-a-module-which-is-unloaded-leaves-with-it",
+        ),
+    ],
+)
+def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(
+    plan: ModulesPlan, now: NodeState, late: str | None, at_once: dict[str, tuple[str, ...]]
+) -> None:
+    needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
+    assert (needed.data["late"] if needed else None) == late
+    assert modules.at_once(goal(modules=plan), now).options == at_once
+    assert (modules.pending(goal(modules=plan), now) is not None) is bool(late)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "now", "late", "at_once"),
+    [
+        pytest.param(("nouveau",), found(modules), "blocked nouveau\n", (), id="one-that-is-not-loaded-too"),
+        pytest.param(("nouveau",), told(NOUVEAU), None, ("nouveau",), id="what-a-boot-has-proved-stays"),
+        pytest.param((), told(NOUVEAU), "freed nouveau\n", ("nouveau",), id="it-is-freed-by-a-boot"),
+    ],
+)
+def test_a_module_is_kept_out_by_a_boot(
+    blocked: tuple[str, ...], now: NodeState, late: str | None, at_once: tuple[str, ...]
+) -> None:
+    plan = ModulesPlan(blocked=blocked)
+    needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
+    assert (needed.data["late"] if needed else None) == late
+    assert modules.at_once(goal(modules=plan), now).blocked == at_once
+
+
+def written(plan: ModulesPlan, reboot: str, now: NodeState) -> str | None:
+    """Return what the part `files` does to what modprobe is told: its lines, "" removed, None untouched."""
+    on = goal(roles=("modules",), reboot=reboot, modules=plan)
+    on = replace(on, plan=with_files(on.plan))
+    part = files.need(on, now, ())
+    changes = {change.path: change.new for change in part.changed} if part else {}
+    if MODPROBE_PATH not in changes:
+        return None
+    new = changes[MODPROBE_PATH]
+    return "" if new is None else " ".join(new.text.splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    ("plan", "reboot", "now", "text"),
+    [
+        pytest.param(
+            ModulesPlan(blocked=("nouveau",)),
+            "never",
+            found(modules),
+            None,
+            id="nothing-is-armed-without-leave",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("nouveau",)),
+            "allowed",
+            found(modules),
+            "blacklist nouveau install nouveau /bin/false",
+            id="all-with-leave",
+        ),
+        pytest.param(
+            ModulesPlan(options={"ib_core": ("netns_mode=1",)}, blocked=("nouveau",)),
+            "never",
+            found(modules, "loaded ib_core", "parameter ib_core netns_mode 1"),
+            "options ib_core netns_mode=1",
+            id="what-needs-no-boot-alone",
+        ),
+        pytest.param(ModulesPlan(), "never", told(NOUVEAU), None, id="what-a-boot-would-lose-stays"),
+        pytest.param(ModulesPlan(), "allowed", told(NOUVEAU), "", id="and-goes-with-leave"),
+        pytest.param(
+            ModulesPlan(),
+            "never",
+            told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
+            "",
+            id="what-is-unloaded-needs-no-leave",
+        ),
+    ],
+)
+def test_what_modprobe_is_told_on_the_disk(
+    plan: ModulesPlan, reboot: str, now: NodeState, text: str | None
+) -> None:
+    assert written(plan, reboot, now) == text
+
+
+def test_the_mode_changes_at_once_where_there_is_one_namespace() -> None:
+    on = goal(modules=OPTION)
+    files = found(modules, "parameter ib_core netns_mode N", "netns free")
+    part = modules.need(on, files, ())
+    assert part is not None
+    assert (part.settings["RDMA_NETNS"], part.reboots) == ("shared", False)
+    assert modules.pending(on, files) is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "said", "message"),
+    [
+        pytest.param(
+            ModulesPlan(("a",)), ("absent a",), "a: is planned, and this kernel has no", id="absent"
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("mlx5_core",)),
+            ("vital mlx5_core bond0 default-route",),
+            "bond0 needs it, which has the default route",
+            id="the-default-route",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            ("recorded mlx5_core", "loaded mlx5_core", "vital mlx5_core eth0 connection"),
+            "is to be unloaded, and eth0 needs it, which has our own connection",
+            id="our-own-connection",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("vfat",)),
+            ("vital vfat /boot/efi file-system",),
+            "is to be kept out, and the file system at /boot/efi needs it",
+            id="a-file-system",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("nvme_core",)),
+            ("vital nvme_core / block-device",),
+            "is to be kept out, and what / is on needs it",
+            id="a-disk",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("overlay",)),
+            ("vital overlay - containers",),
+            "is to be kept out, and container runtimes need it",
+            id="what-containers-are-made-of",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("mlx5_ib",)),
+            ("vital mlx5_ib /scratch storage-network",),
+            "is to be kept out, and /scratch is reached over it",
+            id="storage-over-rdma",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("x",)), ("blind",), "without the program ip", id="it-cannot-be-told"
+        ),
+    ],
+)
+def test_what_would_cut_the_host_off_is_refused(
+    plan: ModulesPlan, said: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(HostError, match=message):
+        modules.need(goal(modules=plan), found(modules, *said), ())
+
+
+def test_a_driver_that_stays_may_be_vital() -> None:
+    files = found(modules, "loaded mlx5_core", "vital mlx5_core eth0 connection")
+    assert modules.need(goal(modules=ModulesPlan(("mlx5_core",))), files, ()) is None
+
+
+def values(*lines: str) -> NodeState:
+    enabled = [f"enabled {link}" for path, link in LINKS.items() if "nics" in path]
+    return found(nics, *lines, *enabled)
+
+
+def nic_goal(*settings: NicSetting) -> Goal:
+    on = goal(host=RdmaHostPlan(nics=settings))
+    planned = next(path for path in LINKS if "nics" in path)
+    return replace(on, plan=replace(on.plan, files=(*on.plan.files, replace(on.plan.files[0], path=planned))))
+
+
+def test_settings_that_are_as_planned_need_nothing() -> None:
+    files = values("value 0000:17:00.0 max_read_request 4096")
+    assert nics.need(nic_goal(MRRS), files, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "now", "drains"),
+    [pytest.param(MRRS, "512", False, id="read-request"), pytest.param(TRUST, "pcp", True, id="trust")],
+)
+def test_only_what_ports_hold_needs_the_pods_gone(setting: NicSetting, now: str, drains: bool) -> None:
+    part = nics.need(nic_goal(setting), values(f"value {setting.nic} {setting.name} {now}"), ())
+    assert part is not None
+    assert part.moves == (f"{setting.nic} {setting.name}: {now} -> {setting.value}",)
+    assert part.drains is drains
+
+
+def test_a_setting_without_its_tool_is_said_and_left_alone() -> None:
+    files = values("value eth2 trust -")
+    assert nics.need(nic_goal(TRUST), files, ()) is None
+    assert nics.pending(nic_goal(TRUST), files) == (
+        "left alone: trust of eth2, which takes mlnx_qos (DOCA-OFED or mlnx-tools)"
+    )
+
+
+def test_a_nic_that_has_gone_is_refused() -> None:
+    with pytest.raises(HostError, match=r"0000:17:00\.0: is planned, and is not there now"):
+        nics.need(nic_goal(MRRS), values(), ())
+
+
+def test_what_is_no_longer_planned_is_put_back() -> None:
+    part = nics.need(goal(), found(nics, "recorded eth2 trust pcp"), ())
+    assert part is not None
+    assert (part.data["planned"], part.data["returned"]) == ("", "eth2 trust pcp\n")
+
+
+UNITS = RdmaHostPlan(memlock_units=("containerd.service", "kubelet.service"))
+
+
+@pytest.mark.parametrize(
+    ("said", "restarted", "kubelet"),
+    [
+        pytest.param(("containerd.service loaded infinity infinity",), None, False, id="as-planned"),
+        pytest.param(("containerd.service not-found 65536 -",), None, False, id="no-such-unit"),
+        pytest.param(
+            ("containerd.service loaded infinity 65536",), "containerd.service", False, id="not-restarted-yet"
+        ),
+        pytest.param(
+            ("crio.service loaded infinity infinity",), "crio.service", False, id="no-longer-planned"
+        ),
+        pytest.param(("kubelet.service loaded 65536 65536",), "", True, id="the-kubelet"),
+    ],
+)
+def test_which_units_restart(said: tuple[str, ...], restarted: str | None, kubelet: bool) -> None:
+    part = memlock.need(goal(roles=("rdma", "kubelet"), host=UNITS), found(memlock, *said), ())
+    assert (part.settings["MEMLOCK_RUNTIME"] if part else None) == restarted
+    assert part is None or part.restarts_kubelet is kubelet
+
+
+@pytest.mark.parametrize("running", [pytest.param("65536", id="runs"), pytest.param("-", id="stopped")])
+def test_the_reload_for_a_limit_needs_the_pods_gone_whether_the_runtime_runs_or_not(running: str) -> None:
+    files = found(memlock, f"containerd.service loaded 65536 {running}")
+    part = memlock.need(goal(host=UNITS), files, ())
+    assert part is not None
+    assert part.drains
+
+
+def test_a_kubelet_that_may_not_restart_is_refused() -> None:
+    with pytest.raises(HostError, match=r"deploys/rdma\.py"):
+        memlock.need(goal(host=UNITS), found(memlock, "kubelet.service loaded 65536 65536"), ())
+
+
+MODE = "NVreg_CoherentGPUMemoryMode"
+
+
+@pytest.mark.parametrize(
+    ("driver", "now", "wish", "late"),
+    [
+        pytest.param("580.95.05", '""', "driver", f"option nvidia {MODE} driver\n", id="580 takes numa"),
+        pytest.param("580.95.05", '""', "numa", None, id="what-580-takes-is-pinned-without-a-boot"),
+        pytest.param("615.10.01", '""', "driver", None, id="what-615-takes-too"),
+        pytest.param("615.10.01", '""', "numa", f"option nvidia {MODE} numa\n", id="615 takes driver"),
+        pytest.param("580.95.05", "driver", "driver", None, id="so-already"),
+        pytest.param("580.95.05", "driver", "numa", f"option nvidia {MODE} numa\n", id="otherwise"),
+        pytest.param("580.95.05", "driver", None, f"unset nvidia {MODE}\n", id="no-longer-pinned"),
+        pytest.param("615.10.01", "driver", None, None, id="no-longer-pinned-and-the-same"),
+    ],
+)
+def test_the_mode_of_gpus_memory_takes_a_boot_where_the_driver_has_another(
+    driver: str, now: str, wish: str | None, late: str | None
+) -> None:
+    said = None if now == '""' else now
+    install = NvidiaInstall(loaded=driver, gpu_memory_mode=said or "")
+    machine = replace(machine_of("gb200", None), nvidia_install=install)
+    options = {} if wish is None else {"nvidia": (f"{MODE}={wish}",)}
+    on = replace(goal(modules=ModulesPlan(options=options), reboot="allowed"), machine=machine)
+    held = FileState(f"options nvidia {MODE}=driver\n", "0644", "root", "root")
+    there = NodeState(
+        {MODPROBE_PATH: held} if wish is None else {},
+        (),
+        said={modules.NAME: ("loaded nvidia", f"parameter nvidia {MODE} {now}")},
+    )
+    part = modules.need(on, there, ())
+    assert (part and part.data["late"]) == late

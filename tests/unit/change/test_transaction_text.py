@@ -1,0 +1,232 @@
+"""What the transaction's scripts are told; what they do is in tests/ssh and tests/lab."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.change.parts import PARTS, shell_of
+from numaforge.change.transaction import (
+    CONFIRM_SECONDS,
+    Process,
+    Result,
+    Status,
+    Transaction,
+    read_process,
+    read_result,
+    read_status,
+    revert_script,
+    status_script,
+    void_script,
+)
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.node.part import Part
+from numaforge.roles.hugepages import part as hugepages
+from numaforge.roles.kubelet import part as kubelet
+from numaforge.roles.kubelet.part import health_url
+from tests.fixtures.answers import FILES, PROCESS, RESULT, answered, status_of
+
+STATUS = Status(None, False, None, "b")
+KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
+POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages": 0})
+
+
+@pytest.mark.parametrize(
+    ("config", "url"),
+    [
+        pytest.param({}, ("127.0.0.1", 10248), id="defaults"),
+        pytest.param({"healthzPort": 1234}, ("127.0.0.1", 1234), id="port"),
+        pytest.param({"healthzBindAddress": "0.0.0.0"}, ("127.0.0.1", 10248), id="any-address"),  # noqa: S104
+        pytest.param({"healthzBindAddress": "::"}, ("[::1]", 10248), id="any-ipv6-address"),
+        pytest.param({"healthzBindAddress": "10.1.2.3"}, ("10.1.2.3", 10248), id="address"),
+        pytest.param({"healthzPort": 0}, None, id="off"),
+    ],
+)
+def test_health_is_asked_where_the_configuration_puts_it(
+    config: dict[str, Any], url: tuple[str, int] | None
+) -> None:
+    assert health_url(config) == url
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(reboot)", "a;reboot", "-a", "a\nb"])
+def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        revert_script(name, "why", STATUS)
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        status_script(name)
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        void_script(name)
+
+
+def test_a_change_has_time_for_two_starts_and_an_undo_for_one() -> None:
+    change = Transaction("T1", (KUBELET,))
+    assert change.change_seconds == 2 * (120 + 100) + 10 + CONFIRM_SECONDS
+    assert change.undo_seconds == 120 + 100 + 10
+
+
+def test_pools_may_take_their_time_on_the_way_there_and_back() -> None:
+    without, change = Transaction("T1", (KUBELET,)), Transaction("T1", (POOLS, KUBELET))
+    assert change.change_seconds == without.change_seconds + 600
+    assert change.undo_seconds == without.undo_seconds + 600
+
+
+@pytest.mark.parametrize(
+    ("parts", "drains"),
+    [
+        ((FILES,), False),
+        ((FILES, POOLS), True),
+        ((FILES, KUBELET), True),
+        ((kubelet.part("u", restart=False),), False),
+    ],
+    ids=["files-alone", "one-part-needs-it", "the-kubelet-restarts", "the-kubelet-runs-on"],
+)
+def test_the_pods_have_to_go_where_one_part_needs_it(parts: tuple[Part, ...], drains: bool) -> None:
+    assert Transaction("T1", parts).drains is drains
+
+
+def test_a_value_that_is_more_than_one_line_never_becomes_a_setting() -> None:
+    odd = replace(FILES, settings={"NAME": "a\nRESTART yes"})
+    with pytest.raises(HostError, match="more than one line"):
+        _ = Transaction("T1", (odd,)).files
+
+
+@pytest.mark.parametrize("name", [part.name for part in PARTS])
+def test_each_part_can_apply_and_undo(name: str) -> None:
+    text = shell.library(*shell_of([name]))
+    defined = set(re.findall(rf"^{name}_([a-z_]+)\(\)", text, re.MULTILINE))
+    assert {"apply", "undo"} <= defined
+
+
+def test_the_transaction_knows_no_part_by_name() -> None:
+    library = shell.library("node/journal", "node/lock", "node/transaction", "node/fence", "node/main")
+    code = "\n".join(line.partition("#")[0] for line in library.splitlines())
+    assert not [part.name for part in PARTS if re.search(rf"\b{part.name}_", code)]
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "broken_off"),
+    [
+        pytest.param(("not-found", "", ""), Status(None, False, None, "b"), False, id="absent"),
+        pytest.param(
+            ("loaded", "starting", ""),
+            Status("starting", True, None, "b"),
+            False,
+            id="running",
+        ),
+        pytest.param(
+            ("loaded", "", ""),
+            Status("keeping", True, None, "b"),
+            False,
+            id="handed-to-systemd-a-moment-ago",
+        ),
+        pytest.param(
+            ("not-found", "starting", ""),
+            Status("starting", False, None, "b"),
+            True,
+            id="broken-off",
+        ),
+        pytest.param(
+            ("not-found", "prove kubelet", RESULT),
+            Status("prove kubelet", False, Result("T", "applied", ""), "b"),
+            False,
+            id="ended",
+        ),
+    ],
+)
+def test_a_status_is_read(said: tuple[str, str, str], status: Status, broken_off: bool) -> None:
+    assert read_status(status_of(*said)) == status
+    assert status.broken_off is broken_off
+
+
+ENDED = "\n".join(status_of("not-found", "prove kubelet", RESULT))
+
+
+@pytest.mark.parametrize("cut", [1, 20, 50, 90, len(ENDED) - 2])
+def test_a_status_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
+    with pytest.raises(HostUnreachableError):
+        read_status(ENDED[:cut])
+
+
+@pytest.mark.parametrize("unsaid", ["LoadState", "Boot", "Uptime"])
+def test_a_status_that_lacks_something_counts_as_no_answer(unsaid: str) -> None:
+    with pytest.raises(HostUnreachableError):
+        read_status([line for line in status_of("loaded", "reboot") if not line.startswith(unsaid)])
+
+
+def test_a_process_is_read() -> None:
+    assert read_process(PROCESS) == Process("b", 7, 1, 99)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
+def test_a_process_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
+    with pytest.raises(HostUnreachableError):
+        read_process("\n".join(PROCESS)[:cut])
+
+
+@pytest.mark.parametrize(
+    "unsaid",
+    [
+        *("MainPID", "NRestarts", "ExecMainStartTimestampMonotonic", "ActiveEnterTimestampMonotonic"),
+        *("ActiveState", "ShutdownActiveState", "Boot=", "Booted="),
+    ],
+)
+def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid: str) -> None:
+    with pytest.raises(HostUnreachableError):
+        read_process([line for line in PROCESS if not line.startswith(unsaid)])
+
+
+UP = {"MainPID": 7, "ExecMainStartTimestampMonotonic": 99, "ActiveEnterTimestampMonotonic": 99}
+DOWN = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 99, "ActiveEnterTimestampMonotonic": 99}
+NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimestampMonotonic": 0}
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        pytest.param(UP, {"runs", "started"}, id="it-runs"),
+        pytest.param({**UP, "ShutdownJob": 41}, {"runs", "started", "going_down"}, id="a-job-to-go-down"),
+        pytest.param(
+            {**DOWN, "ShutdownActiveState": "active"}, {"started", "going_down"}, id="the-system-is-down"
+        ),
+        pytest.param({**DOWN, "ActiveState": "inactive"}, {"started"}, id="stopped"),
+        pytest.param({**DOWN, "ActiveState": "failed"}, {"started", "failed"}, id="it-has-failed"),
+        pytest.param({**DOWN, "ActiveState": "activating"}, {"started", "failed"}, id="to-be-restarted"),
+        pytest.param({**NEVER, "ActiveState": "inactive", "Job": 12}, {"queued"}, id="waits-for-its-turn"),
+        pytest.param({**NEVER, "ActiveState": "activating", "Job": 12}, {"queued"}, id="its-ExecStartPre"),
+        pytest.param({**NEVER, "ActiveState": "inactive"}, set(), id="nothing-starts-it"),
+        pytest.param(
+            {**NEVER, "ActiveState": "activating", "NRestarts": 1}, {"started", "failed"}, id="never-came-up"
+        ),
+        pytest.param({**NEVER, "ActiveState": ""}, {"runs"}, id="no-systemd-to-ask"),
+    ],
+)
+def test_what_systemd_says_of_a_kubelet(unit: dict[str, object], said: set[str]) -> None:
+    values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}
+    head = [f"{name}={value}" for name, value in values.items()]
+    process = read_process(answered(*head, "Boot=b", "Booted=1"))
+    found = {name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(process, name)}
+    assert found == said
+
+
+def test_a_message_quotes_complaints_before_anything_else() -> None:
+    journal = ("I1 fine", "E1121 bad", "W1 hm", *[f"F{number} worse" for number in range(5)])
+    message = Result("T", "rolled-back", "why", journal).message.splitlines()
+    assert message == ["why", "the last it said:", *[f"F{number} worse" for number in range(5)]]
+
+
+def test_a_result_is_read_back() -> None:
+    text = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": ["a", "b"]})
+    assert read_result(text) == Result("T", "applied", "", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"id": "T"'], ids=["empty", "no-fields", "a-list", "cut-off"]
+)
+def test_a_result_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(HostError):
+        read_result(text)

@@ -1,0 +1,495 @@
+"""Whether a node's devices serve claims: tables of slices, claims that are allocated, and requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from numaforge.cluster.explain.allocation import Allocation, allocate
+from numaforge.cluster.explain.claims import claim_world, spec_of_claim
+from numaforge.cluster.explain.devices import devices_on, held_claims
+from numaforge.cluster.schedulers.dra import planned_classes
+
+NODE = "gpu-01"
+ROOT = "resource.kubernetes.io/pcieRoot"
+GPU, NIC, CPU, MIG = "gpu.nvidia.com", "numaforge-rdma", "dra.cpu", "mig.nvidia.com"
+CLASSES = claim_world(
+    [
+        *planned_classes(),
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": MIG},
+            "spec": {
+                "selectors": [{"cel": {"expression": 'device.attributes["gpu.nvidia.com"].type == "mig"'}}]
+            },
+        },
+    ]
+).classes
+
+
+def a_slice(driver: str, *devices: Mapping[str, Any], name: str = "", **spec: Any) -> dict[str, Any]:
+    pool = {"name": NODE, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": name or driver},
+        "spec": {"driver": driver, "nodeName": NODE, "pool": pool, "devices": list(devices), **spec},
+    }
+
+
+def gpu(number: int, root: str | None = None, **more: Any) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"type": {"string": "gpu"}, "index": {"int": number}}
+    if root:
+        attributes[ROOT] = {"string": root}
+    return {"name": f"gpu-{number}", "attributes": attributes, **more}
+
+
+def nic(number: int, root: str) -> dict[str, Any]:
+    return {"name": f"nic-{number}", "attributes": {"rdma": {"bool": True}, ROOT: {"string": root}}}
+
+
+EIGHT = a_slice(GPU, *(gpu(number, f"pci{number // 2}") for number in range(8)))
+FOUR_RAILS = a_slice("dra.net", *(nic(number, f"pci{number}") for number in range(4)))
+CPUS = a_slice(
+    CPU,
+    *(
+        {
+            "name": f"cpus-{group}",
+            "allowMultipleAllocations": True,
+            "attributes": {"resource.kubernetes.io/numaNode": {"int": group}},
+            "capacity": {"dra.cpu/cpu": {"value": "54"}},
+        }
+        for group in range(2)
+    ),
+)
+BOTH = (EIGHT, FOUR_RAILS)
+
+
+def request(name: str, device_class: str = GPU, **more: Any) -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": device_class, **more}}
+
+
+def where(expression: str) -> dict[str, Any]:
+    return {"selectors": [{"cel": {"expression": expression}}]}
+
+
+def same_root(*requests: str) -> dict[str, Any]:
+    return {"requests": list(requests), "matchAttribute": ROOT}
+
+
+def claim(*requests: Mapping[str, Any], constraints: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    return {"devices": {"requests": list(requests), "constraints": list(constraints)}}
+
+
+def held(*devices: tuple[str, str], consumed: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    results = [
+        {"request": "r", "driver": driver, "pool": NODE, "device": name, **more} for driver, name in devices
+    ]
+    if consumed:
+        results = [{**each, "consumedCapacity": dict(consumed)} for each in results]
+    name = "-".join(name for _, name in devices)
+    return {
+        "metadata": {"name": name, "namespace": "ml"},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": [{"uid": "u"}]},
+    }
+
+
+def said(
+    slices: Sequence[Mapping[str, Any]],
+    *specs: Mapping[str, Any],
+    claims: Sequence[Mapping[str, Any]] = (),
+    rules: Sequence[Mapping[str, Any]] = (),
+    planned: bool = False,
+) -> Allocation:
+    devices = devices_on(NODE, {"zone": "a"}, slices, held_claims(claims), rules, planned=planned)
+    asked = [spec_of_claim(each, f"ml/p/{number}") for number, each in enumerate(specs)]
+    return allocate(devices, asked, CLASSES, "p")
+
+
+def names(found: Allocation) -> list[str]:
+    return [each.device[2] for one in found.claims for each in one.devices]
+
+
+FREE = {"allocationMode": "All"}
+TAINT = {"key": "numaforge.io/sick", "value": "NG404", "effect": "NoSchedule"}
+TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
+
+
+@pytest.mark.parametrize(
+    ("slices", "spec", "claims", "expected"),
+    [
+        pytest.param(BOTH, claim(request("g")), [], ["gpu-0"], id="the first that is free"),
+        pytest.param(BOTH, claim(request("g")), TWO_TAKEN, ["gpu-2"], id="what others have is not free"),
+        pytest.param(BOTH, claim(request("g", count=7)), TWO_TAKEN, None, id="more than are free"),
+        pytest.param(
+            BOTH,
+            claim(request("g", count=8)),
+            [],
+            [f"gpu-{number}" for number in range(8)],
+            id="as many as there are",
+        ),
+        pytest.param(BOTH, claim(request("g", count=9)), [], None, id="more than there are"),
+        pytest.param(
+            BOTH,
+            claim(request("g", count=8)),
+            [held((GPU, "gpu-0"), adminAccess=True)],
+            [f"gpu-{number}" for number in range(8)],
+            id="a monitor takes nothing",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", count=1, adminAccess=True)),
+            TWO_TAKEN,
+            ["gpu-0"],
+            id="and sees what is taken",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g"), request("n", NIC), constraints=[same_root("g", "n")]),
+            [held(("dra.net", "nic-0"))],
+            ["gpu-2", "nic-1"],
+            id="a GPU and a rail below one root",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", count=2), request("n", NIC), constraints=[same_root("g", "n")]),
+            [held((GPU, "gpu-1"))],
+            ["gpu-2", "gpu-3", "nic-1"],
+            id="two GPUs below one root",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", count=3), constraints=[same_root("g")]),
+            [],
+            None,
+            id="three GPUs where two share a root",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", count=4), constraints=[{"distinctAttribute": ROOT}]),
+            [],
+            ["gpu-0", "gpu-2", "gpu-4", "gpu-6"],
+            id="each below a root of its own",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", count=5), constraints=[{"distinctAttribute": ROOT}]),
+            [],
+            None,
+            id="too many roots",
+        ),
+        pytest.param(
+            (a_slice(GPU, gpu(0)),),
+            claim(request("g"), constraints=[same_root()]),
+            [],
+            None,
+            id="a device without the attribute meets no constraint",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", **where("device.attributes['gpu.nvidia.com'].index > 5"))),
+            [],
+            ["gpu-6"],
+            id="a selector",
+        ),
+        pytest.param(
+            BOTH, claim(request("n", NIC, **FREE)), [], [f"nic-{n}" for n in range(4)], id="all that match"
+        ),
+        pytest.param(BOTH, claim(request("g", **FREE)), TWO_TAKEN, None, id="all, and one is taken"),
+        pytest.param((EIGHT,), claim(request("m", MIG, **FREE)), [], None, id="all of none"),
+        pytest.param(
+            BOTH,
+            claim(
+                {
+                    "name": "x",
+                    "firstAvailable": [
+                        {"name": "many", "deviceClassName": GPU, "count": 7},
+                        {"name": "few", "deviceClassName": GPU},
+                    ],
+                }
+            ),
+            TWO_TAKEN,
+            ["gpu-2"],
+            id="the first way that can be served",
+        ),
+        pytest.param(
+            (a_slice(GPU, gpu(0, taints=[TAINT]), gpu(1)),), claim(request("g")), [], ["gpu-1"], id="a taint"
+        ),
+        pytest.param(
+            (a_slice(GPU, gpu(0, taints=[TAINT]), gpu(1)),),
+            claim(request("g", tolerations=[{"operator": "Exists"}])),
+            [],
+            ["gpu-0"],
+            id="a taint that is tolerated",
+        ),
+        pytest.param(
+            (a_slice(GPU, gpu(0, taints=[{**TAINT, "effect": "None"}])),),
+            claim(request("g")),
+            [],
+            ["gpu-0"],
+            id="a taint that only informs",
+        ),
+        pytest.param(
+            (a_slice(GPU, gpu(0), pool={"name": NODE, "generation": 1, "resourceSliceCount": 2}),),
+            claim(request("g")),
+            [],
+            None,
+            id="a pool of which a slice is missing",
+        ),
+        pytest.param(
+            (
+                a_slice(GPU, gpu(0), name="a"),
+                a_slice(GPU, gpu(1), name="b", pool={"name": NODE, "generation": 2, "resourceSliceCount": 1}),
+            ),
+            claim(request("g", count=1)),
+            [],
+            ["gpu-1"],
+            id="of a pool the newest generation",
+        ),
+        pytest.param(
+            (a_slice(GPU, gpu(0), nodeName="other"),), claim(request("g")), [], None, id="another node's"
+        ),
+        pytest.param(
+            (a_slice(GPU, gpu(0), nodeName=None, allNodes=True),),
+            claim(request("g")),
+            [],
+            ["gpu-0"],
+            id="those of all nodes",
+        ),
+        pytest.param(
+            (
+                a_slice(
+                    GPU,
+                    gpu(0),
+                    nodeName=None,
+                    nodeSelector={
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+                        ]
+                    },
+                ),
+            ),
+            claim(request("g")),
+            [],
+            ["gpu-0"],
+            id="those of nodes with a label",
+        ),
+        pytest.param(
+            (
+                a_slice(
+                    GPU,
+                    gpu(0, nodeName="other"),
+                    gpu(1, nodeName=NODE),
+                    nodeName=None,
+                    perDeviceNodeSelection=True,
+                ),
+            ),
+            claim(request("g")),
+            [],
+            ["gpu-1"],
+            id="each device has its nodes",
+        ),
+        pytest.param(
+            (CPUS,),
+            claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "16"}})),
+            [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")],
+            ["cpus-1"],
+            id="a share of what is left",
+        ),
+        pytest.param(
+            (CPUS,),
+            claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "14"}})),
+            [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")],
+            ["cpus-0"],
+            id="a share that is just left",
+        ),
+        pytest.param(
+            (CPUS,),
+            claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "55"}})),
+            [],
+            None,
+            id="more than one device has",
+        ),
+        pytest.param(
+            (EIGHT,),
+            claim(request("g", capacity={"requests": {"memory": "1Gi"}})),
+            [],
+            None,
+            id="a capacity that no device has",
+        ),
+        pytest.param(
+            (a_slice(GPU, sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}}}]),),
+            claim(request("g")),
+            [],
+            None,
+            id="counters alone are no devices",
+        ),
+    ],
+)
+def test_devices(
+    slices: Sequence[Mapping[str, Any]],
+    spec: Mapping[str, Any],
+    claims: Sequence[Mapping[str, Any]],
+    expected: list[str] | None,
+) -> None:
+    found = said(slices, spec, claims=claims)
+    assert found.fits is (expected is not None)
+    assert names(found) == (expected or [])
+    assert found.refusal == (None if found.fits else "cannot allocate all claims")
+
+
+PARTS = a_slice(
+    GPU,
+    *(
+        {
+            "name": name,
+            "attributes": {"type": {"string": kind}},
+            "consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": size}}}],
+        }
+        for name, kind, size in (("gpu-0", "gpu", "80Gi"), ("m-0", "mig", "40Gi"), ("m-1", "mig", "40Gi"))
+    ),
+    sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}}}],
+)
+
+
+@pytest.mark.parametrize(
+    ("claims", "spec", "fits"),
+    [
+        pytest.param([], claim(request("g")), True, id="the whole"),
+        pytest.param([], claim(request("m", MIG, count=2)), True, id="both parts"),
+        pytest.param([held((GPU, "m-0"))], claim(request("m", MIG)), True, id="the other part"),
+        pytest.param(
+            [held((GPU, "m-0"))], claim(request("g")), False, id="the whole of which a part is taken"
+        ),
+        pytest.param(
+            [held((GPU, "gpu-0"))], claim(request("m", MIG)), False, id="a part of a whole that is taken"
+        ),
+        pytest.param([], claim(request("g"), request("m", MIG)), False, id="both at once"),
+    ],
+)
+def test_devices_that_share_counters(claims: Any, spec: Any, fits: bool) -> None:
+    assert said([PARTS], spec, claims=claims).fits is fits
+
+
+UNREAD = where('device.attributes["gpu.nvidia.com"].type.matches("^g")')
+
+
+@pytest.mark.parametrize(
+    ("slices", "spec", "fits", "why"),
+    [
+        pytest.param(BOTH, claim(request("g", **UNREAD)), None, "is not evaluated", id="a selector"),
+        pytest.param(
+            BOTH, claim(request("g", count=9, **UNREAD)), False, "", id="more than there are at best"
+        ),
+        pytest.param(BOTH, claim(request("g", **FREE, **UNREAD)), None, "is not evaluated", id="all of them"),
+        pytest.param(
+            BOTH,
+            claim(request("g", **where('device.driver == "x" && [1].all(n, n > 0)'))),
+            False,
+            "",
+            id="a selector that is false all the same",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", selectors=[{"wasm": {}}])),
+            None,
+            "that is not CEL is not read",
+            id="no CEL",
+        ),
+        pytest.param(
+            BOTH,
+            claim(request("g", allocationMode="Most")),
+            None,
+            "the allocation mode Most is not read",
+            id="a mode",
+        ),
+    ],
+)
+def test_what_is_not_known_is_said_and_not_guessed(
+    slices: Any, spec: Any, fits: bool | None, why: str
+) -> None:
+    found = said(slices, spec)
+    assert found.fits is fits
+    assert why in " ".join(found.unknown)
+    assert bool(found.unknown) == (fits is None)
+
+
+def test_a_way_after_one_that_is_not_known_is_not_known_either_for_that_one_may_fail() -> None:
+    ways = [
+        {"name": "a", "deviceClassName": GPU, **UNREAD},
+        {"name": "b", "deviceClassName": NIC},
+    ]
+    assert said(BOTH, claim({"name": "x", "firstAvailable": ways})).fits is None
+    assert names(said(BOTH, claim({"name": "x", "firstAvailable": ways[::-1]}))) == ["nic-0"]
+
+
+def test_all_devices_are_not_to_be_had_while_a_pool_is_in_change_even_one_without_any() -> None:
+    pool = {"name": NODE, "generation": 1, "resourceSliceCount": 2}
+    found = said([EIGHT, a_slice("dra.net", pool=pool)], claim(request("g", **FREE)))
+    assert (found.fits, found.refusal) == (False, f"resource pool dra.net/{NODE} is being updated")
+
+
+def test_what_a_plan_does_not_say_of_a_device_is_not_known() -> None:
+    numa = "resource.kubernetes.io/numaNode"
+    spec = claim(
+        request("g"),
+        request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "8"}}),
+        constraints=[{"requests": ["g", "c"], "matchAttribute": numa}],
+    )
+    assert said([EIGHT, CPUS], spec).fits is False
+    found = said([EIGHT, CPUS], spec, planned=True)
+    assert (found.fits, found.unknown) == (None, (f"{numa} is not known",))
+
+
+def test_a_selector_that_fails_on_a_device_ends_the_allocation() -> None:
+    found = said([EIGHT], claim(request("n", MIG)))
+    assert (found.fits, found.refusal) == (False, "cannot allocate all claims")
+    found = said([FOUR_RAILS], claim(request("n", MIG)))
+    assert (found.fits, found.refusal) == (False, "a selector fails: no such key: type")
+
+
+def test_several_claims_of_a_pod_have_devices_of_their_own() -> None:
+    found = said(BOTH, claim(request("g", count=4)), claim(request("g", count=4)))
+    assert names(found) == [f"gpu-{number}" for number in range(8)]
+    assert said(BOTH, claim(request("g", count=4)), claim(request("g", count=5))).fits is False
+
+
+def test_a_rule_taints_one_device() -> None:
+    rule = {"spec": {"deviceSelector": {"driver": GPU, "pool": NODE, "device": "gpu-0"}, "taint": TAINT}}
+    assert names(said(BOTH, claim(request("g")), rules=[rule])) == ["gpu-1"]
+    assert names(said(BOTH, claim(request("g")), rules=[{"spec": {"taint": TAINT}}])) == ["gpu-0"]
+
+
+def test_the_counts_say_what_matches_and_what_of_it_is_free() -> None:
+    [count] = said(BOTH, claim(request("g", count=7)), claims=TWO_TAKEN).counts
+    assert (count.claim, count.request, count.requested) == ("0", "g", 7)
+    assert (count.match, count.free, count.unsure) == (8, 6, 0)
+    [count] = said(BOTH, claim(request("g", **FREE, **UNREAD))).counts
+    assert (count.requested, count.match, count.unsure) == (None, 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "free"),
+    [
+        pytest.param("14", 2, id="as-much-as-is-left"),
+        pytest.param("15", 1, id="more-than-is-left-of-one"),
+        pytest.param("55", 0, id="more-than-one-has"),
+    ],
+)
+def test_of_devices_that_are_shared_those_with_as_much_left_count_as_free(asked: str, free: int) -> None:
+    used = [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")]
+    [count] = said(
+        [CPUS], claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": asked}})), claims=used
+    ).counts
+    assert (count.match, count.free, count.capacity) == (2, free, (("dra.cpu/cpu", int(asked)),))
+
+
+def test_a_search_without_an_end_is_given_up() -> None:
+    many = a_slice(GPU, *(gpu(number, f"pci{number % 16}") for number in range(128)))
+    spec = claim(
+        *(request(f"g{number}", count=4) for number in range(8)),
+        constraints=[{"matchAttribute": "gpu.nvidia.com/type"}, {"distinctAttribute": ROOT}],
+    )
+    found = said([many], spec)
+    assert (found.fits, found.unknown) == (None, ("there are too many ways to try",))

@@ -1,0 +1,134 @@
+"""The labels of GPU feature discovery that follow from a machine, and the pods that they keep away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from numaforge.cluster.explain.discovered_labels import discovered_labels, planned_labels
+from numaforge.commands.admit import admit
+from numaforge.commands.cluster_explain import explain
+from numaforge.commands.fit import fit
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.model import NvidiaDriver
+from numaforge.machine.topology.ready import ready_machine
+from numaforge.roles.device_plugin.plan import DevicePluginPlan
+
+PREFIX = "nvidia.com/"
+
+
+@pytest.mark.parametrize(
+    ("machine", "plugin", "labels"),
+    [
+        pytest.param(
+            "dgx-h100",
+            None,
+            {
+                "gpu.product": "NVIDIA-H100-80GB-HBM3",
+                "gpu.count": "8",
+                "gpu.memory": "81559",
+                "gpu.family": "hopper",
+            },
+            id="whole GPUs",
+        ),
+        pytest.param(
+            "hgx-a100",
+            DevicePluginPlan("none", "time-slicing", {"nvidia.com/gpu": 4}),
+            {
+                "gpu.product": "NVIDIA-A100-SXM4-80GB-SHARED",
+                "gpu.replicas": "4",
+                "gpu.sharing-strategy": "time-slicing",
+                "mps.capable": "false",
+                "mig.strategy": None,
+            },
+            id="shared GPUs",
+        ),
+        pytest.param(
+            "hgx-a100",
+            DevicePluginPlan("none", "mps", {"nvidia.com/gpu": 4}, renamed=True),
+            {"gpu.product": "NVIDIA-A100-SXM4-80GB", "gpu.replicas": "4", "mps.capable": "true"},
+            id="shared under another name",
+        ),
+        pytest.param(
+            "dgx-h100-mig",
+            DevicePluginPlan("mixed"),
+            {"mig.strategy": "mixed", "mig-1g.10gb.count": "4", "gpu.product": "NVIDIA-H100-80GB-HBM3"},
+            id="MIG devices",
+        ),
+        pytest.param("mi300x", None, {"gpu.product": None, "gpu.present": None}, id="no GPU of NVIDIA"),
+    ],
+)
+def test_labels_of_a_machine(
+    machine: str, plugin: DevicePluginPlan | None, labels: dict[str, str | None]
+) -> None:
+    found = discovered_labels(ready_machine(machine), plugin)
+    assert {name: found[PREFIX + name] for name in labels} == labels
+
+
+def test_what_is_not_known_is_no_label() -> None:
+    known = planned_labels(ready_machine("gb200"), None)
+    assert not {f"{PREFIX}{name}" for name in ("gpu.memory", "gpu.machine", "mig.strategy")} & known.keys()
+
+
+def test_driver_and_machine() -> None:
+    driver = NvidiaDriver("580.95.05", cuda_version="13.0")
+    labels = planned_labels(
+        replace(ready_machine("dgx-h100"), nvidia=driver, product_name="DGXH100 (x)"), None
+    )
+    wanted = {"cuda.driver.major": "580", "cuda.driver.rev": "05", "cuda.runtime-version.full": "13.0"}
+    assert {name: labels[PREFIX + name] for name in wanted} == wanted
+    assert labels[f"{PREFIX}gpu.machine"] == "DGXH100-x"
+
+
+def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": PREFIX + key, "operator": operator, "values": [*values]}
+
+
+def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+@pytest.mark.parametrize("command", [admit, fit, explain], ids=["admit", "fit", "explain"])
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        pytest.param({"nodeSelector": {f"{PREFIX}gpu.product": "Tesla-T4"}}, ExitCode.NO, id="another model"),
+        pytest.param(
+            {"nodeSelector": {f"{PREFIX}gpu.product": "NVIDIA-H100-80GB-HBM3"}}, ExitCode.YES, id="this model"
+        ),
+        pytest.param(affinity([requirement("gpu.memory", "Gt", "90000")]), ExitCode.NO, id="more memory"),
+        pytest.param(affinity([requirement("gpu.memory", "Gt", "80000")]), ExitCode.YES, id="enough memory"),
+        pytest.param(
+            affinity([requirement("gpu.product", "In", "A", "B"), requirement("gpu.machine", "In", "C")]),
+            ExitCode.NO,
+            id="a contradiction beside an unknown label",
+        ),
+        pytest.param(
+            affinity([requirement("gpu.count", "In", "4")], [requirement("gpu.machine", "In", "C")]),
+            ExitCode.YES,
+            id="a term that may hold beside one that does not",
+        ),
+        pytest.param(affinity([requirement("mig.capable", "In", "false")]), ExitCode.NO, id="without MIG"),
+    ],
+)
+def test_a_selector_that_contradicts_the_machine_does_not_match(
+    tmp_path: Path, command: Any, spec: dict[str, Any], code: ExitCode
+) -> None:
+    limits = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    container = {"name": "main", "image": "x", "resources": {"limits": limits}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container], **spec},
+    }
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+    machine = ["dgx-h100"] if command is explain else ["--machine", "dgx-h100"]
+    result = CliRunner().invoke(command, [str(tmp_path / "pod.yaml"), *machine], standalone_mode=False)
+    assert (result.exception, result.return_value) == (None, code), result.output

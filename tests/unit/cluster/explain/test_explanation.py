@@ -1,0 +1,703 @@
+"""Where a pod would go: the scheduler's word and the kubelet's, and every change that is named helps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.cluster.explain.candidates import Candidate, GivenMachine, candidates, kind_of
+from numaforge.cluster.explain.cluster import GROUPS, LiveCluster, group_stubs, read_cluster
+from numaforge.cluster.explain.explanation import Explanation, explain
+from numaforge.cluster.explain.workload import Group, group_name, group_of, workloads_of
+from numaforge.lib.errors import NumaforgeError
+from numaforge.machine.topology.model import Userland
+from tests.fixtures.scenarios import scenario
+
+GPU = "nvidia.com/gpu"
+ALLOCATABLE = {"cpu": "14", "memory": "30Gi", "pods": "110", GPU: "4"}
+NUMA = "numaforge.io/numa-policy"
+
+
+def offline(*names: str, **config: Any) -> tuple[Candidate, ...]:
+    labels = {NUMA: "single-numa-node"}
+    return candidates([GivenMachine(name, scenario(**config), labels) for name in names or ("one",)], None)
+
+
+def test_nodes_with_other_drivers_of_claims_are_of_another_kind() -> None:
+    without = scenario()
+    machine = replace(without.topology, userland=Userland(claim_drivers=("dra.net",)))
+    assert kind_of(replace(without, topology=machine)) != kind_of(without) == kind_of(scenario())
+
+
+def limits(cpu: object, gpus: int = 0, memory: str = "1Gi") -> dict[str, Any]:
+    asked = {"cpu": str(cpu), "memory": memory} | ({GPU: str(gpus)} if gpus else {})
+    return {"containers": [{"name": "main", "resources": {"limits": asked}}]}
+
+
+def pod(name: str, spec: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": dict(spec)}
+
+
+def job(name: str, count: int, spec: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
+    template = {"metadata": metadata, "spec": dict(spec)}
+    return {"kind": "Job", "metadata": {"name": name}, "spec": {"parallelism": count, "template": template}}
+
+
+def node(name: str, labels: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": spec,
+        "status": {"allocatable": ALLOCATABLE},
+    }
+
+
+def running(name: str, on: str, spec: Mapping[str, Any], started: str = "1") -> dict[str, Any]:
+    return {
+        **pod(name, {**spec, "nodeName": on}, uid=f"uid-{name}"),
+        "status": {"phase": "Running", "startTime": started},
+    }
+
+
+def live(*documents: Mapping[str, Any], **config: Any) -> tuple[LiveCluster, tuple[Candidate, ...]]:
+    cluster = read_cluster(documents)
+    machines = [GivenMachine(name, scenario(**config)) for name in cluster.nodes]
+    return cluster, candidates(machines, cluster.nodes)
+
+
+def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
+    [workload] = workloads_of(documents, "pods.yaml").workloads
+    return explain(workload, nodes)[0]
+
+
+# ---- one pod ----
+
+
+@pytest.mark.parametrize(
+    ("spec", "config", "reason"),
+    [
+        pytest.param(limits(4, 2), {}, None, id="on one NUMA node"),
+        pytest.param(limits(10), {}, "TopologyAffinityError", id="more CPUs than a NUMA node has"),
+        pytest.param(limits(2, 3), {}, "TopologyAffinityError", id="more GPUs than a NUMA node has"),
+        pytest.param(
+            limits(2, 3), {"topologyManagerPolicy": "best-effort"}, None, id="where it need not align"
+        ),
+        pytest.param(
+            limits(3),
+            {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
+            "SMTAlignmentError",
+            id="half a core",
+        ),
+    ],
+)
+def test_the_kubelets_word(spec: Mapping[str, Any], config: Mapping[str, Any], reason: str | None) -> None:
+    answer = explained(offline(**config), pod("p", spec))
+    [verdict] = answer.verdicts
+    assert verdict.judgement.reasons == ()
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.reason == reason
+    assert answer.fits == (reason is None)
+    assert [each.node for each in answer.disagreeing] == ([] if reason is None else ["one"])
+
+
+def spread(label: str, otherwise: str = "DoNotSchedule") -> dict[str, Any]:
+    constraint = {"maxSkew": 1, "topologyKey": label, "whenUnsatisfiable": otherwise}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+SOFT = {"key": "gpu", "value": "soft", "effect": "PreferNoSchedule"}
+HARD = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
+
+
+def affinity(*expressions: Mapping[str, Any]) -> dict[str, Any]:
+    terms = [{"matchExpressions": list(expressions)}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("of_node", "of_pod", "reasons"),
+    [
+        pytest.param({}, {}, (), id="nothing against it"),
+        pytest.param({"unschedulable": True}, {}, ("it is cordoned",), id="a cordon"),
+        pytest.param({"taints": [HARD]}, {}, ("taint gpu=only:NoSchedule",), id="a taint"),
+        pytest.param({"taints": [SOFT]}, {}, (), id="a taint that only asks"),
+        pytest.param(
+            {"taints": [HARD]}, {"tolerations": [{"operator": "Exists"}]}, (), id="all is tolerated"
+        ),
+        pytest.param(
+            {"taints": [HARD]},
+            {"tolerations": [{"key": "gpu", "value": "only"}]},
+            (),
+            id="a value is tolerated",
+        ),
+        pytest.param(
+            {"taints": [HARD]},
+            {"tolerations": [{"key": "gpu", "value": "other"}]},
+            ("taint gpu=only:NoSchedule",),
+            id="another value is tolerated",
+        ),
+        pytest.param({}, {"nodeSelector": {"zone": "a"}}, (), id="a selector that matches"),
+        pytest.param(
+            {},
+            {"nodeSelector": {"zone": "b"}},
+            ("its labels do not match the pod's nodeSelector or affinity",),
+            id="a selector that does not",
+        ),
+        pytest.param({}, affinity({"key": "zone", "operator": "In", "values": ["a", "b"]}), (), id="In"),
+        pytest.param(
+            {},
+            affinity({"key": "zone", "operator": "NotIn", "values": ["a"]}),
+            ("its labels do not match the pod's nodeSelector or affinity",),
+            id="NotIn",
+        ),
+        pytest.param(
+            {}, affinity({"key": "x", "operator": "NotIn", "values": ["a"]}), (), id="NotIn of no label"
+        ),
+        pytest.param({}, affinity({"key": "size", "operator": "Gt", "values": ["7"]}), (), id="Gt"),
+        pytest.param(
+            {},
+            affinity({"key": "x", "operator": "Exists"}),
+            ("its labels do not match the pod's nodeSelector or affinity",),
+            id="Exists",
+        ),
+        pytest.param({}, spread("zone"), (), id="spread by a label that it has"),
+        pytest.param(
+            {},
+            spread("numa"),
+            ("it lacks the label numa, by which the pod must be spread",),
+            id="spread by a label that it lacks",
+        ),
+        pytest.param({}, spread("numa", "ScheduleAnyway"), (), id="spread where it is possible"),
+    ],
+)
+def test_the_schedulers_word(of_node: Any, of_pod: Any, reasons: tuple[str, ...]) -> None:
+    _, nodes = live(node("one", {"zone": "a", "size": "8"}, **of_node))
+    answer = explained(nodes, pod("p", {**limits(2), **of_pod}))
+    assert answer.verdicts[0].judgement.reasons == reasons
+
+
+def test_what_runs_counts_for_the_scheduler_and_lies_where_the_kubelet_put_it() -> None:
+    _, nodes = live(node("one"), running("a", "one", limits(4, 1)), running("b", "one", limits(4, 1), "2"))
+    answer = explained(nodes, pod("p", limits(6, 2)))
+    [verdict] = answer.verdicts
+    assert verdict.judgement.disagrees
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.reason == "TopologyAffinityError"
+    assert verdict.doubts == (
+        "its pods are placed anew in their order; a snapshot with state files says where they are",
+    )
+    [verdict] = explained(nodes, pod("p", limits(7, 1))).verdicts
+    assert verdict.judgement.reasons == ("Insufficient cpu",)
+
+
+def test_state_files_say_where_the_pods_are() -> None:
+    entries = {"uid-a": {"main": "4-7,12-15"}, "uid-gone": {"main": "1,9"}}
+    state = {"policyName": "static", "defaultCpuSet": "0,2-3,8,10-11", "entries": entries, "checksum": 0}
+    held = {"default/a": {"main": {GPU: {"2", "3"}}}}
+    cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
+    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
+    nodes = candidates([GivenMachine("one", told, given_devices=held)], cluster.nodes)
+    answer = explained(nodes, pod("p", limits(6, 2)))
+    assert answer.fits
+    [verdict] = answer.verdicts
+    assert verdict.doubts == ()
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
+    # Without them it is placed anew, and the answer says that it rests on this.
+    [verdict] = explained(
+        candidates([GivenMachine("one", scenario())], cluster.nodes), pod("p", limits(6, 2))
+    ).verdicts
+    assert verdict.doubts
+
+
+def test_state_files_with_which_the_kubelet_would_not_start_are_not_taken() -> None:
+    state = {"policyName": "none", "defaultCpuSet": "", "entries": {}, "checksum": 0}
+    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
+    cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
+    [verdict] = explained(
+        candidates([GivenMachine("one", told)], cluster.nodes), pod("p", limits(6, 2))
+    ).verdicts
+    assert verdict.judgement.kubelet
+    assert "its state files are not taken" in verdict.doubts[0]
+
+
+def with_cpus(
+    default: str, entries: Mapping[str, Mapping[str, str]], *documents: Mapping[str, Any], cpus: str = "14"
+) -> tuple[Candidate, ...]:
+    """Return a node whose kubelet's CPUs are known, with pods; its Node has `cpus` of them allocatable."""
+    state = {"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 0}
+    there = node("one")
+    there["status"] = {"allocatable": {**ALLOCATABLE, "cpu": cpus}}
+    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
+    return candidates([GivenMachine("one", told)], read_cluster([there, *documents]).nodes)
+
+
+def undecided(name: str, on: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return pod(name, {**spec, "nodeName": on}, uid=f"uid-{name}", creationTimestamp="9") | {"status": {}}
+
+
+def test_a_pod_that_shares_cpus_is_beside_those_that_hold_less_than_their_containers() -> None:
+    """What an ended init container had stays in the file, and counts for nothing."""
+    init = {"name": "init", "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}
+    entries = {"uid-late": {"init": "1-3,9", "main": "4-7,12-15"}}
+    shares = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "6"}}}]}
+    late = running("late", "one", {**limits(8), "initContainers": [init]}, "2")
+    nodes = with_cpus("0,8,10-11", entries, running("early", "one", shares, "1"), late)
+    assert nodes[0].doubts == ()
+    assert nodes[0].kubelet
+    assert [each.name for each in nodes[0].kubelet.running] == ["default/early", "default/late"]
+
+
+@pytest.mark.parametrize(
+    ("default", "entries"),
+    [
+        pytest.param("0-15", {}, id="nothing is given yet"),
+        pytest.param("0-3,8-11", {}, id="between the two writes"),
+        pytest.param("0-3,8-11", {"uid-p": {"main": "4-7,12-15"}}, id="all is given"),
+    ],
+)
+def test_a_pod_about_which_the_kubelet_has_not_decided_gets_what_it_will_get(
+    default: str, entries: Mapping[str, Mapping[str, str]]
+) -> None:
+    nodes = with_cpus(default, entries, undecided("p", "one", limits(8)))
+    assert nodes[0].doubts == ()
+    [verdict] = explained(nodes, pod("q", limits(6))).verdicts
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
+
+
+def test_a_pod_that_the_kubelet_is_about_to_refuse_holds_nothing() -> None:
+    nodes = with_cpus("0-15", {}, undecided("p", "one", limits(9)))
+    assert nodes[0].doubts == ()
+    assert nodes[0].kubelet
+    assert nodes[0].kubelet.running == ()
+
+
+def test_a_pod_that_the_state_files_do_not_have_yet_is_placed_anew() -> None:
+    nodes = with_cpus("0-15", {}, running("p", "one", limits(8)))
+    [verdict] = explained(nodes, pod("q", limits(6))).verdicts
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
+
+
+@pytest.mark.parametrize(
+    ("cpus", "doubts"),
+    [
+        pytest.param("14", (), id="the Node has all of them"),
+        pytest.param(
+            "12",
+            ("CPUs 2,10 count as free, which its state file does not have, and its Node has other CPUs",),
+            id="the Node does not have them",
+        ),
+    ],
+)
+def test_cpus_that_the_state_file_has_nowhere_are_free(cpus: str, doubts: tuple[str, ...]) -> None:
+    nodes = with_cpus("0-1,3-9,11-15", {}, cpus=cpus)
+    assert nodes[0].doubts == doubts
+    [verdict] = explained(nodes, pod("q", limits(7))).verdicts
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.admitted
+
+
+def test_pods_that_have_ended_hold_nothing() -> None:
+    gone = running("a", "one", limits(8, 4))
+    gone["status"]["phase"] = "Succeeded"
+    _, nodes = live(node("one"), gone)
+    assert explained(nodes, pod("p", limits(8, 2))).fits
+
+
+def test_a_label_that_is_not_known_without_a_cluster_is_named_and_held_against_no_node() -> None:
+    answer = explained(offline(), pod("p", {**limits(2), "nodeSelector": {"pool": "gpu"}}))
+    assert answer.fits
+    assert answer.verdicts[0].not_seen == ("label pool",)
+    wrong = {**limits(2), "nodeSelector": {NUMA: "restricted"}}
+    assert not explained(offline(), pod("p", wrong)).fits
+
+
+def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word() -> None:
+    cluster = read_cluster([node("one"), node("two")])
+    nodes = candidates([GivenMachine("two", scenario())], cluster.nodes)
+    answer = explained(nodes, pod("p", limits(2)))
+    assert [(each.judgement.fits, each.judgement.unknown) for each in answer.verdicts] == [
+        (False, "its machine is not given"),
+        (True, ""),
+    ]
+
+
+def test_of_a_kubelet_that_is_not_known_without_a_cluster_no_resource_is_said_to_be_missing() -> None:
+    nodes = candidates([GivenMachine("one", None, why_unknown="it would not start")], None)
+    [verdict] = explained(nodes, pod("p", limits(2))).verdicts
+    assert (verdict.judgement.reasons, verdict.judgement.unknown) == ((), "it would not start")
+
+
+def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says() -> None:
+    half = [running(f"r{number}", "two", limits(2, 0)) for number in range(3)]
+    _, nodes = live(node("one"), node("two"), *half)
+    assert explained(nodes, pod("p", limits(2))).likely == "one"
+    assert explained(live(node("one"), node("two"))[1], pod("p", limits(2))).likely is None
+
+
+# ---- what would help ----
+
+
+def test_each_change_that_is_named_helps() -> None:
+    answer = explained(offline(), pod("p", limits(10, 3, "20Gi")))
+    changes = {(each.of, each.change) for each in answer.remedies}
+    assert ("node", "topologyManagerPolicy: restricted") in changes
+    [proportion] = [change for of, change in changes if of == "pod"]
+    assert proportion == "2 nvidia.com/gpu, 6 CPUs, 13653Mi memory in the container main"
+    assert explained(offline(), pod("p", limits(6, 2, "13653Mi"))).fits
+    assert explained(offline(topologyManagerPolicy="restricted"), pod("p", limits(10, 3, "20Gi"))).fits
+
+
+CPUS = re.compile(r"([0-9]+) CPUs instead of [0-9]+ in the container main")
+
+
+@pytest.mark.parametrize(
+    ("spec", "config", "change"),
+    [
+        pytest.param(limits(10), {}, "8 CPUs instead of 10 in the container main", id="fewer CPUs"),
+        pytest.param(
+            limits(3),
+            {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
+            "4 CPUs instead of 3 in the container main",
+            id="whole cores",
+        ),
+        pytest.param(
+            limits(3),
+            {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
+            "without full-pcpus-only",
+            id="without the option",
+        ),
+        pytest.param(limits(2, 3), {}, "2 nvidia.com/gpu in the container main", id="fewer GPUs"),
+        pytest.param(
+            {
+                "containers": [
+                    {"name": name, **limits(6, 1)["containers"][0]} | {"name": name} for name in "ab"
+                ]
+            },
+            {"topologyManagerScope": "pod"},
+            "topologyManagerScope: container",
+            id="another scope",
+        ),
+    ],
+)
+def test_the_change(spec: Mapping[str, Any], config: Mapping[str, Any], change: str) -> None:
+    answer = explained(offline(**config), pod("p", spec))
+    assert not answer.fits
+    assert change in [each.change for each in answer.remedies]
+    for each in answer.remedies:
+        if found := CPUS.fullmatch(each.change):
+            gpus = int(spec["containers"][0]["resources"]["limits"].get(GPU, 0))
+            assert explained(offline(**config), pod("p", limits(found[1], gpus))).fits
+
+
+def test_a_pod_that_has_to_leave_is_named_the_smallest_first() -> None:
+    _, nodes = live(
+        node("one"), running("large", "one", limits(6, 2)), running("small", "one", limits(2, 2), "2")
+    )
+    answer = explained(nodes, pod("p", limits(2, 1)))
+    assert [each.change for each in answer.remedies if each.of == "cluster"] == [
+        "once default/small has left one"
+    ]
+
+
+def test_taints_and_selectors_are_lifted_only_where_the_kubelet_admits() -> None:
+    _, nodes = live(node("one", taints=[HARD]))
+    assert (
+        explained(nodes, pod("p", limits(2))).remedies[0].change == "tolerate the taint gpu=only:NoSchedule"
+    )
+    assert "tolerate" not in str(explained(nodes, pod("p", limits(10, 3))).remedies)
+
+
+def test_a_resource_that_no_node_offers_is_replaced_by_one_that_it_does() -> None:
+    misspelt = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpus": "2"}}}]}
+    answer = explained(offline(), pod("p", misspelt))
+    assert answer.verdicts[0].judgement.reasons == ("Insufficient nvidia.com/gpus",)
+    assert answer.remedies[0].change == "2 nvidia.com/gpu instead of nvidia.com/gpus"
+
+
+def test_what_has_no_remedy_has_none() -> None:
+    assert explained(offline(cpuManagerPolicy="none"), pod("p", limits(1, 1, "64Gi"))).remedies[0].of == "pod"
+    impossible = {"containers": [{"name": "main", "resources": {"limits": {"hugepages-1Gi": "1Gi"}}}]}
+    assert explained(offline(), pod("p", impossible)).remedies == ()
+
+
+def test_a_pod_that_fits_learns_what_gives_it_cpus_of_its_own() -> None:
+    resources = {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "2Gi"}}
+    answer = explained(offline(), pod("p", {"containers": [{"name": "main", "resources": resources}]}))
+    assert answer.fits
+    assert [each.change for each in answer.remedies] == [
+        "requests equal to limits, CPUs in whole numbers: exclusive CPUs, aligned with the rest"
+    ]
+
+
+# ---- gangs ----
+
+
+def test_the_pods_of_a_job_are_placed_one_after_another() -> None:
+    answer = explained(offline("one", "two"), job("j", 5, limits(4, 2)))
+    assert (answer.fit, answer.fits, answer.about.pod.name) == (4, False, "default/j-4")
+    assert [each.placed for each in answer.verdicts] == [2, 2]
+    assert ("cluster", "1 more node like one") in [(each.of, each.change) for each in answer.remedies]
+    assert explained(offline("one", "two", "three"), job("j", 5, limits(4, 2))).fits
+
+
+def test_a_gang_needs_as_many_as_its_group_says() -> None:
+    group = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}}
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    answer = explained(offline("one", "two"), job("j", 5, limits(4, 2), labels=labels), group)
+    assert (answer.workload.kind, answer.fit, answer.workload.least, answer.fits) == ("PodGroup", 4, 4, True)
+
+
+GANG = {"gang": {"minCount": 3}}
+IN_RACK = {"topology": [{"key": "rack"}]}
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "least", "domain", "notes"),
+    [
+        pytest.param(
+            "scheduling.k8s.io/v1alpha2",
+            {
+                "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
+                "schedulingPolicy": GANG,
+                "schedulingConstraints": IN_RACK,
+                "disruptionMode": "PodGroup",
+            },
+            3,
+            "rack",
+            (),
+            id="v1alpha2, of 1.36",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1alpha3",
+            {
+                "workloadRef": {"workloadName": "w", "templateName": "t"},
+                "schedulingPolicy": GANG,
+                "schedulingConstraints": IN_RACK,
+                "disruptionMode": {"all": {}},
+            },
+            3,
+            "rack",
+            (),
+            id="v1alpha3, of 1.37",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1beta1",
+            {
+                "workloadRef": {"workloadName": "w", "templateName": "t"},
+                "schedulingPolicy": GANG,
+                "preemptionPolicy": "Never",
+            },
+            3,
+            None,
+            (),
+            id="v1beta1, of 1.37",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1beta1",
+            {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": IN_RACK},
+            1,
+            "rack",
+            (),
+            id="basic: no pod waits for another",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1alpha3",
+            {"schedulingPolicy": GANG, "parentCompositePodGroupName": "whole"},
+            3,
+            None,
+            ("its CompositePodGroup whole, whose groups wait for one another",),
+            id="a group of groups is not judged",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1alpha2",
+            {"schedulingPolicy": GANG, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+            3,
+            None,
+            ("claims that its pods share: each pod is judged as if it had its own",),
+            id="claims of the group",
+        ),
+        pytest.param(
+            "scheduling.x-k8s.io/v1alpha1", {"minMember": 2}, 2, None, (), id="of scheduler-plugins"
+        ),
+        pytest.param(
+            "scheduling.volcano.sh/v1beta1",
+            {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}},
+            2,
+            "nvidia.com/gpu.clique",
+            (),
+            id="of Volcano",
+        ),
+    ],
+)
+def test_what_a_group_says_in_each_version_that_is_served(
+    version: str, spec: Mapping[str, Any], least: int, domain: str | None, notes: tuple[str, ...]
+) -> None:
+    document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    assert group_of(document) == Group(least, domain, notes)
+    assert group_name(document) == (version.partition("/")[0], "default/g")
+    assert version in GROUPS
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "least"),
+    [
+        pytest.param({"schedulingGroup": {"podGroupName": "g"}}, {}, 4, id="of Kubernetes"),
+        pytest.param({}, {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, 2, id="of scheduler-plugins"),
+        pytest.param({}, {"annotations": {"scheduling.k8s.io/group-name": "g"}}, 3, id="of Volcano"),
+        pytest.param(
+            {},
+            {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}},
+            5,
+            id="of Koordinator, without one",
+        ),
+    ],
+)
+def test_groups_of_one_name_are_told_apart_by_their_api(
+    spec: Mapping[str, Any], metadata: Mapping[str, Any], least: int
+) -> None:
+    named = {"kind": "PodGroup", "metadata": {"name": "g"}}
+    groups = [
+        {"apiVersion": "scheduling.x-k8s.io/v1alpha1", **named, "spec": {"minMember": 2}},
+        {"apiVersion": "scheduling.volcano.sh/v1beta1", **named, "spec": {"minMember": 3}},
+        {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            **named,
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},
+        },
+    ]
+    waiting = [
+        {**pod(f"g-{number}", {**limits(1), **spec}, **metadata), "status": {"phase": "Pending"}}
+        for number in range(5)
+    ]
+    cluster = read_cluster([node("one"), *waiting, *groups])
+    workload = cluster.workload(cluster.pod("default/g-0"))
+    assert (workload.least, len(workload.members)) == (least, 5)
+    assert bool(workload.notes) == (least == 5)
+
+
+def test_a_gang_is_asked_for_in_the_versions_of_its_api_alone() -> None:
+    versions = [each["apiVersion"] for each in group_stubs(("scheduling.k8s.io", "ml/g"))]
+    assert versions == [f"scheduling.k8s.io/{each}" for each in ("v1beta1", "v1alpha3", "v1alpha2")]
+    assert group_stubs(("gang.scheduling.koordinator.sh", "ml/g")) == []
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        pytest.param(
+            (
+                {
+                    "kind": "PodGroup",
+                    "metadata": {"name": "g"},
+                    "spec": {
+                        "schedulingPolicy": {"gang": {"minCount": 3}},
+                        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+                    },
+                },
+                job("j", 3, {**limits(4, 2), "schedulingGroup": {"podGroupName": "g"}}),
+            ),
+            id="a group of Kubernetes itself",
+        ),
+        pytest.param(
+            (job("j", 3, limits(4, 2), annotations={"kueue.x-k8s.io/podset-required-topology": "rack"}),),
+            id="Kueue",
+        ),
+    ],
+)
+def test_a_gang_stays_within_one_value_of_a_label(documents: Sequence[Mapping[str, Any]]) -> None:
+    racks = [node("one", {"rack": "a"}), node("two", {"rack": "b"}), node("three")]
+    answer = explained(live(*racks)[1], *documents)
+    assert (answer.fit, answer.domain, answer.fits) == (2, "a", False)
+    together = [node("one", {"rack": "a"}), node("two", {"rack": "b"}), node("three", {"rack": "b"})]
+    answer = explained(live(*together)[1], *documents)
+    assert (answer.fit, answer.domain, answer.fits) == (3, "b", True)
+
+
+def test_tasks_of_a_job_of_volcano_are_placed_together() -> None:
+    tasks = [
+        {"name": "lead", "replicas": 1, "template": {"spec": limits(2)}},
+        {"name": "worker", "replicas": 4, "template": {"spec": limits(4, 2)}},
+    ]
+    spec = {"minAvailable": 4, "tasks": tasks}
+    volcano = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "v"},
+        "spec": spec,
+    }
+    answer = explained(offline(), volcano)
+    assert (answer.fit, answer.workload.least, len(answer.workload.members)) == (3, 4, 5)
+
+
+def test_the_jobs_of_a_jobset_are_placed_together() -> None:
+    of_job = {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": limits(4, 1)}}}
+    jobs = [{"name": "w", "replicas": 2, "template": of_job}]
+    jobset = {"kind": "JobSet", "metadata": {"name": "s"}, "spec": {"replicatedJobs": jobs}}
+    answer = explained(offline(), jobset)
+    assert [each.pod.name for each in answer.workload.members][-1] == "default/s-w-1-1"
+    assert answer.fit == 3
+
+
+def test_of_a_pod_that_waits_its_gang_is_judged_less_those_that_run() -> None:
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    first = running("g-0", "one", limits(4, 2))
+    first["metadata"]["labels"] = labels
+    waiting = [
+        {**pod(f"g-{n}", limits(4, 2), labels=labels), "status": {"phase": "Pending"}} for n in (1, 2, 3)
+    ]
+    group = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 3}}
+    cluster, nodes = live(node("one"), first, *waiting, group)
+    workload = cluster.workload(cluster.pod("default/g-2"))
+    answer = explain(workload, nodes)[0]
+    assert (workload.least, len(workload.members), answer.fit) == (2, 3, 1)
+
+
+def test_workloads_of_a_file_are_placed_beside_those_before_them() -> None:
+    nodes: Sequence[Candidate] = offline()
+    fits = []
+    for workload in workloads_of(
+        [pod("a", limits(4, 2)), pod("b", limits(4, 2)), pod("c", limits(4, 2))], "f"
+    ).workloads:
+        answer, nodes = explain(workload, nodes)
+        fits.append(answer.fits)
+    assert fits == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        pytest.param(
+            {"kind": "PodGroup", "metadata": {"name": "g"}},
+            "no pod says that it is of it",
+            id="a group alone",
+        ),
+        pytest.param({"kind": "Service", "spec": {}}, "holds no pod", id="what makes no pods"),
+        pytest.param(7, "the document is not a mapping", id="a number"),
+        pytest.param(job("j", -1, limits(1)), "is not a number of pods", id="fewer than none"),
+        pytest.param(job("j", 10**9, limits(1)), "is not a number of pods", id="too many"),
+        pytest.param(pod("p", {**limits(1), "tolerations": "all"}), "must be a list", id="tolerations"),
+        pytest.param(pod("p", {**limits(1), "nodeSelector": ["a"]}), "must be a mapping", id="a selector"),
+        pytest.param(
+            pod("p", {**limits(1), **affinity({"key": "size", "operator": "Gte", "values": ["2"]})}),
+            "'Gte' is not an operator of node affinity",
+            id="an operator that no API server takes",
+        ),
+        pytest.param(
+            {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {}},
+            "no spec.tasks",
+            id="no tasks",
+        ),
+    ],
+)
+def test_what_is_no_workload_is_refused(document: object, message: str) -> None:
+    with pytest.raises(NumaforgeError, match=message):
+        workloads_of([document], "pods.yaml")

@@ -1,0 +1,293 @@
+"""What schedulers are told of nodes: it adds up to the plan, and what a system cannot say is left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.schedulers.served import TRAINING, served
+
+from numaforge.cluster.schedulers.fleet import ServedNode
+from numaforge.cluster.schedulers.systems import SYSTEMS, Folder, generate
+from numaforge.commands.cluster import SYSTEMS as NAMES
+from numaforge.lib.cpulist import parse_cpulist
+
+CUT = {"extends": "training", "mig": {"gpus": [{"indices": [0], "devices": {"3g": 1, "1g": 2}}]}}
+PINNED = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
+
+
+def folder(system: str, *nodes: ServedNode) -> Folder:
+    [found] = generate(nodes, [system])
+    return found
+
+
+def documents(found: Folder, kind: str) -> list[Mapping[str, Any]]:
+    texts = dict(found.texts())
+    every = (
+        each for name, text in texts.items() if name.endswith(".yaml") for each in yaml.safe_load_all(text)
+    )
+    return [each for each in every if each["kind"] == kind]
+
+
+def only(found: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    [one] = found
+    return one
+
+
+def test_every_system_has_a_name_that_the_command_knows() -> None:
+    assert tuple(SYSTEMS) == NAMES
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("name", ["dgx-h100", "dgx-h100-mig", "epyc-nps4", "gb200", "mi300x", "small-vm"])
+def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str, name: str) -> None:
+    found = folder(system, served(name))
+    texts = dict(found.texts())
+    objects = {file for file in texts if file.endswith(".yaml")} - {"kustomization.yaml"}
+    assert ("kustomization.yaml" in texts) == bool(objects), "kubectl refuses one without resources"
+    if objects:
+        assert {*yaml.safe_load(texts["kustomization.yaml"])["resources"]} == objects
+    assert bool(found.nothing) == (not texts and not found.left_out)
+    assert found.why
+    for file in objects | {file for file in texts if file.endswith(".yml")}:
+        assert texts[file].startswith("# ")
+        assert "&id0" not in texts[file], "kustomize reads aliases, people do not"
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        *((name, TRAINING) for name in ("dgx-h100", "dgx-h100-mig", "epyc-nps4")),
+        *((name, TRAINING) for name in ("hgx-b200", "small-vm", "hgx-a100")),
+        pytest.param("dgx-h100", CUT, id="GPUs that MIG will cut"),
+        pytest.param("mi300x", "mi300x-cpx", id="GPUs that will be partitioned"),
+    ],
+)
+def test_the_zones_add_up_to_the_plan(name: str, profile: object) -> None:
+    node = served(name, profile)
+    topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
+    total: dict[str, int] = {}
+    for zone in topology["zones"]:
+        for resource in zone["resources"]:
+            assert int(resource["allocatable"]) <= int(resource["capacity"])
+            assert resource["available"] == resource["allocatable"]
+            total[resource["name"]] = total.get(resource["name"], 0) + int(resource["allocatable"])
+    allocatable = node.plan.allocatable
+    assert allocatable is not None
+    assert total.pop("cpu") * 1000 == allocatable.cpu_millis
+    assert total.pop("memory") == sum(zone.allocatable_memory_bytes for zone in node.plan.memory.numa_nodes)
+    placed = {
+        resource: sum(1 for each in listed if each.numa_nodes) for resource, listed in node.devices.items()
+    }
+    found = {name: count for name, count in total.items() if "/" in name}
+    assert found == {name: count for name, count in placed.items() if count}
+    assert allocatable.devices.items() <= found.items()
+
+
+POLICIES = {
+    "aligned strictly": (PINNED, "single-numa-node", "SingleNUMANodePodLevel"),
+    "as near as may be": (TRAINING, "best-effort", "BestEffortPodLevel"),
+    "not at all": (
+        {"extends": "training", "kubelet": {"topology_manager_policy": "none"}},
+        "none",
+        "None",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_each_system_has_its_own_word_for_a_policy(case: str) -> None:
+    profile, policy, deprecated = POLICIES[case]
+    node = served("epyc-nps4", profile)
+    topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
+    assert {each["name"]: each["value"] for each in topology["attributes"]}["topologyManagerPolicy"] == policy
+    assert topology["topologyPolicies"] == [deprecated]
+    numatopology = only(documents(folder("volcano", node), "Numatopology"))
+    assert numatopology["spec"]["policies"]["TopologyManagerPolicy"] == policy
+    labels = only(documents(folder("koordinator", node), "Node"))["metadata"].get("labels", {})
+    expected = {"single-numa-node": "SingleNUMANode", "best-effort": "BestEffort"}.get(policy)
+    assert labels.get("node.koordinator.sh/numa-topology-policy") == expected
+    crane = only(documents(folder("crane", node), "NodeResourceTopology"))
+    assert crane["craneManagerPolicy"]["topologyManagerPolicy"] == (
+        "SingleNUMANodePodLevel" if policy == "single-numa-node" else "None"
+    )
+
+
+def test_volcano_is_offered_no_reserved_cpu_and_tells_the_cores_of_two_packages_apart() -> None:
+    node = served("dgx-h100")
+    spec = only(documents(folder("volcano", node), "Numatopology"))["spec"]
+    offered = parse_cpulist(spec["numares"]["cpu"]["allocatable"])
+    assert not {*offered} & {*node.plan.cpus.reserved}
+    assert {*offered} | {*node.plan.cpus.reserved} == {*node.machine.online}
+    cores: dict[int, set[int]] = {}
+    for cpu, place in spec["cpuDetail"].items():
+        cores.setdefault(place["core"], set()).add(int(cpu))
+    assert {frozenset(cpus) for cpus in cores.values()} == {
+        frozenset(core.cpus) for core in node.machine.cores
+    }
+
+
+def test_the_one_owner_of_cpus_is_the_kubelet() -> None:
+    node = served("dgx-h100")
+    crane = folder("crane", node)
+    assert only(documents(crane, "NodeResourceTopology"))["craneManagerPolicy"]["cpuManagerPolicy"] == "None"
+    assert only(documents(crane, "Node"))["metadata"]["labels"] == {
+        "topology.crane.io/topology-awareness": "false"
+    }
+    reservation = only(documents(folder("koordinator", node), "Node"))["metadata"]["annotations"]
+    assert yaml.safe_load(reservation["node.koordinator.sh/reservation"]) == {
+        "reservedCPUs": "0,56,112,168",
+        "applyPolicy": "ReservedCPUsOnly",
+    }
+
+
+@pytest.mark.parametrize("system", ["noderesourcetopology", "volcano", "crane"])
+def test_numa_nodes_without_cpus_are_left_out_with_the_reason(system: str) -> None:
+    found = folder(system, served("gb200"), served("dgx-h100"))
+    assert found.left_out.keys() == {"gb200-01"}
+    assert "have no CPUs" in found.left_out["gb200-01"]
+    kind = "Numatopology" if system == "volcano" else "NodeResourceTopology"
+    assert [each["metadata"]["name"] for each in documents(found, kind)] == ["dgx-01"]
+
+
+def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one() -> None:
+    rack = [served("gb200", hostname=f"gb200-{number}") for number in (1, 2)]
+    clique = rack[0].clique
+    assert clique
+    hypernode = only(documents(folder("volcano", *rack), "HyperNode"))
+    selector = hypernode["spec"]["members"][0]["selector"]
+    assert selector == {"labelMatch": {"matchLabels": {"nvidia.com/gpu.clique": clique}}}
+    levels = only(documents(folder("kueue", *rack), "Topology"))["spec"]["levels"]
+    assert [level["nodeLabel"] for level in levels] == ["nvidia.com/gpu.clique", "kubernetes.io/hostname"]
+    mixed = folder("kueue", *rack, served("dgx-h100"))
+    assert [level["nodeLabel"] for level in only(documents(mixed, "Topology"))["spec"]["levels"]] == [
+        "kubernetes.io/hostname"
+    ]
+    assert "it is in no NVLink domain" in mixed.left_out["dgx-01"]
+
+
+def test_nodes_of_a_kind_share_a_rule_of_feature_discovery_that_names_them() -> None:
+    nodes = [served("dgx-h100", hostname=name) for name in ("gpu-2", "gpu-1")]
+    rules = only(documents(folder("nfd", *nodes, served("epyc-nps4")), "NodeFeatureRule"))["spec"]["rules"]
+    assert [each["name"] for each in rules] == ["numaforge gpu-1 and 1 more", "numaforge epyc-01"]
+    first, *features = (each for each in rules[0]["matchFeatures"])
+    assert first["matchExpressions"] == {"nodename": {"op": "In", "value": ["gpu-1", "gpu-2"]}}
+    assert {each["feature"] for each in features} == {"memory.numa", "pci.device"}
+    assert rules[0]["labels"]["numaforge.io/found-as-planned"] == "true"
+    assert "numaforge.io/plan" not in rules[0]["labels"]
+
+
+def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels() -> None:
+    planned = served(
+        "epyc-nps4", {"extends": "training", "hugepages": [{"size": "1Gi", "count_per_numa_node": 4}]}
+    )
+    [rule] = only(documents(folder("nfd", planned), "NodeFeatureRule"))["spec"]["rules"]
+    pages = next(each for each in rule["matchFeatures"] if each["feature"] == "memory.hugepages")
+    total = sum(each.hugepages.get("1Gi", 0) for each in planned.plan.memory.numa_nodes)
+    assert total > 0
+    assert pages["matchExpressions"]["hugepages-1Gi"] == {"op": "Ge", "value": [str(total)]}
+
+
+def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has() -> None:
+    nodes = served("dgx-h100"), served("hgx-b200")
+    group = only(documents(folder("coscheduling", *nodes), "PodGroup"))["spec"]
+    job = only(documents(folder("coscheduling", *nodes), "Job"))["spec"]
+    asked = job["template"]["spec"]["containers"][0]["resources"]["limits"]
+    smallest = min(int(node.largest_pod["cpu"]) for node in nodes)
+    assert (asked["cpu"], asked["nvidia.com/gpu"]) == (str(smallest), "8")
+    assert group["minMember"] == 2
+
+
+def test_a_gang_of_coscheduling_is_not_refused_by_the_sum_of_all_nodes() -> None:
+    """Of what it refuses by minResources nothing is tried again when pods end."""
+    assert (
+        "minResources" not in only(documents(folder("coscheduling", served("dgx-h100")), "PodGroup"))["spec"]
+    )
+
+
+@pytest.mark.parametrize("system", ["coscheduling", "gangs", "volcano"])
+def test_a_gang_asks_each_node_for_no_more_gpus_than_its_kubelet_gives_one_pod(system: str) -> None:
+    strict = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
+    node = served("dgx-h100", strict, kubelet="1.37.2")
+    assert max(pod.devices for pod in node.plan.largest_pods) == 8  # which no pod may have
+    asked = [
+        template["spec"]["containers"][0]["resources"]["limits"]
+        for job in documents(folder(system, node), "Job")
+        for template in [job["spec"].get("template") or job["spec"]["tasks"][0]["template"]]
+    ]
+    assert [limits["nvidia.com/gpu"] for limits in asked] == ["4"]
+    assert int(asked[0]["cpu"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "asked", "version"),
+    [
+        pytest.param("1.37.2", None, "v1beta1", id="the newest of a cluster that was not asked"),
+        pytest.param("1.36.3", None, "v1alpha2", id="the only one of an older cluster"),
+        pytest.param("1.36.3", "v1beta1", "v1beta1", id="what an API server newer than its nodes serves"),
+        pytest.param("1.35.4", None, None, id="none before there is a PodGroup"),
+        pytest.param("1.37.2", "", None, id="none where the API server serves none"),
+    ],
+)
+def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(
+    kubelet: str, asked: str | None, version: str | None
+) -> None:
+    [found] = generate([served("dgx-h100", kubelet=kubelet)], ["gangs"], asked)
+    assert bool(found.nothing) == (version is None)
+    groups = [each for file in found.files for each in file.documents if each["kind"] == "PodGroup"]
+    assert [each["apiVersion"] for each in groups] == ([f"scheduling.k8s.io/{version}"] if version else [])
+
+
+@pytest.mark.parametrize(
+    ("racks", "constraints"),
+    [
+        pytest.param(
+            ("a.1", "a.1"), [{"key": "nvidia.com/gpu.clique"}], id="within the domain that all share"
+        ),
+        pytest.param(("a.1", "b.1"), [], id="nowhere in particular where they share none"),
+    ],
+)
+def test_a_gang_stays(racks: tuple[str, ...], constraints: list[object]) -> None:
+    nodes = []
+    for number, clique in enumerate(racks):
+        node = served("gb200", hostname=f"tray-{number}")
+        gpus = tuple(replace(gpu, fabric=clique) for gpu in node.machine.gpus)
+        nodes.append(replace(node, machine=replace(node.machine, gpus=gpus)))
+    group = only(documents(folder("gangs", *nodes), "PodGroup"))["spec"]
+    assert group.get("schedulingConstraints", {}).get("topology", []) == constraints
+
+
+def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one() -> None:
+    alike = [served("dgx-h100", hostname=f"dgx-{number}") for number in (1, 2)]
+    assert len(documents(folder("openshift", *alike), "MachineConfigPool")) == 1
+    found = folder("openshift", *alike, served("epyc-nps4"))
+    configs = documents(found, "KubeletConfig")
+    assert len(configs) == 2
+    settings = configs[0]["spec"]["kubeletConfig"]
+    assert settings["reservedSystemCPUs"] == "0,56,112,168"
+    assert configs[0]["spec"]["machineConfigPoolSelector"]["matchLabels"] == {
+        "pools.operator.machineconfiguration.openshift.io/numaforge-1": ""
+    }
+
+
+def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named() -> None:
+    tainted = {
+        "extends": "training",
+        "kubelet": {"register_with_taints": ["numaforge.io/unverified:NoSchedule"]},
+    }
+    found = folder("openshift", served("dgx-h100", tainted))
+    assert "registerWithTaints" not in only(documents(found, "KubeletConfig"))["spec"]["kubeletConfig"]
+    assert found.left_out == {"dgx-01": "registerWithTaints is set by its MachineSet"}
+
+
+def test_koordlet_is_told_the_pcie_root_of_each_gpu_as_sysfs_has_it() -> None:
+    node = served("dgx-h100")
+    texts = (text for name, text in folder("koordinator", node).texts() if "xpu-device-infos" in name)
+    [listed] = (json.loads(text) for text in texts)
+    roots = {each["topology"]["busID"]: each["topology"]["pcieID"] for each in listed}
+    assert roots == {gpu.pci_address: node.machine.pci_paths[gpu.pci_address][0] for gpu in node.machine.gpus}
+    assert len({*roots.values()}) == 8

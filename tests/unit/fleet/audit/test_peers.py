@@ -1,0 +1,162 @@
+"""Which machine differs from its siblings, and when none does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.fleet.audit.facts import PEER_RULE, text_of
+from numaforge.fleet.audit.machine import audited
+from numaforge.fleet.audit.makes import Make, make_of, with_lost
+from numaforge.fleet.audit.peers import unusual_of
+from numaforge.machine.topology.model import NodeTopology, NvidiaDriver, NvidiaInstall
+from numaforge.machine.topology.ready import ready_machine
+from tests.fixtures.gpu_machines import KINDS
+
+FOUR, FOUR_AND_ONE = ("a",) * 4, (*("a",) * 4, "b")
+
+
+def of_kernels(*kernels: str | None) -> dict[str, list[str]]:
+    """Return the rules by which machines with these kernels differ, by name."""
+    make = {
+        f"gpu-{number}": {} if kernel is None else {"NA101": {"": kernel}}
+        for number, kernel in enumerate(kernels)
+    }
+    return {name: [*rules] for name, rules in unusual_of(make).items()}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "unlike"),
+    [
+        pytest.param(FOUR, [], id="all-alike"),
+        pytest.param(FOUR_AND_ONE, ["gpu-4"], id="one-of-five"),
+        pytest.param(("a", "a", "a", "b"), ["gpu-3"], id="three-siblings-suffice"),
+        pytest.param(("a", "a", "b"), [], id="two-siblings-do-not"),
+        pytest.param(("a", "a", "a", "b", "b", "b"), [], id="a-tie-is-no-outlier"),
+        pytest.param(("a", "a", "a", "b", "b", "c", "c"), [], id="less-than-half-is-no-majority"),
+        pytest.param((*FOUR, "b", "c"), ["gpu-4", "gpu-5"], id="two-that-differ-each-in-its-way"),
+        pytest.param((*FOUR, None), [], id="what-is-not-known-is-not-compared"),
+    ],
+)
+def test_a_machine_differs_from_what_most_of_its_siblings_have(
+    kernels: tuple[str | None, ...], unlike: list[str]
+) -> None:
+    assert of_kernels(*kernels) == {name: ["NA101"] for name in unlike}
+
+
+EIGHT = {"on": tuple(f"gpu{number}" for number in range(8))}
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "blamed"),
+    [
+        pytest.param("NA124", EIGHT, None, id="equal"),
+        pytest.param("NA124", {"on": EIGHT["on"][:7], "off": ("gpu7",)}, ("gpu7",), id="one-device-differs"),
+        pytest.param("NA124", {"off": EIGHT["on"]}, (), id="all-devices-differ"),
+        pytest.param("NA124", {"on": EIGHT["on"][:7]}, None, id="one-less-is-told-by-the-count-alone"),
+        pytest.param("NA120", {"on": EIGHT["on"][:7]}, (), id="one-less-is-told-by-the-count"),
+        pytest.param(
+            "NA124", {"on": EIGHT["on"][:6], "off": ("gpu7",)}, ("gpu7",), id="one-less-and-one-differs"
+        ),
+    ],
+)
+def test_the_devices_that_differ_are_named(
+    rule: str, value: dict[str, tuple[str, ...]], blamed: object
+) -> None:
+    make = {f"gpu-{number}": {rule: {"": EIGHT}} for number in range(4)}
+    found = unusual_of({**make, "odd": {rule: {"": value}}})
+    assert {name: rules[rule][0].devices for name, rules in found.items()} == (
+        {} if blamed is None else {"odd": blamed}
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "one", "other", "alike"),
+    [
+        pytest.param(
+            "NA112", "1007.5, 1007.5 GiB", "1007.1, 1008.0 GiB", True, id="a-little-memory-is-the-kernels"
+        ),
+        pytest.param(
+            "NA112", "1007.5, 1007.5 GiB", "1007.5, 943.5 GiB", False, id="a-module-less-is-more-than-that"
+        ),
+        pytest.param("NA112", "1007.5, 1007.5 GiB", "1007.5 GiB", False, id="a-NUMA-node-less"),
+        pytest.param("NA117", "60", "61", False, id="small-numbers-are-exact"),
+        pytest.param("NA117", "8386560", "8386304", True, id="large-numbers-are-made-of-the-memory"),
+        pytest.param("NA101", "6.8.0", "6.8.1", False, id="versions-are-exact"),
+    ],
+)
+def test_values_count_as_equal(rule: str, one: str, other: str, alike: bool) -> None:
+    assert PEER_RULE[rule].alike(one, other) is alike
+    assert PEER_RULE[rule].alike(other, one) is alike
+
+
+def test_memory_that_differs_a_little_everywhere_has_one_usual_value() -> None:
+    make = {f"gpu-{number}": {"NA112": {"": f"{1000 + number / 10:.1f} GiB"}} for number in range(20)}
+    make["odd"] = {"NA112": {"": "936.0 GiB"}}
+    assert [*unusual_of(make)] == ["odd"]
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "gb200", "mi300x", "small-vm", "xeon-snc4"])
+def test_equal_machines_have_nothing_that_is_unusual(name: str) -> None:
+    facts = audited(ready_machine(name)).facts
+    assert unusual_of({f"host-{number}": facts for number in range(4)}) == {}
+
+
+def test_every_rule_of_peers_reads_a_machine_without_anything() -> None:
+    bare = replace(ready_machine("small-vm"), cpufreq=None, userland=None, kubelet=None, os_release={})
+    for rule in PEER_RULE.values():
+        assert all(isinstance(text_of(value), str) for value in rule.read(bare).values())
+
+
+DGX = replace(ready_machine("dgx-h100"), product="NVIDIA DGXH100", nvidia=NvidiaDriver("580.95.05"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "same"),
+    [
+        pytest.param(replace(DGX, gpus=DGX.gpus[1:]), True, id="a-GPU-less"),
+        pytest.param(replace(DGX, online=DGX.online - {3}), True, id="a-CPU-less"),
+        pytest.param(replace(DGX, kernel="7.0"), True, id="another-kernel"),
+        pytest.param(replace(DGX, product="Dell XE9680"), False, id="another-product"),
+        pytest.param(replace(DGX, cpu_vendor="AuthenticAMD"), False, id="another-maker-of-processors"),
+        pytest.param(KINDS["hgx-b200"](), False, id="other-GPUs"),
+    ],
+)
+def test_machines_are_of_one_make(machine: NodeTopology, same: bool) -> None:
+    assert (make_of(machine) == make_of(DGX)) is same
+
+
+def test_without_a_product_the_cpus_tell_servers_with_the_same_gpus_apart() -> None:
+    one, other = ready_machine("dgx-h100"), ready_machine("epyc-gpu")
+    assert {gpu.device for gpu in one.gpus} == {gpu.device for gpu in other.gpus}
+    assert make_of(one) != make_of(other)
+
+
+def makes(whole: int, *others: NodeTopology) -> list[Make]:
+    return with_lost([*[make_of(DGX)] * whole, *map(make_of, others)])
+
+
+NO_GPU = replace(DGX, gpus=())
+
+
+def test_a_machine_that_has_lost_all_its_gpus_stays_with_its_siblings() -> None:
+    assert makes(3, NO_GPU)[-1] == make_of(DGX)
+
+
+@pytest.mark.parametrize(
+    ("whole", "others"),
+    [
+        pytest.param(3, (replace(NO_GPU, nvidia=None),), id="no-driver-of-NVIDIAs"),
+        pytest.param(2, (NO_GPU,), id="too-few-siblings"),
+        pytest.param(3, (NO_GPU,) * 3, id="several-without-GPUs-are-a-make"),
+        pytest.param(3, (replace(NO_GPU, product="Dell R650"),), id="another-product"),
+    ],
+)
+def test_a_machine_without_gpus_may_be_of_another_make(whole: int, others: tuple[NodeTopology, ...]) -> None:
+    assert makes(whole, *others)[-1] != make_of(DGX)
+
+
+def test_a_driver_on_disk_tells_a_machine_that_has_lost_its_gpus_too() -> None:
+    on_disk = replace(NO_GPU, nvidia=None, nvidia_install=NvidiaInstall(on_disk="580.95.05"))
+    assert makes(3, on_disk)[-1] == make_of(DGX)

@@ -1,0 +1,87 @@
+"""Racks as a whole: what trays of one clique have to agree in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.fleet.audit.machine import AuditedMachine
+from numaforge.fleet.audit.makes import Make
+from numaforge.fleet.audit.racks import rack_findings, racks_of
+
+RACK, OTHER = "aaaa", "bbbb"
+
+
+def tray(
+    fabric: str = f"{RACK}.1",
+    *more: str,
+    driver: str = "580.1",
+    nodes: int = 18,
+    service: str = "enabled",
+    listed: str = "abcd",
+    memory: str = "driver",
+) -> AuditedMachine:
+    facts = {"NA130": {"version": driver}}
+    imex = {"nodes": str(nodes), "service": service, "list": listed}
+    return AuditedMachine(
+        None, Make("", (), ""), facts, (), fabrics=(fabric, *more), imex=imex, gpu_memory=memory
+    )
+
+
+@pytest.mark.parametrize(
+    ("trays", "found"),
+    [
+        pytest.param([tray()] * 4, [], id="all-agree"),
+        pytest.param([*[tray()] * 3, tray(driver="570.1")], [("t3", "NA203")], id="another-driver"),
+        pytest.param([*[tray()] * 3, tray(nodes=17)], [("t3", "NA204")], id="a-list-of-another-length"),
+        pytest.param(
+            [*[tray()] * 3, tray(nodes=17, listed="ef01")],
+            [("t3", "NA204")],
+            id="a-shorter-list-is-told-once",
+        ),
+        pytest.param(
+            [*[tray()] * 3, tray(listed="ef01")], [("t3", "NA206")], id="another-list-of-one-length"
+        ),
+        pytest.param([*[tray()] * 3, tray(memory="numa")], [("t3", "NA207")], id="another-memory-mode"),
+        pytest.param(
+            [*[tray()] * 3, tray(f"{RACK}.2", listed="ef01")],
+            [("t3", "NA202")],
+            id="another-clique-has-its-own-list",
+        ),
+        pytest.param(
+            [*[tray()] * 3, tray(service="masked")], [("t3", "NA205")], id="IMEX-run-in-another-way"
+        ),
+        pytest.param([*[tray()] * 3, tray(f"{RACK}.2")], [("t3", "NA202")], id="another-clique"),
+        pytest.param(
+            [tray(), tray(driver="570.1")],
+            [("t0", "NA203"), ("t1", "NA203")],
+            id="where-none-has-most-all-are-told",
+        ),
+        pytest.param(
+            [*[tray()] * 3, tray(f"{RACK}.1", f"{RACK}.2")], [("t3", "NA201")], id="a-tray-in-two-cliques"
+        ),
+        pytest.param(
+            [tray(), tray(), tray(f"{OTHER}.1", driver="570.1")], [], id="another-rack-has-its-own-driver"
+        ),
+        pytest.param([*[tray()] * 3, tray("1", driver="570.1")], [], id="a-fabric-without-its-cluster"),
+        pytest.param(
+            [tray(), replace(tray(), facts={}, imex={}, gpu_memory=None)],
+            [],
+            id="what-is-not-known-is-not-compared",
+        ),
+    ],
+)
+def test_trays_of_a_rack_agree(trays: list[AuditedMachine], found: list[tuple[str, str]]) -> None:
+    machines = {f"t{number}": each for number, each in enumerate(trays)}
+    assert [(name, finding.id) for name, finding in rack_findings(machines)] == found
+
+
+def test_a_rack_is_the_trays_of_one_nvlink_domain() -> None:
+    machines = {
+        "a": tray(),
+        "b": tray(f"{RACK}.2"),
+        "c": tray(f"{OTHER}.1"),
+        "d": replace(tray(), fabrics=()),
+    }
+    assert racks_of(machines) == {RACK: ["a", "b"]}

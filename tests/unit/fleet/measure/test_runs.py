@@ -1,0 +1,244 @@
+"""Programs on a node: each within its time and its bytes, and what is made of their answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numaforge.fleet.measure.asking import (
+    Readiness,
+    read_readiness,
+    read_runs,
+    readiness_script,
+    run_script,
+)
+from numaforge.fleet.measure.record import MEASUREMENT
+from numaforge.fleet.measure.tasks import Effort, MeasureTask
+from numaforge.lib import shell
+from numaforge.lib.errors import HostError
+from numaforge.lib.framing import Answer, asking
+from numaforge.machine import measure_outputs as outputs
+from numaforge.node.pods import Pods
+from numaforge.run.hosts.measuring import refuse_in_use
+from tests.fixtures.measurements import figure, measured
+
+GOOD = "echo '1.00 MiB transferred (1000.00 MiB/sec)'"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "measure"
+ONCE = Effort(seconds=1, runs=1)
+
+
+@pytest.fixture(params=["dash", "bash", "busybox sh"])
+def sh(request: pytest.FixtureRequest) -> list[str]:
+    return str(request.param).split()
+
+
+def task(body: str, *, seconds: int = 5, load: frozenset[int] = frozenset(), **more: object) -> MeasureTask:
+    words = ("sh", "-c", body)
+    return MeasureTask(
+        "memory-bandwidth",
+        "NUMA node 0",
+        "sysbench",
+        words,
+        outputs.sysbench_memory,
+        seconds,
+        load=load,
+        **more,
+    )
+
+
+def run(sh: list[str], script: str, path: Path | None = None) -> Answer:
+    environment = {**os.environ, **({"PATH": f"{path}:{os.environ['PATH']}"} if path else {})}
+    done = subprocess.run(
+        [*sh, "-s"],
+        input=script.encode(),
+        capture_output=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    return Answer.of(done.stdout.decode())
+
+
+def measured_by(sh: list[str], *tasks: MeasureTask, effort: Effort = ONCE) -> tuple[list[float], list[str]]:
+    figures, refused = read_runs(run(sh, run_script(tasks, effort)), tasks, effort)
+    return [each.median for each in figures], [each.why for each in refused]
+
+
+def test_a_figure_has_the_median_and_the_spread_of_its_runs(sh: list[str], tmp_path: Path):
+    body = (
+        f'n=$(cat {tmp_path}/n); echo $((n + 1)) > {tmp_path}/n; echo "1.00 MiB transferred ($n.00 MiB/sec)"'
+    )
+    (tmp_path / "n").write_text("1\n")
+    tasks, effort = [task(body)], Effort(seconds=1, runs=3)
+    ((found,), refused) = read_runs(run(sh, run_script(tasks, effort)), tasks, effort)
+    assert (found.lowest, found.median, found.highest) == (1.0486, 2.0972, 3.1457)
+    assert (found.runs, found.unit, refused) == (3, "MB/s", [])
+
+
+HOSTILE = {
+    "hangs": ("sleep 60", "sysbench: it ran into its time limit of 1 s"),
+    "hangs and ignores the signal": (
+        "trap '' TERM; while :; do sleep 1; done",
+        "sysbench: it ran into its time limit of 1 s, and had to be killed",
+    ),
+    "prints without end": ("yes", "sysbench: it prints without end"),
+    "prints zeros without end": ("cat /dev/zero", "sysbench: it prints without end"),
+    "fails": ("echo no memory; exit 3", "sysbench: it ended with 3: no memory"),
+    "says nothing": ("true", "it printed nothing"),
+    "says something else": ("echo all is well", "its last line is 'all is well'"),
+    "says a number that cannot be": (
+        "echo '1.00 MiB transferred (99999999.00 MiB/sec)'",
+        "1.04858e+08 MB/s cannot be",
+    ),
+    "says nothing per second": ("echo '1.00 MiB transferred (0.00 MiB/sec)'", "0 MB/s cannot be"),
+    "is not there": ("exec /no/such/program", "a program that it needs is missing"),
+    "says that its answer has ended": (
+        "echo numaforge ended 0; echo numaforge part run; exit 1",
+        "it ended with 1: numaforge part run",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "why"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_program_that_is_hostile_costs_one_line(sh: list[str], body: str, why: str):
+    begun = time.monotonic()
+    values, (said,) = measured_by(sh, task(body, seconds=1), task(GOOD))
+    assert values == [1048.6]
+    assert why in said
+    assert time.monotonic() - begun < 30
+
+
+def test_a_run_of_ib_write_bw_that_has_moved_nothing_is_no_figure(sh: list[str]):
+    file = FIXTURES / "perftest-4.5-nothing-moved.txt"
+    write = replace(
+        task(f"cat {file}"), kind="rdma-write", program="ib_write_bw", read=outputs.perftest_write
+    )
+    assert measured_by(sh, write) == ([], ["ib_write_bw: 0 Gb/s cannot be"])
+
+
+def test_a_figure_beyond_its_link_is_not_believed(sh: list[str]):
+    fast = replace(task(GOOD), limits={"": 500.0})
+    assert measured_by(sh, fast) == ([], ["sysbench: 1048.58 MB/s is more than the link carries (500)"])
+
+
+def test_a_figure_of_a_place_that_the_machine_has_not_is_not_believed(sh: list[str]):
+    assert measured_by(sh, replace(task(GOOD), places={"0": "GPU 0"})) == (
+        [],
+        ["sysbench: it tells of , which the machine does not have"],
+    )
+
+
+def test_cpus_are_kept_busy_meanwhile_and_afterwards_no_more(
+    sh: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MEASURED_IN", str(tmp_path))  # every process of this test has it
+    ours = f"$(grep -la MEASURED_IN={tmp_path} /proc/[0-9]*/environ | sed s/environ/cmdline/)"
+    busy = f"grep -la '^sh.-c.while :; do :; done' {ours}"
+    # The load begins beside the program.
+    begun = f'until [ -n "$({busy} 2> /dev/null)" ]; do :; done'
+    loaded = task(f"{begun}; {GOOD}", seconds=30, load=frozenset({0}))
+    assert measured_by(sh, loaded) == ([1048.6], [])
+    found = subprocess.run(["sh", "-c", f"{busy} 2> /dev/null < /dev/null"], capture_output=True, check=False)
+    assert b"cmdline" not in found.stdout.replace(f"/proc/{os.getpid()}/cmdline".encode(), b"")
+
+
+def test_nothing_begins_when_the_time_for_all_is_over(sh: list[str]):
+    script = run_script([task(GOOD)], ONCE).replace("MOST_SECONDS=1800", "MOST_SECONDS=-1")
+    _, (late,) = read_runs(run(sh, script), [task(GOOD)], ONCE)
+    assert "the 1800 s for all programs were over" in late.why
+
+
+def test_nothing_is_left_behind(sh: list[str], tmp_path: Path):
+    script = f"TMPDIR={tmp_path}; export TMPDIR\n{run_script([task(GOOD)], ONCE)}"
+    run(sh, script)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_programs_that_are_there_say_their_versions(sh: list[str], tmp_path: Path):
+    for name, said in {"mlc": "echo 'Memory Latency Checker - v3.9'", "nvbandwidth": "sleep 60"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{said}\n")
+        (tmp_path / name).chmod(0o755)
+    found = read_readiness(run(sh, readiness_script(), tmp_path))
+    assert found.programs["mlc"] == "Memory Latency Checker - v3.9"
+    assert found.programs["nvbandwidth"] == ""
+    assert "rocm-bandwidth-test" not in found.programs
+
+
+def ready(**more: object) -> Readiness:
+    return replace(Readiness({"timeout": ""}, Pods(), (), None, None), **more)
+
+
+IN_USE = {
+    "a process of a pod": (
+        ready(pods=Pods(alive=("process 7 (python) in /kubepods/x",))),
+        False,
+        "process 7",
+    ),
+    "processes that cannot be read": (ready(pods=Pods(unknown=("no /proc",))), False, "unknown: no /proc"),
+    "a GPU that is held": (ready(holders=("process 9 (train) has /dev/nvidia0 open",)), False, "process 9"),
+    "a GPU that is held on a drained node": (
+        ready(holders=("process 9 (train) has /dev/nvidia0 open",)),
+        True,
+        "process 9",
+    ),
+}
+
+
+@pytest.mark.parametrize(("readiness", "drained", "why"), IN_USE.values(), ids=IN_USE.keys())
+def test_a_node_in_use_is_not_measured(readiness: Readiness, drained: bool, why: str):
+    with pytest.raises(HostError, match=r"was not measured, it is in use") as refused:
+        refuse_in_use(readiness, drained=drained)
+    assert why in str(refused.value)
+    assert "--in-use" in str(refused.value)
+
+
+IDLE = {
+    "a host that is no node": (ready(), False),
+    "folders that a kubelet has left": (ready(pods=Pods(left=("/var/lib/kubelet/pods/x",))), False),
+    "a drained node with pods of DaemonSets": (ready(pods=Pods(alive=("process 7 (cni)",))), True),
+}
+
+
+@pytest.mark.parametrize(("readiness", "drained"), IDLE.values(), ids=IDLE.keys())
+def test_an_idle_node_is_measured(readiness: Readiness, drained: bool):
+    refuse_in_use(readiness, drained=drained)
+
+
+def test_processes_that_have_a_gpu_open_are_found(sh: list[str], tmp_path: Path):
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a device's name below /dev")
+    device = Path("/dev/nvidia9")
+    device.touch()
+    try:
+        with device.open():
+            found = read_readiness(run(sh, readiness_script()))
+        assert any(f"process {os.getpid()} " in each and "/dev/nvidia9" in each for each in found.holders)
+    finally:
+        device.unlink()
+
+
+def test_a_measurement_is_kept_whole(sh: list[str], tmp_path: Path):
+    path = tmp_path / "state" / "measured.json"
+    kept = MEASUREMENT.dumps(measured(figure(950.0)))
+    call = shell.call("keep_measurement", [str(path)], data=kept)
+    run(sh, asking(shell.library("fleet/measure/measure") + call))
+    assert MEASUREMENT.loads(path.read_text()) == measured(figure(950.0))
+    assert [each.name for each in path.parent.iterdir()] == ["measured.json"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_where_it_cannot_be_kept_the_old_one_stays(sh: list[str], tmp_path: Path):
+    path = tmp_path / "measured.json"
+    path.write_text("the old one")
+    (tmp_path / "mv").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "mv").chmod(0o755)
+    call = shell.call("keep_measurement", [str(path)], data="new\n")
+    answer = run(sh, asking(shell.library("fleet/measure/measure") + call), tmp_path)
+    assert answer.status != 0
+    assert path.read_text() == "the old one"
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".measured")]

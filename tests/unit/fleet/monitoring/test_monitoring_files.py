@@ -1,0 +1,297 @@
+"""What is written for Prometheus and Grafana is complete, of known metrics, and current."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard, Panel, RowPanel
+from jsonschema import Draft202012Validator
+
+from docs import dashboard
+from numaforge.cli import run
+from numaforge.findings.gpus import xids
+from numaforge.fleet.monitoring import COUNTERS, RULES, monitoring_files
+from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.ready import ready_machine
+from numaforge.planning.node import plan_node
+from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import plan_files
+from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH
+from tests.fixtures.crd_schemas import SCHEMAS, strict
+
+FILES = monitoring_files()
+RECORDS = [rule for group in yaml.safe_load(FILES[RULES])["groups"] for rule in group["rules"]]
+BOARD = json.loads(FILES["dashboard.json"])
+QUERIES = {
+    **{rule.get("alert", rule.get("record")): rule["expr"] for rule in RECORDS},
+    **{
+        f"{panel['title']} {target['refId']}": target["expr"]
+        for panel in BOARD["panels"]
+        for target in panel.get("targets", ())
+    },
+}
+
+WATCHED = {
+    "name": "watched",
+    "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}],
+    "system": {"daemons": "reserved"},
+    "watch": {"enabled": True},
+}
+WATCH = {
+    "numaforge_plan_info": {"node", "plan", "cpu_manager_policy"},
+    "numaforge_plan_allocatable": {"node", "resource", "unit"},
+    "numaforge_plan_reserved_cpu": {"node", "cpu", "numa"},
+    "numaforge_plan_gpu": {"node", "UUID", "pci_bus_id", "numa"},
+    "numaforge_plan_hugepages": {"node", "numa", "size"},
+    "numaforge_hugepages_actual": {"node", "numa", "size"},
+    "numaforge_plan_drift": {"node", "what"},
+    "numaforge_watch_unreadable": {"node", "what"},
+    "numaforge_watch_last_run_timestamp_seconds": {"node"},
+    "numaforge_reserved_cpu_pressure_seconds_total": {"node", "cgroup", "kind"},
+}
+"""What the rules and the dashboard take of the watch of a node: metrics and their labels."""
+KUBELET = {
+    "kubelet_admission_rejections_total",
+    "kubelet_cpu_manager_allocation_per_numa",
+    "kubelet_cpu_manager_exclusive_cpu_allocation_count",
+    "kubelet_cpu_manager_pinning_errors_total",
+    "kubelet_cpu_manager_shared_pool_size_millicores",
+    "kubelet_memory_manager_pinning_errors_total",
+    "kubelet_node_name",
+    "kubelet_topology_manager_admission_errors_total",
+    "kubelet_topology_manager_admission_requests_total",
+    "container_pressure_cpu_waiting_seconds_total",
+}
+STATE_METRICS = {"kube_node_info", "kube_node_status_allocatable", "kube_pod_owner"}
+NODE_EXPORTER = {"node_cpu_seconds_total"}
+
+
+def rows() -> list[list[str]]:
+    """Return the fields of the counters file as Go's encoding/csv reads them."""
+    lines = [line for line in FILES[COUNTERS].splitlines() if line and not line.startswith("#")]
+    return [[cell.lstrip() for cell in row] for row in csv.reader(lines, skipinitialspace=True)]
+
+
+def amd_metrics() -> set[str]:
+    config = json.loads(FILES["amd/config.json"])
+    prefix = config["CommonConfig"]["MetricsFieldPrefix"]
+    return {f"{prefix}{field.lower()}" for field in config["GPUConfig"]["Fields"]}
+
+
+def metrics(query: str) -> set[str]:
+    """Return the names of series in a query: what is neither a function, a keyword nor a label."""
+    bare = re.sub(r'"[^"]*"', '""', query)
+    bare = re.sub(r"\{[^{}]*\}|\[[^\]]*\]", " ", bare)
+    bare = re.sub(r"\b(by|on|group_left|without|ignoring) *\([^)]*\)", " ", bare)
+    names = re.findall(r"(?<![\w:.])([a-zA-Z_][\w:]*)\b(?! *\()", bare)
+    return {name for name in names if name not in ("and", "or", "unless", "offset", "m", "h")}
+
+
+def strings(document: object) -> Iterator[str]:
+    if isinstance(document, dict):
+        for each in document.values():
+            yield from strings(each)
+    elif isinstance(document, list):
+        for each in document:
+            yield from strings(each)
+    elif isinstance(document, str):
+        yield document
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_metric_of_a_query_comes_from_somewhere(name: str) -> None:
+    recorded = {rule["record"] for rule in RECORDS if "record" in rule}
+    counters = {row[0] for row in rows() if row[1] != "label"}
+    known = set(WATCH) | KUBELET | STATE_METRICS | NODE_EXPORTER | amd_metrics() | counters | recorded
+    assert metrics(QUERIES[name])
+    assert metrics(QUERIES[name]) - known == set()
+
+
+def test_the_watch_of_a_node_writes_these_metrics_with_these_labels() -> None:
+    plan = plan_node(ready_machine("dgx-h100"), load_profile(WATCHED))
+    texts = {file.path: file.text for file in plan_files(plan)}
+    found: dict[str, set[str]] = {}
+    for path in (WATCH_CONF_PATH, WATCH_SCRIPT_PATH):
+        for name, labels in re.findall(r"\b(numaforge_\w+)\{([^}\n]*)", texts[path]):
+            found.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))
+    assert {name: found.get(name) for name in WATCH} == WATCH
+
+
+def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas() -> None:
+    assert {len(row) for row in rows()} == {3}
+    assert {row[1] for row in rows()} <= {"gauge", "counter", "label"}
+    assert '"' not in FILES[COUNTERS]
+    names = [row[0] for row in rows()]
+    assert len(names) == len(set(names))
+
+
+def test_a_rate_is_taken_of_counters_alone() -> None:
+    counted = {row[0] for row in rows() if row[1] == "counter"}
+    for query in QUERIES.values():
+        found = re.findall(r"\b(?:rate|increase)\((DCGM_\w+)", query)
+        assert set(found) <= counted
+
+
+def test_the_chart_s_values_have_the_whole_list_of_counters() -> None:
+    assert yaml.safe_load(FILES["nvidia/values.yaml"])["customMetrics"] == FILES[COUNTERS]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        pytest.param("nvidia/values.yaml", ("serviceMonitor",), id="the-chart-of-dcgm-exporter"),
+        pytest.param(
+            "nvidia/clusterpolicy.yaml", ("spec", "dcgmExporter", "serviceMonitor"), id="the-gpu-operator"
+        ),
+        pytest.param("amd/values.yaml", ("serviceMonitor",), id="the-chart-of-amd"),
+        pytest.param(
+            "amd/deviceconfig.yaml",
+            ("spec", "metricsExporter", "prometheus", "serviceMonitor"),
+            id="the-gpu-operator-of-amd",
+        ),
+    ],
+)
+def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(
+    name: str, path: tuple[str, ...]
+) -> None:
+    monitor = yaml.safe_load(FILES[name])
+    for key in path:
+        monitor = monitor[key]
+    assert monitor.get("enabled", monitor.get("enable"))  # AMD's operator has its own word
+    assert monitor["honorLabels"]
+    dropped = re.compile(monitor["relabelings"][0]["regex"])
+    assert all(dropped.fullmatch(label) for label in ("pod", "namespace", "container"))
+    named = {
+        each["targetLabel"]: each["sourceLabels"] for each in monitor["relabelings"] if "targetLabel" in each
+    }
+    assert named["node"] == ["__meta_kubernetes_pod_node_name"]
+
+
+def test_the_codes_of_the_alerts_are_those_of_the_table() -> None:
+    fatal, other = (rule["expr"] for rule in RECORDS if rule.get("alert") in ("GpuXidFatal", "GpuXid"))
+    codes = {each.code for each in xids.FATAL}
+    assert {int(code) for code in re.findall(r"\d+", fatal.partition("[")[0])} == codes
+    left_out = {int(code) for code in re.findall(r"\d+", other.partition("[")[0])}
+    assert left_out == codes | {each.code for each in xids.APPLICATION} | {xids.NONE_YET}
+
+
+def test_no_word_is_left_to_be_filled_in() -> None:
+    assert [name for name, text in FILES.items() if re.search(r"@[a-z-]+@", text)] == []
+
+
+# ---- the dashboard ----
+
+
+def test_the_dashboard_is_current() -> None:
+    assert dashboard.document() == BOARD
+
+
+def lost(before: object, after: object, where: str = "") -> list[str]:
+    """Return the places of a document that another one does not have, defaults beside them left out."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [one for key in before for one in lost(before[key], after.get(key), f"{where}/{key}")]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [
+            one
+            for number, pair in enumerate(zip(before, after, strict=True))
+            for one in lost(*pair, f"{where}/{number}")
+        ]
+    return [] if before == after else [where]
+
+
+def test_grafana_s_own_types_know_every_field_of_the_dashboard() -> None:
+    """What they do not know is lost on the way through them."""
+    register_default_plugins()
+    read = Dashboard.from_json(BOARD)
+    again = json.loads(json.dumps(read, cls=JSONEncoder))
+    assert lost(BOARD, again) == []
+    kinds = {type(each) for each in read.panels or ()}
+    assert kinds == {Panel, RowPanel}
+
+
+def test_panels_lie_beside_each_other() -> None:
+    taken = [
+        (each["gridPos"]["x"] + x, each["gridPos"]["y"] + y)
+        for each in BOARD["panels"]
+        for x in range(each["gridPos"]["w"])
+        for y in range(each["gridPos"]["h"])
+    ]
+    assert len(taken) == len(set(taken))
+    assert {x for x, _ in taken} <= set(range(24))
+    assert len({each["id"] for each in BOARD["panels"]}) == len(BOARD["panels"])
+
+
+def test_variables_of_the_dashboard_are_those_that_its_queries_use() -> None:
+    defined = {each["name"] for each in BOARD["templating"]["list"]}
+    used = {name for text in strings(BOARD["panels"]) for name in re.findall(r"\$\{?(\w+)", text)}
+    assert used == defined
+
+
+# ---- the command ----
+
+
+def test_the_command_writes_every_file(tmp_path: Path) -> None:
+    assert run(["cluster", "monitoring", "--to", str(tmp_path / "made")]) == ExitCode.YES
+    found = {str(path.relative_to(tmp_path / "made")) for path in (tmp_path / "made").rglob("*.*")}
+    assert found == set(FILES)
+    assert (tmp_path / "made" / RULES).read_text() == FILES[RULES]
+
+
+def test_the_command_prints_them_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cluster", "monitoring", "-o", "json"]) == ExitCode.YES
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "files": FILES}
+
+
+def test_every_alert_links_to_where_the_page_is_published(tmp_path: Path) -> None:
+    address = "https://wiki.example.com/gpu-alerts?v=1"
+    assert run(["cluster", "monitoring", "--runbooks", address, "--to", str(tmp_path)]) == ExitCode.YES
+    links = [text for text in strings(yaml.safe_load((tmp_path / RULES).read_text())) if "#" in text]
+    alerts = [rule["alert"] for rule in RECORDS if "alert" in rule]
+    assert links == [f"{address}#{name.lower()}" for name in alerts]
+
+
+@pytest.mark.parametrize("address", ["it's", "a b", "a#b", "{{ 1 }}", "a\nb", '"'])
+def test_an_address_that_would_break_the_file_is_refused(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cluster", "monitoring", "--runbooks", address]) == ExitCode.BAD_INPUT
+    assert "is no address" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert run(["cluster", "monitoring", "--to", str(tmp_path / "file")]) == ExitCode.BAD_INPUT
+    assert "cannot be written" in capsys.readouterr().err
+
+
+# ---- what others publish, where it is to be had here ----
+
+
+def test_the_gpu_operator_takes_every_field() -> None:
+    if not SCHEMAS.is_dir():
+        pytest.skip("the operator's schema is not here")
+    definition = yaml.safe_load((SCHEMAS / "gpu-operator-clusterpolicies.yaml").read_text())
+    whole = strict(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    schema = whole["properties"]["spec"]["properties"]["dcgmExporter"]
+    settings = yaml.safe_load(FILES["nvidia/clusterpolicy.yaml"])["spec"]["dcgmExporter"]
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(settings)] == []
+
+
+def test_a_counter_of_dcgm_exporter_s_own_list_is_of_its_type() -> None:
+    """Of its own inventions (DCGM_EXP) the type is not looked at there: they are counts of a window."""
+    if not SCHEMAS.is_dir():
+        pytest.skip("the exporter's list is not here")
+    lines = (SCHEMAS / "dcgm-default-counters.csv").read_text().splitlines()
+    listed = [[cell.strip() for cell in line.lstrip("# ").split(",")] for line in lines if "DCGM_FI" in line]
+    types = {row[0]: row[1] for row in listed if len(row) > 1}
+    ours = {row[0]: row[1] for row in rows() if row[0] in types}
+    assert ours == {name: types[name] for name in ours}
+    assert len(ours) > 15

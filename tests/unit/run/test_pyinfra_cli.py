@@ -1,0 +1,104 @@
+"""Plain pyinfra, started in this repository: what config.py has it do differently."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from numaforge.rollout.shards import SHARD, shard_of
+
+REPOSITORY = Path(__file__).parents[3]
+HERE = "@local"
+DEPLOY = """
+from pathlib import Path
+from pyinfra import host
+
+Path(host.data.get("seen")).write_text(host.name)
+"""
+
+
+def pyinfra(folder: Path, shard: str, **data: object) -> tuple[subprocess.CompletedProcess[str], bool]:
+    """Run a deploy on this machine as that shard of an inventory; say whether it was deployed, too."""
+    seen = folder / "seen"
+    (folder / "inventory.py").write_text(f"nodes = [({HERE!r}, {dict(data, seen=str(seen))!r})]\n")
+    (folder / "deploy.py").write_text(DEPLOY)
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("pyinfra")),
+            "-y",
+            str(folder / "inventory.py"),
+            str(folder / "deploy.py"),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, SHARD: shard, "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done, seen.exists()
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_shard_takes_its_hosts_alone(index, tmp_path):
+    done, deployed = pyinfra(tmp_path, f"{index}/2")
+    assert (done.returncode, deployed) == (0, index == shard_of(HERE, 2))
+
+
+def test_a_bad_shard_is_one_message(tmp_path):
+    done, deployed = pyinfra(tmp_path, "2/2")
+    assert (done.returncode, deployed) == (2, False)
+    assert f"{SHARD}: '2/2' is not a shard: there is no shard 2 of 2" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def listed(folder: Path, inventory: str) -> str:
+    """Have pyinfra list an inventory, and return what it says of it."""
+    (folder / "inventory.py").write_text(inventory)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("pyinfra")), str(folder / "inventory.py"), "debug-inventory"],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_list_of_hosts_has_the_mistakes_in_their_data(tmp_path):
+    said = listed(tmp_path, 'nodes = [("odd", {"kubelet_start_seconds": "soon"}), "gpu-1"]\n')
+    assert "host data kubelet_start_seconds: 'soon' is not accepted; write a whole number" in said
+
+
+def test_a_list_of_hosts_has_the_data_that_nothing_reads(tmp_path):
+    said = listed(tmp_path, 'nodes = [("gpu-1", {"ssh_prt": 2222}), ("gpu-2", {"ssh_prt": 2222})]\n')
+    assert said.count("gpu-[1-2]: host data ssh_prt: neither numaforge nor pyinfra reads it; ") == 1
+    assert "did you mean ssh_port?" in said
+
+
+def test_a_deploy_says_once_which_data_nothing_reads(tmp_path):
+    done, deployed = pyinfra(tmp_path, "0/1", _sdo=False)
+    assert (done.returncode, deployed) == (0, True)
+    assert done.stderr.count(f"{HERE}: host data _sdo: neither numaforge nor pyinfra reads it") == 1
+
+
+@pytest.mark.parametrize(
+    ("inventory", "message"),
+    [
+        pytest.param("nodes = [\n", "line 1: '[' was never closed", id="not-python"),
+        pytest.param("\nimport nothing\n", "line 2: ModuleNotFoundError: No module", id="an-exception"),
+    ],
+)
+def test_a_mistake_in_an_inventory_has_its_place_and_no_traceback(inventory, message, tmp_path):
+    said = listed(tmp_path, inventory)
+    assert f"{tmp_path}/inventory.py, {message}" in said
+    assert "Traceback" not in said
+    assert not (REPOSITORY / "pyinfra-debug.log").exists()
