@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numaforge.change.goal import Goal
-
     from numaforge.lib.file_content import FileContent, PlannedFile
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.node.part import NodeState
@@ -82,7 +81,8 @@ class Writer:
 
     `templates` has each template, and how its text is read back. `files` returns the files that a plan has
     written, `paths` every path that may hold a file of the role: one that no plan wants there is removed.
-    `others` are files beside the plan's; `on_node` reduces files and absent paths to what applies to a node.
+    `others` returns files beside the plan's, given a function that returns a file's text; `on_node` reduces
+    files and absent paths to what applies to a node.
     """
 
     role: Role
@@ -90,7 +90,9 @@ class Writer:
     files: Callable[[NodePlan], Sequence[PlannedFile]]
     paths: Callable[[NodePlan, NodeTopology], Sequence[str]]
     untemplated: Untemplated | None = None
-    others: Callable[[NodePlan, str | None], list[FileContent]] | None = None
+    others: (
+        Callable[[NodePlan, str | None, Callable[[NodePlan, PlannedFile], str]], list[FileContent]] | None
+    ) = None
     on_node: (
         Callable[[Goal, NodeState, list[FileContent], list[str]], tuple[list[FileContent], list[str]]] | None
     ) = None

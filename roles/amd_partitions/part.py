@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.node.part import Look, NodeState, Part, switched
@@ -24,6 +22,7 @@ from numaforge.roles.hugepages.part import change_with_kubelet
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.machine.topology.model import Gpu
 
 NAME = "amd_partitions"

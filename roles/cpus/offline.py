@@ -54,13 +54,13 @@ _BOOT_CPU = 0
 Group = TypeVar("Group", Core, L3Cache, Package, IdleState)
 
 
-def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[OfflinePlan]:
-    """Return which CPUs go offline, starting from the machine without numaforge.
+def plan_offline(machine: NodeTopology, profile: NodeProfile, earlier: OfflinePlan) -> Reasoned[OfflinePlan]:
+    """Return which CPUs go offline, starting from the machine without what an `earlier` plan took offline.
 
     Raises PlanError for CPUs that do not exist or that the kernel keeps online, for a NUMA node with devices
     that would lose all its CPUs, and under cgroup version 1.
     """
-    machine = as_before(machine)
+    machine = as_before(machine, earlier)
     smt, named_cpus = profile.cpus.smt == "off", parse_cpulist(profile.cpus.offline or "")
     siblings = frozenset(cpu for core in machine.cores for cpu in core.cpus - {min(core.cpus)} if smt)
     notices = [_no_smt(machine)] if smt and not siblings else []
@@ -83,9 +83,8 @@ def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Offlin
     return Reasoned(plan, tuple(_decisions(profile, siblings, named_cpus)), tuple(notices))
 
 
-def as_before(machine: NodeTopology) -> NodeTopology:
+def as_before(machine: NodeTopology, earlier: OfflinePlan) -> NodeTopology:
     """Return the machine with the CPUs restored that an earlier plan took offline."""
-    earlier = _earlier(machine)
     back = earlier.taken & machine.offline
     if not back:
         return machine
@@ -150,20 +149,9 @@ def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
     )
 
 
-def taken_offline(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
-    """Return a machine, captured before or after its plan was carried out, with only these CPUs offline."""
-    return without(as_before(machine), offline)
-
-
-def _earlier(machine: NodeTopology) -> OfflinePlan:
-    """Return what an earlier plan took offline; nothing where that plan cannot be read."""
-    from numaforge.planning.document import saved_plan  # the plan's type includes this module's
-
-    try:
-        plan = saved_plan(machine) if machine.offline else None
-    except PlanError:
-        plan = None  # planning gives a notice
-    return plan.tuning.offline if plan else OfflinePlan()
+def taken_offline(machine: NodeTopology, offline: OfflinePlan, earlier: OfflinePlan) -> NodeTopology:
+    """Return a machine with these CPUs offline, and those back that an `earlier` plan took."""
+    return without(as_before(machine, earlier), offline)
 
 
 def _holding(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.machine.topology.runtime import CRIO
 from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.crio.files import CRIO_PATH
@@ -14,6 +12,7 @@ from numaforge.roles.crio.plan import HANDLER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.node.bundle import FileChange
 
 NAME = "crio"

@@ -15,6 +15,7 @@ from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
+from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_unit
 from numaforge.roles.kubelet.engine import by_claims
@@ -49,7 +50,6 @@ class DraPlan:
     gpus: bool = False
 
 
-CPU_DRIVER = "dra.cpu"
 FIRST_MINOR_WITH_EXTENDED_RESOURCES = 36  # DRAExtendedResource is on: KEP-5004, beta in 1.36, locked in 1.37
 _STAY = "set kubelet.resource_engine: kubelet"
 _FIRST_CONTAINERD = 2

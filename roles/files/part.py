@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.shell import line
 from numaforge.node.bundle import FileChange, changes, checksum, encoded
 from numaforge.node.part import Look, NodeState, Part, lines
-from numaforge.planning.files import WRITERS
-from numaforge.planning.render import files_of, role_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.lib.file_content import FileContent
+    from numaforge.change.goal import Goal
 
 NAME = "files"
 
@@ -23,7 +19,7 @@ NAME = "files"
 def look(goal: Goal) -> Look:
     """Return the paths to look at, and the texts already known."""
     install = goal.machine.kubelet
-    files, absent = _files(goal, goal.machine.kubelet_config)
+    files, absent = goal.files(goal.machine.kubelet_config)
     paths = [*(file.path for file in files), *absent]
     texts = [file.text for file in files]
     if goal.plan.kubelet and "kubelet" in goal.roles:
@@ -36,7 +32,7 @@ def look(goal: Goal) -> Look:
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that writes and removes files; None where nothing changes."""
     kubelet = goal.plan.kubelet
-    files, absent = _files(goal, state.text(kubelet.config_file) if kubelet else None, state)
+    files, absent = goal.files(state.text(kubelet.config_file) if kubelet else None, state)
     changed = changes(files, absent, state.files)
     return part(changed) if changed else None
 
@@ -58,24 +54,3 @@ def part(changed: Sequence[FileChange]) -> Part:
             **{str(number): lines(encoded(file.text)) for number, file in enumerate(written)},
         },
     )
-
-
-def _files(
-    goal: Goal, config_text: str | None, state: NodeState | None = None
-) -> tuple[list[FileContent], list[str]]:
-    """Return the files of the goal's roles, and the paths that must not exist.
-
-    With `state`, reduced to what applies to that node.
-    """
-    files, absent = role_files(goal.plan, "topology"), list[str]()
-    for writer in WRITERS:
-        if not writer.role.among(goal.roles):
-            continue
-        planned_here = files_of(writer.role, goal.plan, config_text)
-        written = [file.path for file in planned_here]
-        obsolete = [path for path in writer.paths(goal.plan, goal.machine) if path not in written]
-        if state and writer.on_node:
-            planned_here, obsolete = writer.on_node(goal, state, planned_here, obsolete)
-        files += planned_here
-        absent += obsolete
-    return files, absent

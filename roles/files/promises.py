@@ -10,7 +10,6 @@ import pytest
 from numaforge.lib import shell
 from numaforge.lib.file_content import PlannedFile, boot_units
 from numaforge.machine.snapshot.redaction import redact
-from numaforge.planning.render import render_file
 from numaforge.roles.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _file_mode_and_owner(node: VerifiedNode, name: str, expected: PlannedFile) -
 
 def _file_content(node: VerifiedNode, name: str, expected: PlannedFile) -> None:
     state = _state(node, name)
-    planned = render_file(node.plan, expected, config_text=state.text)
+    planned = node.planned_text(expected, config_text=state.text)
     require(state.text == planned, changed_lines(state.text, planned))
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "pcie_acs"
 

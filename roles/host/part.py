@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "packages"
 RECORD = "/etc/numaforge/held-packages"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.change.goal import Goal
-
     from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 

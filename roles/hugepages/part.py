@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, lines
@@ -16,6 +14,7 @@ from numaforge.roles.hugepages.plan import pools_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.roles.hugepages.plan import WantedPages
 
 NAME = "hugepages"

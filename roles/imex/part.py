@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, lines
@@ -17,6 +15,7 @@ from numaforge.node.part import Look, NodeState, Part, lines
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.roles.imex.plan import ImexPlan
 
 NAME = "imex"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.cpulist import format_cpulist, format_cpumask
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
@@ -17,6 +15,7 @@ from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PA
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.roles.interrupts.plan import InterruptsPlan
 
 NAME = "interrupts"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "kernel_cmdline"
 RECORD = "/etc/numaforge/kernel-cmdline"

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
@@ -32,6 +30,7 @@ from numaforge.roles.kernel_values.record import (
 from numaforge.roles.kernel_values.sysctls import IN_USE
 
 if TYPE_CHECKING:
+    from numaforge.change.goal import Goal
     from numaforge.planning.plan import NodePlan
 
 NAME = "kernel_values"

@@ -14,7 +14,6 @@ from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.errors import KubeletConfigError
 from numaforge.lib.kubelet_paths import DROP_IN_DIR
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
-from numaforge.planning.as_planned import machine_as_planned
 from numaforge.roles.hugepages.paths import hugepage_totals
 from numaforge.roles.modules.gpu_memory import moves_memory
 
@@ -61,6 +60,7 @@ class Effect:
 def effect(
     plan: NodePlan,
     machine: NodeTopology,
+    machine_after: NodeTopology,
     planned_files: Sequence[FileContent],
     config_text: str | None,
     drop_ins: Mapping[str, str],
@@ -68,8 +68,8 @@ def effect(
 ) -> Effect:
     """Compare the kubelet's current configuration with the one from `planned_files`.
 
-    `config_text` and `drop_ins` (by path) are the current files; `state_files` maps a state file's name to
-    its text.
+    `machine_after` is the machine once the plan is carried out. `config_text` and `drop_ins` (by path) are
+    the current files; `state_files` maps a state file's name to its text.
     """
     kubelet = _kubelet(plan)
     install = machine.kubelet or KubeletInstall(kubelet.version, kubelet.unit, None, None, ())
@@ -79,11 +79,10 @@ def effect(
     if kubelet.delivery == "none":
         new_drop_ins.pop(kubelet.drop_in or "", None)
     new_flags = _flags_after(install, kubelet)
-    new_machine = machine_as_planned(machine, plan)
-    pools_change = hugepage_totals(machine) != hugepage_totals(new_machine)
+    pools_change = hugepage_totals(machine) != hugepage_totals(machine_after)
 
     def judged(state: Mapping[str, str]) -> Report:
-        return _judge(kubelet, new_main, new_drop_ins, new_flags, new_machine, state)
+        return _judge(kubelet, new_main, new_drop_ins, new_flags, machine_after, state)
 
     current = _judge(kubelet, config_text, drop_ins, install.flags, machine, {}).effective or None
     report = judged({})

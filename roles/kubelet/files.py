@@ -158,7 +158,7 @@ def read_back(plan: NodePlan, file: PlannedFile, config_text: str | None, text: 
     return _data(text), plain(_merged(plan, config_text))
 
 
-def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
+def others(plan: NodePlan, config_text: str | None, _text_of: object) -> list[FileContent]:
     """Return the main config file where values of an earlier plan must be removed from it."""
     planned = plan.kubelet
     if not planned or not config_text or planned.config_file in [file.path for file in files(plan)]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.kubelet.findings import require_start
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, Unit, lines
-from numaforge.planning.render import files_of
 from numaforge.roles.hugepages.part import pools_found
 from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.kubelet import kubelet as role
@@ -20,6 +17,7 @@ from numaforge.roles.kubelet.effect import Effect, effect
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
 
@@ -162,7 +160,8 @@ def _effect(goal: Goal, kubelet: KubeletPlan, state: NodeState) -> Effect:
     }
     config = state.text(kubelet.config_file)
     machine = with_pools(goal.machine, pools_found(goal, state))
-    return effect(goal.plan, machine, files_of(role, goal.plan, config), config, drop_ins, state_files)
+    after, planned_files = goal.as_planned(machine), goal.files_of(role, config)
+    return effect(goal.plan, machine, after, planned_files, config, drop_ins, state_files)
 
 
 def _sentences(

@@ -9,8 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.machine.snapshot.nvml_library import library_source
@@ -26,6 +24,7 @@ from numaforge.roles.mig.worker import source
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.machine.topology.model import Gpu
     from numaforge.roles.mig.instance import MigGpu
 

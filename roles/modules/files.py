@@ -10,7 +10,6 @@ from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
-
     from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 
@@ -36,6 +35,8 @@ TEMPLATES = {
     "modules/modprobe.conf.j2": Template(_options),
 }
 
+_MODPROBE = PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2")
+
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the file that loads modules at boot, and the one with options and blocked modules.
@@ -47,7 +48,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
         planned_files.append(PlannedFile(MODULES_LOAD_PATH, "modules", "modules/modules-load.conf.j2"))
     if modules.options or modules.blocked:
         waits = plan.kernel.reboot != "allowed"
-        planned_files.append(PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2", waits=waits))
+        planned_files.append(replace(_MODPROBE, waits=waits))
     return tuple(planned_files)
 
 
@@ -67,16 +68,9 @@ def on_node(
         return files, absent
     files = [file for file in files if file.path != MODPROBE_PATH]
     absent = [path for path in absent if path != MODPROBE_PATH]
-    modprobe_file = FileContent(MODPROBE_PATH, modprobe_text(replace(goal.plan, modules=immediate)))
+    modprobe_file = FileContent(MODPROBE_PATH, goal.text_of(_MODPROBE, replace(goal.plan, modules=immediate)))
     if entries_in(state.text(MODPROBE_PATH)) == entries_in(modprobe_file.text):
         return files, absent
     if immediate.options or immediate.blocked:
         return [*files, modprobe_file], absent
     return files, [*absent, MODPROBE_PATH]
-
-
-def modprobe_text(plan: NodePlan) -> str:
-    """Return modprobe's file of a plan, even where it is not among the plan's files."""
-    from numaforge.planning.render import render_file
-
-    return render_file(plan, PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2"))

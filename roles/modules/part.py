@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
 from numaforge.machine.topology.memory_mode import (
@@ -28,6 +26,7 @@ from numaforge.roles.modules.files import MODPROBE_PATH
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.modules.plan import ModulesPlan
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.change.goal import Goal
-
     from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 
@@ -105,7 +104,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 paths = everywhere(RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
 
 
-def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
+def others(plan: NodePlan, config_text: str | None, _text_of: object) -> list[FileContent]:
     """Return the admin's own file for NCCL or RCCL, which is put back where we no longer write ours."""
     libraries_plan = plan.rdma.libraries
     if libraries_plan.nccl_conf or libraries_plan.admin_conf is None:

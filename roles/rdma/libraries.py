@@ -61,7 +61,9 @@ class _Fabric:
     library: Collectives
 
 
-def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[LibrariesPlan]:
+def plan_libraries(
+    topology: NodeTopology, profile: NodeProfile, earlier: LibrariesPlan
+) -> Reasoned[LibrariesPlan]:
     """Return the settings of each library; what the machine does not show is left out, with a notice.
 
     Raises PlanError for an interface, a device or a PCI address that this machine does not have, and for an
@@ -70,7 +72,7 @@ def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Lib
     wish = profile.rdma.libraries
     library = RCCL if only_amd(topology.gpus) else NCCL
     if not wish.asked:
-        return plan_conf(topology, LibrariesPlan(conf_path=library.conf_path))
+        return plan_conf(topology, LibrariesPlan(conf_path=library.conf_path), earlier)
     notices: list[Notice] = []
     decisions: list[Decision] = []
     switches = plan_hidden_switches(topology, wish)
@@ -89,7 +91,7 @@ def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Lib
         env_file=wish.env_file,
         conf_path=library.conf_path,
     )
-    conf = plan_conf(topology, plan)
+    conf = plan_conf(topology, plan, earlier)
     return Reasoned(conf.value, (*decisions, *conf.decisions), (*notices, *conf.notices))
 
 

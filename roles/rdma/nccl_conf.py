@@ -20,13 +20,13 @@ _OURS = "# Written by numaforge"
 _GID_INDEX = "NCCL_IB_GID_INDEX"
 
 
-def plan_conf(topology: NodeTopology, plan: LibrariesPlan) -> Reasoned[LibrariesPlan]:
+def plan_conf(topology: NodeTopology, plan: LibrariesPlan, earlier: LibrariesPlan) -> Reasoned[LibrariesPlan]:
     """Return the plan with the text of the admin's own file.
 
     Raises PlanError where that file gives a setting of ours another value, or was not read.
     """
     path = plan.conf_path
-    admin = _admin_conf(topology, path, writes=plan.nccl_conf)
+    admin = _admin_conf(topology, path, earlier, writes=plan.nccl_conf)
     if not plan.nccl_conf or admin is None:
         return Reasoned(replace(plan, admin_conf=admin))
     _refuse_unread(admin, path)
@@ -68,13 +68,12 @@ def is_admins(text: str | None) -> bool:
     return text is not None and not text.startswith(_OURS)
 
 
-def _admin_conf(topology: NodeTopology, path: str, *, writes: bool) -> str | None:
+def _admin_conf(topology: NodeTopology, path: str, previous: LibrariesPlan, *, writes: bool) -> str | None:
     """Return the admin's own text: the present file, or the one before ours; None without either.
 
     Where our file goes, the admin's is put back; it stays in the plan while it is untouched, so that the plan
     is the same before and after.
     """
-    previous = _previous(topology)
     if previous.conf_path != path:  # of another vendor's GPUs
         previous = LibrariesPlan(conf_path=path)
     if previous.nccl_conf:
@@ -96,18 +95,6 @@ def _admins_part(text: str | None) -> str | None:
         return text
     _, separator, admins = text.partition(f"{KEPT}\n")
     return admins if separator else None
-
-
-def _previous(topology: NodeTopology) -> LibrariesPlan:
-    from numaforge.planning.document import loads  # the plan's type includes this module's
-
-    text = topology.previous_plan or ""
-    if '"nccl_conf": true' not in text and '"admin_conf": "' not in text:  # loading a plan takes milliseconds
-        return LibrariesPlan()
-    try:
-        return loads(text).rdma.libraries
-    except PlanError:  # `plan_node` gives notice of it
-        return LibrariesPlan()
 
 
 def _refuse_unread(text: str, path: str) -> None:

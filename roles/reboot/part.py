@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.node.part import Look, NodeState, Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "reboot"
 _DOWN_SECONDS = 300  # systemd gives each unit 90 s to stop

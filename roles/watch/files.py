@@ -12,7 +12,7 @@ from numaforge.roles.template import Both, Template, header, lines, program, uni
 from numaforge.roles.watch.configuration import configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numaforge.planning.plan import NodePlan
 
@@ -68,18 +68,18 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 paths = everywhere(WATCH_CONF_PATH, WATCH_SCRIPT_PATH, WATCH_UNIT_PATH, WATCH_TIMER_PATH)
 
 
-def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
+def others(
+    plan: NodePlan, config_text: str | None, text_of: Callable[[NodePlan, PlannedFile], str]
+) -> list[FileContent]:
     """Return the watch's configuration, with the checksums of the plan's other files.
 
     It leaves out files into which settings are merged, because they have foreign lines, and waiting files,
     which do not exist yet.
     """
-    from numaforge.planning.render import render_file
-
     if plan.watch is None:
         return []
     sums = {
-        file.path: checksum(render_file(plan, file))
+        file.path: checksum(text_of(plan, file))
         for file in plan.files
         if not file.waits and (file.template or file.path == PLAN_PATH)
     }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.file_content import boot_link
 from numaforge.node.part import Look, NodeState, Part, switched
 from numaforge.roles.watch.files import (
@@ -18,6 +16,8 @@ from numaforge.roles.watch.files import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "watch"
 BOOT_LINK = boot_link(WATCH_TIMER_PATH)

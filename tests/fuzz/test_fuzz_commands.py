@@ -282,7 +282,7 @@ ELSEWHERE = {
     "init": "takes names alone",
     "mig explain": "takes names alone",
     "cluster monitoring": "takes an address alone",
-    "cluster verify": "machines, as cluster generate; live objects: tests/unit/cluster/schedulers/test_live.py",
+    "cluster verify": "machines, as cluster generate; live objects: tests/unit/cluster",
     "completion": "takes a name alone",
     "schema": "takes a name alone",
     **{

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
 from numaforge import cli
+from numaforge.change.goal import Goal
 from numaforge.fleet.measure.record import MEASURED_PATH, MEASUREMENT, Measurement
 from numaforge.lib.errors import ExitCode
 from numaforge.planning.measure import MeasurePlan

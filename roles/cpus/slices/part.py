@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.cpus.slices.expected import expected
@@ -13,6 +11,8 @@ from numaforge.roles.cpus.slices.section import SLICES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "system"
 RECORD = "/etc/numaforge/slices"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.node.part import Look, NodeState, Part
@@ -13,6 +11,8 @@ from numaforge.roles.host.memlock.files import memlock_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "memlock"
 _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop

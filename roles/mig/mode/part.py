@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.models import mode_needs_boot
@@ -16,6 +14,7 @@ from numaforge.roles.mig.models import mode_needs_boot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numaforge.change.goal import Goal
     from numaforge.machine.topology.model import Gpu
     from numaforge.roles.mig.instance import MigGpu
 

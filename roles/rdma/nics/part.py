@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.change.goal import Goal
-
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
@@ -17,6 +15,8 @@ from numaforge.roles.rdma.planned import NicSetting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from numaforge.change.goal import Goal
 
 NAME = "nics"
 RECORD = "/etc/numaforge/nics-before"

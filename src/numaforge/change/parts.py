@@ -7,13 +7,14 @@ files for both, but those that a verification or a boot runs; a verification has
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from numaforge import roles as role
 from numaforge.lib import shell
-from numaforge.node.part import RolePart
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.cpus.slices import part as slices
 from numaforge.roles.crio import part as crio
@@ -34,6 +35,31 @@ from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.reboot import part as reboot
 from numaforge.roles.role import ALWAYS
 from numaforge.roles.watch import part as watch
+
+if TYPE_CHECKING:
+    from numaforge.change.goal import Goal
+    from numaforge.node.part import Look, NodeState, Part
+    from numaforge.planning.plan import NodePlan
+    from numaforge.roles.role import Role
+
+
+@dataclass(frozen=True)
+class RolePart:
+    """The part of a role: the functions of its part.py, called where a deploy has called the role.
+
+    `look` returns what the part needs to know of the node; `need` what the node needs, given the parts below
+    it, None where it is as planned, and raises NumaforgeError for what cannot be carried out. `pending`
+    returns a sentence for what is left alone, `nothing_to_do` an event and a sentence where a plan leaves all
+    of the role alone.
+    """
+
+    role: Role
+    name: str
+    look: Callable[[Goal], Look]
+    need: Callable[[Goal, NodeState, Sequence[Part]], Part | None]
+    pending: Callable[[Goal, NodeState], str | None] | None = None
+    nothing_to_do: Callable[[NodePlan], tuple[str, str] | None] | None = None
+
 
 PARTS = (
     RolePart(role.files, files.NAME, files.look, files.need),

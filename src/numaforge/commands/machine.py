@@ -182,6 +182,7 @@ def machine_and_plan(
 ) -> tuple[NodeTopology, NodePlan | None]:
     """Return the machine with its plan's offline CPUs and GPU memory mode, and the plan, if any."""
     from numaforge.machine.topology.model import NodeTopology
+    from numaforge.planning.as_planned import earlier_offline
     from numaforge.roles.cpus.offline import taken_offline
     from numaforge.roles.modules.gpu_memory import in_mode
 
@@ -198,7 +199,8 @@ def machine_and_plan(
     planned = plan_of(machine, profile, kubelet_version)
     if planned is None:
         return machine, None
-    return in_mode(taken_offline(machine, planned.tuning.offline), planned.gpu_memory), planned
+    machine = taken_offline(machine, planned.tuning.offline, earlier_offline(machine))
+    return in_mode(machine, planned.gpu_memory), planned
 
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:

@@ -110,10 +110,11 @@ def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]
     from numaforge.machine.topology.vendors import only_amd
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.rdma.libraries import plan_libraries
+    from numaforge.roles.rdma.planned import LibrariesPlan
     from numaforge.roles.rdma.section import Libraries, Rdma
 
     shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=not only_amd(machine.gpus))))
-    planned = plan_libraries(machine, shown)
+    planned = plan_libraries(machine, shown, LibrariesPlan())
     return planned.value, planned.notices
 
 

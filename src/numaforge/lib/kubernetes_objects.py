@@ -1,4 +1,4 @@
-"""Kubernetes objects that numaforge writes: their shared parts, and readable YAML."""
+"""Names that Kubernetes objects have, the shared parts of those that numaforge writes, and readable YAML."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from typing import Any
 import yaml
 
 Manifest = dict[str, Any]
+
+CLIQUE = "nvidia.com/gpu.clique"
+"""The tray's label, CLUSTER.CLIQUE, set by feature discovery or the DRA driver; CLUSTER is the rack."""
+
+CPU_DRIVER = "dra.cpu"
+"""The driver of CPUs by dynamic resource allocation (kubernetes-sigs/dra-driver-cpu)."""
+
+ENDED_PHASES = ("Succeeded", "Failed")
+"""The phases of a pod that has ended."""
 
 WIDTH = 120
 """The longest line of a manifest."""

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.unfinished import Unfinished
-from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.fence import Fingerprint
 from numaforge.node.pods import Pods
 from numaforge.node.work import OtherWork
 
 if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.role import Role
-
-
-@dataclass(frozen=True)
-class Goal:
-    """The target state of a node: its plan, for the roles that were called.
-
-    `machine` is the node as it was detected. A start of the kubelet may take `start_seconds`, and it then has
-    to stay healthy for `stable_seconds`. A changed node waits `confirm_seconds` for its confirmation. With
-    `retry_failed` a plan is retried even where it was rolled back before. `ends_work` are the kinds of work
-    that a change may end (numaforge.node.work).
-    """
-
-    plan: NodePlan
-    machine: NodeTopology
-    roles: frozenset[str]
-    start_seconds: int = 120
-    stable_seconds: int = 10
-    confirm_seconds: int = 300
-    retry_failed: bool = False
-    ends_work: frozenset[str] = frozenset()
-
-    @property
-    def kubelet_unit(self) -> str:
-        """The unit of the kubelet whose process has to stay the same while the node is proved."""
-        return self.plan.kubelet.unit if self.plan.kubelet else "kubelet.service"
+    pass
 
 
 @dataclass(frozen=True)
@@ -175,24 +148,6 @@ class Part:
     undo_seconds: int = 30
     boot_seconds: int = 0
     units: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RolePart:
-    """The part of a role: the functions of its part.py, called where a deploy has called the role.
-
-    `look` returns what the part needs to know of the node; `need` what the node needs, given the parts below
-    it, None where it is as planned, and raises NumaforgeError for what cannot be carried out. `pending`
-    returns a sentence for what is left alone, `nothing_to_do` an event and a sentence where a plan leaves all
-    of the role alone.
-    """
-
-    role: Role
-    name: str
-    look: Callable[[Goal], Look]
-    need: Callable[[Goal, NodeState, Sequence[Part]], Part | None]
-    pending: Callable[[Goal, NodeState], str | None] | None = None
-    nothing_to_do: Callable[[NodePlan], tuple[str, str] | None] | None = None
 
 
 def switched(unit: str, *, enabled: bool) -> str:

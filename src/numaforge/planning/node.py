@@ -22,7 +22,7 @@ from numaforge.planning.node_labels import plan_labels
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile
 from numaforge.roles.amd_partitions.plan import partitioned, plan_amd_partitions
-from numaforge.roles.cpus.offline import plan_offline, taken_offline
+from numaforge.roles.cpus.offline import OfflinePlan, plan_offline, taken_offline
 from numaforge.roles.cpus.plan import plan_cpus
 from numaforge.roles.cpus.slices.plan import plan_slices
 from numaforge.roles.crio.plan import plan_pod_tuning
@@ -80,8 +80,9 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
 
     # The machine as this plan makes it, for which the rest is decided.
     with_reasons = _Reasons()
-    offline = with_reasons(plan_offline(machine, profile))
-    machine = taken_offline(machine, offline)
+    offline_before = earlier.tuning.offline if earlier else OfflinePlan()
+    offline = with_reasons(plan_offline(machine, profile, offline_before))
+    machine = taken_offline(machine, offline, offline_before)
     gpu_memory = with_reasons(plan_gpu_memory(machine, profile, earlier))
     machine = in_mode(machine, gpu_memory)
     mig = with_reasons(plan_mig(machine, profile))
@@ -128,7 +129,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     plugin = around(plan_device_plugin(machine, profile, mig))
     watch = around(plan_watch(machine, profile))
     kernel = around(plan_kernel(machine, profile, cpus, memory.numa_nodes, pages.hugepages, acs))
-    rdma = around(plan_rdma(machine, profile, pools, nics))
+    rdma = around(plan_rdma(machine, profile, pools, nics, earlier))
     dra = around(plan_dra(machine, profile, installed.version, kubelet, cpus.reserved))
     allocatable = around(plan_allocatable(capacity, devices, plugin.advertised, partitions, rdma))
     labels = around(plan_labels(machine, profile, mig, partitions, rdma, kubelet))

@@ -46,10 +46,9 @@ def planned_node(
     KubeletConfigError where no kubelet is planned.
     """
     install = machine.kubelet
-    expected = effect(
-        plan, machine, files, machine.kubelet_config, install.drop_ins if install else {}, state
-    )
-    removed_names = {path.rpartition("/")[2] for path in expected.removals}
     planned_machine = machine_as_planned(machine, plan)
+    drop_ins = install.drop_ins if install else {}
+    expected = effect(plan, machine, planned_machine, files, machine.kubelet_config, drop_ins, state)
+    removed_names = {path.rpartition("/")[2] for path in expected.removals}
     kept_state = {name: text for name, text in state.items() if name not in removed_names}
     return PlannedNode(planned_machine, expected.after, devices_of(planned_machine, plan), kept_state, plan)

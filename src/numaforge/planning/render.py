@@ -41,7 +41,7 @@ def files_of(role: Role, plan: NodePlan, config_text: str | None = None) -> list
 def _files_of(writer: Writer, plan: NodePlan, config_text: str | None) -> list[FileContent]:
     paths = {file.path for file in writer.files(plan)}
     written = [_content(plan, file, config_text) for file in plan.files if file.path in paths]
-    return [*written, *(writer.others(plan, config_text) if writer.others else ())]
+    return [*written, *(writer.others(plan, config_text, render_file) if writer.others else ())]
 
 
 def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> FileContent:

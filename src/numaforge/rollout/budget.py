@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.kubernetes_objects import CLIQUE
 from numaforge.lib.ordering import first_of
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import beside, control_plane_nodes, is_control_plane
@@ -18,9 +19,6 @@ from numaforge.rollout.steps import Clock
 
 _SHOWN = 5
 FRESH_SECONDS = 10.0
-
-CLIQUE = "nvidia.com/gpu.clique"
-"""The tray's label, CLUSTER.CLIQUE, set by feature discovery or the DRA driver; CLUSTER is the rack."""
 
 COMPUTE_DOMAIN = "resource.nvidia.com/computeDomain"
 """The label that NVIDIA's DRA driver sets while a Node is in a ComputeDomain; its value is that one's UID."""

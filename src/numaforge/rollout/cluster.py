@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from numaforge.lib.errors import NumaforgeError
 
-ENDED_PHASES = ("Succeeded", "Failed")
-"""The phases of a pod that has ended."""
 _STATIC_UID = "kubernetes.io/config.hash"
 
 

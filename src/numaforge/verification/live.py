@@ -16,7 +16,7 @@ from numaforge.kubelet_minors.flags import registered_name
 from numaforge.lib import shell
 from numaforge.lib.bounded import TooMuchOutputError
 from numaforge.lib.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.lib.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH, PlannedFile
 from numaforge.lib.framing import Answer, Output, asking
 from numaforge.lib.kernel_files import parse_values
 from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS, Unfinished, read_unfinished
@@ -111,6 +111,10 @@ class VerifiedNode:
     def live(self) -> Live:
         """The host's current state; fails the test where unreadable."""
         return self._need(self._live_or_reason)
+
+    def planned_text(self, file: PlannedFile, config_text: str | None) -> str:
+        """Return the text of one file of the plan; `config_text` as for `render_file`."""
+        return render_file(self.plan, file, config_text)
 
     def value(self, path: str) -> str | None:
         """Return the first line of a kernel file; None without the file."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.lib.file_content import FileContent
 from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.part import NodeState

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.change.look import NodeQuery, _unit, question, read_found
 from numaforge.lib import shell as scripts
 from numaforge.lib.errors import HostUnreachableError

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.change.look import question
 from numaforge.change.need import need, pending
 from numaforge.lib.errors import HostError

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
 from numaforge.change import parts
+from numaforge.change.goal import Goal
 from numaforge.change.look import question
 from numaforge.change.need import need, pending
 from numaforge.change.transaction import Transaction

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.commands.machine import machine_of
 from numaforge.lib.errors import HostError
 from numaforge.machine.topology.model import NvidiaInstall

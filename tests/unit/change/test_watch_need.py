@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.node.bundle import FileState
 from numaforge.node.part import NodeState
 from numaforge.planning.node import plan_node

@@ -11,6 +11,7 @@ import pytest
 from numaforge.kubelet.findings import require_start
 from numaforge.lib.errors import KubeletConfigError
 from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.effect import Effect, effect
@@ -45,7 +46,8 @@ def change(
     assert machine.kubelet is not None
     config_text = machine.kubelet.config_text
     wanted = kubelet_files(plan, config_text)
-    return effect(plan, machine, wanted, config_text, machine.kubelet.drop_ins, states)
+    after = machine_as_planned(machine, plan)
+    return effect(plan, machine, after, wanted, config_text, machine.kubelet.drop_ins, states)
 
 
 def provisioned(profile: dict[str, Any] = PROFILE) -> NodeTopology:

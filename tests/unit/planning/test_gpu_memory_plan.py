@@ -11,6 +11,7 @@ from numaforge.commands.machine import machine_of
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.memory_mode import memory_of_gpus
 from numaforge.machine.topology.model import GpuProcess, NodeTopology, NvidiaInstall
+from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
@@ -200,6 +201,6 @@ def test_the_memory_managers_state_goes_with_the_memory(machine: str, mode: str,
     there = called(machine)
     plan = planned(there, mode, kubelet={"version": "1.36.3"})
     assert plan.kubelet is not None
-    found = effect(plan, there, [], STATIC, {}, {})
+    found = effect(plan, there, machine_as_planned(there, plan), [], STATIC, {}, {})
     assert found.before is not None
     assert (f"{plan.kubelet.root_dir}/memory_manager_state" in found.invalid) is goes

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.change.look import question
 from numaforge.change.need import need
 from numaforge.lib.errors import NumaforgeError, PlanError

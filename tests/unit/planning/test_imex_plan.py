@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.commands.machine import machine_of
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.machine.snapshot import from_root

@@ -13,11 +13,12 @@ from numaforge.lib.errors import PlanError, ProfileError
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
+from numaforge.planning.as_planned import earlier_offline
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
-from numaforge.roles.cpus.offline import as_before, without
+from numaforge.roles.cpus.offline import OfflinePlan, as_before, without
 from numaforge.roles.kernel_values.expected import expected
 from numaforge.roles.kernel_values.paths import ONLINE
 from tests.fixtures.machines import dgx_h100, lab_node
@@ -190,8 +191,8 @@ def test_what_the_kubelet_tells_by_ids_goes_offline_and_comes_back(name, cpus):
     after = replace(
         read_topology(under(snapshot, gone)), cgroup_version=2, swap_bytes=0, previous_plan=dumps(first)
     )
-    assert as_before(after).kubelet_cores == machine.kubelet_cores
-    assert as_before(after).kubelet_packages == machine.kubelet_packages
+    assert as_before(after, first.tuning.offline).kubelet_cores == machine.kubelet_cores
+    assert as_before(after, first.tuning.offline).kubelet_packages == machine.kubelet_packages
     assert plan(after, reserved={"cores": 1}, **cpus).cpus == first.cpus
 
 
@@ -206,13 +207,13 @@ def test_a_cpu_that_was_offline_before_stays_so_without_the_wish():
     snapshot = under(switchable("nvidia-dgx-h100"), frozenset({5}))
     first = plan(read_topology(snapshot), smt="off", offline="5,7")
     after = under(snapshot, first.tuning.offline.taken)
-    back = as_before(replace(read_topology(after), previous_plan=dumps(first)))
+    back = as_before(read_topology(after), first.tuning.offline)
     assert back.offline == {5}
 
 
 def test_an_earlier_plan_that_cannot_be_read_has_taken_nothing():
     machine = replace(lab_node(), offline=frozenset({16}), previous_plan="{")
-    assert as_before(machine) is machine
+    assert earlier_offline(machine) == OfflinePlan()
 
 
 def test_a_plan_with_offline_cpus_is_read_as_it_was_written():
@@ -224,5 +225,5 @@ def test_a_plan_with_offline_cpus_is_read_as_it_was_written():
 def test_offline_and_back_is_where_it_began(taken):
     machine = lab_node()
     chosen = plan(machine, offline=format_cpulist(taken))
-    after = replace(without(machine, chosen.tuning.offline), previous_plan=dumps(chosen))
-    assert replace(as_before(after), previous_plan=None) == machine
+    after = without(machine, chosen.tuning.offline)
+    assert as_before(after, chosen.tuning.offline) == machine

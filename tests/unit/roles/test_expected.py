@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.change.parts import PARTS
 from numaforge.findings.engine import Seen
 from numaforge.fleet.audit.kernel_files import DRIFT

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from numaforge.change.goal import Goal
 
+from numaforge.change.goal import Goal
 from numaforge.machine.topology.model import NvidiaInstall
 from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST
 from numaforge.planning.document import dumps

@@ -1,4 +1,4 @@
-"""Rules about unattended upgrades, and about other managers of what a plan sets."""
+"""Rules about unattended upgrades, and packages that are not held."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from collections.abc import Iterator, Sequence
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
-from numaforge.lib.errors import PlanError
 from numaforge.lib.ordering import first_of
 from numaforge.machine.topology.model import InstalledPackage, NodeTopology
-from numaforge.planning.document import loads
-from numaforge.roles.host.managers import contests
 
 _LONGEST = 200
 _SHOWN = 40
@@ -85,23 +82,6 @@ def _skipped(name: str, patterns: Sequence[str]) -> bool:
     return False
 
 
-@applies("that numaforge has planned")
-def _plan_on_host(machine: NodeTopology) -> Applicability:
-    if machine.previous_plan is None:
-        return Applicability(False, "numaforge has not planned this host")
-    try:
-        loads(machine.previous_plan)
-    except PlanError:
-        return Applicability(None, "the plan on the host cannot be read")
-    return scope.looked_at(machine)
-
-
-def _contested(machine: NodeTopology) -> Iterator[Seen]:
-    plan = loads(machine.previous_plan or "")
-    for contest in contests(machine, plan.tuning, plan.interrupts):
-        yield Seen(f"{contest.manager} {contest.does}", contest.where)
-
-
 RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NH201",
@@ -120,14 +100,5 @@ RULES: tuple[MachineRule, ...] = (
         "the package database",
         "host.hold_packages in a profile holds them: the next upgrade by hand takes them along otherwise",
         _not_held,
-    ),
-    MachineRule(
-        "NH203",
-        Severity.WARNING,
-        "another manager sets what the plan sets",
-        _plan_on_host,
-        "its files and units",
-        "let one of them do it: switch the other manager off, or leave the knob out of the profile",
-        _contested,
     ),
 )

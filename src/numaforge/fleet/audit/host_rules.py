@@ -1,5 +1,50 @@
-"""Every rule about the userland of a host, by subject."""
+"""Every rule about the userland of a host, and the one that compares it with the plan on it."""
 
-from numaforge.findings.userland import claims, containerd, packages, rdma, system
+from __future__ import annotations
 
-RULES = (*system.RULES, *packages.RULES, *containerd.RULES, *claims.RULES, *rdma.RULES)
+from collections.abc import Iterator
+
+from numaforge.findings import Severity
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.userland import claims, containerd, packages, rdma, scope, system
+from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.document import loads
+from numaforge.roles.host.managers import contests
+
+
+@applies("that numaforge has planned")
+def _plan_on_host(machine: NodeTopology) -> Applicability:
+    if machine.previous_plan is None:
+        return Applicability(False, "numaforge has not planned this host")
+    try:
+        loads(machine.previous_plan)
+    except PlanError:
+        return Applicability(None, "the plan on the host cannot be read")
+    return scope.looked_at(machine)
+
+
+def _contested(machine: NodeTopology) -> Iterator[Seen]:
+    plan = loads(machine.previous_plan or "")
+    for contest in contests(machine, plan.tuning, plan.interrupts):
+        yield Seen(f"{contest.manager} {contest.does}", contest.where)
+
+
+CONTESTED = MachineRule(
+    "NH203",
+    Severity.WARNING,
+    "another manager sets what the plan sets",
+    _plan_on_host,
+    "its files and units",
+    "let one of them do it: switch the other manager off, or leave the knob out of the profile",
+    _contested,
+)
+
+RULES = (
+    *system.RULES,
+    *packages.RULES,
+    CONTESTED,
+    *containerd.RULES,
+    *claims.RULES,
+    *rdma.RULES,
+)

@@ -17,6 +17,7 @@ from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.libraries import plan_libraries
+from numaforge.roles.rdma.planned import LibrariesPlan
 from tests.fixtures.machines import lab_node, mi300x
 from tests.fixtures.rdma_machines import (
     ACTIVE,
@@ -491,7 +492,7 @@ def test_every_port_that_is_named_exists_once(
     gpus: list[tuple[str | None, int | None]], nics: list[tuple[str | None, int | None]]
 ) -> None:
     profile = load_profile({"rdma": {"libraries": {"nccl_conf": True, "ucx": True, "nvshmem": True}}})
-    libraries = plan_libraries(with_gpus(gpus, nics), profile).value
+    libraries = plan_libraries(with_gpus(gpus, nics), profile, LibrariesPlan()).value
     exist = {f"mlx5_{number}:1" for number in range(len(nics))}
     assert len(set(libraries.ports)) == len(libraries.ports)
     assert set(libraries.ports) <= exist
