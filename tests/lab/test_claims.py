@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.schedulers.served import BY_CLAIMS, served
 
 from lab.kwok import Fleet
 from numaforge.cluster.schedulers.dra import cpus_per_gpu
@@ -15,6 +14,7 @@ from numaforge.cluster.schedulers.fleet import ServedNode, root_of
 from numaforge.cluster.schedulers.slices import slice_deviations
 from numaforge.cluster.schedulers.systems import generate
 from numaforge.machine.topology.rails import rails
+from tests.unit.cluster.schedulers.served import BY_CLAIMS, served
 
 pytestmark = pytest.mark.lab
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"

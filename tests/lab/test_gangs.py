@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.schedulers.served import served
 
 from lab.kwok import ALLOCATABLE, Fleet
 from numaforge.cluster.schedulers.kubectl_get import Kubectl
@@ -17,6 +16,7 @@ from numaforge.cluster.schedulers.systems import generate
 from numaforge.machine.topology.document import to_document
 from tests.lab.cluster_command import ask
 from tests.lab.gangs import GATES, JOBS, PODS, SERVED, VERSION, bound, conditions, create_unplaced
+from tests.unit.cluster.schedulers.served import served
 
 pytestmark = pytest.mark.lab
 NODES = [served("dgx-h100", hostname=f"dgx-{number}", kubelet="1.37.2") for number in (1, 2, 3)]

@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.schedulers.served import (
+
+from lab.kwok import Fleet
+from numaforge.cluster.schedulers.fleet import ServedNode
+from numaforge.cluster.schedulers.systems import generate
+from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
+from tests.unit.cluster.schedulers.served import (
     BY_CLAIMS,
     CPX,
     HANDED,
@@ -25,11 +30,6 @@ from tests.unit.schedulers.served import (
     served,
     with_amdgpu,
 )
-
-from lab.kwok import Fleet
-from numaforge.cluster.schedulers.fleet import ServedNode
-from numaforge.cluster.schedulers.systems import generate
-from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
 
 CHECKOUTS = os.environ.get("NUMAFORGE_CHECKOUTS")
 pytestmark = [

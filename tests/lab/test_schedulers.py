@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.schedulers.served import HANDED, fleet_for, served
 
 from lab.kwok import Fleet
 from numaforge.cluster.schedulers import gpu_operator
@@ -19,6 +18,7 @@ from tests.fixtures.crd_schemas import SCHEMAS, WITHOUT_SCHEMA, definitions
 from tests.lab.cluster_command import ask
 from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve, withdraw
 from tests.lab.rollouts import in_repository
+from tests.unit.cluster.schedulers.served import HANDED, fleet_for, served
 
 pytestmark = pytest.mark.lab
 KINDS_WITHOUT_SCHEMA = {kind for _, kind in WITHOUT_SCHEMA}

@@ -56,12 +56,12 @@ ELSEWHERE: Mapping[str, str] = {
     r"numaforge (diff|plan) \S+ (--profile )?/srv/root": "needs the root of an image; test_diff.py has one",
     r"numaforge completion": "writes to the home folder; tests/unit/commands/test_screen.py prints each",
     r"numaforge plan --profile profiles/gpu.yaml": "reads what the line before it has written; "
-    "tests/unit/convert plans with each",
+    "tests/unit/planning/test_convert.py plans with each",
     r"numaforge check --live": "needs a node with a kubelet; tests/lab runs it",
     r"numaforge (topology|plan|draw)( --matrix| --profile training( -o node.svg)?)?$": "looks at this "
     "machine; tests/wheel runs it",
     r"kubectl": "needs a cluster",
-    r"helm": "needs a cluster and charts; tests/unit/monitoring reads the values that it is given",
+    r"helm": "needs a cluster and charts; tests/unit/fleet/monitoring reads the values that it is given",
     r"numaforge cluster verify": "needs a cluster; tests/lab/test_schedulers.py",
     r"ssh-keyscan": "needs a host; tests/ssh/test_host_keys.py",
     r"systemctl|journalctl|cat|ls|cp|rm|chroot|sh|python3 /usr/local|pytest": "needs a node",

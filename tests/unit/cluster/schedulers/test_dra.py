@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.schedulers.served import BY_CLAIMS, served
 
 from numaforge.cluster.schedulers.dra import cpus_per_gpu, sick_gpus
 from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.slices import planned_slices, slice_deviations
 from numaforge.cluster.schedulers.systems import generate
 from numaforge.machine.topology.model import RemappedRows
+from tests.unit.cluster.schedulers.served import BY_CLAIMS, served
 
 GPUS_ALONE = {"extends": "training", "dra": {"gpus": "claims"}}
 CPUS_ALONE = {"extends": "training", "kubelet": {"resource_engine": "dra"}}

@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.unit.schedulers.served import fleet_for
 
 from numaforge.cluster.schedulers.live import Deviation, deviations
 from numaforge.cluster.schedulers.systems import SYSTEMS, generate
+from tests.unit.cluster.schedulers.served import fleet_for
 
 Path = tuple[str | int, ...]
 EXAMPLES = ("coscheduling", "gangs")

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.schedulers.served import (
+
+from numaforge.cluster.schedulers.fleet import ServedNode
+from numaforge.cluster.schedulers.live import deviations
+from numaforge.cluster.schedulers.systems import Folder, generate
+from numaforge.machine.topology.model import GpuProcess
+from tests.fixtures.tables import tables
+from tests.unit.cluster.schedulers.served import (
     CPX,
     HANDED,
     HOST_DRIVER,
@@ -19,12 +25,6 @@ from tests.unit.schedulers.served import (
     served,
     with_amdgpu,
 )
-
-from numaforge.cluster.schedulers.fleet import ServedNode
-from numaforge.cluster.schedulers.live import deviations
-from numaforge.cluster.schedulers.systems import Folder, generate
-from numaforge.machine.topology.model import GpuProcess
-from tests.fixtures.tables import tables
 
 Values = Mapping[str, Any]
 Nodes = Callable[[], tuple[ServedNode, ...]]

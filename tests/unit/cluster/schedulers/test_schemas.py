@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from tests.unit.schedulers.served import fleet_for, served
 
 from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.systems import SYSTEMS, generate
 from tests.fixtures.crd_schemas import SCHEMAS, WITHOUT_SCHEMA, definitions, strict
+from tests.unit.cluster.schedulers.served import fleet_for, served
 
 BUILT_IN = ("batch/", "scheduling.k8s.io/")
 KINDS = ("Node", "Job")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.schedulers.served import TRAINING, served
 
 from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.systems import SYSTEMS, Folder, generate
 from numaforge.commands.cluster import SYSTEMS as NAMES
 from numaforge.lib.cpulist import parse_cpulist
+from tests.unit.cluster.schedulers.served import TRAINING, served
 
 CUT = {"extends": "training", "mig": {"gpus": [{"indices": [0], "devices": {"3g": 1, "1g": 2}}]}}
 PINNED = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
