@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from numaforge.roles.expectation import Expected
 from numaforge.roles.hugepages.paths import pool_pages
-from numaforge.roles.hugepages.plan import pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 def expected(plan: NodePlan) -> Iterator[Expected]:
     """Yield each pool that the plan names."""
-    for place, pools in pools_of(plan).items():
-        for size, pages in sorted(pools.items()):
-            where = size if place is None else f"{size} on NUMA node {place}"
-            yield Expected(f"hugepages:{where}", pool_pages(place, size), str(pages))
+    for pool in plan.hugepages.pools:
+        where = pool.size if pool.numa_node is None else f"{pool.size} on NUMA node {pool.numa_node}"
+        yield Expected(f"hugepages:{where}", pool_pages(pool.numa_node, pool.size), str(pool.pages))

@@ -9,7 +9,6 @@ from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.hugepages.expected import expected
 from numaforge.roles.hugepages.paths import by_path, pool_pages
-from numaforge.roles.hugepages.plan import pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ def pools_found(goal: Goal, state: NodeState) -> WantedPages:
             for size in pools
             if (path := pool_pages(node_id, size)) in state.values
         }
-        for node_id, pools in pools_of(goal.plan).items()
+        for node_id, pools in goal.plan.hugepages.pages.items()
     }
 
 

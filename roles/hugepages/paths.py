@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.quantity import parse_bytes
-from numaforge.roles.hugepages.plan import pool_places, pools_after, pools_of
+from numaforge.roles.hugepages.plan import pool_places, pools_after
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
@@ -33,7 +33,7 @@ def by_path(pools: WantedPages) -> dict[str, int]:
 
 def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
-    return by_path(pools_of(plan))
+    return by_path(plan.hugepages.pages)
 
 
 def hugepage_totals(machine: NodeTopology) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,46 @@ WantedPages = Mapping[int | None, PagesBySize]
 """Pages by NUMA node and size; by None for the machine, where the kernel shows no NUMA nodes."""
 
 
+@dataclass(frozen=True)
+class PlannedPool:
+    """The pages of one size on a NUMA node; None: on the machine, where the kernel shows no NUMA nodes."""
+
+    numa_node: int | None
+    size: str  # "2Mi"
+    pages: int
+
+
+@dataclass(frozen=True)
+class HugepagesPlan:
+    """The pools that the plan sets, and those with pages that it leaves as they are (`kept`).
+
+    `memory` is what shares are computed from, in bytes by NUMA node, by 0 where the kernel shows none.
+    """
+
+    pools: tuple[PlannedPool, ...] = ()
+    kept: tuple[PlannedPool, ...] = ()
+    memory: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def pages(self) -> WantedPages:
+        """The planned pages by NUMA node, then by size."""
+        return {pool.numa_node: self.planned(pool.numa_node) for pool in self.pools}
+
+    def planned(self, numa_node: int | None) -> dict[str, int]:
+        """Return the planned pages of a NUMA node by size."""
+        return {pool.size: pool.pages for pool in self.pools if pool.numa_node == numa_node}
+
+    def unchanged(self, numa_node: int | None) -> dict[str, int]:
+        """Return the pages of a NUMA node that stay as they are, by size."""
+        return {pool.size: pool.pages for pool in self.kept if pool.numa_node == numa_node}
+
+
 def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int, int]:
     """Return the memory in bytes that shares are based on, by NUMA node; by 0 where the kernel shows none.
 
     It is the earlier plan's while a boot alone may explain the difference, so that the pools stay the same.
     """
-    earlier: Mapping[int, int] = previous.hugepage_memory if previous else {}
+    earlier: Mapping[int, int] = previous.hugepages.memory if previous else {}
     current = {node.id: node.memory_bytes or 0 for node in pool_places(topology).values()}
     return {
         node: earlier_size
@@ -59,11 +93,6 @@ def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
     if topology.numa_nodes:
         return {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
     return {None: NumaNode(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
-
-
-def pools_of(plan: NodePlan) -> WantedPages:
-    """Return the pages in a plan, by NUMA node and size."""
-    return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.memory.numa_nodes}}
 
 
 def with_pools(machine: NodeTopology, pages: WantedPages) -> NodeTopology:
@@ -114,7 +143,7 @@ def _no_longer_named(
     named_sizes = {entry.size for entry in profile.hugepages}
     released: set[str] = set()
     kept_sizes: set[str] = set()
-    for node_id, pools in pools_of(previous).items() if previous else ():
+    for node_id, pools in previous.hugepages.pages.items() if previous else ():
         for size in pools.keys() - named_sizes:
             as_planned = current.get(node_id, {}).get(size) == pools[size]
             (released if as_planned else kept_sizes).add(size)
@@ -236,15 +265,6 @@ def _refuse_memory_that_grows(
         )
 
 
-@dataclass(frozen=True)
-class HugepagesPlan:
-    """The wanted pages of each pool, and the memory that shares are based on, in bytes by NUMA node."""
-
-    hugepages: Mapping[str, int]
-    hugepage_memory: Mapping[int, int]
-    pools: WantedPages
-
-
 def plan_hugepages(
     machine: NodeTopology, profile: NodeProfile, earlier: NodePlan | None
 ) -> Reasoned[HugepagesPlan]:
@@ -282,5 +302,14 @@ def plan_hugepages(
         _refuse_too_many_pages(node_id, node, pages_by_node[node_id])
     _refuse_memory_that_grows(machine, profile, machine.sysctls.get(VMEMMAP), pages_by_node)
     shares = any(entry.share is not None for entry in profile.hugepages)
-    planned = HugepagesPlan(pages_by_node.get(None, {}), memory if shares else {}, pages_by_node)
+    kept = {node_id: untouched_pools(node, pages_by_node[node_id]) for node_id, node in nodes.items()}
+    planned = HugepagesPlan(_pools(pages_by_node), _pools(kept), memory if shares else {})
     return Reasoned(planned, tuple(decisions))
+
+
+def _pools(pages: WantedPages) -> tuple[PlannedPool, ...]:
+    return tuple(
+        PlannedPool(node_id, size, count)
+        for node_id, sizes in pages.items()
+        for size, count in sorted(sizes.items())
+    )

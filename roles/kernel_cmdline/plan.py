@@ -16,12 +16,13 @@ from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.gpudirect.plan import AcsPlan
+    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.memory.plan import NumaNodePlan
 
 
@@ -57,7 +58,7 @@ def _intents(
     profile: NodeProfile,
     cpus: CpuPlan,
     numa_nodes: Sequence[NumaNodePlan],
-    hugepages: Mapping[str, int],
+    hugepages: WantedPages,
     notices: list[Notice],
 ) -> Iterator[_Intent]:
     wish = profile.kernel
@@ -225,7 +226,7 @@ def _boot_hugepages(
     topology: NodeTopology,
     profile: NodeProfile,
     nodes: Sequence[NumaNodePlan],
-    machine: Mapping[str, int],
+    hugepages: WantedPages,
 ) -> Iterator[_Intent]:
     sizes = sorted({entry.size for entry in profile.hugepages if entry.at == "boot"})
     if not sizes:
@@ -238,10 +239,11 @@ def _boot_hugepages(
             remedy="say at: boot for the largest size alone; smaller pages are found while the node runs",
         )
     (size,) = sizes
-    pages = {node.id: count for node in nodes if (count := node.hugepages.get(size))}
-    if not (pages or machine.get(size)):
+    pages = {node.id: count for node in nodes if (count := hugepages.get(node.id, {}).get(size))}
+    of_machine = hugepages.get(None, {}).get(size)
+    if not (pages or of_machine):
         return
-    value = _page_counts(topology, nodes, pages, size) if pages else str(machine[size])
+    value = _page_counts(topology, nodes, pages, size) if pages else str(of_machine)
     reason = f"{size} pages are reserved before memory is in pieces"
     parameters = (f"hugepagesz={size.removesuffix('i')}", f"hugepages={value}")
     yield _Intent("hugepages.at", parameters, f"{reason} ({_PARAMETERS})")
@@ -343,7 +345,7 @@ def plan_kernel(
     profile: NodeProfile,
     cpus: CpuPlan,
     numa_nodes: Sequence[NumaNodePlan],
-    hugepages: Mapping[str, int],
+    hugepages: WantedPages,
     acs: AcsPlan,
 ) -> Reasoned[KernelPlan]:
     """Return the planned parameters of the command line, with reasons that also hold after the reboot.

@@ -42,6 +42,7 @@ from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.links import nodes_of_gpus
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology, why_no_version
 from numaforge.roles.cpus.plan import uneven_smt
+from numaforge.roles.hugepages.plan import pools_after
 from numaforge.roles.kubelet import engine
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
 from numaforge.roles.kubelet.largest_pods import admits_all_devices
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.memory.plan import MemoryPlan
 
@@ -138,6 +140,7 @@ class _Chooser:
     existing: ExistingSettings
     cpus: CpuPlan
     memory: MemoryPlan
+    pages: WantedPages
     devices: Inventory
 
     def __post_init__(self) -> None:
@@ -327,12 +330,11 @@ class _Chooser:
         return "None", f"with topology manager policy {topology_policy}, memory is left to the kernel"
 
     def _hint_work(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> HintWork:
-        present = {node.id: node.hugepages for node in self.topology.numa_nodes}
         pages = {
             size
-            for node in self.memory.numa_nodes
-            for size in {*node.hugepages, *present[node.id]}
-            if node.hugepages.get(size, present[node.id][size].total)
+            for node in self.topology.numa_nodes
+            for size, count in pools_after(node, self.pages.get(node.id, {})).items()
+            if count
         }
         policies = Policies(cpu_policy, memory_policy, topology_policy, pages)
         return hint_work(self.topology, self.version, policies)
@@ -744,6 +746,7 @@ def plan_kubelet(
     installed: InstalledKubelet,
     cpus: CpuPlan,
     memory: MemoryPlan,
+    pages: WantedPages,
     devices: Inventory,
     previous: NodePlan | None,
 ) -> Reasoned[KubeletPlan | None]:
@@ -761,7 +764,7 @@ def plan_kubelet(
         why = "the profile says that numaforge sets nothing of it"
         decision = Decision("kubelet", "as without numaforge", why)
         return Reasoned(_of_machine(handed_back, machine.kubelet), (decision,), tuple(hand_back_notices))
-    chooser = _Chooser(machine, profile, version, existing, cpus, memory, devices)
+    chooser = _Chooser(machine, profile, version, existing, cpus, memory, pages, devices)
     settings, notices = chooser.settings(), chooser.notices
     plan = plan_delivery(machine, version, profile, existing, settings, previous, notices)
     return Reasoned(_of_machine(plan, machine.kubelet), tuple(chooser.decisions), tuple(notices))

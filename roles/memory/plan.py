@@ -21,7 +21,6 @@ from numaforge.roles.hugepages.plan import (
     pool_bytes,
     pool_places,
     pools_after,
-    untouched_pools,
 )
 from numaforge.roles.kubelet.existing import ExistingSettings, Setting
 from numaforge.roles.memory.numa_notices import disagreeing_totals
@@ -43,14 +42,7 @@ class NumaNodePlan:
     reserved_cpus: CpuSet
     memory_bytes: int
     reserved_memory_bytes: int
-    hugepages: ByName[int]  # wanted pages by size: {"2Mi": 512}
     allocatable_memory_bytes: int  # ordinary pages for pods, as the static memory manager counts them
-    other_hugepages: ByName[int] = field(default_factory=dict)  # existing pages that stay unchanged
-
-    @property
-    def pools(self) -> dict[str, int]:
-        """All pages by size: the wanted ones and those that stay unchanged."""
-        return {**self.other_hugepages, **self.hugepages}
 
 
 @dataclass(frozen=True)
@@ -221,7 +213,7 @@ def _numa_nodes(
     Raises PlanError, with the arithmetic, where it does not fit and the memory manager needs the split.
     """
     nodes = sorted(topology.numa_nodes, key=lambda node: node.id)
-    pools = {node.id: pool_bytes(pools_after(node, hugepages[node.id])) for node in nodes}
+    pools = {node.id: pool_bytes(pools_after(node, hugepages.get(node.id, {}))) for node in nodes}
     rooms = [
         Room(node.id, node.memory_bytes, max(0, node.memory_bytes - pools[node.id]))
         for node in nodes
@@ -234,7 +226,7 @@ def _numa_nodes(
     if rooms and lacking <= 0:
         shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.reserved_bytes)
     elif not nodes:
-        _refuse_no_memory_left(topology, profile, reservations, hugepages[None])
+        _refuse_no_memory_left(topology, profile, reservations, hugepages.get(None, {}))
     elif rooms:
         notices = (_too_little_room(topology, profile, existing, hugepages, rooms, reservations),)
     return Reasoned(
@@ -245,11 +237,9 @@ def _numa_nodes(
                 reserved_cpus=node.cpus & reserved,
                 memory_bytes=node.memory_bytes or 0,
                 reserved_memory_bytes=shares.get(node.id, 0),
-                hugepages=dict(sorted(hugepages[node.id].items())),
                 allocatable_memory_bytes=max(
                     0, (node.memory_bytes or 0) - pools[node.id] - shares.get(node.id, 0)
                 ),
-                other_hugepages=untouched_pools(node, hugepages[node.id]),
             )
             for node in nodes
         ),
@@ -311,7 +301,7 @@ def _ordinary_bytes(topology: NodeTopology, hugepages: WantedPages) -> int:
         )
         return max(0, (topology.memory_bytes or 0) - pools)
     return sum(
-        max(0, (node.memory_bytes or 0) - pool_bytes(pools_after(node, hugepages[node.id])))
+        max(0, (node.memory_bytes or 0) - pool_bytes(pools_after(node, hugepages.get(node.id, {}))))
         for node in topology.numa_nodes
         if node.cpus
     )
@@ -498,7 +488,7 @@ def _too_little_room(
     by_id = {node.id: node for node in topology.numa_nodes}
     lines = "".join(
         f"\n  NUMA node {room.node}: {format_bytes(room.memory_bytes)} of memory - "
-        f"{describe_pools(by_id[room.node], hugepages[room.node])} = {format_bytes(room.free_bytes)}"
+        f"{describe_pools(by_id[room.node], hugepages.get(room.node, {}))} = {format_bytes(room.free_bytes)}"
         for room in rooms
     )
     if (disagree := disagreeing_totals(topology)) is not None:
@@ -507,7 +497,7 @@ def _too_little_room(
         f"{format_bytes(total)} of memory are to be reserved, but only {format_bytes(free)} are left on the "
         "NUMA nodes that have CPUs"
     )
-    pools = sum(pool_bytes(pools_after(node, hugepages[node.id])) for node in topology.numa_nodes)
+    pools = sum(pool_bytes(pools_after(node, hugepages.get(node.id, {}))) for node in topology.numa_nodes)
     setting = existing.get("memoryManagerPolicy")
     policy = profile.kubelet.memory_manager_policy or (setting and setting.value)
     lacking = total + pools + MIB - reservations.capacity_bytes

@@ -96,12 +96,11 @@ def _more(plan: NodePlan, facts: Mapping[str, Any], reserved: frozenset[int], ca
 
 def _planned_pools(plan: NodePlan) -> dict[str, int]:
     """Return the planned pages by the path of their number, as Documentation/mm/hugetlbpage has it."""
-    places = [("/sys/kernel/mm", plan.hugepages)]
-    places += [(f"/sys/devices/system/node/node{node.id}", node.hugepages) for node in plan.memory.numa_nodes]
+    places: dict[int | None, str] = {None: "/sys/kernel/mm"}
+    places |= {node.id: f"/sys/devices/system/node/node{node.id}" for node in plan.memory.numa_nodes}
     return {
-        f"{above}/hugepages/hugepages-{_bytes(size) // 1024}kB/nr_hugepages": pages
-        for above, pools in places
-        for size, pages in pools.items()
+        f"{places[pool.numa_node]}/hugepages/hugepages-{_bytes(pool.size) // 1024}kB/nr_hugepages": pool.pages
+        for pool in plan.hugepages.pools
     }
 
 

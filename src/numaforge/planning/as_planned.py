@@ -9,7 +9,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.planning.document import saved_plan
 from numaforge.roles.amd_partitions.plan import partitioned
 from numaforge.roles.cpus.offline import OfflinePlan, taken_offline
-from numaforge.roles.hugepages.plan import pools_of, with_pools
+from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.mig.plan import as_cut
 from numaforge.roles.modules.gpu_memory import in_mode
 
@@ -22,7 +22,7 @@ def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
     """Return a machine, captured before or after its plan was applied, as it is with that plan."""
     machine = taken_offline(machine, plan.tuning.offline, earlier_offline(machine))
     machine = in_mode(machine, plan.gpu_memory)
-    machine = with_pools(machine, pools_of(plan))
+    machine = with_pools(machine, plan.hugepages.pages)
     machine = as_cut(machine, plan.mig)
     machine = partitioned(machine, plan.amd_partitions)
     return replace(

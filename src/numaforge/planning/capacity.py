@@ -77,7 +77,9 @@ def _pools_of_gpus(machine: NodeTopology, pages_by_node: WantedPages) -> Iterato
     pools: Counter[str] = Counter()
     nodes = []
     for node_id, node in pool_places(machine).items():
-        pages = {size: count for size, count in pools_after(node, pages_by_node[node_id]).items() if count}
+        pages = {
+            size: count for size, count in pools_after(node, pages_by_node.get(node_id, {})).items() if count
+        }
         if node.id in gpu_nodes and pages:
             nodes.append(node.id)
             pools.update(pages)
@@ -125,7 +127,7 @@ def _predicted(
     """
     pools = dict.fromkeys(machine.hugepages, 0)
     for node_id, node in pool_places(machine).items():
-        for size, count in pools_after(node, pages_by_node[node_id]).items():
+        for size, count in pools_after(node, pages_by_node.get(node_id, {})).items():
             pools[size] = pools.get(size, 0) + count * parse_bytes(size)
     reserved_millis = len(cpus.reserved) * 1000 or sum(
         int(parse_quantity(setting.value) * 1000)

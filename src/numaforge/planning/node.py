@@ -95,20 +95,20 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     pods.notices += (*machine_notices(machine), *kind_notices(machine, profile), *unreadable)
     installed = pods(read_installed(machine, profile, asked_version, earlier))
     existing = installed.existing
-    pages = pods(plan_hugepages(machine, profile, earlier))
+    hugepages = pods(plan_hugepages(machine, profile, earlier))
     devices = pods(plan_devices(machine, profile))
     modules = pods(plan_modules(profile))
     measure = pods(plan_measure(profile))
     tuning = pods(plan_tuning(machine, profile, offline, earlier))
     pools = pods(plan_pools(machine, profile))
     cpus = pods(plan_cpus(machine, profile, existing, offline, earlier))
-    memory = pods(plan_memory(machine, profile, existing, cpus, pages.pools, earlier))
+    memory = pods(plan_memory(machine, profile, existing, cpus, hugepages.pages, earlier))
     interrupts = pods(plan_interrupts(machine, profile, cpus.reserved))
     system = pods(plan_slices(machine, profile, existing, cpus.reserved))
-    kubelet = pods(plan_kubelet(machine, profile, installed, cpus, memory, devices, earlier))
-    largest_pods = pods(plan_largest_pods(machine, profile, existing, kubelet, pages.pools, devices))
+    kubelet = pods(plan_kubelet(machine, profile, installed, cpus, memory, hugepages.pages, devices, earlier))
+    largest_pods = pods(plan_largest_pods(machine, profile, existing, kubelet, hugepages.pages, devices))
     capacity = pods(
-        plan_capacity(machine, profile, existing, cpus, memory, pages.pools, kubelet, gpu_memory, earlier)
+        plan_capacity(machine, profile, existing, cpus, memory, hugepages.pages, kubelet, gpu_memory, earlier)
     )
     if kubelet:
         noticed = {notice.id for notice in pods.notices}
@@ -116,7 +116,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
             noticed.add("cpus-isolated")  # by plan_kernel, below
         has_cgroup_v2 = brings_cgroup_v2(profile)
         pods.notices += judge_startup(
-            machine, kubelet, pages.pools, noticed, swap_off=tuning.swap_off, cgroup_v2=has_cgroup_v2
+            machine, kubelet, hugepages.pages, noticed, swap_off=tuning.swap_off, cgroup_v2=has_cgroup_v2
         )
 
     # The host around them.
@@ -128,7 +128,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     pod_tuning = around(plan_pod_tuning(machine, profile, kubelet))
     plugin = around(plan_device_plugin(machine, profile, mig))
     watch = around(plan_watch(machine, profile))
-    kernel = around(plan_kernel(machine, profile, cpus, memory.numa_nodes, pages.hugepages, acs))
+    kernel = around(plan_kernel(machine, profile, cpus, memory.numa_nodes, hugepages.pages, acs))
     rdma = around(plan_rdma(machine, profile, pools, nics, earlier))
     dra = around(plan_dra(machine, profile, installed.version, kubelet, cpus.reserved))
     allocatable = around(plan_allocatable(capacity, devices, plugin.advertised, partitions, rdma))
@@ -151,8 +151,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
             tuning=tuning,
             interrupts=interrupts,
             system=system,
-            hugepages=pages.hugepages,
-            hugepage_memory=pages.hugepage_memory,
+            hugepages=hugepages,
             mig=mig,
             amd_partitions=partitions,
             imex=imex,

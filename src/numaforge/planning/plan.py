@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numaforge.lib.codec import NOTHING_ELSE, ByName
@@ -18,6 +17,7 @@ from numaforge.roles.device_plugin.plan import DevicePluginPlan
 from numaforge.roles.dra.plan import DraPlan
 from numaforge.roles.gpudirect.plan import AcsPlan
 from numaforge.roles.host.plan import HostPlan
+from numaforge.roles.hugepages.plan import HugepagesPlan
 from numaforge.roles.imex.plan import ImexPlan
 from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
@@ -53,8 +53,7 @@ class NodePlan:
     tuning: TuningPlan = TuningPlan()
     interrupts: InterruptsPlan = InterruptsPlan()
     system: SystemPlan = SystemPlan()
-    hugepages: ByName[int] = field(default_factory=dict)  # pools of a kernel without NUMA nodes, by size
-    hugepage_memory: Mapping[int, int] = field(default_factory=dict)  # that shares are based on, in bytes
+    hugepages: HugepagesPlan = HugepagesPlan()
     mig: MigPlan = MigPlan()
     amd_partitions: AmdPartitionsPlan = AmdPartitionsPlan()
     imex: ImexPlan = ImexPlan()

@@ -38,6 +38,7 @@ from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, m
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
+    from numaforge.roles.hugepages.plan import HugepagesPlan
     from numaforge.roles.memory.plan import NumaNodePlan
 
 _MARGIN = 24
@@ -257,9 +258,16 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     inner = max(widest, (_LEAST_CANVAS_WIDTH - 4 * PADDING) if single else (_LEAST_NUMA_WIDTH - 2 * PADDING))
     cell = _widened(cell, grid, areas.values(), inner - widest)
     cores = {node.id: _cores(areas[node.id], node.cpus, grid, cell, reserved) for node in nodes}
+    hugepages = plan.hugepages if plan else None
     drawn = {
         node.id: _numa_node(
-            node, topology, planned.get(node.id), plan is not None, cores.get(node.id), inner, gpus
+            node,
+            topology,
+            planned.get(node.id),
+            hugepages,
+            cores.get(node.id),
+            inner,
+            gpus,
         )
         for node in (*nodes, *(node for node in without_cpus if node not in empty))
     }
@@ -362,7 +370,7 @@ def _numa_node(
     node: NumaNode,
     topology: NodeTopology,
     planned: NumaNodePlan | None,
-    has_plan: bool,
+    hugepages: HugepagesPlan | None,
     cores: Box | None,
     inner: float,
     gpus: Mapping[str, Gpu],
@@ -370,7 +378,7 @@ def _numa_node(
     parts = [
         _numa_heading(node, topology, planned, inner),
         cores,
-        _memory(node, planned, has_plan, inner),
+        _memory(node, planned, hugepages, inner),
         devices_box(
             [one for one in all_devices(topology) if place_of(one, topology) == node.id],
             topology,
@@ -591,9 +599,11 @@ def _cpu_state(cpu: int, reserved: CpuSet | None) -> str:
     return ", reserved" if cpu in reserved else ", for pods"
 
 
-def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner: float) -> Box:
+def _memory(
+    node: NumaNode, planned: NumaNodePlan | None, hugepages: HugepagesPlan | None, inner: float
+) -> Box:
     total = planned.memory_bytes if planned is not None else node.memory_bytes
-    parts = _memory_parts(node, planned, has_plan)
+    parts = _memory_parts(node, planned, hugepages)
     grain = Grain.of(total or 0)
     total_shown = "unknown" if total is None else grain.shown(grain.rounded(total))
     texts = (
@@ -617,12 +627,14 @@ def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner:
     )
 
 
-def _memory_parts(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool) -> list[_MemoryPart]:
-    if planned is None:
+def _memory_parts(
+    node: NumaNode, planned: NumaNodePlan | None, hugepages: HugepagesPlan | None
+) -> list[_MemoryPart]:
+    if planned is None or hugepages is None:
         pools = [(size, pool.total, "") for size, pool in node.hugepages.items()]
     else:
-        pools = [(size, count, "") for size, count in planned.hugepages.items()]
-        pools += [(size, count, " (there)") for size, count in planned.other_hugepages.items()]
+        pools = [(size, count, "") for size, count in hugepages.planned(node.id).items()]
+        pools += [(size, count, " (there)") for size, count in hugepages.unchanged(node.id).items()]
     parts = [_MemoryPart("memory-reserved", "reserved", planned.reserved_memory_bytes)] if planned else []
     for size, count, remark in sorted(pools, key=lambda pool: parse_bytes(pool[0])):
         kind = f"memory-hugepages-{size}" if size in ("2Mi", "1Gi") else "memory-hugepages"
@@ -633,7 +645,7 @@ def _memory_parts(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool) 
     elif node.memory_bytes:
         free_bytes = max(0, node.memory_bytes - sum(part.size_bytes for part in parts))
         parts.append(
-            _MemoryPart("memory-free", "not in the plan" if has_plan else "ordinary pages", free_bytes)
+            _MemoryPart("memory-free", "not in the plan" if hugepages else "ordinary pages", free_bytes)
         )
     return parts
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from numaforge.lib.reasons import Decision, Notice
     from numaforge.planning.capacity import PredictedAllocatable
     from numaforge.planning.plan import NodePlan
+    from numaforge.roles.hugepages.plan import PlannedPool
     from numaforge.roles.kubelet.largest_pods import LargestPod
     from numaforge.roles.memory.plan import NumaNodePlan
 
@@ -350,8 +351,7 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
         table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
     table.add_column(f"Memory\n{grain.unit}", memory, justify="right", no_wrap=True)
     table.add_column(f"Reserved\n{grain.unit}", reserved, justify="right", no_wrap=True)
-    totals = [_total([plan.hugepages, *(node.hugepages for node in plan.memory.numa_nodes)])]
-    totals.append(_total(node.other_hugepages for node in plan.memory.numa_nodes))
+    totals = (_total(plan.hugepages.pools), _total(plan.hugepages.kept))
     table.add_column("Hugepages", "\n".join(_planned_pools(*totals)))
     table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
     for node, grains in zip(plan.memory.numa_nodes, rows, strict=True):
@@ -365,7 +365,7 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
             wrapped_cpulist(format_cpulist(node.cpus - node.reserved_cpus), _CPULIST_WIDTH) or "none",
             memory,
             reserved,
-            _planned_pools(node.hugepages, node.other_hugepages),
+            _planned_pools(plan.hugepages.planned(node.id), plan.hugepages.unchanged(node.id)),
             for_pods,
         )
     return table
@@ -378,10 +378,10 @@ def _memory_grains(node: NumaNodePlan, grain: Grain) -> tuple[int, int, int]:
     return grain.rounded(node.memory_bytes), rounded[0], rounded[1]
 
 
-def _total(pools: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _total(pools: Iterable[PlannedPool]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for pool in pools:
-        counts.update(pool)
+        counts[pool.size] += pool.pages
     return dict(counts)
 
 

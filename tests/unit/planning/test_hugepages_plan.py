@@ -23,7 +23,7 @@ def plan(topology: NodeTopology, *entries: dict) -> NodePlan:
 
 
 def pages(chosen: NodePlan, size: str = "2Mi") -> list[int | None]:
-    return [node.hugepages.get(size) for node in chosen.memory.numa_nodes]
+    return [chosen.hugepages.planned(node.id).get(size) for node in chosen.memory.numa_nodes]
 
 
 SPREADS = {
@@ -127,7 +127,7 @@ def test_a_pool_of_an_earlier_plan_is_released():
 def test_a_pool_that_an_earlier_plan_named_and_never_set_is_left_as_it_is():
     never = dumps(plan(with_pools(300), {"size": "2Mi", "count": 8}))
     after = plan(replace(with_pools(300), previous_plan=never))
-    assert [node.hugepages for node in after.memory.numa_nodes] == [{}, {}, {}, {}]
+    assert after.hugepages.pools == ()
     assert [each.value for each in after.decisions if each.subject == "hugepages.2Mi"] == ["left as it is"]
 
 
@@ -204,7 +204,7 @@ def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, cou
         with pytest.raises(PlanError, match="MemTotal grows with every new page"):
             plan_hugepages(topology, profile, None)
     else:
-        assert plan_hugepages(topology, profile, None).value.pools[0] == {"2Mi": count}
+        assert plan_hugepages(topology, profile, None).value.planned(0) == {"2Mi": count}
 
 
 def without_numa(total: int = 0) -> NodeTopology:
@@ -226,7 +226,7 @@ POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 )
 def test_a_kernel_without_numa_nodes_has_one_pool(amount, expected):
     chosen = plan(without_numa(total=3), {"size": "2Mi", **amount})
-    assert chosen.hugepages == {"2Mi": expected}
+    assert chosen.hugepages.planned(None) == {"2Mi": expected}
     assert hugepage_counts(chosen) == {POOL: expected}
     assert "numaforge-hugepages.conf" in str(chosen.files)
     assert [(row.path, row.value) for row in expectations(chosen)] == [(POOL, str(expected))]
@@ -240,8 +240,8 @@ def test_a_kernel_without_numa_nodes_has_one_pool(amount, expected):
 def test_a_pool_of_the_machine_is_released_by_the_plan_that_set_it():
     earlier = plan(without_numa(), {"size": "2Mi", "count": 512})
     there = replace(without_numa(total=512), previous_plan=dumps(earlier))
-    assert plan(there).hugepages == {"2Mi": 0}
-    assert plan(replace(there, hugepages={"2Mi": HugepagePool(9, 9)})).hugepages == {}
+    assert plan(there).hugepages.pages == {None: {"2Mi": 0}}
+    assert plan(replace(there, hugepages={"2Mi": HugepagePool(9, 9)})).hugepages.pages == {}
 
 
 def test_pages_at_boot_are_the_machines():

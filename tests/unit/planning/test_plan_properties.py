@@ -103,8 +103,10 @@ def test_the_rendered_reserved_memory_is_what_the_kubelet_adds_up(topology, prof
 
 @given(machines(), profiles)
 def test_a_numa_node_never_reserves_more_than_it_holds(topology, profile):
-    for node in planned(topology, profile).memory.numa_nodes:
-        pages = sum(count * parse_bytes(size) for size, count in node.hugepages.items())
+    plan = planned(topology, profile)
+    for node in plan.memory.numa_nodes:
+        pools = plan.hugepages.planned(node.id)
+        pages = sum(count * parse_bytes(size) for size, count in pools.items())
         assert node.reserved_memory_bytes + pages <= node.memory_bytes
         assert node.allocatable_memory_bytes == node.memory_bytes - node.reserved_memory_bytes - pages
 

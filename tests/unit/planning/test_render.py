@@ -20,6 +20,7 @@ from numaforge.planning.node import with_files
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.render import render_plan
 from numaforge.roles.cpus.plan import CpuPlan
+from numaforge.roles.hugepages.plan import HugepagesPlan, PlannedPool
 from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.kubelet.delivery import merge, without
 from numaforge.roles.kubelet.plan import KubeletPlan
@@ -59,7 +60,7 @@ def plan_with(
 ) -> NodePlan:
     tuning = tuning or TuningPlan()
     cpus = frozenset(range(16))
-    node = NumaNodePlan(0, cpus, frozenset({0, 8}), 2**34, 2**30, hugepages or {}, 2**33)
+    node = NumaNodePlan(0, cpus, frozenset({0, 8}), 2**34, 2**30, 2**33)
     plan = NodePlan(
         hostname="gpu-1",
         profile="training",
@@ -71,6 +72,9 @@ def plan_with(
         allocatable=None,
         decisions=(),
         notices=(),
+        hugepages=HugepagesPlan(
+            tuple(PlannedPool(0, size, pages) for size, pages in (hugepages or {}).items())
+        ),
     )
     return with_files(plan)
 

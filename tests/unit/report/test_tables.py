@@ -197,7 +197,7 @@ def test_pages_that_are_there_and_stay_are_told_from_planned_ones():
         cores_per_numa_node=2, numa_memory_bytes=32 * GIB, hugepages={"2Mi": HugepagePool(512, 512)}
     )
     plan = plan_node(machine, load_profile({"name": "test"}))
-    assert plan.memory.numa_nodes[0].other_hugepages == {"2Mi": 512}
+    assert plan.hugepages.unchanged(0) == {"2Mi": 512}
     text = printed(plan_tables(plan), width=120)
     memory, reserved, *pages, for_pods = row(text, "0")[3:]
     assert pages == ["512", "x", "2Mi", "(there)"]

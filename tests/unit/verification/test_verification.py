@@ -23,6 +23,7 @@ from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_file, render_plan
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.roles.hugepages.plan import HugepagesPlan
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.machine.promises import HOSTNAME, ONLINE
@@ -146,8 +147,7 @@ def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
     hollow = replace(
         plan, files=(), allocatable=None, tuning=TuningPlan(), kernel=KernelPlan(), kubelet=kubelet
     )
-    nodes = tuple(replace(node, hugepages={}) for node in plan.memory.numa_nodes)
-    promised = replace(hollow, memory=replace(hollow.memory, numa_nodes=nodes))
+    promised = replace(hollow, hugepages=HugepagesPlan())
     assert table.count(replace(promised, kubelet=None)) < table.at_least(promised)
 
 

@@ -144,7 +144,8 @@ class ServedNode:
                     where="plan.memory.numa_nodes",
                     remedy="plan the host again, or give the machine that the plan was made for",
                 )
-            pages = {size: int(count * parse_quantity(size)) for size, count in share.pools.items() if count}
+            pools = self.plan.hugepages.unchanged(node.id) | self.plan.hugepages.planned(node.id)
+            pages = {size: int(count * parse_quantity(size)) for size, count in pools.items() if count}
             memory = node.memory_bytes or 0
             yield Zone(
                 id=node.id,

@@ -59,9 +59,8 @@ def _features(node: ServedNode) -> list[dict[str, Any]]:
     count = str(len(node.machine.numa_nodes))
     features = [_matching("memory.numa", node_count={"op": "In", "value": [count]})]
     totals: dict[str, int] = {}
-    for planned in node.plan.memory.numa_nodes:
-        for size, pages in planned.pools.items():
-            totals[size] = totals.get(size, 0) + pages
+    for pool in (*node.plan.hugepages.pools, *node.plan.hugepages.kept):
+        totals[pool.size] = totals.get(pool.size, 0) + pool.pages
     page_counts = {
         pages_of(size): {"op": "Ge", "value": [str(pages)]} for size, pages in sorted(totals.items()) if pages
     }

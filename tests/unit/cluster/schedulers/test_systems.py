@@ -187,7 +187,7 @@ def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels() -> None:
     )
     [rule] = only(documents(folder("nfd", planned), "NodeFeatureRule"))["spec"]["rules"]
     pages = next(each for each in rule["matchFeatures"] if each["feature"] == "memory.hugepages")
-    total = sum(each.hugepages.get("1Gi", 0) for each in planned.plan.memory.numa_nodes)
+    total = sum(pool.pages for pool in planned.plan.hugepages.pools if pool.size == "1Gi")
     assert total > 0
     assert pages["matchExpressions"]["hugepages-1Gi"] == {"op": "Ge", "value": [str(total)]}
 
