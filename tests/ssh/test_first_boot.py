@@ -120,7 +120,7 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
         f"the profile was named by {SETTINGS}: profile, and is by {WRITTEN}",
     ),
     "another profile by the kernel's command line": (
-        lambda node: write(node, "/proc/cmdline", "ro numaforge.planning.profiles=cpu-only\n"),
+        lambda node: write(node, "/proc/cmdline", "ro numaforge.profile=cpu-only\n"),
         "profile-of-kernel is new: cpu-only",
     ),
 }
@@ -246,7 +246,7 @@ def test_where_nothing_can_be_written_the_kubelet_is_held(node: Sandbox) -> None
 
 
 SAYS = {
-    "the kernel's command line": ("/proc/cmdline", "ro numaforge.planning.profiles=cpu-only\n", "cpu-only"),
+    "the kernel's command line": ("/proc/cmdline", "ro numaforge.profile=cpu-only\n", "cpu-only"),
     "what cloud-init has written": (WRITTEN, PROFILE.replace("own", "written"), "written"),
     "the image": (SETTINGS, "profile: own\n", "own"),
 }

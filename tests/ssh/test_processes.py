@@ -20,7 +20,7 @@ from tests.ssh.sandbox import REPOSITORY, Sandbox
 NAMES = [f"node-{number}" for number in range(5)]
 _RUN = """
 import sys
-from numaforge import pyinfra_cli
+from numaforge.run import pyinfra_cli
 from numaforge.run.hosts import processes
 processes.HOSTS_OF_PROCESS = 1
 sys.exit(pyinfra_cli.run())

@@ -108,5 +108,5 @@ def test_a_section_makes_no_validator_of_its_own() -> None:
 
 
 def test_a_run_that_is_forked_has_imported_what_rolls_out() -> None:
-    modules = loaded("from numaforge import pyinfra_cli; pyinfra_cli.prepare()")
+    modules = loaded("from numaforge.run import pyinfra_cli; pyinfra_cli.prepare()")
     assert not ROLLS_OUT - modules - {"numaforge.rollout.leftovers"}

@@ -16,7 +16,7 @@ qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 4 -m 4G -nographic -no-
     -object memory-backend-ram,id=m1,size=2G -numa node,nodeid=1,memdev=m1,cpus=2-3 \
     -drive "file=$scratch/disk,if=virtio,format=raw" \
     -kernel "$(readlink -f "$scratch"/root/boot/vmlinuz-*)" -initrd "$(readlink -f "$scratch"/root/boot/initrd.img-*)" \
-    -append "root=/dev/vda rw console=ttyS0 numaforge.planning.profiles=$profile systemd.run_success_action=poweroff \
+    -append "root=/dev/vda rw console=ttyS0 numaforge.profile=$profile systemd.run_success_action=poweroff \
 systemd.run_failure_action=poweroff systemd.run=\"/bin/sh -c '{ $asked; } > /dev/console 2>&1'\"" < /dev/null |
     tee "$scratch/console"
 grep -q '^numaforge: as planned' "$scratch/console"

@@ -37,7 +37,7 @@ inputs() {
     done 2> /dev/null < /proc/driver/nvidia/params
     read -r arguments < /proc/cmdline
     for word in $arguments; do
-        case $word in numaforge.planning.profiles=*) echo "profile-of-kernel ${word#*=}" ;; esac
+        case $word in numaforge.profile=*) echo "profile-of-kernel ${word#*=}" ;; esac
     done
     for file in /etc/numaforge/boot.yaml /etc/numaforge/profile.yaml /etc/numaforge/profiles/*.yaml \
         "$PROGRAM" "$(command -v kubelet)" /var/lib/kubelet/config.yaml; do

@@ -25,7 +25,7 @@ from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import is_path, load_profile
 
-PARAMETER = "numaforge.planning.profiles"
+PARAMETER = "numaforge.profile"
 WRITTEN = "etc/numaforge/profile.yaml"
 """The file that cloud-init's `write_files`, Ignition or a cloud's agent writes."""
 PROFILES = "etc/numaforge/profiles"

@@ -28,8 +28,8 @@ FIRMWARE = "sys/firmware/dmi/entries/11-0/raw"
 LABELLED = ("dev/disk/by-label/NUMAFORGE", "dev/disk/by-label/config-2", "dev/disk/by-label/cidata")
 DEVICE = "/dev/disk/by-path/pci-0000:00:05.0"
 BY_DRIVE = f"numaforge.yaml on the drive {DEVICE}"
-BY_KERNEL = "kernel parameter numaforge.planning.profiles"
-BY_FIRMWARE = "OEM string numaforge.planning.profiles of the firmware"
+BY_KERNEL = "kernel parameter numaforge.profile"
+BY_FIRMWARE = "OEM string numaforge.profile of the firmware"
 BY_IMAGE = "/etc/numaforge/boot.yaml: profile"
 
 
@@ -50,25 +50,25 @@ def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def named(said: str) -> str:
-    return f"ro quiet numaforge.planning.profiles={said} console=ttyS0\n"
+    return f"ro quiet numaforge.profile={said} console=ttyS0\n"
 
 
 CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
     "the image alone": ({KERNEL: "ro\n"}, "training", "training", BY_IMAGE),
     "the firmware before the image": (
-        {FIRMWARE: oem("of the vendor", "numaforge.planning.profiles=cpu-only")},
+        {FIRMWARE: oem("of the vendor", "numaforge.profile=cpu-only")},
         "training",
         "cpu-only",
         BY_FIRMWARE,
     ),
     "the first of two OEM strings": (
-        {FIRMWARE: oem("numaforge.planning.profiles=cpu-only", "numaforge.planning.profiles=training")},
+        {FIRMWARE: oem("numaforge.profile=cpu-only", "numaforge.profile=training")},
         None,
         "cpu-only",
         BY_FIRMWARE,
     ),
     "an OEM string after a longer formatted part": (
-        {FIRMWARE: oem("numaforge.planning.profiles=cpu-only", formatted=9)},
+        {FIRMWARE: oem("numaforge.profile=cpu-only", formatted=9)},
         None,
         "cpu-only",
         BY_FIRMWARE,
@@ -83,7 +83,7 @@ CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
     "firmware without a byte": ({FIRMWARE: b""}, "training", "training", BY_IMAGE),
     "a formatted part that is longer than all": ({FIRMWARE: b"\x0b\xff\0"}, "training", "training", BY_IMAGE),
     "a written file before the firmware": (
-        {FIRMWARE: oem("numaforge.planning.profiles=cpu-only"), WRITTEN: "name: written\n"},
+        {FIRMWARE: oem("numaforge.profile=cpu-only"), WRITTEN: "name: written\n"},
         "training",
         "written",
         f"/{WRITTEN}",
@@ -104,14 +104,14 @@ CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
         {
             KERNEL: named("cpu-only"),
             WRITTEN: "name: written\n",
-            FIRMWARE: oem("numaforge.planning.profiles=training"),
+            FIRMWARE: oem("numaforge.profile=training"),
         },
         "training",
         "cpu-only",
         BY_KERNEL,
     ),
     "the last of two kernel parameters, as the kernel has it": (
-        {KERNEL: "numaforge.planning.profiles=nothing ro numaforge.planning.profiles=cpu-only\n"},
+        {KERNEL: "numaforge.profile=nothing ro numaforge.profile=cpu-only\n"},
         None,
         "cpu-only",
         BY_KERNEL,
@@ -143,7 +143,7 @@ NO_PROFILE: dict[str, tuple[Mapping[str, str | bytes], str]] = {
     "a name with dots": ({KERNEL: named("..")}, f"{BY_KERNEL}: there is no ready profile '..'"),
     "a name that is misspelled": ({KERNEL: named("trianing")}, "did you mean 'training'?"),
     "an empty OEM string": (
-        {FIRMWARE: oem("numaforge.planning.profiles=")},
+        {FIRMWARE: oem("numaforge.profile=")},
         f"{BY_FIRMWARE}: '' names no profile",
     ),
     "an empty file": ({WRITTEN: ""}, f"{WRITTEN}: is empty"),
@@ -187,7 +187,7 @@ SOURCES: dict[str, tuple[tuple[Source, ...], str]] = {
         {
             KERNEL: named("cpu-only"),
             WRITTEN: "name: written\n",
-            FIRMWARE: oem("numaforge.planning.profiles=cpu-only"),
+            FIRMWARE: oem("numaforge.profile=cpu-only"),
         }
     ],
     indirect=True,
