@@ -1,4 +1,4 @@
-"""The form of what a plan expects of the kernel's files: one row for each value, whoever compares it.
+"""The form of what a plan expects of the kernel's files: one row for each value, for all that compare it.
 
 A role has its rows in `expected.py`, all of them are listed in `roles/expected.py`. Verification, the node's
 watch and an audit read the same rows; a maintenance sets those that do not hold.

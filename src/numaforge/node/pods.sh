@@ -26,7 +26,7 @@ tell_evidence() {
             if [ -d "$pod" ]; then echo "left ${pod%/}" && break; fi
         done
     done
-    # What grep has gone through ends with the kernel's own line: without it nothing follows from what is missing.
+    # grep's output ends with a line of the kernel's own; without that line, a missing match proves nothing.
     seen=$(grep -slE 'kubepods|^(containerd-shim|conmon|kubelet|kubelite|k3s-|Linux version)' \
         [0-9]*/cgroup [0-9]*/comm version 2> /dev/null)
     case $seen in

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # The order of a maintenance. UPWARDS are its parts, the lowest first; none is known here by its name. A part is
-# a set of functions PART_VERB, of which it may lack any but `apply` and `undo`; each finds its data in $PART.
+# a set of functions PART_VERB; only `apply` and `undo` are required, and each finds its data in $PART.
 #
 #   keep          copy what is there, prepare: the last moment at which nothing has changed; where the node is not
 #                 what it was looked at any more, leave $FOLDER/outdated and fail

@@ -19,7 +19,7 @@ tell_work() (
 )
 tell_workers() {
     own=
-    # What grep has gone through ends with the kernel's own line: without it nothing follows from what is missing.
+    # grep's output ends with a line of the kernel's own; without that line, a missing match proves nothing.
     files=$(grep -slE "$WORK_GROUPS|^($WORK_NAMES|Linux version)" [0-9]*/cgroup [0-9]*/comm version 2> /dev/null)
     case $files in
     *version) if [ ! -r 1/cgroup ]; then echo "unknown the processes of others cannot be read"; fi ;;
