@@ -48,7 +48,7 @@ test-fast: setup ## the tests that need neither a lab nor an sshd
 
 # With the lock the tests run everywhere else. These are the ones that lean on other packages most.
 DEPENDENCIES  := oldest newest
-LEAN_ON_OTHERS := $(addprefix tests/unit/,test_cli.py lib/test_given.py test_pyinfra_cli.py commands/test_machine.py commands/test_screen.py planning/test_profile.py ssh verification)
+LEAN_ON_OTHERS := $(addprefix tests/unit/,test_cli.py lib/test_given.py run/test_pyinfra_cli.py commands/test_machine.py commands/test_screen.py planning/test_profile.py ssh verification)
 
 test-dependencies: ## the tests that lean on other packages, with the oldest and the newest that pyproject.toml allows (needs an index of packages)
 	@set -e; for which in $(DEPENDENCIES); do sh tests/dependencies.sh $$which $(LEAN_ON_OTHERS); done
