@@ -68,7 +68,7 @@ def parked(node: Sandbox, step: str) -> int:
     until(node, f"grep -qsx 'parked {step}' {TRANSACTIONS}/T1/state")
     found = status(node)
     while found.phase != f"parked {step}" and found.result is None:  # killed, and gone on with
-        found = status(node, found)
+        found = status(node, seen=found)
     pid = int(node.path("/run/pod").read_text())
     assert (found.phase, found.running, found.result) == (f"parked {step}", True, None)
     assert found.parked.startswith(f"pods have come that must not be disturbed: process {pid} (sleep)")
