@@ -9,10 +9,10 @@
     promises.py   what else verification holds the live node to, with probe.sh where it asks for more than
                   files; listed in verification/table.py
     drift.py      what else an audit compares with the plan that is saved on a machine; listed in
-                  audit/drift.py
+                  fleet/audit/drift.py
     metrics.py    the metrics that the node exports by itself; listed in watch/configuration.py
     part.py       how a node keeps, applies, proves and undoes it, with part.sh; listed in
-                  maintenance/parts.py; at_boot.sh is for its unit
+                  change/parts.py; at_boot.sh is for its unit
 
 A role has those that it needs.
 """

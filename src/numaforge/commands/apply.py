@@ -2,11 +2,11 @@
 
 What happens, in order:
 
-1. `site_run.py` reads the inventory, connects, and runs the deploy, as the program pyinfra does. The deploy
-   (`deploys/site.py`) calls roles by name.
+1. `run/site_run.py` reads the inventory, connects, and runs the deploy, as the program pyinfra does. The
+   deploy (`deploys/site.py`) calls roles by name.
 2. `run/decide.py` detects each host (`machine/`) and plans it (`planning/node.py`).
 3. `run/maintenance/` looks at each host and makes one transaction of the parts that differ
-   (`maintenance/need.py`); here it is shown, and confirmed by the user.
+   (`change/need.py`); here it is shown, and confirmed by the user.
 4. Where pods have to leave, `rollout/phases.py` goes from the cordon over the drain to the uncordon.
 5. The host itself applies, proves or undoes the transaction (`node/transaction.sh`).
 """

@@ -33,7 +33,7 @@ def folder_of(module: str) -> str:
     ("listed", "module"),
     [
         pytest.param([writer.role for writer in WRITERS], "files.py", id="planning/files.py"),
-        pytest.param([part.role for part in PARTS], "part.py", id="maintenance/parts.py"),
+        pytest.param([part.role for part in PARTS], "part.py", id="change/parts.py"),
         pytest.param([role for role, _ in PROMISES], "promises.py", id="verification/table.py"),
     ],
 )
