@@ -176,9 +176,9 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
     for preceding, argument in pairwise(["numaforge", *arguments]):
         if not argument or _EMPTY_OPTION.fullmatch(argument):
             raise click.UsageError(
-                f"what follows {preceding!r} is empty; is a variable of your shell not set?"
+                f"what follows {preceding!r} is empty; is a variable of your shell unset?"
                 if not argument
-                else f"{argument!r} is given nothing; is a variable of your shell not set?"
+                else f"{argument!r} is empty; is a variable of your shell unset?"
             )
 
 
@@ -189,7 +189,7 @@ def _refuse_input_twice(arguments: Sequence[str]) -> None:
         argument for preceding, argument in pairwise(["numaforge", *options]) if preceding not in _WRITTEN
     ]
     if read.count("-") > 1:
-        raise click.UsageError("- is standard input, which is read once: name a file for the other")
+        raise click.UsageError("standard input (-) can be read only once: name a file for the other")
 
 
 def _complain(message: str, exit_code: int) -> int:

@@ -326,10 +326,10 @@ def test_a_node_that_has_never_joined_has_no_cluster_to_tell(node: Sandbox) -> N
     node.run("rm -f /etc/kubernetes/kubelet.conf; mkdir -p /run/issue.d")
     write(node, ISSUE, "numaforge: the kubelet is not started: why\n")
     done = node.run(f"{NUMAFORGE} boot --report")
-    assert (done.returncode, done.stdout) == (0, "the node has joined no cluster: there is none to be told\n")
+    assert (done.returncode, done.stdout) == (0, "the node has joined no cluster: nothing to report to\n")
 
 
 def test_a_node_that_is_to_tell_nothing_asks_nothing(node: Sandbox) -> None:
     write(node, SETTINGS, "profile: own\nreport: false\n")
     done = node.run(f"{NUMAFORGE} boot --report")
-    assert (done.returncode, done.stdout) == (0, "boot.yaml says that this node tells nothing\n")
+    assert (done.returncode, done.stdout) == (0, "boot.yaml turns reports off for this node\n")

@@ -135,7 +135,7 @@ MISTAKES = {
     "a plan that reserves a CPU that is not there": Mistake(
         "fit pod.yaml --machine topology.json --plan FILE",
         replaced(PLANNED, ("cpus", "reserved"), "0,900"),
-        "file.yaml: reserves CPU 900, which the machine has not",
+        "file.yaml: reserves CPU 900, which the machine lacks",
         files={"pod.yaml": POD % "cpu: 1"},
     ),
     "a plan with a list of CPUs": Mistake(
@@ -205,7 +205,7 @@ INVENTORIES = {
     "an empty file": ("inventory.py", "", "it has no list; write nodes = ["),
     "a private list": ("inventory.py", '_nodes = ["a"]\n', "_nodes begins with an underscore"),
     "a mapping": ("inventory.py", 'nodes = {"gpu-01": {}}\n', "and no list"),
-    "numbers": ("inventory.py", "nodes = [1]\n", "nodes holds 1, which is no name of a host"),
+    "numbers": ("inventory.py", "nodes = [1]\n", "nodes holds 1, which is not a host name"),
     "a tuple of names": ("inventory.py", 'nodes = ("a", "b")\n', "is no list, and no pair"),
     "a pair of one": ("inventory.py", 'nodes = [("a",)]\n', "is no pair of a name and its data"),
     "Ansible's YAML": (
@@ -233,8 +233,8 @@ INVENTORIES = {
         'nodes = [("a", {"ssh_port": 2}), ("a", {"ssh_port": 3})]\n',
         "nodes: names a twice, with other data",
     ),
-    "a name of no letter": ("inventory.py", 'nodes = [""]\n', "nodes: holds '', which is no name of a host"),
-    "data by a number": ("inventory.py", 'nodes = [("a", {1: 2})]\n', "a has data by 1, which is no key"),
+    "a name of no letter": ("inventory.py", 'nodes = [""]\n', "nodes: holds '', which is not a host name"),
+    "data by a number": ("inventory.py", 'nodes = [("a", {1: 2})]\n', "a has data by 1, not a key"),
     "a byte order mark": (
         "inventory.py",
         '\ufeffnodes = ["a"]\n',

@@ -86,7 +86,9 @@ def test_a_saved_plan_is_not_made_again(saved_plan, capsys, command, option):
         pytest.param(["topology", "--root", "missing"], "missing", id="a missing root"),
         pytest.param(["topology", "a.json", "--root", "b"], "either MACHINE or --root", id="two sources"),
         pytest.param(["capture", "host", "--root", "b"], "either HOST or --root", id="a host and a root"),
-        pytest.param(["capture", "--data", "ssh_user=x"], "there is none", id="data without a host"),
+        pytest.param(
+            ["capture", "--data", "ssh_user=x"], "--data is for connecting", id="data without a host"
+        ),
         pytest.param(["capture", "host", "--data", "ssh_user"], "not KEY=VALUE", id="data without a value"),
         pytest.param(
             ["capture", "--to", "/proc/missing/x.json"], "/proc/missing/x.json", id="nowhere to write"

@@ -99,9 +99,9 @@ FILES = {
     "binary": (text(b"\x7fELF\x02\xff\x00"), "is not UTF-8 text"),
     "wrong-encoding": (text(TOPOLOGY.encode("utf-16")), "iconv -f UTF-16"),
     "unreadable": (lambda path: path.symlink_to("/proc/self/mem"), "Input/output error"),
-    "pipe": (os.mkfifo, "is a pipe into which no program writes"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "MiB, which is the most that is read"),
-    "huge": (huge, "MiB, which is the most that is read"),
+    "pipe": (os.mkfifo, "is a pipe without a writer"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "MiB, the limit"),
+    "huge": (huge, "MiB, the limit"),
 }
 JSON_FILES = {
     "empty": (text(""), "not a complete JSON document"),
@@ -112,7 +112,7 @@ JSON_FILES = {
     "wrong-field": (text(TOPOLOGY.replace('"swap_bytes": 0', '"swap_bytes": "0"')), "is not a whole number"),
     "key-twice": (text('{"a": 1, "a": 2}'), "the key 'a' is written twice"),
     "large-number": (text(f'{{"a": {"9" * 5000}}}'), "more than 20 digits"),
-    "not-a-number": (text('{"a": NaN}'), "NaN is no JSON"),
+    "not-a-number": (text('{"a": NaN}'), "NaN is not valid JSON"),
     "half-a-character": (text('{"a": "\\ud800"}'), "half a character"),
     "newer-topology": (text('{"schema": 99, "packages": []}'), "upgrade numaforge"),
     "newer-snapshot": (text('{"schema": 99, "kind": "numaforge-snapshot"}'), "upgrade numaforge"),
@@ -224,7 +224,7 @@ def test_a_wrong_folder_is_one_clear_message(capsys, folder, door, place):
     [
         pytest.param(["topology", ""], "what follows 'topology' is empty", id="an-empty-source"),
         pytest.param(["capture", ""], "what follows 'capture' is empty", id="an-empty-host"),
-        pytest.param(["topology", "--root="], "'--root=' is given nothing", id="an-empty-root"),
+        pytest.param(["topology", "--root="], "'--root=' is empty", id="an-empty-root"),
         pytest.param(
             ["plan", "topology.json", "--profile", "training", "--kubelet-version", ""],
             "what follows '--kubelet-version' is empty",
@@ -235,15 +235,15 @@ def test_a_wrong_folder_is_one_clear_message(capsys, folder, door, place):
             "'1.٣' is not a kubelet version",
             id="a-digit-of-another-script",
         ),
-        pytest.param(["capture", "../../etc/passwd"], "names no host", id="a-path-for-a-host"),
-        pytest.param(["capture", "root@"], "names no host", id="a-user-without-a-host"),
-        pytest.param(["capture", "a..b"], "names no host", id="a-name-with-an-empty-label"),
+        pytest.param(["capture", "../../etc/passwd"], "is not a host name", id="a-path-for-a-host"),
+        pytest.param(["capture", "root@"], "is not a host name", id="a-user-without-a-host"),
+        pytest.param(["capture", "a..b"], "is not a host name", id="a-name-with-an-empty-label"),
         pytest.param(["capture", "a:99999"], "'99999' is not a port", id="a-port-that-is-none"),
         pytest.param(
             ["capture", "a", "--data", "ssh_port=abc"], "'abc' is not a port", id="a-word-for-a-port"
         ),
         pytest.param(["capture", "a", "--data", "ssh_key=no"], "there is no file no", id="a-missing-key"),
-        pytest.param(["check", "config.yaml"], "--machine says which machine", id="no-machine"),
+        pytest.param(["check", "config.yaml"], "--machine names a machine", id="no-machine"),
         *(pytest.param(words.split(), message, id=words.replace(" ", "_")) for words, message in ARGUMENTS),
     ],
 )
@@ -257,7 +257,9 @@ def test_a_wrong_argument_is_one_clear_message(capsys, folder, arguments, messag
     ("devices", "message"),
     [
         pytest.param('{"nvidia.com/gpu": [9]}', "the machine has no NUMA node 9", id="a-numa-node-9-of-4"),
-        pytest.param('{"gpu": [0]}', "'gpu' is no resource of a device plugin", id="a-name-without-domain"),
+        pytest.param(
+            '{"gpu": [0]}', "'gpu' is not a resource name of a device plugin", id="a-name-without-domain"
+        ),
         pytest.param(
             '{"a.b/c": [{"id": "x", "healthy": "false"}]}', "neither true nor false", id="a-text-for-false"
         ),

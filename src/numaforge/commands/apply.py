@@ -70,9 +70,7 @@ def apply(
         raise click.UsageError("--dry changes nothing, and --yes changes without asking: give one of them")
     asks = not dry and not yes
     if asks and (output == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())):
-        raise click.UsageError(
-            "there is no terminal to ask on: give --yes to change the hosts, or --dry to look"
-        )
+        raise click.UsageError("no terminal to ask on: give --yes to change the hosts, or --dry to look")
     quiet = bool(click.get_current_context().meta.get(QUIET))
     if quiet:
         os.environ["PYINFRA_PROGRESS"] = "off"

@@ -47,7 +47,7 @@ def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bo
 def require_machine(machine: object, profile: str | None, plan: str | None, *, live: bool) -> None:
     """Raise UsageError where no argument or option names a machine."""
     if not (machine or live or profile or plan):
-        raise click.UsageError("--machine says which machine; --live is this one")
+        raise click.UsageError("--machine names a machine; --live means this one")
 
 
 def node_as_planned(
@@ -104,7 +104,7 @@ def plan_for(
             remedy="give the plan and the snapshot of one host",
         )
     if strange := saved.cpus.reserved - machine.online - machine.offline:
-        raise NumaforgeError(f"reserves CPU {min(strange)}, which the machine has not", where=plan)
+        raise NumaforgeError(f"reserves CPU {min(strange)}, which the machine lacks", where=plan)
     present = {gpu.pci_address: gpu.uuid for gpu in machine.gpus}
     missing = [
         planned_gpu.pci_address

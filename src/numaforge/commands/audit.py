@@ -129,7 +129,7 @@ def _format(file: str) -> str:
     kind = _SUFFIXES.get(Path(file).suffix)
     if kind is None:
         raise click.BadParameter(
-            f"{file!r} says no format; end it with one of {', '.join(_SUFFIXES)}", param_hint="--to"
+            f"{file!r} has no known suffix; end it with one of {', '.join(_SUFFIXES)}", param_hint="--to"
         )
     return kind
 

@@ -87,13 +87,13 @@ def _report_to_node(say_line: Callable[[str], None], output: str) -> int:
     if not read_settings().report:
         if BootRecord.saved(TRIAL):
             report(say_line, only_confirms=True)
-        echo("boot.yaml says that this node tells nothing")
+        echo("boot.yaml turns reports off for this node")
         return ExitCode.YES
     answer = report(say_line)
     if answer is None:
-        echo("the node has joined no cluster: there is none to be told")
+        echo("the node has joined no cluster: nothing to report to")
     elif output == "json":
         show_json(asdict(answer))
     else:
-        echo(f"the Node is told: {answer.verdict}")
+        echo(f"reported on the Node: {answer.verdict}")
     return ExitCode.YES

@@ -66,7 +66,7 @@ def capture(
     if host and root:
         raise click.UsageError("give either HOST or --root, not both")
     if data and not host:
-        raise click.UsageError("--data says how to connect to HOST, and there is none")
+        raise click.UsageError("--data is for connecting to a HOST: name one")
     for inventory in inventories_of([host] if host else [], limits):
         return _capture_all(inventory, to, limits, data)
     if host:
@@ -87,7 +87,7 @@ def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
     """Return the sources that are inventories; raises UsageError for limits without an inventory."""
     inventories = [source for source in sources if is_inventory(source)]
     if limits and not inventories:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+        raise click.UsageError("--limit needs an INVENTORY")
     return inventories
 
 
@@ -117,7 +117,7 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
     if folder is None or folder == "-":
         raise click.UsageError("the snapshots of an inventory go into a folder: --to DIR")
     if data:
-        raise click.UsageError("--data says how to connect to one HOST; an INVENTORY says it itself")
+        raise click.UsageError("--data is for one HOST; an INVENTORY has its own data")
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
@@ -219,7 +219,7 @@ def address(host: str) -> tuple[str, dict[str, str | int]]:
 
     if not is_host_name(name):
         raise click.BadParameter(
-            f"{host!r} names no host; write a name, an address or an alias of ~/.ssh/config, such as "
+            f"{host!r} is not a host name; write a name, an address or an alias of ~/.ssh/config, such as "
             "ubuntu@gpu-1:2222, or a connector such as @local",
             param_hint="HOST",
         )

@@ -102,7 +102,7 @@ def generate(
         if written.nothing:
             remark(f"{written.name}: nothing to write: {written.nothing}")
         for node, why in written.left_out.items():
-            remark(f"{written.name}: not all is said of {node}: {why}")
+            remark(f"{written.name}: {node} is incomplete: {why}")
     if folder is not None:
         _write(folders, Path(folder))
     elif output == "json":
@@ -135,9 +135,9 @@ def _served(source: str, profile: str | None, kubelet_version: str | None) -> Se
 
     machine, plan = machine_and_plan(source, None, profile, kubelet_version)
     if plan is None:
-        raise click.UsageError(f"{source} has no plan: --profile says what the node is for")
+        raise click.UsageError(f"{source} has no plan: give --profile")
     if not machine.hostname:
-        raise NumaforgeError("has no host name, by which its Node would be known", where=source)
+        raise NumaforgeError("snapshot has no hostname; cannot match a Node", where=source)
     node_name(machine.hostname.lower())
     return ServedNode.of(machine, plan)
 
@@ -187,9 +187,7 @@ def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
     from numaforge.fleet.monitoring import RUNBOOKS, monitoring_files
 
     if runbooks is not None and not _LINK.fullmatch(runbooks):
-        raise click.BadParameter(
-            f"{runbooks!r} is no address: write it with letters of URLs, without #", param_hint="--runbooks"
-        )
+        raise click.BadParameter(f"{runbooks!r} is not a URL: write it without #", param_hint="--runbooks")
     texts = monitoring_files(runbooks or RUNBOOKS)
     if folder is not None:
         _write_files(Path(folder), texts)

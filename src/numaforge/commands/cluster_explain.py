@@ -124,7 +124,7 @@ def _is_name(pod: str) -> bool:
     if pod == "-" or Path(pod).exists() or pod.endswith((".yaml", ".yml", ".json")):
         return False
     if pod.count("/") != 1 or not all(pod.split("/")):
-        raise click.UsageError(f"{pod!r} is no file, and no NAMESPACE/NAME of a pod")
+        raise click.UsageError(f"{pod!r} is neither a file nor NAMESPACE/NAME of a pod")
     return True
 
 
@@ -216,7 +216,7 @@ def _machines(
             continue
         host = (saved.hostname or "").lower()
         if not host:
-            raise NumaforgeError("has no host name, by which its Node would be known", where=name)
+            raise NumaforgeError("snapshot has no hostname; cannot match a Node", where=name)
         same = plans if isinstance(saved, NodePlan) else hosts
         if host in same:
             raise NumaforgeError(f"{host}: several machines have this name, and a cluster takes one")

@@ -74,7 +74,7 @@ def handed_machines(
     """
     if inventories := inventories_of(sources, limits):
         if len(sources) > 1 or profile or kubelet_version:
-            raise click.UsageError("an INVENTORY stands alone, and says each host's profile itself")
+            raise click.UsageError("give an INVENTORY alone: it has each host's profile")
         return _of_inventory(inventories[0], limits, handed)
     return [_of_snapshot(source, profile, kubelet_version) for source in sources]
 
@@ -105,7 +105,7 @@ def _of_snapshot(
     machine, planned = planned_machine(source, profile, kubelet_version)
     if not machine.gpus:
         raise PlanError(
-            "says nothing of GPUs",
+            "has no settings for GPUs",
             where=source,
             remedy="name the snapshot of a machine with GPUs, not its plan",
         )

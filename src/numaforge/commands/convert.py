@@ -65,7 +65,7 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
         raise click.UsageError("give a KIND and one FILE")
     kind, file = words if len(words) == 2 else (AUTO, words[0])
     if kind not in (AUTO, *FORM_NAMES):
-        raise click.UsageError(f"{kind!r} is not a KIND; say auto or one of {', '.join(FORM_NAMES)}")
+        raise click.UsageError(f"{kind!r} is not a KIND; write auto or one of {', '.join(FORM_NAMES)}")
     where = "standard input" if file == "-" else file
     if to and file != "-" and Path(to).exists() and Path(to).samefile(file):
         raise click.UsageError(f"{to} is the file that is read: name another one with --to")

@@ -74,7 +74,7 @@ def _now_and_with_image(
     machine = plan_or_machine(source)
     planned = None if isinstance(machine, NodePlan) else plan_of(machine, profile, None)
     if isinstance(machine, NodePlan) or planned is None:
-        raise click.UsageError(f"{source} is no machine with a plan: --profile says which one it has")
+        raise click.UsageError(f"{source} is not a machine with a plan: give --profile")
     return [{"plan": to_document(plan)} for plan in (planned, plan_with(machine, image, kubelet_version))]
 
 

@@ -36,7 +36,7 @@ def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
     Exit codes: 0 a run can begin, 1 something is missing, 6 hosts are unreachable and nothing else is wrong.
     """
     if limits and not inventory:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+        raise click.UsageError("--limit needs an INVENTORY")
     from numaforge.preflight import errors
     from numaforge.report.doctor import doctor_document, doctor_lines
 
@@ -142,7 +142,7 @@ def _racks(answers: Answers) -> tuple[Check, ...]:
             disagreement.what,
             disagreement_text(disagreement),
             Severity.WARNING,
-            "`numaforge audit` says of each tray what helps",
+            "`numaforge audit` shows the remedy for each tray",
         )
         for disagreement in unlike
     )

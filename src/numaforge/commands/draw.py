@@ -46,7 +46,7 @@ def draw(
 
     extension = PurePath(to or "").suffix.lower().removeprefix(".")
     if output and extension in FORMATS and extension != output:
-        raise click.UsageError(f"{to} is to be {extension.upper()} by its name, and {output.upper()} by -o")
+        raise click.UsageError(f"{to} has the suffix of {extension.upper()}, but -o says {output.upper()}")
     picture = f".{output}" if output else to
     check_format(picture)
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)

@@ -69,7 +69,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     reports: list[tuple[str, FitReport]] = []
     for path in topologies or (None,):
         if path and "=" in path and not Path(path).exists():
-            raise click.UsageError(f"{path}: =COUNT is for --shapes; one pod is tried on one node of a kind")
+            raise click.UsageError(f"{path}: =COUNT is for --shapes only")
         scenario = scenario_of(path, request.claims, **kubelet)
         refusal = request.unselected(shape, scenario)
         report = fit_node(scenario, shape, refusal)
@@ -167,9 +167,7 @@ def _only_pod(path: str) -> tuple[Pod, GivenPods]:
     request = read_pods([path])
     pods = [operation for operation in request.operations if not isinstance(operation, str)]
     if len(pods) != 1:
-        raise NumaforgeError(
-            f"holds {len(pods)} pods", where=path, remedy="give the one whose shape is to fit"
-        )
+        raise NumaforgeError(f"holds {len(pods)} pods", where=path, remedy="give one pod")
     return pods[0], request
 
 

@@ -11,7 +11,7 @@ from numaforge.lib.errors import ExitCode
 _HANDED = Handed(
     lambda plan: plan.amd_partitions.managed_by == "device-config-manager" and bool(plan.amd_partitions.gpus),
     "no host leaves the modes of its AMD GPUs to the device config manager",
-    "say amd_partitions.managed_by: device-config-manager in the profiles of those that do",
+    "set amd_partitions.managed_by: device-config-manager in the profiles of such hosts",
 )
 
 
@@ -21,7 +21,7 @@ def gpus() -> None:
 
 
 @gpus.command()
-@judging_options("Say what the other rules came to as well, and why.")
+@judging_options("Also show the verdicts of the other rules, with reasons.")
 def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
     """Check GPUs, their driver and their fabric.
 

@@ -22,7 +22,7 @@ def host() -> None:
 
 
 @host.command()
-@judging_options("Say what the other rules came to as well, and why.")
+@judging_options("Also show the verdicts of the other rules, with reasons.")
 def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
     """Check containerd, packages, swap, clock and limits, and find other tuning tools.
 
@@ -62,7 +62,7 @@ def runtime_class(
 
     _, planned = machine_and_plan(source, root, profile, kubelet_version)
     if planned is None:
-        raise click.UsageError("there is no plan: --profile says what to plan")
+        raise click.UsageError("no plan: give --profile")
     document, pod = manifest(planned), pod_lines(planned.pod_tuning)
     if output == "json":
         show_json({"schema": 1, "manifests": [document], "pod": pod})

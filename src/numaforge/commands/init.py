@@ -53,7 +53,7 @@ def init(folder: Path, hosts: tuple[str, ...], user: str, profile: str) -> None:
     write_folder(folder, texts)
     for path in texts:
         remark(f"wrote {folder / path}")
-    remark(f"{folder / 'README.md'} says what to do next")
+    remark(f"{folder / 'README.md'} lists the next steps")
 
 
 def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str, str]:
@@ -72,9 +72,7 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     )
 
     if not _USER.fullmatch(user):
-        raise NumaforgeError(
-            f"{user!r} is no name of a user", where="--user", remedy="write one such as root"
-        )
+        raise NumaforgeError(f"{user!r} is not a user name", where="--user", remedy="write one such as root")
     connections = _connections_of(hosts, user)
     if profile not in (*ready_profiles(), *machine_profiles()):
         raise NumaforgeError(
@@ -122,7 +120,7 @@ def _connections_of(hosts: Sequence[str], user: str) -> dict[str, dict[str, str 
                     raise click.BadParameter("no user")
             except click.BadParameter as error:
                 raise NumaforgeError(
-                    f"{name!r} is no name of a host",
+                    f"{name!r} is not a host name",
                     where="--host",
                     remedy="write it as ssh calls it, with a user or a port: ubuntu@gpu-01:2222; many are "
                     "gpu-[01-30], or one --host each",

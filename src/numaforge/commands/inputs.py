@@ -148,7 +148,7 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
         where = f"{path}: {resource}"
         if not is_extended(resource):
             raise NumaforgeError(
-                f"{resource!r} is no resource of a device plugin",
+                f"{resource!r} is not a resource name of a device plugin",
                 where=path,
                 remedy="write it with its domain, such as nvidia.com/gpu",
             )

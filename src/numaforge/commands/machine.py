@@ -220,7 +220,7 @@ def plan_or_machine(source: str) -> NodePlan | NodeTopology:
 def plan_of(machine: NodeTopology, profile: str | None, kubelet_version: str | None) -> NodePlan | None:
     """Return the plan that a profile gives to a machine, else the one saved on it."""
     if profile is None and kubelet_version is not None:
-        raise click.UsageError("--kubelet-version says for which kubelet --profile plans: give both")
+        raise click.UsageError("--kubelet-version needs --profile")
     return _plan_of(machine) if profile is None else plan_with(machine, profile, kubelet_version)
 
 
@@ -230,7 +230,7 @@ def planned_machine(
     """Return a machine and its plan: the file itself, the one saved in it, or the profile's."""
     machine, planned = machine_and_plan(source, None, profile, kubelet_version)
     if planned is None:
-        raise click.UsageError(f"{source} holds no plan: --profile says what to plan")
+        raise click.UsageError(f"{source} has no plan: give --profile")
     return machine, planned
 
 

@@ -132,7 +132,9 @@ def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, w
     names = each_named([source for source in sources if source not in inventories])
     places += map(Source, names) if sources else [Source(None)]
     if not places and not entries:
-        raise click.UsageError("names no machine: give snapshots, a folder with some, hosts or an INVENTORY")
+        raise click.UsageError(
+            "contains no machines: give snapshots, a folder of snapshots, hosts or an INVENTORY"
+        )
     return _by_name([*entries, *_all_read(places)])
 
 

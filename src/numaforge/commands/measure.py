@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HOW = "How long, and what counts as slow"
 _THIS = "@local"
-_NOTHING = "keeps no measurement: without --kept one is taken"
+_NOTHING = "has no saved measurement: measure without --kept"
 
 
 @click.command()
@@ -111,7 +111,9 @@ def measure(
     from numaforge.fleet.measure.order import MeasureOrder
 
     if kept and (in_use or aligned_and_not or kubeconfig):
-        raise click.UsageError("--kept measures nothing: leave out what says how to measure")
+        raise click.UsageError(
+            "--kept measures nothing: leave out --in-use, --aligned-and-not and --kubeconfig"
+        )
     order = MeasureOrder(seconds, runs, in_use, aligned_and_not, _drained(kubeconfig) if kubeconfig else ())
     results = _measured(host, limits, data, order, kept=kept)
     return _report_results(results, least_share, to, output, aligned=aligned_and_not)
@@ -133,7 +135,7 @@ def _measured(
 
     for inventory in inventories_of([host] if host else [], limits):
         if data:
-            raise click.UsageError("--data says how to connect to one HOST; an INVENTORY says it itself")
+            raise click.UsageError("--data is for one HOST; an INVENTORY has its own data")
         return _kept_of_all(inventory, limits) if kept else _of_all(inventory, limits, order)
     return _of_one(host or _THIS, data, order, kept=kept)
 

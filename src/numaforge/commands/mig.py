@@ -164,7 +164,7 @@ def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
 
     loaded = load_profile(profile)
     if not loaded.mig.gpus and loaded.mig.mig_parted is None:
-        raise PlanError("says nothing about MIG", where=profile, remedy="give it a section mig with gpus")
+        raise PlanError("has no MIG settings", where=profile, remedy="give it a section mig with gpus")
     try:
         return plan_profile(machine, loaded)
     except PlanError as error:

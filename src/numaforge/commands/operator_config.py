@@ -10,7 +10,7 @@ from numaforge.lib.errors import ExitCode
 _HANDED = Handed(
     lambda plan: plan.mig.managed_by == "gpu-operator" and bool(plan.mig.gpus),
     "no host leaves the cutting of its GPUs to the operator",
-    "say mig.managed_by: gpu-operator in the profiles of those that do",
+    "set mig.managed_by: gpu-operator in the profiles of such hosts",
 )
 
 

@@ -40,7 +40,7 @@ def config(source: str | None, root: str | None, profile: str | None, kubelet_ve
 
     _, planned = machine_and_plan(source, root, profile, kubelet_version)
     if planned is None:
-        raise click.UsageError("there is no plan: --profile says what to plan")
+        raise click.UsageError("no plan: give --profile")
     save(config_text(planned), None)
     return ExitCode.YES
 

@@ -94,7 +94,7 @@ def _files(
 
     machine, plan = machine_and_plan(source, root, profile, kubelet_version)
     if plan is None:
-        raise click.UsageError("there is no plan: --profile says what to plan")
+        raise click.UsageError("no plan: give --profile")
     files = plan_files(plan, machine.kubelet_config)
     return files, {file.path: str(path) for file in plan.files if (path := template_path(file))}
 
@@ -105,7 +105,7 @@ def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
         if ".." in file.path.split("/") or not re.fullmatch("[0-7]{3,4}", file.mode):
             remedy = "its path is absolute, and its mode has three or four digits from 0 to 7"
             raise NumaforgeError(
-                f"{file.path!r} with the mode {file.mode!r} is no file of a plan", remedy=remedy
+                f"{file.path!r} with the mode {file.mode!r} is not a file of a plan", remedy=remedy
             )
     write_folder(folder, {file.path.lstrip("/"): file.text for file in files})
     for file in files:
@@ -154,7 +154,7 @@ def _of_host(
         machine = read_topology(detect(connected))
         plan = plan_of(machine, profile, kubelet_version)
         if plan is None:
-            raise NumaforgeError("has no plan", remedy="say what to plan: --profile NAME")
+            raise NumaforgeError("has no plan", remedy="give --profile NAME")
         files = plan_files(plan, machine.kubelet_config)
         answer = as_root(connected, read_script([file.path for file in files]))
         return files, parse_states(answer)

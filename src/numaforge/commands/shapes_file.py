@@ -106,7 +106,7 @@ def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> I
         raise NumaforgeError("is not a list of shapes", where=path, remedy=_EXAMPLE)
     for number, entry in enumerate(listed):
         if not isinstance(entry, Mapping):
-            raise NumaforgeError(f"{shown(entry)} is no shape", where=f"{path}[{number}]", remedy=_EXAMPLE)
+            raise NumaforgeError(f"{shown(entry)} is not a shape", where=f"{path}[{number}]", remedy=_EXAMPLE)
         if is_of_claims(entry):
             objects.append(entry)
         else:
@@ -126,7 +126,7 @@ def _of_table(text: str, path: str) -> Iterator[Shape]:
                 f"{path}:{number}",
             )
     except csv.Error as error:
-        raise NumaforgeError(f"is no table: {error}", where=path) from error
+        raise NumaforgeError(f"is not a table: {error}", where=path) from error
 
 
 def _shape(entry: Mapping[str, Any], where: str) -> Shape:
@@ -150,7 +150,7 @@ def _shape(entry: Mapping[str, Any], where: str) -> Shape:
         pod_spec if _POD in entry else {"containers": [{"name": "main", "resources": {"limits": limits}}]}
     )
     if not isinstance(manifest, Mapping):
-        raise NumaforgeError(f"{shown(manifest)} is no pod", where=f"{where}: pod")
+        raise NumaforgeError(f"{shown(manifest)} is not a pod", where=f"{where}: pod")
     try:
         pod = Pod.from_manifest(manifest, "shape")
     except NumaforgeError as error:

@@ -44,7 +44,7 @@ def topology(
       numaforge topology fleet/
     """
     if whole and not as_tree:
-        raise click.UsageError("--all is for the tree of --ascii; -o json has everything")
+        raise click.UsageError("--all needs --ascii; -o json has everything")
     names = each_named(sources)
     if len(names) > 1:
         return _show_machines(names, root, matrix or as_tree, output)

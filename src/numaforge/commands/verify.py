@@ -75,7 +75,7 @@ def verify(
     """
     if image is not None:
         if limits or kubeconfig or roles or active or drained:
-            raise click.UsageError("with --image there are no nodes: leave out what is said of them")
+            raise click.UsageError("--image excludes options for nodes")
         return _image(image, output, [*filter(None, [inventory]), *arguments])
     if inventory is None:
         raise click.UsageError("name an inventory, or with --image the root of an image")
@@ -126,7 +126,7 @@ def _check(kubeconfig: str | None, roles: str | None) -> None:
     role_names = choices()
     if unknown := [name for name in roles.split(",") if name not in role_names]:
         raise click.BadParameter(
-            f"{unknown[0]!r} is no role; write some of {','.join(role_names)}", param_hint="--roles"
+            f"{unknown[0]!r} is not a role; write some of {','.join(role_names)}", param_hint="--roles"
         )
 
 
@@ -136,7 +136,7 @@ def _image(root: str, output: str, arguments: Sequence[str]) -> int:
     from numaforge.verification import suite
 
     if not Path(root, "etc").is_dir():
-        raise NumaforgeError("is no root of an image: it has no etc", where=root)
+        raise NumaforgeError("is not the root of an image: it has no etc", where=root)
     if os.geteuid() != 0:
         raise NumaforgeError("only root enters the root of an image", where=root, remedy="run it with sudo")
     command = suite.image_command(Path(root).absolute(), *arguments)

@@ -31,8 +31,8 @@ _BY_SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "a
 _NOT_NEEDED = {
     "ansible_become": "a user other than root uses sudo",
     "ansible_become_method": "a user other than root uses sudo",
-    "ansible_become_pass": "sudo has to work without a password",
-    "ansible_become_password": "sudo has to work without a password",
+    "ansible_become_pass": "sudo must work without a password",
+    "ansible_become_password": "sudo must work without a password",
     "ansible_become_user": "sudo makes the user root",
     "ansible_python_interpreter": "a host needs no Python",
 }

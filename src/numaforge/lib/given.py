@@ -62,9 +62,9 @@ def read_text(
         reason = failure.strerror if isinstance(failure, OSError) else str(failure)
         raise error(f"cannot be read: {reason}", where=where) from failure
     if content is None:
-        raise error(f"is larger than {most_mib} MiB, which is the most that is read", where=where)
+        raise error(f"is larger than {most_mib} MiB, the limit", where=where)
     if not content and Path(path).is_fifo():
-        raise error("is a pipe into which no program writes", where=where)
+        raise error("is a pipe without a writer", where=where)
     for begin, unpack in _COMPRESSED.items():
         if content.startswith(begin):
             raise error("is compressed", where=where, remedy=f"unpack it first: {unpack} {where}")
@@ -248,4 +248,4 @@ def _number(text: str) -> float:
 
 
 def _no_number(text: str) -> float:
-    raise NotJsonError(f"{text} is no JSON")
+    raise NotJsonError(f"{text} is not valid JSON")

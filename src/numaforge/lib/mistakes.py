@@ -55,7 +55,7 @@ def sentence(detail: Mapping[str, Any]) -> str:
         case "greater_than_equal":
             return f"{value} is too small; write {detail['ctx']['ge']} or more"
         case "invalid_key":
-            return f"{value} is no key; {quoted}"
+            return f"{value} is not a key; {quoted}"
         case "json_invalid":
             return f"not JSON: {detail['ctx']['error']}"
         case _:

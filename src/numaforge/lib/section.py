@@ -41,7 +41,7 @@ class Removable(Section):
     def _absent_stands_alone(self) -> Self:
         other_fields = sorted(self.model_fields_set - {"state"})
         if self.state == "absent" and other_fields:
-            raise ValueError(f"says state: absent and {', '.join(other_fields)}; say one of them")
+            raise ValueError(f"state: absent excludes {', '.join(other_fields)}")
         return self
 
 

@@ -142,7 +142,7 @@ def read_yaml_documents(
 ) -> Iterator[Any]:
     """Yield what each document of a YAML text holds; raises as `read_yaml` does."""
     if len(text) > MOST_MIB * 2**20:
-        raise error(f"is larger than {MOST_MIB} MiB, which is the most that is read of YAML", where=file)
+        raise error(f"is larger than {MOST_MIB} MiB, the limit for YAML", where=file)
     try:
         _check_shape(text)
         yield from yaml.load_all(text, Loader=loader)  # type: ignore[arg-type]  # it is only called

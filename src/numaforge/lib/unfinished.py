@@ -14,7 +14,7 @@ TELL = shell.call("tell_unfinished", [TRANSACTIONS])
 """The library call that prints the lines for `read_unfinished`."""
 _KIND = "unfinished"
 KEEPS = "run apply again to keep it"
-_ENDS = "run apply again, which ends or undoes it"
+_ENDS = "run apply again to end or undo it"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_NAMES = 4
 _MOST_LETTERS = 40
 CLAIM_REMEDY = (
-    "ResourceClaims, templates, DeviceClasses and ResourceSlices may stand in the pods' file; --profile and "
+    "ResourceClaims, templates, DeviceClasses and ResourceSlices may be in the pods' file; --profile and "
     "--plan say what drivers will offer"
 )
 

@@ -118,7 +118,7 @@ def earlier(path: str) -> Earlier:
     """
     document = read_json(path, most_mib=_MOST_MIB, remedy=_REMEDY)
     if not isinstance(document, dict) or not isinstance(document.get("machines"), list):
-        raise NumaforgeError("is no audit: it has no list `machines`", where=path, remedy=_REMEDY)
+        raise NumaforgeError("is not an audit: it has no list `machines`", where=path, remedy=_REMEDY)
     if document.get("schema") != 1:
         raise NumaforgeError(
             f"an audit of schema {shown(document.get('schema'))}, and this numaforge reads schema 1",
@@ -137,12 +137,12 @@ def earlier(path: str) -> Earlier:
 
 def _machine(entry: object, where: str) -> tuple[list[str], EarlierMachine]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        raise NumaforgeError(f"{shown(entry)} is no machine with a name", where=where, remedy=_REMEDY)
+        raise NumaforgeError(f"{shown(entry)} is not a machine with a name", where=where, remedy=_REMEDY)
     findings, facts = entry.get("findings", []), entry.get("facts", {})
     if not isinstance(findings, list) or not all(isinstance(finding, Mapping) for finding in findings):
-        raise NumaforgeError(f"{shown(findings)} is no list of findings", where=f"{where}.findings")
+        raise NumaforgeError(f"{shown(findings)} is not a list of findings", where=f"{where}.findings")
     if not isinstance(facts, Mapping) or not all(_is_fact(fact) for fact in facts.values()):
-        raise NumaforgeError(f"{shown(facts)} are no facts by rule", where=f"{where}.facts", remedy=_REMEDY)
+        raise NumaforgeError(f"{shown(facts)} are not facts by rule", where=f"{where}.facts", remedy=_REMEDY)
     try:
         names = unfolded(entry["name"])
     except ValueError as error:

@@ -222,7 +222,7 @@ def _disagreement(answer: Explanation) -> Iterator[str]:
         and answer.likely in names
         and sum(not verdict.judgement.reasons for verdict in answer.verdicts) > 1
     ):
-        text += f" It would rather choose {answer.likely}, of which the most is free."
+        text += f" It prefers {answer.likely}, the emptiest."
     yield from wrapped(text, _WIDTH, "")
 
 
@@ -264,7 +264,7 @@ def _sets(opinion: Opinion) -> str:
     if not opinion.preferred:
         if opinion.otherwise is None:
             return "nowhere"
-        return f"only over NUMA nodes {format_cpulist(opinion.otherwise)}, which is not preferred"
+        return f"only over NUMA nodes {format_cpulist(opinion.otherwise)}, not preferred"
     sets = [format_cpulist(cpus) for cpus in opinion.preferred]
     shown = " or ".join(sets[:_MOST_SETS])
     more = f" or {len(sets) - _MOST_SETS} others" if len(sets) > _MOST_SETS else ""
@@ -279,7 +279,7 @@ def _not_judged(answer: Explanation) -> Iterator[str]:
     yield from answer.workload.notes
     unseen = grouped((missing, verdict.node) for verdict in answer.verdicts for missing in verdict.not_seen)
     for missing, nodes in unseen.items():
-        yield f"{missing}, which is not known of {folded(nodes)}"
+        yield f"{missing}, unknown for {folded(nodes)}"
 
 
 def _asked_in_words(pod: Pod) -> str:

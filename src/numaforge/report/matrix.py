@@ -121,7 +121,7 @@ def _device_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
 
 def _legend_columns(matrix: LinkMatrix) -> Iterator[Column]:
     shown = {re.sub(r"^NV\d+$", "NV#", link or _UNKNOWN) for row in matrix.links for link in row}
-    legend = {**LEGEND, _UNKNOWN: "not known: the firmware does not tell where they are"}
+    legend = {**LEGEND, _UNKNOWN: "unknown: not reported by the firmware"}
     if any(device.management for device in matrix.devices):
         legend["(management)"] = "manages NVSwitches: no traffic of workloads, on no rail"
         shown.add("(management)")

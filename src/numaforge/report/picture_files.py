@@ -56,6 +56,6 @@ def _typst(output: str | None) -> Any:
         raise NumaforgeError(
             f"PNG and PDF need the package typst ({error})",
             where=output,
-            remedy="pip install 'numaforge[pictures]', or save it as .svg, which every browser shows",
+            remedy="pip install 'numaforge[pictures]', or save it as .svg",
         ) from error
     return typst

@@ -80,7 +80,7 @@ def outlook_tables(
 
 _STAGES = {
     Stage.IN_PLACE: "Then, with their pods on them",
-    Stage.OUTSIDE: "Then, as they are no Nodes of the cluster",
+    Stage.OUTSIDE: "Then, as they are not Nodes of the cluster",
 }
 
 
@@ -317,7 +317,7 @@ def _node_state(node: NodeStatus) -> str:
     if node.record:
         phase = node.record.phase.value
         return f"{phase}, interrupted" if node.left else phase
-    return node.ending or ("plans itself" if node.own else "has said nothing")
+    return node.ending or ("plans itself" if node.own else "is silent")
 
 
 def _by(node: NodeStatus) -> str:

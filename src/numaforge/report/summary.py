@@ -93,7 +93,7 @@ def summary(
     screen: Screen,
     file: Path | None = None,
     notes: Sequence[str] = (),
-    nothing: str = "no host has to change",
+    nothing: str = "no changes needed",
 ) -> RenderableType:
     """Return a roll-out's result on one screen: counts, failures with reasons, and where the rest is.
 

@@ -392,7 +392,7 @@ def test_live_without_a_machine_is_this_one(files: Path, command: Any) -> None:
     given = [str(files / "small.yaml"), "--config", str(files / "lean.yaml"), "--flag=--fail-swap-on=false"]
     answer = answers(files, command, *given, "--live")
     assert answer["pods"] if command is fit else answer["admissions"][0]["admitted"]
-    with pytest.raises(UsageError, match="--machine says which machine; --live is this one"):
+    with pytest.raises(UsageError, match="--machine names a machine; --live means this one"):
         answers(files, command, *given)
 
 

@@ -151,4 +151,4 @@ def test_as_yaml_the_operator_s_config_map_says_which_node_takes_what(folder, ca
 
 def test_a_machine_without_gpus_has_nothing_to_hand_over(folder, capsys):
     saved("cpu.json", replace(lab_node(), gpus=()))
-    assert "says nothing of GPUs" in answer(capsys, "mig", "operator-config", "cpu.json", code=2)
+    assert "has no settings for GPUs" in answer(capsys, "mig", "operator-config", "cpu.json", code=2)

@@ -126,7 +126,7 @@ def test_the_document_has_every_setting(folder: Path, capsys: Any) -> None:
     [
         pytest.param("a.yaml", "7\n", "is not a list of shapes", id="a number"),
         pytest.param("a.yaml", "[]\n", "holds no pods", id="none"),
-        pytest.param("a.yaml", "[7]\n", "7 is no shape", id="a shape that is a number"),
+        pytest.param("a.yaml", "[7]\n", "7 is not a shape", id="a shape that is a number"),
         pytest.param("a.yaml", "[{count: 0, cpu: 1}]\n", "not a number of pods", id="a count of none"),
         pytest.param("a.yaml", "[{cpu: many}]\n", "limits.cpu", id="no quantity"),
         pytest.param("a.yaml", "[{cpu: 1, pod: {containers: []}}]\n", "both a pod and resources", id="both"),

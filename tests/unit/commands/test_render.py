@@ -98,7 +98,7 @@ def test_a_plan_with_a_file_that_no_role_writes_is_refused(tmp_path: Path) -> No
 
 
 def test_without_a_plan_nothing_is_rendered(machine: str) -> None:
-    with pytest.raises(UsageError, match="there is no plan: --profile says what to plan"):
+    with pytest.raises(UsageError, match="no plan: give --profile"):
         run(machine)
 
 

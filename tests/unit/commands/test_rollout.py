@@ -457,7 +457,7 @@ def test_abort_tells_the_living_without_asking_a_host(site: Site) -> None:
     site.api.refuse = living(site, {"n1": "aborted"})
     code, report, said = site.command("abort")
     assert (code, report["nodes"]["n1"]["ending"]) == (0, "aborted")
-    assert f"{LIVING} was told to begin nothing new" in said
+    assert f"{LIVING} was asked to stop" in said
     assert not list(site.folder.rglob("survey.log"))
 
 

@@ -141,7 +141,7 @@ def test_the_gravest_comes_first() -> None:
 
 
 def test_nothing_to_do_is_said() -> None:
-    assert shown(FleetReport({}, {}))[0] == "no host has to change"
+    assert shown(FleetReport({}, {}))[0] == "no changes needed"
 
 
 def test_a_host_that_needs_no_change_is_counted() -> None:

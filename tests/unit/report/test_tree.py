@@ -128,4 +128,4 @@ def test_other_devices_are_told_by_their_class_on_wish(words: str) -> None:
 
 def test_what_is_all_is_said_with_the_tree_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topology", "dgx-h100", "--all"]) == ExitCode.BAD_INPUT
-    assert "--all is for the tree of --ascii; -o json has everything" in capsys.readouterr().err
+    assert "--all needs --ascii; -o json has everything" in capsys.readouterr().err

@@ -59,7 +59,7 @@ def test_a_node_that_has_verified_itself_loses_its_own_taint_alone(world: World)
 
 KEPT: dict[str, tuple[str | dict[str, object] | None, str]] = {
     "it says nothing": (None, "it has not said how it is"),
-    "what it says is no JSON": ("{", "it has not said how it is"),
+    "what it says is not valid JSON": ("{", "it has not said how it is"),
     "what it says is something else": ('{"verified": true}', "it has not said how it is"),
     "it was as planned before it booted": (
         {"boot_id": "another"},

@@ -88,9 +88,7 @@ def _login(program: Pyinfra) -> RolloutOptions | None:
     except NumaforgeError as error:
         if "kubeconfig" in login:
             return read_options(login)
-        raise NumaforgeError(
-            error.message, where=error.where, remedy="--kubeconfig says where the cluster is, too"
-        ) from error
+        raise NumaforgeError(error.message, where=error.where, remedy="or give --kubeconfig") from error
     if not settings:
         return None
     mappings = {
@@ -119,7 +117,7 @@ def _undone(
             survey = survey or surveyed(program)
             _take_up(order, cluster, program, options, output, survey, unfinished)
         if order.leader:
-            stopped = f"{order.leader} still leads the roll-out, and was told to begin nothing new"
+            stopped = f"{order.leader} still leads the roll-out; stop requested"
     except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
         if not (order.leader or order.asked or order.outcomes):
             raise  # no runner was told yet: nothing to report
@@ -135,11 +133,9 @@ def _undone(
 
 
 def _order_text(order: Abort) -> str:
-    leader = (
-        f"{order.leader} was told to begin nothing new" if order.leader else "no process leads it any more"
-    )
+    leader = f"{order.leader} was asked to stop" if order.leader else "no process leads it any more"
     nodes = ", ".join(order.asked) or "none"
-    return f"{leader}; in the middle, and told to be undone: {nodes}"
+    return f"{leader}; in progress, undo requested: {nodes}"
 
 
 def _take_up(
@@ -173,5 +169,5 @@ def _no_host(name: str, survey: Survey) -> str:
     """Return why a node in the middle of a roll-out cannot be undone."""
     reasons = {**did_not_answer(survey), **survey.refused}
     why = next((f"{host}: {why}" for host, why in reasons.items() if host.lower() == name), None)
-    why = why or "no host of this inventory says that it is this node"
+    why = why or "no host of this inventory is this node"
     return f"it is left in the middle, and cannot be undone: {why}. Abort again once its host answers"

@@ -79,7 +79,7 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
         if fleet.stopped:
             raise KeyboardInterrupt
         fleet.stop("interrupted")
-        complain("no further node is begun; interrupt again to leave: what is in progress continues")
+        complain("no further node begins; interrupt again to leave: hosts in progress continue")
 
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -115,7 +115,7 @@ def show_report(
     verbose: bool,
     notes: Sequence[str] = (),
     exit_code: ExitCode | None = None,
-    nothing: str = "no host has to change",
+    nothing: str = "no changes needed",
 ) -> None:
     """Write each host's result to a file, and show a summary."""
     file, trouble = save_report(report, program)

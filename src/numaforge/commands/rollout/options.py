@@ -142,7 +142,7 @@ def _program(
     read_options(chosen, where="the command line")
     if len(role.name) > _LONGEST_NAME or not _NAME.fullmatch(role.name):
         raise click.BadParameter(
-            f"{role.name!r} names no Lease; write lower-case letters, digits and - between them",
+            f"{role.name!r} is not a valid Lease name; write lower-case letters, digits and -",
             param_hint="--name",
         )
     kubeconfig = chosen.get("kubeconfig")

@@ -116,7 +116,7 @@ def agreed(options_of: Mapping[str, Mapping[str, Any]], names: Collection[str]) 
                 raise NumaforgeError(
                     f"{host} says {value!r}, {said_by[name]} says {common[name]!r}",
                     where=f"{PLACE}.{name}",
-                    remedy="say the same for all hosts of a roll-out, or say it on the command line",
+                    remedy="set it equally for all hosts of a roll-out, or on the command line",
                 )
             said_by.setdefault(name, host)
     return common

@@ -25,5 +25,5 @@ def unlock(node: str, force: bool, **login: Any) -> int:
     with options_of(login).cluster() as cluster:
         steps = orders.unlock(cluster, node, force=force, clock=time.monotonic)
         slot = waiting(steps, "making sure that no process is at work on it")
-    echo(f"{node} holds {slot.lease.name} no more; it was held by {slot.runner}")
+    echo(f"{node} released {slot.lease.name}, which {slot.runner} held")
     return ExitCode.YES

@@ -117,7 +117,7 @@ def _reason(name: str, value: object) -> str | None:
     if not value:
         return "is empty"
     odd = [entry for entry in value if not isinstance(entry, str | tuple)] if isinstance(value, list) else []
-    return f"holds {shown(odd[0])}, which is no name of a host" if odd else None
+    return f"holds {shown(odd[0])}, which is not a host name" if odd else None
 
 
 def _odd_host(value: object) -> str | None:
@@ -136,11 +136,9 @@ def _odd_host(value: object) -> str | None:
             return f'{shown(entry)} is no pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
         name, its = entry if isinstance(entry, tuple) else (entry, {})
         if name == "":
-            return "holds '', which is no name of a host"
+            return "holds '', which is not a host name"
         if odd := [key for key in its if not isinstance(key, str)]:
-            return (
-                f'{name} has data by {shown(odd[0])}, which is no key; write ("gpu-01", {{"ssh_port": 22}})'
-            )
+            return f'{name} has data by {shown(odd[0])}, not a key; write ("gpu-01", {{"ssh_port": 22}})'
         if isinstance(name, str) and data.setdefault(name, its) != its:
             return f"names {name} twice, with other data"
     return None

@@ -24,7 +24,7 @@ def test_the_plugin_says_the_same(case):
     ("text", "said"),
     [
         pytest.param('{"configList": [],', "config.json: not valid JSON", id="no JSON"),
-        pytest.param('{"configList": NaN}', "NaN is no JSON", id="NaN, which Go does not read"),
+        pytest.param('{"configList": NaN}', "NaN is not valid JSON", id="NaN, which Go does not read"),
         pytest.param('{"a": 1, "a": 2}', "the key 'a' is written twice", id="a key twice"),
         pytest.param(
             '{"configList": [], "configlist": []}',
