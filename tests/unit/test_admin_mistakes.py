@@ -372,7 +372,7 @@ def test_a_host_that_ssh_cannot_find_is_refused_alone(tmp_path, host, message):
 def test_a_name_of_any_kind_is_one_where_the_address_is_said(tmp_path):
     (tmp_path / "inventory.py").write_text('nodes = [("rack 3, place 7", {"ssh_hostname": "10.0.0.7"})]\n')
     done = pyinfra(tmp_path, "inventory.py", "debug-inventory")
-    assert "is no name of a host" not in done.stdout
+    assert "is not a host name" not in done.stdout
 
 
 # ---- keys of SSH ----

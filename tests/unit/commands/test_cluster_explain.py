@@ -339,7 +339,7 @@ def test_nodes_of_a_kind_share_a_row(folder: Path, capsys: Any) -> None:
     [
         pytest.param(("fits.yaml",), "name the nodes' machines", id="no machine"),
         pytest.param(("nope.yaml", "dgx-h100", *TRAINING), "cannot be read", id="no such file"),
-        pytest.param(("pod", "dgx-h100"), "is no file, and no NAMESPACE/NAME", id="neither file nor pod"),
+        pytest.param(("pod", "dgx-h100"), "is neither a file nor NAMESPACE/NAME", id="neither file nor pod"),
         pytest.param(
             ("ml/none", "dgx-h100", *TRAINING, "--cluster", "cluster.json"),
             "has no such pod",
@@ -354,7 +354,9 @@ def test_nodes_of_a_kind_share_a_row(folder: Path, capsys: Any) -> None:
             ("fits.yaml", "dgx-h100", "--cluster", "cluster.json", "--live"), "instead of asking", id="both"
         ),
         pytest.param(
-            ("fits.yaml", "dgx-h100", "--limit", "x"), "there is none", id="a limit of no inventory"
+            ("fits.yaml", "dgx-h100", "--limit", "x"),
+            "--limit needs an INVENTORY",
+            id="a limit of no inventory",
         ),
         pytest.param(
             ("ml/waits", "dgx-h100", *TRAINING, "--kubectl", "no-such-kubectl"),

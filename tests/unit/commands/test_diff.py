@@ -109,4 +109,4 @@ def test_an_image_is_compared_with_a_machine_that_has_a_plan_and_with_nothing_el
     plan.write_text(dumps(plan_node(machines.lab_node(), load_profile("training"))))
     source = str(plan) if left == "a plan alone" else saved("a", machines.lab_node())
     assert run(["diff", source, image]) == ExitCode.BAD_INPUT
-    assert "is no machine with a plan" in capsys.readouterr().err
+    assert "is not a machine with a plan" in capsys.readouterr().err

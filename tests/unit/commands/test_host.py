@@ -43,4 +43,4 @@ def test_without_a_handler_there_is_no_runtime_class(save_machine, intent, capsy
 
 def test_a_runtime_class_without_a_plan_is_bad_input(save_machine, capsys):
     assert run(["host", "runtime-class", save_machine(host())]) == 2
-    assert "--profile says what to plan" in capsys.readouterr().err
+    assert "no plan: give --profile" in capsys.readouterr().err

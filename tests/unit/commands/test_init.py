@@ -165,8 +165,8 @@ def test_it_writes_all_or_nothing(tmp_path: Path) -> None:
     [
         pytest.param("--profile=trainin", "there is no ready profile 'trainin'", id="profile"),
         pytest.param("--profile=profiles/training.yaml", "there is no ready profile", id="profile-file"),
-        pytest.param("--host=gpu-1,gpu-2", "is no name of a host", id="several-hosts-in-one"),
-        pytest.param("--host=", "'--host=' is given nothing", id="no-host"),
+        pytest.param("--host=gpu-1,gpu-2", "is not a host name", id="several-hosts-in-one"),
+        pytest.param("--host=", "'--host=' is empty", id="no-host"),
     ],
 )
 def test_a_bad_option_is_refused_before_anything_is_written(tmp_path, capfd, option, message) -> None:

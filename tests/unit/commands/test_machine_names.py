@@ -127,7 +127,7 @@ def test_the_argument_and_the_option_mean_the_same(capsys: pytest.CaptureFixture
         pytest.param(["topology", "nope.json"], "ready machine, such as dgx-h100", id="and the way out"),
         pytest.param(["topology", "dgx-h10.json"], "the ready machine dgx-h100", id="nearly a ready machine"),
         pytest.param(["topology", "a/b"], "a/b: there is no such file", id="a path"),
-        pytest.param(["topology", "two words"], "names no host", id="no name at all"),
+        pytest.param(["topology", "two words"], "is not a host name", id="no name at all"),
     ],
 )
 def test_a_name_that_is_none_is_refused(

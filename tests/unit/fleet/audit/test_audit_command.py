@@ -144,10 +144,8 @@ def test_a_fault_of_ours_on_one_machine_costs_one_line(said: Output, monkeypatch
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        pytest.param(
-            ("fleet", "--limit", "gpu-1"), "--limit chooses hosts of an INVENTORY", id="limit-of-files"
-        ),
-        pytest.param(("fleet", "--to", "a.txt"), "says no format", id="a-file-without-a-format"),
+        pytest.param(("fleet", "--limit", "gpu-1"), "--limit needs an INVENTORY", id="limit-of-files"),
+        pytest.param(("fleet", "--to", "a.txt"), "has no known suffix", id="a-file-without-a-format"),
         pytest.param(("empty",), "does not hold a machine's files", id="a-folder-with-nothing"),
         pytest.param(("none.json",), "there is no such file", id="a-file-that-is-not-there"),
         pytest.param(("fleet", "--baseline", "none.json"), "cannot be read", id="no-baseline"),
@@ -195,15 +193,17 @@ def test_a_whole_rule_is_accepted_of_a_range_of_machines(said: Output) -> None:
     ("text", "told"),
     [
         pytest.param("{", "not a complete JSON document", id="no-JSON"),
-        pytest.param("[]", "is no audit", id="a-list"),
+        pytest.param("[]", "is not an audit", id="a-list"),
         pytest.param('{"schema": 2, "machines": []}', "an audit of schema 2", id="a-later-schema"),
-        pytest.param('{"schema": 1, "machines": [1]}', "machines[0]: 1 is no machine", id="no-machine"),
+        pytest.param('{"schema": 1, "machines": [1]}', "machines[0]: 1 is not a machine", id="no-machine"),
         pytest.param(
             '{"schema": 1, "machines": [{"name": "a", "findings": [{}]}]}', "findings[0]: {}", id="no-finding"
         ),
         pytest.param('{"schema": 1, "machines": [{"name": "a[9-1]"}]}', "runs backwards", id="no-range"),
         pytest.param(
-            '{"schema": 1, "machines": [{"name": "a", "facts": {"NA101": 1}}]}', "no facts", id="no-facts"
+            '{"schema": 1, "machines": [{"name": "a", "facts": {"NA101": 1}}]}',
+            "are not facts",
+            id="no-facts",
         ),
     ],
 )

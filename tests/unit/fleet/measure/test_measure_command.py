@@ -17,16 +17,16 @@ from tests.fixtures.machines import lab_node
 REFUSED = {
     "--kept with how to measure": (["--kept", "--in-use"], "--kept measures nothing"),
     "--kept with a cluster": (["--kept", "--kubeconfig", "x"], "--kept measures nothing"),
-    "--limit without an inventory": (["--limit", "gpu-1"], "--limit chooses hosts of an INVENTORY"),
+    "--limit without an inventory": (["--limit", "gpu-1"], "--limit needs an INVENTORY"),
     "how to connect to an inventory": (
         ["inventory.py", "--data", "ssh_user=x"],
-        "an INVENTORY says it itself",
+        "an INVENTORY has its own data",
     ),
     "no such kubeconfig": (["gpu-1", "--kubeconfig", "/no/such/file"], "there is no such kubeconfig"),
     "a run of no seconds": (["--seconds", "0"], "0 is not in the range 1<=x<=60"),
     "too many runs": (["--runs", "10"], "10 is not in the range 1<=x<=9"),
     "a share of nothing": (["--least-share", "0"], "0.0 is not in the range"),
-    "a name that is none": (["gpu 1"], "names no host"),
+    "a name that is none": (["gpu 1"], "is not a host name"),
 }
 
 
