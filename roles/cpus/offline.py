@@ -16,14 +16,7 @@ from numaforge.lib.codec import CpuSet
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
-from numaforge.machine.topology.model import (
-    Core,
-    Cpufreq,
-    IdleState,
-    L3Cache,
-    NodeTopology,
-    Package,
-)
+from numaforge.machine.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

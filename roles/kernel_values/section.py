@@ -7,14 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.lib.section import (
-    Removable,
-    Section,
-    each_once,
-    exactly_one_of,
-    given,
-    off_is_no_boolean,
-)
+from numaforge.lib.section import Removable, Section, each_once, exactly_one_of, given, off_is_no_boolean
 from numaforge.lib.section_values import Count, as_text
 from numaforge.machine.knobs import KNOBS
 from numaforge.roles.kernel_cmdline.section import Risk

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.roles.rdma.plugin_config import NEW_FIELD, PluginConfig, PoolConfig, refusal
-from numaforge.roles.rdma.pool_functions import (
-    SELECTORS,
-    PluginFunction,
-    lacking,
-    plugin_functions,
-    selected,
-)
+from numaforge.roles.rdma.pool_functions import SELECTORS, PluginFunction, lacking, plugin_functions, selected
 from numaforge.roles.rdma.pools_section import LONGEST_PREFIX, PREFIX
 
 if TYPE_CHECKING:

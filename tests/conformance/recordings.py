@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.machine.topology.model import (
-    Core,
-    HugepagePool,
-    L3Cache,
-    NodeTopology,
-    NumaNode,
-    Package,
-)
+from numaforge.machine.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
 
 VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors"))
 PAGE_SIZES = {64: "64Ki", 2048: "2Mi", 32768: "32Mi", 524288: "512Mi", 1048576: "1Gi", 16777216: "16Gi"}

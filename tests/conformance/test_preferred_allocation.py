@@ -10,13 +10,7 @@ import pytest
 from numaforge.kubelet.admission.masks import bits, mask_of
 from numaforge.kubelet.admission.preferred import ByLinks, ByReplicas
 from numaforge.lib.ordering import grouped
-from tests.conformance.record_preferred_allocation import (
-    FILE,
-    Question,
-    ids,
-    questions,
-    scores_of_machines,
-)
+from tests.conformance.record_preferred_allocation import FILE, Question, ids, questions, scores_of_machines
 
 RECORD: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 CRASH = "panic: runtime error: invalid memory address or nil pointer dereference"

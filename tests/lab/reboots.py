@@ -7,9 +7,7 @@ from numaforge.lib.file_content import FileContent
 from numaforge.roles.kernel_cmdline.part import DROP_IN, RECORD
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from numaforge.roles.kernel_values.part import BOOT_LINK
-from tests.lab.transactions import (
-    seen,
-)
+from tests.lab.transactions import seen
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"

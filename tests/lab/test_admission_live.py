@@ -18,13 +18,7 @@ import yaml
 
 from lab.cluster import Lab
 from numaforge.kubelet.admission.node import Admission, Node
-from tests.lab.admission_sequences import (
-    HUGEPAGES,
-    PODS_PER_SEQUENCE,
-    SCENARIOS,
-    Scenario,
-    sequence,
-)
+from tests.lab.admission_sequences import HUGEPAGES, PODS_PER_SEQUENCE, SCENARIOS, Scenario, sequence
 from tests.lab.live_kubelet import HUGEPAGES_PER_NUMA_NODE, LiveKubelet, Verdict, expected
 
 ADMISSIONS = int(os.environ.get("NUMAFORGE_ADMISSIONS", PODS_PER_SEQUENCE * len(SCENARIOS)))

@@ -19,15 +19,7 @@ from numaforge.roles.reboot import part as reboot
 from tests.lab import rollouts, transactions
 from tests.lab.reboots import GRUB_CFG, NOTE, POOL, SETS_AT_BOOT, SWAPPINESS, everything
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
-from tests.lab.transactions import (
-    STATIC,
-    boots,
-    ended,
-    put_back,
-    ready,
-    reset_at,
-    until_through_boots,
-)
+from tests.lab.transactions import STATIC, boots, ended, put_back, ready, reset_at, until_through_boots
 from tests.ssh.reboots import BACK, FORWARDS
 
 WISH = "transparent_hugepage=never"

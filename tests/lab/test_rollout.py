@@ -13,17 +13,7 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from tests.lab import rollouts
-from tests.lab.rollouts import (
-    HEALTHY,
-    QUICK,
-    WITHOUT_POLICY,
-    applied,
-    begin,
-    free,
-    inventory,
-    phases,
-    policy,
-)
+from tests.lab.rollouts import HEALTHY, QUICK, WITHOUT_POLICY, applied, begin, free, inventory, phases, policy
 
 
 def events(lab: Lab, node: Node) -> set[str]:

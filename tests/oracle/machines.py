@@ -8,14 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from numaforge.machine.topology.model import (
-    Core,
-    HugepagePool,
-    L3Cache,
-    NodeTopology,
-    NumaNode,
-    Package,
-)
+from numaforge.machine.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
 
 GIB = 2**30
 CGROUP_VERSION = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1

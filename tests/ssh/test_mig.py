@@ -9,13 +9,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.change.look import NodeQuery, look
-from numaforge.change.transaction import (
-    TRANSACTIONS,
-    Result,
-    Transaction,
-    revert_script,
-    start_script,
-)
+from numaforge.change.transaction import TRANSACTIONS, Result, Transaction, revert_script, start_script
 from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance
 from numaforge.node.program import holders_source
 from numaforge.roles.files import part as files

@@ -24,11 +24,7 @@ from tests.ssh.reboots import (
 )
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, boots
-from tests.ssh.transactions import (
-    status,
-    until,
-    when,
-)
+from tests.ssh.transactions import status, until, when
 
 
 @pytest.fixture

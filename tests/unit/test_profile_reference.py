@@ -10,9 +10,7 @@ import yaml
 from docs.profile_reference import PAGE
 from numaforge.planning.json_schema import json_schema
 from numaforge.planning.profiles import load_profile
-from tests.fixtures.profile_examples import (
-    examples,
-)
+from tests.fixtures.profile_examples import examples
 
 
 @pytest.mark.parametrize("profile", [pytest.param(profile, id=key) for key, profile in examples()])

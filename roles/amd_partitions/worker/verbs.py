@@ -20,14 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numaforge.node.holders import (
-    NotDoneError,
-    await_units,
-    noted_units,
-    refuse_others,
-    release,
-    start_units,
-)
+from numaforge.node.holders import NotDoneError, await_units, noted_units, refuse_others, release, start_units
 from numaforge.node.worker import alone, note, note_earlier, run_to_status
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.worker.driver import (

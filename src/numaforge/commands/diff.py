@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.machine import (
-    is_image_root,
-    plan_of,
-    plan_or_machine,
-    plan_with,
-    planning_options,
-)
+from numaforge.commands.machine import is_image_root, plan_of, plan_or_machine, plan_with, planning_options
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import show, show_json

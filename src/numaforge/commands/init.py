@@ -64,12 +64,7 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from numaforge.lib.resources import deploy_dir, template_dir
-    from numaforge.planning.profiles import (
-        load_profile,
-        machine_profiles,
-        named_profiles,
-        ready_profiles,
-    )
+    from numaforge.planning.profiles import load_profile, machine_profiles, named_profiles, ready_profiles
 
     if not _USER.fullmatch(user):
         raise NumaforgeError(f"{user!r} is not a user name", where="--user", remedy="write one such as root")

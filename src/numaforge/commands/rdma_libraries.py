@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import (
-    machine_and_plan,
-    planning_options,
-    snapshot_or_plan_argument,
-)
+from numaforge.commands.machine import machine_and_plan, planning_options, snapshot_or_plan_argument
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo, print_data, remark, save, show_json

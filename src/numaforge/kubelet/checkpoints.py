@@ -22,14 +22,7 @@ from typing import Any
 from numaforge.kubelet_minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet_minors.values.booleans import truth
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet_minors.values.gojson import (
-    GoJsonError,
-    Json,
-    Types,
-    decode,
-    decode_json,
-    parse_json,
-)
+from numaforge.kubelet_minors.values.gojson import GoJsonError, Json, Types, decode, decode_json, parse_json
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist

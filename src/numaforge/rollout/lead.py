@@ -8,13 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from numaforge.lib.given import NotJsonError, parse_json
-from numaforge.rollout.cluster import (
-    ApiUnreachableError,
-    Cluster,
-    ClusterError,
-    ConflictError,
-    Lease,
-)
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ConflictError, Lease
 from numaforge.rollout.patience import retried
 from numaforge.rollout.runner import owner_of
 from numaforge.rollout.shards import FAR, is_part_of

@@ -14,16 +14,7 @@ from numaforge.lib.errors import HostError
 from numaforge.machine.snapshot import script
 from numaforge.preflight import host as preflight
 from numaforge.rollout import events
-from numaforge.run.hosts import (
-    as_root,
-    datum,
-    detect,
-    detect_for_change,
-    fail_host,
-    planned,
-    right,
-    role,
-)
+from numaforge.run.hosts import as_root, datum, detect, detect_for_change, fail_host, planned, right, role
 
 __all__ = ["capture", "examine", "record", "removal", "topology"]
 

@@ -10,14 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from paramiko import (
-    AuthenticationException,
-    BadAuthenticationType,
-    PKey,
-    SSHClient,
-    SSHException,
-    Transport,
-)
+from paramiko import AuthenticationException, BadAuthenticationType, PKey, SSHClient, SSHException, Transport
 from paramiko.agent import AgentRequestHandler
 from paramiko.ssh_exception import IncompatiblePeer
 

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_of, whole_gpus
 from numaforge.kubelet.admission.node import Node
-from numaforge.machine.topology.model import (
-    ComputeInstance,
-    Gpu,
-    GpuInstance,
-    MigProfileOffer,
-    NodeTopology,
-)
+from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer, NodeTopology
 from tests.fixtures.machines import GIB, machine
 
 OFFERS = (

@@ -11,14 +11,7 @@ from numaforge.findings import Severity
 from numaforge.kubelet.findings import RULES, Report
 from numaforge.kubelet.startup.check import check
 from numaforge.lib.errors import KubeletConfigError
-from numaforge.machine.topology.model import (
-    Core,
-    Gpu,
-    HugepagePool,
-    NodeTopology,
-    NumaNode,
-    Package,
-)
+from numaforge.machine.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
 from tests.fixtures.kubelet_texts import settings_of
 from tests.fixtures.machines import with_gaps
 from tests.fixtures.tables import tables

@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import ports
-from lab.ports import (
-    LOOPBACK,
-    is_free,
-    reserve,
-    reserve_block,
-    reserved_port,
-)
+from lab.ports import LOOPBACK, is_free, reserve, reserve_block, reserved_port
 
 HOLD = "from lab.ports import reserve; kept = reserve(); print(kept.block, flush=True); input()"
 

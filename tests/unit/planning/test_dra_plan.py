@@ -15,13 +15,7 @@ from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.lib.errors import PlanError
-from numaforge.machine.topology.model import (
-    Containerd,
-    InstalledPackage,
-    NodeTopology,
-    Package,
-    Userland,
-)
+from numaforge.machine.topology.model import Containerd, InstalledPackage, NodeTopology, Package, Userland
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan

@@ -12,14 +12,7 @@ from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.memory.numa_notices import gpu_memory_bytes, numa_notices
-from tests.fixtures.machines import (
-    dgx_h100,
-    gb200_cdmm,
-    gb200_nvl72_tray,
-    kubeadm_kubelet,
-    lab_node,
-    machine,
-)
+from tests.fixtures.machines import dgx_h100, gb200_cdmm, gb200_nvl72_tray, kubeadm_kubelet, lab_node, machine
 from tests.machines import files
 
 GIB = 2**30

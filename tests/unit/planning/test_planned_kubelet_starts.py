@@ -13,13 +13,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import parse_bytes
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from tests.fixtures.machines import (
-    big_512,
-    dgx_h100,
-    epyc_nps4,
-    grace_memory_only,
-    lab_node,
-)
+from tests.fixtures.machines import big_512, dgx_h100, epyc_nps4, grace_memory_only, lab_node
 from tests.fixtures.planned_kubelets import report
 from tests.unit.planning.strategies import machines
 

@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from numaforge.planning import node_labels as labels_of_plan
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
-from numaforge.rollout.labels import (
-    OURS,
-    Labels,
-    SetLabels,
-    kept,
-    noted,
-    settled,
-    to_put_back,
-    to_set,
-)
+from numaforge.rollout.labels import OURS, Labels, SetLabels, kept, noted, settled, to_put_back, to_set
 from numaforge.rollout.record import Ending, Phase
 from tests.fixtures.memory_machine import NEW, OFFERED, OLD, PLANNED
 from tests.fixtures.node_records import request_abort

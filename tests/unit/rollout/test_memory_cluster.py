@@ -6,12 +6,7 @@ import dataclasses
 
 import pytest
 
-from numaforge.rollout.cluster import (
-    ClusterPod,
-    DisruptionBudget,
-    Owner,
-    Taint,
-)
+from numaforge.rollout.cluster import ClusterPod, DisruptionBudget, Owner, Taint
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
 from tests.fixtures.control_plane_contract import ControlPlaneContract, ThreeControlPlanes
 from tests.fixtures.memory_cluster import MemoryCluster, control_planes, workers

@@ -13,13 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from numaforge.cluster.explain.claims import ClaimSpec, DeviceWish
-from numaforge.cluster.explain.devices import (
-    DeviceId,
-    HeldClaim,
-    NodeDevices,
-    OfferedDevice,
-    TakenDevice,
-)
+from numaforge.cluster.explain.devices import DeviceId, HeldClaim, NodeDevices, OfferedDevice, TakenDevice
 from numaforge.cluster.explain.placing import tolerates
 from numaforge.cluster.explain.selectors import SelectorFailsError, selects
 from numaforge.lib.given import mapping, mappings

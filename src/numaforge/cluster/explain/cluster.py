@@ -9,13 +9,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from numaforge.cluster.explain.claims import (
-    NOTHING_KNOWN,
-    ClaimWorld,
-    claim_world,
-    is_of_claims,
-    serves,
-)
+from numaforge.cluster.explain.claims import NOTHING_KNOWN, ClaimWorld, claim_world, is_of_claims, serves
 from numaforge.cluster.explain.workload import (
     GangPod,
     Group,

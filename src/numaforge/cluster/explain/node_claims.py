@@ -21,12 +21,7 @@ from numaforge.cluster.explain.pod_claims import Place
 from numaforge.cluster.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.labels import labels_of
-from numaforge.cluster.schedulers.slices import (
-    BUS_ID,
-    LEGACY_NUMA_NODES,
-    planned_slices,
-    registered_slices,
-)
+from numaforge.cluster.schedulers.slices import BUS_ID, LEGACY_NUMA_NODES, planned_slices, registered_slices
 from numaforge.kubelet.admission.claims import NO_CLAIMS, UNKNOWN_OFFER, ClaimedDevice, JudgedClaims
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.cluster.schedulers.fleet import (
-    MANAGED_BY,
-    ServedFleet,
-    ServedNode,
-    Written,
-    node_patch,
-)
+from numaforge.cluster.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, node_patch
 from numaforge.cluster.schedulers.node_resource_topology import POLICIES
 
 NAME = "crane"

@@ -14,13 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.cluster.schedulers.fleet import (
-    MANAGED_BY,
-    ServedFleet,
-    ServedNode,
-    Written,
-    tolerations,
-)
+from numaforge.cluster.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, tolerations
 from numaforge.roles.rdma.manifests import POOLS_LABEL, config_text
 from numaforge.roles.rdma.planned import RdmaPool
 

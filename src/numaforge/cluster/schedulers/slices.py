@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from numaforge.cluster.schedulers.dra import (
-    API,
-    CPU_CAPACITY,
-    GPU_CLASSES,
-    NIC_DRIVER,
-    NUMA_NODE,
-    PCIE_ROOT,
-)
+from numaforge.cluster.schedulers.dra import API, CPU_CAPACITY, GPU_CLASSES, NIC_DRIVER, NUMA_NODE, PCIE_ROOT
 from numaforge.cluster.schedulers.fleet import ServedNode, root_of
 from numaforge.cluster.schedulers.live import Deviation, writer_of
 from numaforge.lib.cpulist import format_cpulist

@@ -10,15 +10,7 @@ from typing import Any
 
 from numaforge.findings import Rule, Severity
 from numaforge.fleet.audit import readings
-from numaforge.fleet.audit.readings import (
-    Read,
-    Spread,
-    Values,
-    of_functions,
-    of_gpus,
-    of_rdma_devices,
-    whole,
-)
+from numaforge.fleet.audit.readings import Read, Spread, Values, of_functions, of_gpus, of_rdma_devices, whole
 from numaforge.machine.topology.model import NodeTopology
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 
 from numaforge.fleet.audit.makes import make_of
 from numaforge.fleet.measure.kinds import KINDS
-from numaforge.fleet.measure.record import (
-    MEASURED_PATH,
-    MEASUREMENT,
-    Figure,
-    Measurement,
-    NotMeasured,
-)
+from numaforge.fleet.measure.record import MEASURED_PATH, MEASUREMENT, Figure, Measurement, NotMeasured
 from numaforge.fleet.measure.tasks import TOOLS, CpuSplit, Effort, MeasureTask, Missing
 from numaforge.lib import shell
 from numaforge.lib.cpulist import parse_cpulist

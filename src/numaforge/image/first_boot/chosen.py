@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numaforge.image.first_boot.settings import (
-    MANIFEST,
-    SETTINGS,
-    BootSettings,
-    Source,
-    read_settings,
-)
+from numaforge.image.first_boot.settings import MANIFEST, SETTINGS, BootSettings, Source, read_settings
 from numaforge.lib.errors import NumaforgeError, ProfileError
 from numaforge.lib.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.lib.strict_yaml import MOST_MIB, read_yaml

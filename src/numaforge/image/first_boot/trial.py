@@ -18,14 +18,7 @@ from numaforge.change.transaction import (
 )
 from numaforge.image.first_boot.here import ask
 from numaforge.image.first_boot.kubelet_login import KubeletLogin
-from numaforge.image.first_boot.stamp import (
-    TRIAL,
-    BootRecord,
-    accept,
-    forget,
-    note_confirmed,
-    reject,
-)
+from numaforge.image.first_boot.stamp import TRIAL, BootRecord, accept, forget, note_confirmed, reject
 from numaforge.lib.errors import HostError, HostUnreachableError
 
 MOST_ATTEMPTS = 3

@@ -12,14 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from numaforge.kubelet_minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
-from numaforge.kubelet_minors.values.gojson import (
-    GoJsonError,
-    Path,
-    decode,
-    decode_json,
-    kind_of,
-    parse_json,
-)
+from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode, decode_json, kind_of, parse_json
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.values.goyaml import Document, YamlError, read
 from numaforge.kubelet_minors.versions import KubeletVersion

@@ -14,11 +14,7 @@ from typing import Any, TypeVar
 
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.machine import MachineInfo
-from numaforge.kubelet.admission.settings import (
-    CLOSEST_NUMA_PANIC,
-    CLOSEST_NUMA_REMEDY,
-    closest_numa_panic,
-)
+from numaforge.kubelet.admission.settings import CLOSEST_NUMA_PANIC, CLOSEST_NUMA_REMEDY, closest_numa_panic
 from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
     MEMORY_STATE_FILE,
@@ -30,11 +26,7 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
 )
 from numaforge.kubelet.config.gates import aggregate, enabled
-from numaforge.kubelet.config.loading import (
-    Configuration,
-    StartError,
-    load,
-)
+from numaforge.kubelet.config.loading import Configuration, StartError, load
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.config.reservations import (
     ReservationError,

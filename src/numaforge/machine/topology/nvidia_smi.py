@@ -17,12 +17,7 @@ from numaforge.machine.topology.model import (
     PciLink,
     RemappedRows,
 )
-from numaforge.machine.topology.nvml import (
-    RECOVERY_ACTIONS,
-    link_of_generations,
-    pci_ids,
-    sysfs_address,
-)
+from numaforge.machine.topology.nvml import RECOVERY_ACTIONS, link_of_generations, pci_ids, sysfs_address
 from numaforge.machine.topology.vendors import NVIDIA
 
 if TYPE_CHECKING:

@@ -18,15 +18,7 @@ from numaforge.planning.convert.kubelet_configuration import (
     place,
     settings_of_flags,
 )
-from numaforge.planning.convert.rows import (
-    Fate,
-    FieldRow,
-    Form,
-    below,
-    enters,
-    not_expressed,
-    not_ours,
-)
+from numaforge.planning.convert.rows import Fate, FieldRow, Form, below, enters, not_expressed, not_ours
 
 # The variables, by the kubelet's field that they set.
 _FIELDS = {

@@ -17,12 +17,7 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
-from numaforge.planning.convert.kubelet_configuration import (
-    HEAD_ROWS,
-    KUBELET_ROWS,
-    METADATA_ROWS,
-    place,
-)
+from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, KUBELET_ROWS, METADATA_ROWS, place
 from numaforge.planning.convert.rows import (
     Fate,
     FieldRow,

@@ -25,12 +25,7 @@ from numaforge.run.hosts.operations import (
     script_command,
 )
 from numaforge.run.hosts.overview import FORGET, MAINTENANCE
-from numaforge.run.hosts.patches import (
-    command_line,
-    go_on_without_failed,
-    guard_output,
-    read_frames_once,
-)
+from numaforge.run.hosts.patches import command_line, go_on_without_failed, guard_output, read_frames_once
 from numaforge.run.hosts.roles import guarded, planned, remember, role, roles_of, seen
 from numaforge.run.hosts.scripts import reached, reached_anew
 

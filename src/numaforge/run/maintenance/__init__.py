@@ -13,16 +13,7 @@ from pyinfra import host
 from numaforge.lib.errors import HostError
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE, RETRY_FAILED
-from numaforge.run.hosts import (
-    MAINTENANCE,
-    datum,
-    guarded,
-    planned,
-    role,
-    roles_of,
-    seen,
-    show_alone,
-)
+from numaforge.run.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.fleet.measure.asking import (
-    Readiness,
-    read_readiness,
-    read_runs,
-    readiness_script,
-    run_script,
-)
+from numaforge.fleet.measure.asking import Readiness, read_readiness, read_runs, readiness_script, run_script
 from numaforge.fleet.measure.record import MEASUREMENT
 from numaforge.fleet.measure.tasks import Effort, MeasureTask
 from numaforge.lib import shell

@@ -8,12 +8,7 @@ from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.gpus import read_gpus
 from numaforge.machine.topology.model import Nvme
 from numaforge.machine.topology.nics import read_nics
-from numaforge.machine.topology.pci import (
-    read_accelerators,
-    read_nvmes,
-    read_other_devices,
-    read_pci_paths,
-)
+from numaforge.machine.topology.pci import read_accelerators, read_nvmes, read_other_devices, read_pci_paths
 from numaforge.machine.topology.rdma import read_rdma_devices
 from tests.fixtures.pcie import PCI, function
 

@@ -9,25 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.machine.snapshot import from_root
-from numaforge.machine.snapshot.pci_functions import (
-    as_text,
-    cards,
-    extended_capabilities,
-    from_text,
-    of_dump,
-)
+from numaforge.machine.snapshot.pci_functions import as_text, cards, extended_capabilities, from_text, of_dump
 from numaforge.machine.topology.model import AccessControl
 from numaforge.machine.topology.pcie import access_control, device_control
 from numaforge.machine.topology.read import read_topology
-from tests.fixtures.pcie import (
-    GPU,
-    ISOLATED,
-    Function,
-    gb300,
-    hgx_h100,
-    machine_of,
-    write_functions,
-)
+from tests.fixtures.pcie import GPU, ISOLATED, Function, gb300, hgx_h100, machine_of, write_functions
 
 PORT = Function(("pci0000:00", "0000:00:01.0"), "060400", "8086", "352a", ISOLATED)
 SPACE = PORT.space

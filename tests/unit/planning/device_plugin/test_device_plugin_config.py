@@ -9,12 +9,7 @@ import pytest
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.inventory import Shared
 from numaforge.lib.errors import PlanError
-from numaforge.machine.topology.model import (
-    MigProfileOffer,
-    NodeTopology,
-    NvidiaDriver,
-    NvidiaInstall,
-)
+from numaforge.machine.topology.model import MigProfileOffer, NodeTopology, NvidiaDriver, NvidiaInstall
 from numaforge.machine.topology.vendors import NOT_LISTED
 from numaforge.roles.device_plugin.advertised import advertised, as_listed
 from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
