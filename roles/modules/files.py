@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
+from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
-    from numaforge.change.goal import Goal
-    from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 
 MODULES_LOAD_PATH = "/etc/modules-load.d/90-numaforge.conf"
@@ -35,7 +33,7 @@ TEMPLATES = {
     "modules/modprobe.conf.j2": Template(_options),
 }
 
-_MODPROBE = PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2")
+MODPROBE_FILE = PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2")
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
@@ -48,29 +46,8 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
         planned_files.append(PlannedFile(MODULES_LOAD_PATH, "modules", "modules/modules-load.conf.j2"))
     if modules.options or modules.blocked:
         waits = plan.kernel.reboot != "allowed"
-        planned_files.append(replace(_MODPROBE, waits=waits))
+        planned_files.append(replace(MODPROBE_FILE, waits=waits))
     return tuple(planned_files)
 
 
 paths = everywhere(MODULES_LOAD_PATH, MODPROBE_PATH)
-
-
-def on_node(
-    goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
-) -> tuple[list[FileContent], list[str]]:
-    """Return both lists, with modprobe's file reduced to what needs no boot where reboots are not allowed."""
-    from numaforge.roles.modules.part import at_once, entries_in
-
-    if goal.plan.kernel.reboot == "allowed":
-        return files, absent
-    immediate = at_once(goal, state)
-    if immediate.options == goal.plan.modules.options and immediate.blocked == goal.plan.modules.blocked:
-        return files, absent
-    files = [file for file in files if file.path != MODPROBE_PATH]
-    absent = [path for path in absent if path != MODPROBE_PATH]
-    modprobe_file = FileContent(MODPROBE_PATH, goal.text_of(_MODPROBE, replace(goal.plan, modules=immediate)))
-    if entries_in(state.text(MODPROBE_PATH)) == entries_in(modprobe_file.text):
-        return files, absent
-    if immediate.options or immediate.blocked:
-        return [*files, modprobe_file], absent
-    return files, [*absent, MODPROBE_PATH]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import FileContent
 from numaforge.lib.shell import line
 from numaforge.machine.topology.memory_mode import (
     DRIVER,
@@ -21,7 +22,7 @@ from numaforge.machine.topology.memory_mode import (
 )
 from numaforge.machine.topology.memory_mode import OPTION as MEMORY_MODE
 from numaforge.node.part import Look, NodeState, Part, lines
-from numaforge.roles.modules.files import MODPROBE_PATH
+from numaforge.roles.modules.files import MODPROBE_FILE, MODPROBE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -314,3 +315,24 @@ def _sentence(text: str) -> str:
         return f"module {module}: without {name}"
     module, name, value = rest.split(" ", 2)
     return f"module {module}: {name}={value}"
+
+
+def files_on_node(
+    goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
+) -> tuple[list[FileContent], list[str]]:
+    """Return both lists, with modprobe's file reduced to what needs no boot where reboots are not allowed."""
+    if goal.plan.kernel.reboot == "allowed":
+        return files, absent
+    immediate = at_once(goal, state)
+    if immediate.options == goal.plan.modules.options and immediate.blocked == goal.plan.modules.blocked:
+        return files, absent
+    files = [file for file in files if file.path != MODPROBE_PATH]
+    absent = [path for path in absent if path != MODPROBE_PATH]
+    modprobe_file = FileContent(
+        MODPROBE_PATH, goal.text_of(MODPROBE_FILE, replace(goal.plan, modules=immediate))
+    )
+    if entries_in(state.text(MODPROBE_PATH)) == entries_in(modprobe_file.text):
+        return files, absent
+    if immediate.options or immediate.blocked:
+        return [*files, modprobe_file], absent
+    return files, [*absent, MODPROBE_PATH]

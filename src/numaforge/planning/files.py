@@ -16,6 +16,7 @@ from numaforge.roles.kernel_values import files as kernel_values
 from numaforge.roles.kubelet import files as kubelet
 from numaforge.roles.mig import files as mig
 from numaforge.roles.modules import files as modules
+from numaforge.roles.modules.part import files_on_node as modules_on_node
 from numaforge.roles.rdma import files as rdma
 from numaforge.roles.rdma.nics import files as nics
 from numaforge.roles.role import Role, Untemplated, Writer
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 WRITERS = (
     Writer(roles.host, host.TEMPLATES, host.files, host.paths),
-    Writer(roles.modules, modules.TEMPLATES, modules.files, modules.paths, on_node=modules.on_node),
+    Writer(roles.modules, modules.TEMPLATES, modules.files, modules.paths, on_node=modules_on_node),
     Writer(roles.kernel_values, kernel_values.TEMPLATES, kernel_values.files, kernel_values.paths),
     Writer(roles.nics, nics.TEMPLATES, nics.files, nics.paths),
     Writer(roles.interrupts, interrupts.TEMPLATES, interrupts.files, interrupts.paths),

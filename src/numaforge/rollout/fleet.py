@@ -18,6 +18,7 @@ from numaforge.rollout.budget import Budget, CachedPool, Pool, Usage
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
+from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import Ending, unfinished
 from numaforge.rollout.shards import FAR, ShardProgress, Shards, StageProgress
@@ -91,6 +92,19 @@ class FleetSettings:
     max_failures: int = 0
     max_blocked: int | None = None
     slot_seconds: float = 3600.0
+
+    @classmethod
+    def of(cls, options: RolloutOptions) -> FleetSettings:
+        """Return the settings that options give."""
+        return cls(
+            budget=options.budget(),
+            canaries=options.canaries,
+            canary_hosts=options.canary_hosts,
+            soak_seconds=options.soak_seconds,
+            max_failures=options.max_failures,
+            max_blocked=options.max_blocked,
+            slot_seconds=options.slot_seconds,
+        )
 
 
 class Running(Protocol):

@@ -17,7 +17,6 @@ from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE,
 # Every run reads the options; the modules that carry a roll-out out are imported only where needed.
 if TYPE_CHECKING:
     from numaforge.rollout.budget import Budget
-    from numaforge.rollout.fleet import FleetSettings
     from numaforge.rollout.kubectl import KubectlCluster
     from numaforge.rollout.outcome import NodeSettings
 
@@ -249,20 +248,6 @@ class RolloutOptions(Section):
             slot_seconds=self.slot_seconds,
             maintenance_seconds=self.maintenance_seconds,
             unreachable_seconds=self.unreachable_seconds,
-        )
-
-    def for_fleet(self) -> FleetSettings:
-        """Return the settings for a fleet."""
-        from numaforge.rollout.fleet import FleetSettings
-
-        return FleetSettings(
-            budget=self.budget(),
-            canaries=self.canaries,
-            canary_hosts=self.canary_hosts,
-            soak_seconds=self.soak_seconds,
-            max_failures=self.max_failures,
-            max_blocked=self.max_blocked,
-            slot_seconds=self.slot_seconds,
         )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.budget import Share
+from numaforge.rollout.fleet import FleetSettings
 from numaforge.rollout.options import RolloutOptions, read_options
 
 
@@ -17,7 +18,7 @@ def test_an_example_is_accepted(name):
 
 def test_the_command_line_wins_over_the_inventory_key_by_key():
     options = read_options({"max_unavailable": 3, "canaries": 2}, {"max_unavailable": "10%"})
-    assert (options.budget().max_unavailable, options.for_fleet().canaries) == (Share(percent=10), 2)
+    assert (options.budget().max_unavailable, FleetSettings.of(options).canaries) == (Share(percent=10), 2)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from numaforge.report.live import LiveView
 from numaforge.report.summary import report_document, results_text, summary
 from numaforge.report.terminal import complain, echo_lines, screen, show, show_json_line
 from numaforge.rollout.cluster import Cluster
-from numaforge.rollout.fleet import Fleet, FleetReport, Member
+from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member
 from numaforge.rollout.launch import Pyinfra, Survey
 from numaforge.rollout.lead import Lead
 from numaforge.rollout.options import RolloutOptions
@@ -37,7 +37,7 @@ def fleet(
     return Fleet(
         cluster=cluster,
         members=members,
-        settings=options.for_fleet(),
+        settings=FleetSettings.of(options),
         launch=lambda member: program.launch(member, cluster),
         clock=time.monotonic,
         tell=lambda _reason: None,

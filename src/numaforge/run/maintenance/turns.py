@@ -68,7 +68,9 @@ def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[HostT
     if len(hosts) == 1:
         yield HostTurn()
         return
-    operation, settings = str(host.executing_op_hash), options.for_fleet()
+    from numaforge.rollout.fleet import FleetSettings  # only several hosts wait for each other
+
+    operation, settings = str(host.executing_op_hash), FleetSettings.of(options)
     turns = _turns.setdefault((operation, settings), _Turns(operation, hosts, settings))
     own_turn = turns.wait(host, counts=counts)
     broken_off = Outcome(Ending.HELD, "its change broke off")
