@@ -263,7 +263,7 @@ def test_an_address_that_would_break_the_file_is_refused(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["cluster", "monitoring", "--runbooks", address]) == ExitCode.BAD_INPUT
-    assert "is no address" in capsys.readouterr().err
+    assert "is not a URL" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
