@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import plan_or_machine, plan_with, profile_option
-from numaforge.commands.options import offered
+from numaforge.commands.options import GroupedOption, offered
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.kubelet_paths import CONFIG_PATH
 from numaforge.report.terminal import remark
@@ -21,13 +21,22 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.planned_node import PlannedNode
 
+_INSTEAD = "Instead of --profile"
+
 as_planned_options = offered(
     profile_option,
     click.option(
-        "--plan", metavar="FILE", type=click.Path(), help="Saved plan of this machine, instead of --profile."
+        "--plan",
+        cls=GroupedOption,
+        heading=_INSTEAD,
+        metavar="FILE",
+        type=click.Path(),
+        help="Saved plan of this machine.",
     ),
     click.option(
         "--live",
+        cls=GroupedOption,
+        heading=_INSTEAD,
         is_flag=True,
         help="The node as it is now [default: this machine].",
     ),

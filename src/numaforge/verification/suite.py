@@ -59,7 +59,7 @@ def command(hosts: Path, *arguments: str) -> list[str]:
 
 def image_command(root: Path, *arguments: str) -> list[str]:
     """Return the command that checks the root of an image against its rules, like `command` for nodes."""
-    folder = FOLDER.parent / "roles" / "image"
+    folder = FOLDER.parent / "image" / "bake"
     return [
         *(sys.executable, "-P", "-m", "pytest", "-c", str(folder / "pytest.ini"), f"--rootdir={folder}"),
         *("-q", "--connection=chroot", f"--hosts={root}", *arguments, str(folder / "hygiene.py")),
