@@ -23,7 +23,7 @@ from numaforge.report.terminal import echo_lines, save, show_json
 
 
 def _is_configuration(document: Mapping[str, Any]) -> bool:
-    return "version" in document and "mig-configs" not in document
+    return ("version" in document or "sharing" in document) and "mig-configs" not in document
 
 
 @click.group("device-plugin")

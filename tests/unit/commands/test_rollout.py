@@ -522,7 +522,7 @@ def test_abort_ends_the_lead_of_the_dead(site: Site) -> None:
 def test_abort_without_an_inventory_that_can_be_read_needs_a_login(site: Site) -> None:
     site.hosts = []
     code, _, said = site.command("abort")
-    assert (code, "--kubeconfig says where the cluster is" in said) == (2, True)
+    assert (code, "or give --kubeconfig" in said) == (2, True)
     in_the_middle(site)
     code, _, _ = site.command("abort", *site.login)
     assert ABORT in site.api.record_annotations("n1")

@@ -465,7 +465,7 @@ def test_absent_drops_what_the_ready_profile_says():
 
 
 def test_absent_stands_alone():
-    with pytest.raises(ProfileError, match="says state: absent and swap"):
+    with pytest.raises(ProfileError, match="state: absent excludes swap"):
         load_profile({"tuning": {"state": "absent", "swap": "off"}})
 
 

@@ -103,7 +103,7 @@ def test_what_is_not_known_is_a_question_mark():
     rows = blocks(text)[0]
     assert rows["GPU0"][8:11] == ["PIX", "?", "?"]
     assert rows["GPU0"][-3:] == ["?", "?", "N/A"]
-    assert "? not known" in " ".join(text.split())
+    assert "? unknown" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
