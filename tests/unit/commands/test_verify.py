@@ -41,7 +41,9 @@ def test_a_host_that_is_not_as_planned_is_a_no_and_a_document_says_which_test(
     [
         pytest.param(["no/such/inventory.py"], "there is no such inventory", id="no-inventory"),
         pytest.param(
-            ["INVENTORY", "--limit", "gpu-7"], "contains no host that --limit gpu-7 chooses", id="no-such-host"
+            ["INVENTORY", "--limit", "gpu-7"],
+            "contains no host that --limit gpu-7 chooses",
+            id="no-such-host",
         ),
         pytest.param(
             ["@local", "--", "--no-such-option"], "the verification suite could not run", id="no-such-option"
