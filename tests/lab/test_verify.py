@@ -59,7 +59,7 @@ def suite(lab: Lab, provisioned: Node) -> RunSuite:
 
 
 def outcome(done: subprocess.CompletedProcess[str], host: str) -> Outcome:
-    failed = re.findall(r"^(?:FAILED|ERROR) \S+::(\S+)", done.stdout, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) \S+::(.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     passed = re.search(r"(\d+) passed", done.stdout)
     return Outcome(
         exit_code=done.returncode,

@@ -149,13 +149,15 @@ def test_on_a_terminal_it_shows_what_would_change_and_asks(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["one.py"], "there is no terminal to ask on: give --yes", id="nobody to ask"),
+        pytest.param(["one.py"], "no terminal to ask on: give --yes", id="nobody to ask"),
         pytest.param(["one.py", "--dry", "--yes"], "give one of them", id="dry and yes"),
         pytest.param(["nosuch.py", "--dry"], "there is no inventory nosuch.py", id="no inventory"),
         pytest.param(["empty.py", "--dry"], "empty.py names no host: ", id="no host"),
         pytest.param(["broken.py", "--dry"], "broken.py, line 1: ", id="broken inventory"),
         pytest.param(
-            ["one.py", "--dry", "--limit", "two"], "names no host that --limit two chooses", id="no such host"
+            ["one.py", "--dry", "--limit", "two"],
+            "contains no host that --limit two chooses",
+            id="no such host",
         ),
         pytest.param(
             ["one.py", "--dry", "--deploy", "no.py"], "no.py: there is no such deploy", id="no deploy"
