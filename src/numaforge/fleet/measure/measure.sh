@@ -49,18 +49,21 @@ tell_gpu_holders() {
             esac
         done
 } 2> /dev/null
-# Keeps each of these CPUs busy until end_load, for at most SECONDS.
+# Keeps each of these CPUs busy until end_load, for at most SECONDS. Each loop looks for the file itself: a signal that
+# reaches timeout before it knows its child would leave the child running.
 begin_load() { # SECONDS CPU...
-    loads=
-    limit=$1
+    limit=$1 loads=
     shift
+    : > "$WORK/load"
     for cpu; do
-        timeout -k "$KILL_AFTER" "$limit" taskset -c "$cpu" sh -c 'while :; do :; done' > /dev/null 2>&1 < /dev/null &
+        timeout -k "$KILL_AFTER" "$limit" taskset -c "$cpu" sh -c "$BUSY" "$WORK/load" > /dev/null 2>&1 < /dev/null &
         loads="$loads $!"
     done
 }
+# shellcheck disable=SC2016 # what the other shell expands
+BUSY='while [ -e "$0" ]; do i=0; while [ "$((i += 1))" -lt 10000 ]; do :; done; done'
 end_load() {
-    for load in $loads; do kill "$load" 2> /dev/null; done
+    rm -f "$WORK/load"
     for load in $loads; do wait "$load" 2> /dev/null; done
     loads=
 }
