@@ -107,7 +107,7 @@ class Expected:
             text = texts.get(path)
             if not self.holds(text) and not (text is None and self.optional):
                 places.setdefault(None if text is None else self._found(text), []).append(place)
-        return [Difference(found, self.path, self._named(at)) for found, at in places.items()]
+        return [Difference(found, self._shown_path(at), self._named(at)) for found, at in places.items()]
 
     def _places(self, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Yield each file: its CPU, or what the "*" stands for, and its path."""
@@ -119,9 +119,12 @@ class Expected:
         else:
             yield from ((str(cpu), self.path.replace("{}", str(cpu))) for cpu in sorted(self.cpus))
 
+    def _shown_path(self, places: Sequence[str]) -> str:
+        return self.path.replace("{}", places[0] if len(places) == 1 else "*")
+
     def _named(self, places: Sequence[str]) -> str:
         if self.cpus is not None:
-            return f"CPUs {format_cpulist(frozenset(map(int, places)))}"
+            return f"{'CPUs' if len(places) > 1 else 'CPU'} {format_cpulist(frozenset(map(int, places)))}"
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         return ", ".join(places[:_SHOWN]) + more
 

@@ -125,7 +125,7 @@ def test_a_change_on_the_node_is_found_by_verify(admin: Admin, fleet: Path, node
     run = admin.run("numaforge verify inventory.py", fleet)
     assert run.returncode == 1
     assert "1 host not as planned: node-1" in run.stdout
-    assert "governor cpu3: " in run.stdout
+    assert "governor: schedutil on CPU 3, planned performance" in run.stdout
 
 
 @pytest.mark.parametrize("command", ["topology", "plan --profile cpu-only", "draw --to node.svg"])

@@ -61,6 +61,7 @@ class TopologyDocument:
     architecture: str | None
     cpu_vendor: str | None = None
     product: str | None = None
+    product_name: str | None = None
     firmware: str | None = None
     kernel: str | None
     kernel_cmdline: str | None
