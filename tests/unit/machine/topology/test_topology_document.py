@@ -35,7 +35,8 @@ from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
 from tests.unit.planning.strategies import machines
 
 FIELDS = """
-schema hostname architecture cpu_vendor product product_name firmware kernel kernel_cmdline os_release memory_bytes
+schema hostname architecture cpu_vendor product product_name firmware kernel kernel_cmdline os_release
+memory_bytes
 swap_bytes cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores
 kubelet_packages l3_caches core_caches
 hugepages cpufreq idle_states kernel_values sysctls loadable_modules gpus
