@@ -35,7 +35,7 @@ def steps() -> Iterator[Callable[[], object]]:
         yield partial(import_module, name)
     for name in (
         "kubelet.config.loading",
-        "machine.topology",
+        "machine.topology.read",
         "roles.template",
         "lib.section",
         "lib.strict_yaml",

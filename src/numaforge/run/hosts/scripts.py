@@ -14,7 +14,7 @@ from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.lib.framing import Answer
 from numaforge.run.hosts.connection import CUT, hang_up, is_open, new_connection, within
 
-_AS_LOGGED_IN = "exec sh -s"
+_SHELL = "exec sh -s"
 
 
 def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
@@ -22,17 +22,16 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
 
     Raises as `answer_of` does, and HostError with what the script complains of where it fails.
     """
-    answer, complaint = _ask(host, script_text, seconds, _AS_LOGGED_IN)
-    return _successful(host, answer, complaint)
+    return _successful(host, *_ask(host, script_text, seconds))
 
 
 def answer_of(host: Host, script_text: str, seconds: int, command: str) -> Answer:
-    """Return the answer to a script that a command reads, whatever the script's exit status.
+    """Return the answer to a script that a command reads as the login user, whatever its exit status.
 
     Renews a broken connection. The limit covers connecting, opening a channel (which paramiko would await for
     an hour), writing the script and reading the answer. Raises HostUnreachableError for an incomplete answer.
     """
-    return _ask(host, script_text, seconds, command)[0]
+    return _ask(host, script_text, seconds, command, sudo=False)[0]
 
 
 def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
@@ -42,7 +41,7 @@ def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
     """
     try:
         with within(host, seconds), new_connection(host) as connector:
-            output = _run(host, connector, script_text, _AS_LOGGED_IN)
+            output = _run(host, connector, script_text)
     except TooMuchOutputError as error:
         raise error.at(host.name) from error
     except (ConnectError, SSHException, OSError, EOFError) as error:
@@ -50,13 +49,15 @@ def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
     return _successful(host, *_read(host, output))
 
 
-def _ask(host: Host, script_text: str, seconds: int, command: str) -> tuple[Answer, str]:
+def _ask(
+    host: Host, script_text: str, seconds: int, command: str = _SHELL, *, sudo: bool = True
+) -> tuple[Answer, str]:
     """Return a host's answer, and its complaint."""
     try:
         with within(host, seconds):
             if not host.connected:
                 host.connect(show_errors=False, raise_exceptions=True)
-            output = _run(host, host.connector, script_text, command)
+            output = _run(host, host.connector, script_text, command, sudo=sudo)
     except TooMuchOutputError as error:
         raise error.at(host.name) from error
     except (ConnectError, SSHException, OSError, EOFError) as error:
@@ -69,13 +70,16 @@ def _ask(host: Host, script_text: str, seconds: int, command: str) -> tuple[Answ
         raise
 
 
-def _run(host: Host, connector: BaseConnector, script_text: str, command: str) -> CommandOutput:
+def _run(
+    host: Host, connector: BaseConnector, script_text: str, command: str = _SHELL, *, sudo: bool = True
+) -> CommandOutput:
+    """Have a command read the script, with sudo where the host's commands need it and `sudo` allows it."""
     _, output = connector.run_shell_command(
         StringCommand(command),
         print_output=host.state.print_fact_output,
         print_input=host.state.print_fact_input,
         _stdin=shell.on_stdin(script_text),
-        _sudo=command == _AS_LOGGED_IN and bool(host.data.get("_sudo")),
+        _sudo=sudo and bool(host.data.get("_sudo")),
     )
     return output
 
