@@ -4,8 +4,6 @@
 Minors that are not named keep their answers.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import sys

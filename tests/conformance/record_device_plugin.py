@@ -5,8 +5,6 @@ github.com/NVIDIA/k8s-device-plugin. Needs Go, a C compiler, curl, and unshare w
 programs are built and run as they are, on a libnvidia-ml without a GPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 Needs Go, as `make test-all PART=oracle` does.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ github.com/NVIDIA/mig-parted. Needs Go, a C compiler, and unshare with user name
 and run as it is, on a libnvidia-ml without a GPU. Takes half an hour.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ github.com/NVIDIA/k8s-device-plugin. Needs Go and a C compiler. The plugin's own
 with go-gpuallocator's policy, for the distances that we read from the machines: only NVML is a fake.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@
 github.com/linux-rdma/rdma-core: its script kernel-boot/rdma_topo is run as it is.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -7,8 +7,6 @@ gpu-feature-discovery, built from VERSION. All of them only ask: nothing is set 
 UUIDs are replaced, as what is kept is public.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 `python -m tests.conformance.record_state_files` needs Go, as `make test-all PART=oracle` does.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recorded decisions of kubelets, and our own in their form."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

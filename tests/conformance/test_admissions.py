@@ -1,7 +1,5 @@
 """The admission simulator under the rules of each minor, against what that minor's own code answered."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """NVIDIA's device plugin and feature discovery ran with these machines: our checks say what they answered."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 The recordings are those of `test_kubelet_admission.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ The recordings are the files `kubelet/*.json` and `kubelet-real/admission.json` 
 NUMAFORGE_VECTORS names (default: ../shared/vectors beside the repository).
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -3,8 +3,6 @@
 The vectors are not part of the package: NUMAFORGE_VECTORS names their folder.
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What Go's own code made of texts, as recorded: quantities, durations, CPU lists, numbers, YAML."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NVIDIA's mig-parted ran with these files on these GPUs: we take what it takes, or differ for a reason."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """NVIDIA's device plugin chose among these GPUs and replicas: ours may choose the same, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

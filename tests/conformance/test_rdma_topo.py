@@ -1,7 +1,5 @@
 """We and rdma-core's `rdma_topo` agree; NUMAFORGE_RDMA_TOPO names a checkout of rdma-core to ask it anew."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

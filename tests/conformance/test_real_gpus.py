@@ -1,7 +1,5 @@
 """Real GPUs answered: the fake library answers alike, and so do our tables, readers and findings."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """State files as kubelets wrote them: what another kubelet says of them, in both directions of an upgrade."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

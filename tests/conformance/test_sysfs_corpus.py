@@ -3,8 +3,6 @@
 `NUMAFORGE_CORPUS` names a folder with `truth.json` and, per dump, NAME.tar.xz or an unpacked folder NAME.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

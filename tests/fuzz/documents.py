@@ -1,7 +1,5 @@
 """Documents as people write them, before anything is changed in them."""
 
-from __future__ import annotations
-
 from numaforge.machine.topology.document import to_document
 from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node

@@ -1,7 +1,5 @@
 """Machines of tests/machines, and changed ones."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from random import Random

@@ -3,8 +3,6 @@
 It is a process of its own, because pyinfra patches the one in which it is imported.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Random inputs of the kubelet's parsers, by seed: near-valid texts, and mutations of what people write."""
 
 # ruff: noqa: E501 (tables)
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 

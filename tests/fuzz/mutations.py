@@ -1,7 +1,5 @@
 """Seeded changes of texts and of JSON data, towards what parsers get wrong."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from random import Random

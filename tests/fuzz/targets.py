@@ -1,7 +1,5 @@
 """How a target is tried: what was found before, then seeded cases; an answer or a refusal, in time."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource

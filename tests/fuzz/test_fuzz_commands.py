@@ -1,7 +1,5 @@
 """Every command takes mutated files wherever it takes one: an answer or a refusal, in time, in 500 MiB."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Documents that are mutated are read or refused, whatever is in them: never a fault, never a hang."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from random import Random

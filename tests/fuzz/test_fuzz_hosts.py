@@ -1,7 +1,5 @@
 """What a host says of itself, mutated, is understood or refused: never a fault, never a hang."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mutated main files, drop-ins, flags and state files: `check` has a verdict on each of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from random import Random

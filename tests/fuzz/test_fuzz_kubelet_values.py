@@ -1,7 +1,5 @@
 """Mutated scalars, YAML and JSON: each is read or refused with the parser's own error, at once."""
 
-from __future__ import annotations
-
 import os
 import time
 from random import Random

@@ -1,7 +1,5 @@
 """Kubelet configurations, and seeded random sequences of pods to admit and remove under them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random

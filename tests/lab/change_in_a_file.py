@@ -4,8 +4,6 @@ pyinfra connects for real, and the node's roll-out is the real one; the machine 
 outlives every process.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

@@ -1,7 +1,5 @@
 """`numaforge cluster` as an admin asks it, with the login of a control plane of the lab."""
 
-from __future__ import annotations
-
 import subprocess
 
 from lab.controlplane import ControlPlane

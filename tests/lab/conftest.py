@@ -1,7 +1,5 @@
 """The lab, and a node of it that `deploys/site.py` has provisioned."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The systems' own CustomResourceDefinitions, served by a real API server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lab.kwok import Fleet

@@ -1,7 +1,5 @@
 """A fleet without machines: what they would say, a thread for each roll-out, and an observer of its nodes."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

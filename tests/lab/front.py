@@ -1,7 +1,5 @@
 """A server in front of the API server on loopback, which takes requests below a path, as Rancher's does."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

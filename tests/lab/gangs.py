@@ -1,7 +1,5 @@
 """Gangs of Kubernetes' own scheduler, as an API server has them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lab.kwok import KwokNodes

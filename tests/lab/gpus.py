@@ -1,7 +1,5 @@
 """GPUs on a node of the lab: the fake libnvidia-ml and nvidia-smi, where the driver's own would be."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import io

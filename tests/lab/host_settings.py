@@ -1,7 +1,5 @@
 """The host's settings on the virtual node: what a profile asks for, an admin had set up, the node has."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lab.node import Node

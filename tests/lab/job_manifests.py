@@ -1,7 +1,5 @@
 """What the manifests of Jobs in docs/ hold for pyinfra."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

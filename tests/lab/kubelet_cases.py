@@ -3,8 +3,6 @@
 The machine has 16 CPUs in cores of two, two packages and four NUMA nodes of 2 GiB.
 """
 
-from __future__ import annotations
-
 import json
 import runpy
 import struct

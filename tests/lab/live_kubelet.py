@@ -5,8 +5,6 @@ kubelet waits after it has admitted them. It runs its admit handlers on one pod 
 in which the API server tells it of them, so pods are given to it in bursts.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

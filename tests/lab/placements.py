@@ -1,7 +1,5 @@
 """What a kubelet gave to pods, from its three state files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

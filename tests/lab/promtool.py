@@ -1,7 +1,5 @@
 """The rules and their tests as promtool runs them, and rules that are wrong on purpose."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

@@ -1,7 +1,5 @@
 """A maintenance of everything that a reboot has part in, on the virtual node."""
 
-from __future__ import annotations
-
 from lab.node import Node
 from numaforge.lib.file_content import FileContent
 from numaforge.roles.kernel_cmdline.part import DROP_IN, RECORD

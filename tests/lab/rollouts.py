@@ -1,7 +1,5 @@
 """`numaforge rollout` as an admin runs it against the lab, watched line by line, and killed on demand."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Pods that hold what they ask for until a test deletes them."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

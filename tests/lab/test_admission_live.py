@@ -3,8 +3,6 @@
 NUMAFORGE_ADMISSIONS says how many (`make test-admissions ADMISSIONS=5000`), NUMAFORGE_SEED which ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

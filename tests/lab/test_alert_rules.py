@@ -1,7 +1,5 @@
 """The alerts that users install: each fires and stays silent in promtool's tests, and leads to its page."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 An API server takes it in test_rollout_job.py, as it takes the Job of a roll-out.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of an audit in a real browser: by keyboard, dark, narrow, with a thousand machines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`deploys/bake.py` on copies of the releases' roots, by @chroot: what is made, and what is left alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A change between two plans that a boot cuts off: the old plan is whole again, with all that it promises."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path

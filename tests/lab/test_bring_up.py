@@ -1,7 +1,5 @@
 """A lab that does not come up ends what it has started, and starts on other ports where one is taken."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

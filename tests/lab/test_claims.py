@@ -1,7 +1,5 @@
 """Claims that follow from a plan: a real API server and scheduler, and slices as drivers would write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A live kubelet tells its own node what it runs with; the roll-out's login needs nothing of nodes/proxy."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

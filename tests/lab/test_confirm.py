@@ -1,7 +1,5 @@
 """A change is kept only once it was confirmed: with a real systemd, boot loader, clock and network."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Three real API servers, each with its own member of etcd: no virtual machine, and kwok's nodes."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

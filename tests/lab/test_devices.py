@@ -4,8 +4,6 @@ NVML is a fake. All else is real: soft RoCE, the shared device plugin for RDMA, 
 that send.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

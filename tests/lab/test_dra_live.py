@@ -5,8 +5,6 @@ values that it gives. What drivers publish, what the scheduler chooses and what 
 plans and `cluster explain` foresee.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping

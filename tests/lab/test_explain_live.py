@@ -11,8 +11,6 @@ waited for, so that what a refused one leaves behind is read. In the others a po
 is not, and those after it are explained while the kubelet has yet to decide about it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

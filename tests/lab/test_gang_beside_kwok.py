@@ -1,7 +1,5 @@
 """A gang of Kubernetes' own scheduler over a virtual node and two of kwok's: together or not at all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

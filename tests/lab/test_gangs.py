@@ -1,7 +1,5 @@
 """Gangs of Kubernetes' own scheduler, written from plans: together or not at all, and explained."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Kernel, systemd, udev, irqbalance, dpkg and PCI's config space are real; so is t
 measured who comes to its CPUs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """An image whose nodes plan themselves: two machines boot from it, join, and stay as they have planned it."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

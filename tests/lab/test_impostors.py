@@ -3,8 +3,6 @@
 Kernel, systemd, users and kubelet are real. Nothing of theirs runs as root; the kubelet is the host's own.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The cluster through kubectl, on a real API server with kwok's nodes and pods: no virtual machine."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -5,8 +5,6 @@ configuration for the lab's own; what all of them did is on record, and tests/un
 NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to; other minors stay there as they are.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

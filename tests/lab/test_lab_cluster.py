@@ -1,7 +1,5 @@
 """The lab's cluster runs pods, comes back as it was, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

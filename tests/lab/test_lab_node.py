@@ -1,7 +1,5 @@
 """The virtual node is the machine that numaforge is made for."""
 
-from __future__ import annotations
-
 import json
 import time
 

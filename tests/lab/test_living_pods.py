@@ -1,7 +1,5 @@
 """Containers that outlive the real kubelet: nothing disturbs them undrained, whatever its unit says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

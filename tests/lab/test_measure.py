@@ -1,7 +1,5 @@
 """What Debian's programs print on a live node is read; a roll-out holds a node that is slower than others."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """GPUs that are cut anew on a virtual node that is reset at every step: NVML is a fake, all else is real."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """NVML on the virtual node: the capture brings pynvml along, which loads the library that it finds there."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.cluster import Lab

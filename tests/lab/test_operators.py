@@ -4,8 +4,6 @@ NUMAFORGE_CHECKOUTS names a folder with checkouts of their repositories, OWNER/N
 these objects shared/crds has some, which tests/lab/test_schedulers.py tries.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping

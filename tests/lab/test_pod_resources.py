@@ -1,7 +1,5 @@
 """The pod-resources API as the kubelet serves it: its own gRPC library and messages, no virtual node."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

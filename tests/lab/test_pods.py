@@ -1,7 +1,5 @@
 """Guaranteed pods on a provisioned node: what the real kubelet gave them, read back from its state files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A real node that reboots while it is proved or verified: it is proved anew, and nothing is undone."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A maintenance with a reboot of a real kernel, boot loader and kubelet: new or old, never between."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a reload of units takes away from a container that runs: with this runc and systemd, nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.cluster import Lab

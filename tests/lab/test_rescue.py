@@ -1,7 +1,5 @@
 """A boot that ends in emergency mode because of a change: real systemd, real modules."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.cluster import Lab

@@ -1,7 +1,5 @@
 """A live node is taken out of service, changed, proved and put back, whatever happens on the way."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 Everybody here logs in with the role that the documentation gives to roll-outs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

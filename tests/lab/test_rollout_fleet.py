@@ -4,8 +4,6 @@ The nodes are kwok's, so there are no machines behind them: what a machine says 
 observer with a connection of its own counts what is out of service.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

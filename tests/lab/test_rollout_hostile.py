@@ -1,7 +1,5 @@
 """What would restart a kubelet under live pods, or a kubelet of another machine: nothing of it happens."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The documented Job: an API server takes it, its pods' login works, and its shards change each host once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Three real workers are rolled out: pods really move, budgets really block, one node is away at a time."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """What is written for schedulers, at a real API server that has the systems' own schemas and is strict."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

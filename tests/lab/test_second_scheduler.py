@@ -4,8 +4,6 @@ It is built from a clone that NUMAFORGE_SCHEDULER_PLUGINS names (`make test-seco
 beside the lab's scheduler, for two real kubelets. NUMAFORGE_SCHEDULER_RECORD names a file for what was seen.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 At its first boot, and as long as its watch runs.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

@@ -1,7 +1,5 @@
 """site.py against the virtual node: a real kernel, systemd and kubelet, joined to a real control plane."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The kubelet's transaction under a real systemd: what the kubelet refuses is taken back."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import replace
 

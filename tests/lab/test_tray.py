@@ -4,8 +4,6 @@ The node's memory, its kubelet and its boots are real. For the driver there is l
 which onlines the memory of GPUs, or leaves it offline, at each boot.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Both are seen before the first run and after the last; what is left out of that has its reason beside it.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The verification suite against a provisioned node: it passes, and after a change it names what changed."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

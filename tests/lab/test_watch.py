@@ -1,7 +1,5 @@
 """The node's own watch on a virtual node: a hand edit is told within a period of its timer, and clears."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """The metrics of a node's watch, as Prometheus' own program reads them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The wheel on an empty machine: the lab's node provisioned and verified from what `init` writes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Transactions on the virtual node, past every check of ours, watched through reboots and resets."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """What a machine file is held to: facts about its topology, its devices, the kubelet's view and its plans."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

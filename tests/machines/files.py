@@ -1,7 +1,5 @@
 """The machines in this folder: each a snapshot, `NAME.json.xz`, with its `NAME.expected.json`."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ask the kubelet's own code, cAdvisor and the CPU manager, how it sees a snapshot: on a tree made of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

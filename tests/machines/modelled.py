@@ -4,8 +4,6 @@
 names it does so for these alone.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable

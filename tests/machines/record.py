@@ -4,8 +4,6 @@ What lstopo and the kubelet's own code say is recorded where it is given, else o
 read by eye before it is committed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Real machines: every snapshot of this folder is read, seen and planned as its expectations say."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

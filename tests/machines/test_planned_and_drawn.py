@@ -1,7 +1,5 @@
 """Machines whose GPUs or NUMA nodes are unusual: planned for a ready profile, judged by `check`, drawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How a snapshot that was dropped in becomes a test, and how lstopo's answers are read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

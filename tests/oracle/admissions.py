@@ -1,7 +1,5 @@
 """Random sequences of pods on random machines, under configurations with which the kubelet starts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil

@@ -1,7 +1,5 @@
 """The nodes of the oracle's cases, and the first pod on which the simulator and the kubelet differ."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

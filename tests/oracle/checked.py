@@ -1,7 +1,5 @@
 """What `check` says of configurations, in the form of the oracle."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

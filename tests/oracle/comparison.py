@@ -1,7 +1,5 @@
 """Ask the kubelet's code and ours the same, batch by batch, and report where they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Random configurations: valid ones, unknown keys, wrong types, boundaries, drop-ins, flags, gates."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

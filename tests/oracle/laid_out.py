@@ -4,8 +4,6 @@
 offline, NUMA nodes without memory or CPUs, ids that repeat, kernels without NUMA nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random

@@ -1,7 +1,5 @@
 """Random machines, as cAdvisor describes them to a kubelet and as a NodeTopology."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts as they are given to the kubelet, where the other cases are settings that are written as YAML."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

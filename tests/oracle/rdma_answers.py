@@ -1,7 +1,5 @@
 """What we say of a configuration of the shared RDMA device plugin, in the form of its own answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numaforge.lib.errors import PlanError

@@ -3,8 +3,6 @@
 `python -m tests.oracle.rdma_configs` asks the plugin's own code again and writes the record.
 """
 
-from __future__ import annotations
-
 import json
 from random import Random
 from typing import Any

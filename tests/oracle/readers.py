@@ -1,7 +1,5 @@
 """Our readers of scalars and YAML, in the form in which the oracle prints what Go's made of a text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ The counts hold for all minors together. ORACLE_SCALE multiplies them and choose
 names fewer minors ("1.30 1.36").
 """
 
-from __future__ import annotations
-
 import os
 from functools import cache
 

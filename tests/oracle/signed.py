@@ -1,7 +1,5 @@
 """A second reading of a plan, from recorded facts and from the settings alone, without code of planning."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Random settings of the resource managers for a machine: they add up, unless faults are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from random import Random
 from typing import Any

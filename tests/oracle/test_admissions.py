@@ -1,7 +1,5 @@
 """The admission simulator and the kubelet's own managers on random pods: the same answers and shares."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Random slices and claims: the devices that are chosen here, and those that the scheduler chooses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from random import Random

@@ -1,7 +1,5 @@
 """`check` and the kubelet's own code on random configurations: the same texts and effective settings."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

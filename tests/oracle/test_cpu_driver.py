@@ -1,7 +1,5 @@
 """The ResourceSlices that plans foresee of the CPU driver, and those that its own code publishes."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator, Mapping

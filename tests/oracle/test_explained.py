@@ -1,7 +1,5 @@
 """What is explained of random pods beside those that run, and what the kubelet's own managers decide."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

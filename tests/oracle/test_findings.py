@@ -14,8 +14,6 @@
 | 9 | remedies that do not work | tests/unit/planning/test_remedies.py |
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ Of a captured machine it is what the kubelet's own code says, of one that was dr
 failure names the machine, `laid_out(SEED)` for one that was drawn, and the profile.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

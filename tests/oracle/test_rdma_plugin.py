@@ -1,7 +1,5 @@
 """Our reading of the shared RDMA device plugin's configuration, and its own code: the same answers."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

@@ -1,7 +1,5 @@
 """Scalars, YAML, flags, state files and whole texts, mutated, read by us and by the kubelet's code."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A host of each release for the tests of a module."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

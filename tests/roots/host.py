@@ -1,7 +1,5 @@
 """A sandbox over a release's own packages, on which a run has applied what `PROFILE` asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The templates of docs/examples/image as the builders' own programs read them; none of them builds."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

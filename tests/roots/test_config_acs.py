@@ -3,8 +3,6 @@
 Debian 13's kernel and a busybox, in an emulated machine with two PCIe root ports.
 """
 
-from __future__ import annotations
-
 import io
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@ The kernel's files and systemd's manager are stand-ins; shells, coreutils, udev,
 containerd, GRUB's scripts and systemd's own tools are the release's.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What keeps a host out of the CPUs of pods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 CONFINED: dict[str, Any] = {

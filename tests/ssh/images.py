@@ -1,7 +1,5 @@
 """Nodes of an image: their kubelet was never started."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A node as kubeadm leaves it: a small machine, a stand-in for systemd, and a kubelet that runs."""
 
-from __future__ import annotations
-
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox

@@ -1,7 +1,5 @@
 """Hosts whose kubelet a run sets up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.ssh.sandbox import Sandbox

@@ -1,7 +1,5 @@
 """The kernel's files of a small machine: 2 packages, a NUMA node each, 2 cores with 2 threads in each."""
 
-from __future__ import annotations
-
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 CPUS = range(8)

@@ -1,7 +1,5 @@
 """Many hosts behind one sshd of a sandbox: each has an address of its own in 127.0.0.0/8."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """How much memory a command takes at the most."""
 
-from __future__ import annotations
-
 from numaforge.lib import bounded
 
 PEAK_MIB = 8 * bounded.MOST_MIB

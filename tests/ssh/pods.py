@@ -1,7 +1,5 @@
 """Processes that a node takes for those of pods."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

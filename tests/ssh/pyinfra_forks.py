@@ -4,8 +4,6 @@ What runs is what the command `pyinfra` runs. Tests of the start itself, and of 
 start the command.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

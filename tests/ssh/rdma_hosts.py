@@ -1,7 +1,5 @@
 """Hosts whose RDMA settings a run makes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 BARE: dict[str, Any] = {

@@ -1,7 +1,5 @@
 """Changes of a sandboxed node that go through boots."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

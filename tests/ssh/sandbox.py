@@ -6,8 +6,6 @@ everything installed there is there and everything written is gone afterwards. /
 reaches the kernel. Needs root, for the mounts.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """What a run of the whole deploy is given, and what it says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ It signs as a token does that was touched: over the hashes of application and me
 (PROTOCOL.u2f of OpenSSH). What it leaves out is the token: who holds the key, and the touch.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import socket

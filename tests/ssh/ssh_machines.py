@@ -6,8 +6,6 @@ knows names that the controller does not. The controller is this machine with an
 has a home of the test's (OpenSSH ignores HOME), and without this machine's /etc/ssh and /etc/hosts.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -4,8 +4,6 @@ A row's name is its host's in the inventory and in ~/.ssh/config, where its `con
 the controller's home, `{agents}` the folder of its agents' sockets. Machines and names: `MACHINES`, `NAMES`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

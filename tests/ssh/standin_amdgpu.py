@@ -21,8 +21,6 @@ NPS1; `power_on` is what a boot does.
 A process holds the GPUs while it has a file below /run/amd/dev open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tests.ssh.sandbox import Sandbox

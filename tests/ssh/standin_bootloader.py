@@ -7,8 +7,6 @@ that GRUB can write there. None knows any other option of theirs. A boot reads a
 next_entry, which it forgets.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Files stand for the kernel's. What `keeps` names cannot be written, with the error that the kernel would give.
 """
 
-from __future__ import annotations
-
 from tests.ssh.sandbox import Sandbox
 
 NIC, NVME = "0000:17:00.0", "0000:81:00.0"

@@ -5,8 +5,6 @@ The GPUs are in /run/gpus, what has been done to them in /run/gpus.state. A proc
 holds one, while there is /run/refuse-reset, and fewer together than /run/reset-together says.
 """
 
-from __future__ import annotations
-
 import shutil
 
 from tests.fakes.nvml.build import LIBRARY, SMI, build

@@ -6,8 +6,6 @@ nodes is empty. `nvidia-imex-ctl -q --u=SOCKET` prints that state. It is no real
 memory is shared, and no peer is spoken to.
 """
 
-from __future__ import annotations
-
 from tests.ssh.sandbox import Sandbox
 
 UNIT = "nvidia-imex.service"

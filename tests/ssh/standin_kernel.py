@@ -1,7 +1,5 @@
 """What files in place of /sys lack: a kernel with only so much memory for huge pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.ssh.sandbox import Sandbox

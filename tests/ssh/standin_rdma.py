@@ -10,8 +10,6 @@ in /run/dcb and in /run/trust, by interface.
 `systemctl` says of a unit which limit its drop-ins had at the last daemon-reload, and starts it with that.
 """
 
-from __future__ import annotations
-
 from tests.ssh.sandbox import Sandbox
 
 ADDRESS = "0000:17:00.0"

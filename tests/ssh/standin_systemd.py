@@ -28,8 +28,6 @@ renamed into place; its $PPID is the shell that did it.
 What they start is in a network of its own, in which there is no other sandbox's kubelet.
 """
 
-from __future__ import annotations
-
 from tests.ssh.sandbox import NETWORK
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"

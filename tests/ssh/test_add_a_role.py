@@ -1,7 +1,5 @@
 """The role of docs/add-a-role.md is planned, applied, verified and undone, in a copy of the repository."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """AMD GPUs that get other modes within a transaction: the planned ones or those that they had."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`numaforge apply` over a real sshd: the run of pyinfra, its answer on standard output, our exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

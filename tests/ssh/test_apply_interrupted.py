@@ -1,7 +1,5 @@
 """Interrupts of `numaforge apply`, and what every command says of a change that was left in the middle."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

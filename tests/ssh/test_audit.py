@@ -1,7 +1,5 @@
 """An audit of live hosts: trouble costs a line each, and ten faults in 300 are found and no more."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

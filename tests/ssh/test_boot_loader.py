@@ -1,7 +1,5 @@
 """A boot loader's entries: one is tried once, and the default changes with the confirmation."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.change.transaction import Transaction, revert_script, start_script

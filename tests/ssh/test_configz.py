@@ -1,7 +1,5 @@
 """A node asks its own kubelet what it runs with, of a TLS server in the place of the kubelet."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import threading

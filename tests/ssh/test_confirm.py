@@ -1,7 +1,5 @@
 """A host keeps a change only once its runner has reached it over a new connection."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

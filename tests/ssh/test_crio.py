@@ -1,7 +1,5 @@
 """CRI-O's drop-in: read by a restart, proved, taken back with the section, whole at every boundary."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

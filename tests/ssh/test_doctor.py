@@ -1,7 +1,5 @@
 """`numaforge doctor`, the same look within a run, and captures of a whole inventory, over a real sshd."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

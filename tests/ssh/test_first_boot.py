@@ -1,7 +1,5 @@
 """A node that plans itself before its kubelet starts, in a sandbox: what stands before each start is run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A plan on trial: what keeps it on a node of an image, and how the node goes back otherwise."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from subprocess import CompletedProcess

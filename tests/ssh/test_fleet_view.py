@@ -1,7 +1,5 @@
 """What a run shows of seven hosts: one screen, hosts that are alike together, diffs on request."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

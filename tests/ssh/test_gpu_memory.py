@@ -3,8 +3,6 @@
 The driver is a stand-in: /proc/driver/nvidia/params, as the real one writes it (a word in quotes).
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Which host keys are accepted over a real sshd: those that are known, and no other unless it is said."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A script on a host over a real sshd: what it prints, how it fails, and a connection that is cut."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

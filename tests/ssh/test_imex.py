@@ -3,8 +3,6 @@
 nvidia-imex and nvidia-imex-ctl are stand-ins (tests/ssh/standin_imex.py): the real ones were not run.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

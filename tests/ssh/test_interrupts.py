@@ -1,7 +1,5 @@
 """Interrupts and daemons over a real sshd: moved, repeated at a boot, given back, undone."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The kubelet's role over a real sshd, with stand-ins for systemd and kubelet."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

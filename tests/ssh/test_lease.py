@@ -1,7 +1,5 @@
 """A drained node is a lease: pods that come later are disturbed by no step, neither forward nor back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Each wait for a lock of a transaction ends, with a message that names who has it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

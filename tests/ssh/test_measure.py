@@ -1,7 +1,5 @@
 """Measurements over a real sshd: by real programs, and by stand-ins that hang, flood and lie."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """GPUs that are cut within a transaction: as planned or as they were, and what held them runs again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """deploys/mig.py over a real sshd: from a profile to GPUs that are cut, verified, and not changed twice."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The number of a NIC's queues over a real sshd: set, kept over a boot, put back, refused where too many."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A host that is odd, and a fault of ours on one host: the others go on."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CPUs that go offline over a real sshd: with the kubelet stopped, in one maintenance, and back again."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

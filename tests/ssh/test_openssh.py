@@ -1,7 +1,5 @@
 """Every way of ssh_config(5) to reach a host, with `ssh` itself and with our commands: who answers."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A host that prints without end, or what steers a terminal, fails alone and in one line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Packages that stay at their version: the real dpkg and apt-mark, and what dnf does to its list."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

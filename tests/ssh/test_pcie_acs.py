@@ -1,7 +1,5 @@
 """PCIe access control comes with a boot and is proved in the bridges, not by the kernel's command line."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.change.transaction import Transaction, start_script

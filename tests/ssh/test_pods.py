@@ -1,7 +1,5 @@
 """Pods that outlive their kubelet: what would disturb them is drained or refused, over a real sshd."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

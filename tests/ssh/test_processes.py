@@ -1,7 +1,5 @@
 """A run whose hosts are divided between processes: what comes of it is the same as with one."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Modules, NICs and limits of a host: applied, kept over a boot, put back, whole at every boundary."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A change that only a boot brings: proved after it, undone with a second one, whole at every boundary."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.change.transaction import CURRENT, revert_script, settle_script, start_script

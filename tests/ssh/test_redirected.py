@@ -1,7 +1,5 @@
 """Nobody on a node steers root: links and folders of users, where a kubelet has its files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

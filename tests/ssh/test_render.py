@@ -1,7 +1,5 @@
 """`numaforge render --diff` over a real sshd: what a run has written is no difference, a change is one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

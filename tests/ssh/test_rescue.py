@@ -1,7 +1,5 @@
 """A change with which the node boots into emergency or rescue mode is taken back, with one more boot."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

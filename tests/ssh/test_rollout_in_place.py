@@ -1,7 +1,5 @@
 """A roll-out over hosts that are not drained, with real runs of pyinfra over a real sshd."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Hosts that say they are another Node, over a real sshd: what they cannot say leads elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """pyinfra over a real sshd: what a run writes, what it refuses, and that a host that fails fails alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a roll-out learns of an inventory over a real sshd, and what a run that it starts refuses to do."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

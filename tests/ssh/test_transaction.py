@@ -1,7 +1,5 @@
 """The kubelet's transaction on a host: it changes everything or nothing, whatever happens on the way."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

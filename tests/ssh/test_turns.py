@@ -1,7 +1,5 @@
 """Several hosts of no cluster in one run: canaries first, then the others within their limit."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

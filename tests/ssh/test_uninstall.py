@@ -1,7 +1,5 @@
 """A node without numaforge is what it was before: a real sshd, with stand-ins for systemd and kubelet."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

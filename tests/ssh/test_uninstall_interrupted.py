@@ -1,7 +1,5 @@
 """A removal that is interrupted is ended by the next run, and leaves no half of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

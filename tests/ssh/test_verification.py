@@ -1,7 +1,5 @@
 """The verification suite in a roll-out, over a real sshd: what it finds, and a host that is away a moment."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A node that watches itself, over a real sshd: drift appears in its metrics, and clears."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Work that no drain moves: a change that would end it is refused by its kind, over a real sshd."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Transactions that a test begins, cuts off and waits for on a sandboxed node."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

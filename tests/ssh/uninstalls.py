@@ -1,7 +1,5 @@
 """What an uninstall is run on, and what it leaves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

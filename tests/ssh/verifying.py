@@ -1,7 +1,5 @@
 """A sandbox held to its plan by the verification suite."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Machines as files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

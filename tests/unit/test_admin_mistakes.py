@@ -3,8 +3,6 @@
 No case may end in a traceback, with exit code 70, or after more than some seconds.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`numaforge.api`: what it adds to the functions that have their own tests, and how it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """The programs of bench/ find what they import: nothing else runs them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The command line: answers on standard output, one message on standard error, and its exit codes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

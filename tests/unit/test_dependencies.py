@@ -1,7 +1,5 @@
 """What is imported: by the package what it declares, by tests what is no test."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -3,8 +3,6 @@
 A block of a new kind, a command without a reason and a reason without a command each fail.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

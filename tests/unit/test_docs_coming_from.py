@@ -1,7 +1,5 @@
 """The pages for those who come from other tools name keys of a profile that exist."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What the pages tell to run or to read exists: links, make's verbs, scripts, commands."""
 
-from __future__ import annotations
-
 import re
 
 import click

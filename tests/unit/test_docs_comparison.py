@@ -1,7 +1,5 @@
 """The page is what `make bench-plans` writes, and the other tool's rules give all that it publishes."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 
 import pytest

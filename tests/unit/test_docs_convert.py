@@ -1,7 +1,5 @@
 """docs/convert.md has a row for each field."""
 
-from __future__ import annotations
-
 from docs.convert_tables import PAGE
 from numaforge.planning.convert.forms import FORM_NAMES
 

@@ -1,7 +1,5 @@
 """The tables of faults in docs/rollout.md and docs/maintenance.md: the tests that they name exist."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

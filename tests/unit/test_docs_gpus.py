@@ -1,7 +1,5 @@
 """docs/gpus.md explains every line, and names every field of a GPU that it speaks of."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 

@@ -1,7 +1,5 @@
 """docs/host.md names every setting and sysctl, and its profile is one."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

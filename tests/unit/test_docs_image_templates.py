@@ -4,8 +4,6 @@ That the builders' own programs accept them is tested in tests/roots/test_builde
 alone is run, by `make image`: no test starts a CI job, packer, mkosi or Kubernetes' image-builder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """docs/links.md shows a real answer, and explains every mark."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """docs/maintenance.md describes the parts, the outcomes and the paths that there are."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What the pages have to name: every field, label and notice that there is; and what is written into them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """docs/python.md names all of numaforge.api, and its examples run as they are printed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

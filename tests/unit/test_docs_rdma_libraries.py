@@ -1,7 +1,5 @@
 """The profiles of docs/rdma-libraries.md are accepted, and its table is what libraries are given."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/refused.md shows real refusals: each profile on the page is planned, and its message compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The documentation is built as a site: every page is in the menu, and every link leads somewhere."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a command imports before it begins, and what a run imports while its hosts are waited for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

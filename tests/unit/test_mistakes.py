@@ -1,7 +1,5 @@
 """Every command with every kind of wrong file, and every wrong argument: exit code 2, one clear message."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """docs/profiles.md lists every key as the schema has it, and its examples are accepted."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """numaforge installed from its wheel, outside of the repository."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """numaforge as one file: it runs from any folder without anything installed, and starts its own processes."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What is built: the package and nothing beside it, the same from a checkout as from an sdist."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """`pip install numaforge` on an empty machine: the README's commands, then those of the one by `init`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A release lists what its lock names, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import re
 

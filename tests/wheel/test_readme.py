@@ -1,7 +1,5 @@
 """The README's first screen works as it is pasted, in a clone of the repository and then in any folder."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`make release`: all that is published, made of a commit, twice the same, and installed as it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

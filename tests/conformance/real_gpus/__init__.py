@@ -5,8 +5,6 @@ with the open kernel module of driver 580. Their hypervisor adds memory while th
 than /proc/meminfo says.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

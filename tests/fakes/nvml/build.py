@@ -1,7 +1,5 @@
 """Build the fake libnvidia-ml.so.1 and nvidia-smi, once for each state of their sources."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

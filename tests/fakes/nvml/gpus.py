@@ -1,7 +1,5 @@
 """GPUs for a test: their description in a folder, the library that presents them, what was done to them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which files change, and how a person sees it; the scripts themselves run in tests/ssh."""
 
-from __future__ import annotations
-
 import base64
 import os
 import subprocess

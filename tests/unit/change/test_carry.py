@@ -1,7 +1,5 @@
 """A transaction is followed to its end, also where the node does not say everything for a while."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """When CRI-O restarts, and when pods have to be gone for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.change.goal import Goal

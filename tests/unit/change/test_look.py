@@ -1,7 +1,5 @@
 """What look.sh prints, under the shells that hosts have."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

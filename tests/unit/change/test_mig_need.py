@@ -1,7 +1,5 @@
 """Which GPUs a node cuts anew, and what it refuses before anything is touched."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

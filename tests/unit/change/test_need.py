@@ -1,7 +1,5 @@
 """What a host needs for its kubelet to be as planned, huge pages included."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

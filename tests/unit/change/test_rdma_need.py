@@ -1,7 +1,5 @@
 """What a host needs of modules, NICs and limits, given what it says of itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the transaction's scripts are told; what they do is in tests/ssh and tests/lab."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a host needs of its own watch, given what it says of itself."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

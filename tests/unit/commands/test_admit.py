@@ -1,7 +1,5 @@
 """The `admit` and `fit` commands: what they read, what they print, how they exit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

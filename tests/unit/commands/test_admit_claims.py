@@ -1,7 +1,5 @@
 """Pods that claim devices, as `admit` and `fit` judge them: by objects beside the pods, and by a plan."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

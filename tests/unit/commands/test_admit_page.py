@@ -1,7 +1,5 @@
 """What the page about admit and fit shows is what the commands print."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

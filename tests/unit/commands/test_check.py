@@ -1,7 +1,5 @@
 """The `check` command: what it reads, what it prints, and with which code it exits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`numaforge cluster explain`: what it reads, what it prints, how it exits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`numaforge cluster generate` and `verify` for the operators: what is written and said, how they exit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`numaforge device-plugin` and `numaforge mig operator-config`: what they print, and how they exit."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

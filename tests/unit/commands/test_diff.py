@@ -1,7 +1,5 @@
 """`numaforge diff`: machines and plans side by side."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

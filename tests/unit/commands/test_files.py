@@ -1,7 +1,5 @@
 """Files are written where --to says, with their folders; -o is the format."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

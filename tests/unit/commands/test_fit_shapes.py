@@ -1,7 +1,5 @@
 """`numaforge fit --shapes`: the pods of a fleet, as a list, a table or a saved cluster."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`numaforge host runtime-class`: what it prints, and with which code it exits."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """No control character of a host, a kubelet or a cluster reaches a terminal, whichever command shows it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`numaforge init`: all of the folder or nothing, and what it writes is what the other programs accept."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

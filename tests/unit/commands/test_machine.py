@@ -1,7 +1,5 @@
 """The commands that look at a machine: capture, topology, plan, draw."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One way to name a machine: the same names with every command, as an argument or with --machine."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The commands of `numaforge mig`: what they read, what they print, and with which code they exit."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is refused before the first node is taken out of service, in few lines for many hosts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`numaforge rdma env` and `topology-xml`: what they print, and how they exit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

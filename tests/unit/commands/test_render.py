@@ -1,7 +1,5 @@
 """`numaforge render`: the files of a plan in a folder, or beside those that a root directory has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The hosts are this machine, which says what the test wants it to say, and ports where nothing listens.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

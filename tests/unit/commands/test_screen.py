@@ -1,7 +1,5 @@
 """What every command offers: colours, silence, YAML beside JSON, and completion in a shell."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`numaforge verify`: the hosts of an inventory, and the answer as an exit code and as a document."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A plugin's configuration is found in what deploys it, and what deploys it is checked, too."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

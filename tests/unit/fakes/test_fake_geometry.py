@@ -3,8 +3,6 @@
 The rules are written again here, from NVIDIA's listings: neither numaforge's tables nor the fake's are read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """The life of MIG on the fake GPUs, through the real pynvml: modes, instances, MIG devices, privileges."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fakes.nvml.gpus import FakeGpus, Instance, gpu_text

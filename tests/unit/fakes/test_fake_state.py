@@ -1,7 +1,5 @@
 """The state of the fake GPUs: one for all processes, whole at any time, with faults that a test asks for."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """What the rules about AMD's GPUs find, and on which machines they do not apply."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The commands that judge a machine by rules: what they print, and with which code they exit."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

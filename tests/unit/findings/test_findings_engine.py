@@ -1,7 +1,5 @@
 """The verdict of a rule, and what holds for the rules of every subject."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.findings import Severity

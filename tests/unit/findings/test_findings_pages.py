@@ -1,7 +1,5 @@
 """The pages of findings have every rule, field and answer, and what they show is real."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.cli import run

@@ -1,7 +1,5 @@
 """Each rule about GPUs applies to the kinds of machines that it is made for, and to no other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Each rule about GPUDirect applies to the machines it is made for, fires there, and is silent elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

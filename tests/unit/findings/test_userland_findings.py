@@ -1,7 +1,5 @@
 """Each rule about the userland applies to the hosts that it is made for, and to no other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """An image: each mistake of the host data `numaforge_image`, and what an image is not yet."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which CPUs a request gets, where the kubelet's ways surprise."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

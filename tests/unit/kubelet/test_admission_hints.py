@@ -1,7 +1,5 @@
 """Hints: what is worked out by sizes is what the kubelet's walk over all sets of NUMA nodes finds."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Merging hints: the short way gives what the kubelet's walk over all permutations gives."""
 
-from __future__ import annotations
-
 import time
 from itertools import product
 

@@ -1,7 +1,5 @@
 """A node that admits pods: what always holds, and the rules between managers, predicates and state files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading pods: defaults, sums over containers, QoS classes, and what an API server would refuse."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What of a kubelet configuration decides admission, and which configurations no kubelet starts with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What AMD's device plugin makes of GPUs and their partitions, and what a kubelet makes of that."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

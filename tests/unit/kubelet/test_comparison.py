@@ -1,7 +1,5 @@
 """When two ways to write a setting mean the same to a kubelet."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.kubelet.config.comparison import differences, meaning

@@ -1,7 +1,5 @@
 """How many pods of a shape fit, what runs out, and what would help."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How many NUMA nodes and hints a kubelet walks, and what is said where they are too many."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

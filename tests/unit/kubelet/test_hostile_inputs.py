@@ -1,8 +1,6 @@
 """Text that fuzzing found for a kubelet: each has its own verdict, or a limit that is named."""
 
 # ruff: noqa: E501 (tables)
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What device plugins advertise: whole GPUs, MIG devices under each migStrategy, each near its GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

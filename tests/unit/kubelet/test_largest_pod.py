@@ -1,7 +1,5 @@
 """The largest pod by arithmetic is the largest that the simulated kubelet admits."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

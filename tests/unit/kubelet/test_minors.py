@@ -1,7 +1,5 @@
 """What differs by minor is what the kubelet's sources say, and every place knows the newest minor."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which GPUs, replicas and MIG devices a pod gets where NVIDIA's plugin has a preference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a pod gets under the rules of two neighbouring minors, on both sides of each change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which resources a node lacks that does not offer them, and what a misspelt one may stand for."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.kubelet.admission.alignment import explain_mig

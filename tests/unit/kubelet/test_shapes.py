@@ -1,7 +1,5 @@
 """Which settings admit most of what a fleet runs, and what is left that no shape can use."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What `check` says beyond the recorded cases: warnings, places, minors, embedding documents."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`check --fix` prints a kubelet's file with the right reservedMemory, and leaves every other line alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

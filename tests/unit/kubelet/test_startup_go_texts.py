@@ -1,7 +1,5 @@
 """Quantities, durations, CPU lists and JSON in Go's own words."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 

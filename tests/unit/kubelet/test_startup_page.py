@@ -1,7 +1,5 @@
 """docs/check.md shows what `check` says today, and its examples run as they are printed."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What keeps a kubelet from starting: the table of refused.yaml, and what takes more than a row of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

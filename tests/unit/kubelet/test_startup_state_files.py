@@ -1,7 +1,5 @@
 """State files: what a restart with them says, and which of them a change invalidates."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """docs/kubelets.json, which docs/check.md counts and quotes, is the record of today's table."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A background process is known by more than its id, so that no stranger is ever killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The comparison with the kubelet's own code, apart from that code: its recipes, its cases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

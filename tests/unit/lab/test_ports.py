@@ -1,7 +1,5 @@
 """Ports are reserved while their holder lives, and programs that find theirs taken start on others."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

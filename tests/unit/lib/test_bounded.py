@@ -1,7 +1,5 @@
 """What another machine sends is read up to one limit: memory is measured, not time."""
 
-from __future__ import annotations
-
 import gzip
 import http.server
 import subprocess

@@ -1,7 +1,5 @@
 """One form of what a host answers: parts by name, an end, and nothing in between that is taken for either."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

@@ -1,7 +1,5 @@
 """What is handed in: files, JSON and YAML, each refused with what is wrong and where."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

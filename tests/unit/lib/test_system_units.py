@@ -1,7 +1,5 @@
 """Which units systemd is asked for by the path of a control group: the shell's and Python's way agree."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of knobs: from its row follows everything that is done about a value of the kernel."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Whether an interrupt is where it should be: the shell's own judgement, in every shell."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

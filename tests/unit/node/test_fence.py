@@ -1,7 +1,5 @@
 """What a node says it was like when it was looked at; what becomes of that is in tests/ssh."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A process that holds a GPU is named so that a person knows it, and nothing of it that may be a secret."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """What a change of the kubelet's files means for it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

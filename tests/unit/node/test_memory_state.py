@@ -1,7 +1,5 @@
 """The memory manager's state in a new boot: put aside where the kubelet would not start with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

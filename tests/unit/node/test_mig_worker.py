@@ -1,7 +1,5 @@
 """The program that cuts GPUs, on the real pynvml and a libnvidia-ml without GPUs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The shell that a node carries out: read by every shell that a host may have, and by shellcheck."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

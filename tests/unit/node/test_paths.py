@@ -1,7 +1,5 @@
 """Where root writes: never through what another user could redirect, with real users and real folders."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Evidence of pods: what pods.sh finds among the processes of this machine, and what is made of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which modules a node depends on: what boots and mounts need, and the ways in, under all shells."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Devices of the plan that another tool sets: its pod runs on the node, and the Node has its label."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

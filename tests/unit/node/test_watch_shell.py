@@ -1,7 +1,5 @@
 """What a node's watch makes of what it reads: drift, metrics, and what it says of what it cannot read."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

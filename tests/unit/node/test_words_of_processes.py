@@ -7,8 +7,6 @@ shell's `-c`, or stands before the program's name in what runs its arguments: `t
 others, and functions of ours that do so. /proc/cmdline is the kernel's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Evidence of work that is no pod's: what work.sh finds among real processes in real control groups."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The lock of what changes GPUs: for root alone, and never waited for without a limit."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Remedies as a machine follows them: each sentence that ends a refusal of planning, applied to a profile."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy

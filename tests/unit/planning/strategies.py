@@ -1,7 +1,5 @@
 """Machines of many shapes: uneven memory, memory-only NUMA nodes, offline siblings, several L3s."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

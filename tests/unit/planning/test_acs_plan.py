@@ -1,7 +1,5 @@
 """What is decided about PCIe access control, and how it reaches the kernel's command line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

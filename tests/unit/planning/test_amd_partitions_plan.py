@@ -1,7 +1,5 @@
 """Which modes AMD's GPUs are planned to have, what is refused with its arithmetic, and what pods get."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

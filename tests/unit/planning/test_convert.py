@@ -1,7 +1,5 @@
 """What becomes of another tool's file: a profile that loads and plans, and a note for what it cannot say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which CPUs a profile reserves on machines of known shape, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

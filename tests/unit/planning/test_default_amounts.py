@@ -1,7 +1,5 @@
 """What is reserved where no admin says an amount: how much, where, and why."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """CPUs and GPUs by claims: the kubelet is the consistent other half, and what cannot be is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

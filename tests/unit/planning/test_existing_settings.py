@@ -1,7 +1,5 @@
 """What the kubelet is told already: kept, counted, or a conflict that is reported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Who manages the memory of GPUs: what a plan makes of the machine, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

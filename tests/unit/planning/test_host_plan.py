@@ -1,7 +1,5 @@
 """What is decided about the userland, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """How a profile's huge pages are spread, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Who runs IMEX: what is planned, what a node needs, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

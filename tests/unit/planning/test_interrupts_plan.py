@@ -1,7 +1,5 @@
 """Interrupts and daemons: on reserved CPUs alone, near the device, and refused where that cannot be."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

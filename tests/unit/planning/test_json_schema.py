@@ -1,7 +1,5 @@
 """The JSON Schemas: current, and of one mind with the readers about what is accepted and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

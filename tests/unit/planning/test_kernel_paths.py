@@ -1,7 +1,5 @@
 """Where the kernel keeps what a plan sets."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.roles.hugepages import paths as hugepages_paths

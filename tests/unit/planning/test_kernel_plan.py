@@ -1,7 +1,5 @@
 """What is decided about the kernel's command line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

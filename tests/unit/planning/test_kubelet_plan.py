@@ -1,7 +1,5 @@
 """The kubelet's settings by version and machine, how they reach it, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a plan predicts goes by the CPUs that the kubelet finds, which are not always those that are there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

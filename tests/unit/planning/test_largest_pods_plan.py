@@ -1,7 +1,5 @@
 """Which pods a planned node admits, and the default policy that follows from it."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from fractions import Fraction

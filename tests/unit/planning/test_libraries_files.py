@@ -1,7 +1,5 @@
 """The files that tell libraries of the rails: what they hold, when they go, and what comes back."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from dataclasses import replace

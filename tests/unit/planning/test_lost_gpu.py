@@ -1,7 +1,5 @@
 """A plan says which GPUs do not answer, and is the same plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from numaforge.machine.topology.model import NvidiaDriver

@@ -1,7 +1,5 @@
 """The ready profiles for kinds of machines: each suits its machines, and a plan for another one says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Reservations, the kubelet's percentages, and the split over NUMA nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What is decided about kernel modules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What pods will see of NUMA nodes without CPUs or memory, and of packages that differ."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

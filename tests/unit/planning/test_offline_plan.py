@@ -1,7 +1,5 @@
 """CPUs that are taken offline: everything is planned for the machine as it will be, and again as it was."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The kernel's page size: told by its huge pages, demanded by a profile, never installed."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The plan's JSON document: its form, and what is refused when it is read back."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

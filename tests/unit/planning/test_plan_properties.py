@@ -1,7 +1,5 @@
 """What holds for every plan, whatever the machine and the profile."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A planned configuration is one with which that kubelet starts, on every known version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What pods may ask of CRI-O: allowed where the host can do it, refused where two would set the same."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 from typing import Any

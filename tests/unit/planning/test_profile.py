@@ -1,7 +1,5 @@
 """What a profile may say, and how a mistake in one is reported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is decided about the host's side of RDMA."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

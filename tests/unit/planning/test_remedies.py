@@ -1,7 +1,5 @@
 """Every remedy works: it is applied to the profile that was refused, and then the machine can be planned."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """What the files of a plan say."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from dataclasses import replace

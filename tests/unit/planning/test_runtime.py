@@ -1,7 +1,5 @@
 """The units from which pods inherit their limits are one question, whoever sets the limit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

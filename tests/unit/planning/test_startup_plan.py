@@ -1,7 +1,5 @@
 """No plan leaves under which `numaforge check` says that the kubelet does not start."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernel settings: what the host has is planned, what it lacks is named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

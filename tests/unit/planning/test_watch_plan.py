@@ -1,7 +1,5 @@
 """How a node watches itself: what is planned, what it compares, and what it tells."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a roll-out lacks in the cluster, asked of an API server through a real kubectl."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

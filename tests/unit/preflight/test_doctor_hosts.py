@@ -1,7 +1,5 @@
 """What `doctor` says of a host by what it answered and by its plan."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a host lacks for a maintenance: how it is asked under the shells of hosts, and how that is judged."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

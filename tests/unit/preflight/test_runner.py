@@ -1,7 +1,5 @@
 """What a run lacks on the machine that it is started on."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Documents are compared by what their entries stand for, and what is a host's own says nothing."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The table of `numaforge doctor` for many hosts, and its JSON twin."""
 
-from __future__ import annotations
-
 import click
 import pytest
 

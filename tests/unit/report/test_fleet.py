@@ -1,7 +1,5 @@
 """What a run shows of a fleet: names folded, values by kind, hosts that are alike together."""
 
-from __future__ import annotations
-
 import click
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The lines below the table of GPUs: one for each thing that is so, GPUs of which the same is so together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The picture's geometry: everything once, nothing on top of anything else, text inside its box."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

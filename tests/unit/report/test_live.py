@@ -1,7 +1,5 @@
 """Where a roll-out is: within the screen of a terminal, in few lines in a log."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of links: readable at its width, complete, and the same as data."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

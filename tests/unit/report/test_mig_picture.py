@@ -1,7 +1,5 @@
 """The picture of a GPU's memory slices: a box for each GPU instance, and no picture of what no GPU has."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.report.mig import picture

@@ -1,7 +1,5 @@
 """The pictures in the documentation are what the code draws now, and each is shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from docs.picture_examples import IMAGES, REPOSITORY, examples

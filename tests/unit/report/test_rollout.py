@@ -1,7 +1,5 @@
 """What a roll-out would do, and what the cluster says of roll-outs: one screen, however many nodes."""
 
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 

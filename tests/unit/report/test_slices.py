@@ -1,7 +1,5 @@
 """The parts of GPUs: what is shown of AMD's partitions, as they are and as planned, and of MIG."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """How a roll-out ended: one screen, whatever the size of the fleet; every host's result elsewhere."""
 
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rounded sizes add up to the rounded sum."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The SVG as a file: valid, self-contained, accessible, the same every time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET

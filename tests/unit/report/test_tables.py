@@ -1,7 +1,5 @@
 """Tables at 80 columns: what an admin needs at a glance, and nothing cut off."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

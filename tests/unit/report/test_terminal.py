@@ -1,7 +1,5 @@
 """Lines that are too long for a terminal go on, indented, on its next line; a pipe gets them whole."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """`topology --ascii`, and tables that fold what is many times the same."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

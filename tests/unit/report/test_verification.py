@@ -1,7 +1,5 @@
 """What a verification shows of a fleet: hosts that are alike together, and its exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import click

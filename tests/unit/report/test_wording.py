@@ -1,7 +1,5 @@
 """The words that tables and pictures share."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.topology.model import Gpu, GpuPartition, Nic, PciLink

@@ -1,7 +1,5 @@
 """A file of the kernel that is not as planned is seen by verification, watch, audit and need()."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Each list of what roles have holds every such module, in the order of a maintenance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A roll-out is undone: who is told, who undoes it, what is left, and that it ends."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.rollout.abort import Abort

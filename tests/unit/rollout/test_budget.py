@@ -1,7 +1,5 @@
 """How many nodes may be out of service together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a kubelet runs with: who may read it, and where its own node asks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

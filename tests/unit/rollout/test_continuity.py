@@ -1,7 +1,5 @@
 """What follows from looks at a kubelet: it runs without a break, but for one reboot of its node."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The control plane as a pool of its own: what is of it, what it can do without, when it is healthy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which pods go, which stay, and what is said about those that do not go away."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

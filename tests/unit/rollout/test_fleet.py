@@ -1,7 +1,5 @@
 """Who is next, how many together, and when nothing new is begun."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs forked from a process that has imported what they need: they are as runs of their own would be."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The proof that a node works: fresh, all of it, and for a while on end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

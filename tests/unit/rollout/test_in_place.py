@@ -1,7 +1,5 @@
 """A change without a drain: of a node whose pods stay, and of a host that is no Node."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

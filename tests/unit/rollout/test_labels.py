@@ -1,7 +1,5 @@
 """Labels and resources of a geometry: set within the drain, proved, and put back where the node goes back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """The lead: one process runs a roll-out of a name."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.rollout.cluster import ApiUnreachableError, Lease

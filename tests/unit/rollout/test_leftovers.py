@@ -1,7 +1,5 @@
 """What a removal leaves in the cluster is named, where a roll-out was there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

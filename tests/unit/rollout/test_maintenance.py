@@ -1,7 +1,5 @@
 """Other tools' marks, and when they mean that somebody is at work."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

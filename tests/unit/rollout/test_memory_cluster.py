@@ -1,7 +1,5 @@
 """The cluster in memory does what every cluster does, and what a simulation asks of it besides."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """A MIG change that the labels say is under way: at work, or left behind, and then repaired."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

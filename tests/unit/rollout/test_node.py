@@ -1,7 +1,5 @@
 """The roll-out of one node: what goes wrong, who interferes, and who goes on."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

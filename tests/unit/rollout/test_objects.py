@@ -1,7 +1,5 @@
 """Objects of the Kubernetes API, as JSON has them, become what a roll-out sees."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.rollout import objects

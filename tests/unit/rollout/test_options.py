@@ -1,7 +1,5 @@
 """How nodes are rolled out: what may be said, and what a mistake is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.lib.errors import NumaforgeError

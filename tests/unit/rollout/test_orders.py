@@ -1,7 +1,5 @@
 """Where nodes stand, that a lock be broken: orders beside a roll-out."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """What a roll-out would meet."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

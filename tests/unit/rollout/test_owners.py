@@ -1,7 +1,5 @@
 """Which other tool sets a node's devices, where the plan has numaforge set them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How long to go on without an answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.lib.errors import HostError, HostUnreachableError

@@ -1,7 +1,5 @@
 """A rack before a roll-out: what its trays would not agree in, and which hosts are not begun for that."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A node's record: where it lies, who may change it, and in which order it and the cordon are written."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which hosts a roll-out leaves as they are, while the others go on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

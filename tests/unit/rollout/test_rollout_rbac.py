@@ -1,7 +1,5 @@
 """docs/rollout-rbac.yaml grants exactly the permissions that a roll-out needs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

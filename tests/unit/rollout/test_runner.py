@@ -1,7 +1,5 @@
 """Names of processes: whose they are, and whether they live."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Whether what a host has no say in leads to the Node that it says it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.rollout.cluster import ClusterNode

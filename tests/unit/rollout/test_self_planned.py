@@ -1,7 +1,5 @@
 """Nodes that plan themselves, as the cluster has them: what they say, and when their taint is lifted."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 

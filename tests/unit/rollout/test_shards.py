@@ -1,7 +1,5 @@
 """Shards: each host is in exactly one, and several of them are one roll-out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

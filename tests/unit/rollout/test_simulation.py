@@ -4,8 +4,6 @@
 One seed again, with what happens in it: `python bench/rollout.py --seed N`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.rollout.fleet import Fleet

@@ -1,7 +1,5 @@
 """Slots: who gets one, who takes one over, and how they are given back."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

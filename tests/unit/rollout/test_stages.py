@@ -1,7 +1,5 @@
 """Hosts that are changed without a drain: their turn, their canaries, how many together, and when to stop."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

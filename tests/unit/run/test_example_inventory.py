@@ -1,7 +1,5 @@
 """The example inventory is something that pyinfra and the profiles accept."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the cluster is to say of a node after the roles that were called."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Plain pyinfra, started in this repository: what config.py has it do differently."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

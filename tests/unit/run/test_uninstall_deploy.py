@@ -1,7 +1,5 @@
 """What deploys/site.py has done to a node is taken back by the same roles, in the same maintenance."""
 
-from __future__ import annotations
-
 import ast
 
 from lab.paths import REPOSITORY

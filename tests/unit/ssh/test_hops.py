@@ -1,7 +1,5 @@
 """Jump hosts that lead to each other are refused: `ssh` would start itself without end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Private keys in every format that ssh-keygen writes, each read once for all hosts."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which keys a host has by known_hosts: those that ssh-keygen finds."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

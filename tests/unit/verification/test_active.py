@@ -1,7 +1,5 @@
 """Proofs by traffic: the shell that sends it, and what is made of the answers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the verification asks of the userland, and when a limit is judged."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

@@ -1,7 +1,5 @@
 """Each promise that is broken says in one short text what is there and what is planned."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a run of the suite found, as its report in JUnit's XML has it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 

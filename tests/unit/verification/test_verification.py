@@ -1,7 +1,5 @@
 """The verification suite's own parts: what a plan promises, how a host is read, what means the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Who comes to some CPUs: counted by name, pods left out."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """Whether a node's devices serve claims: tables of slices, claims that are allocated, and requests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pods that claim devices: what the scheduler says of nodes, by a cluster's objects and by a plan alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

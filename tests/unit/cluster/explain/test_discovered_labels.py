@@ -1,7 +1,5 @@
 """The labels of GPU feature discovery that follow from a machine, and the pods that they keep away."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

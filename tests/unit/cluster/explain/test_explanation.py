@@ -1,7 +1,5 @@
 """Where a pod would go: the scheduler's word and the kubelet's, and every change that is named helps."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which pods a document makes: as its controller expands it, or none, and then it is named."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

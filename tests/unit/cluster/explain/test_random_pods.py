@@ -1,7 +1,5 @@
 """Random pods: what is explained over a cluster's documents is what the simulated kubelet decides."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from random import Random

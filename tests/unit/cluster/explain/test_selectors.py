@@ -1,7 +1,5 @@
 """CEL selectors of devices: what is read is decided, what is not is unknown, and what fails fails."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nodes as schedulers are told of them, made of the ready machines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache

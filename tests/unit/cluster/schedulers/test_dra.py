@@ -1,7 +1,5 @@
 """Claims, values and taints that follow from a plan, and slices that are held to the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace

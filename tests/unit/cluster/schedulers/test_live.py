@@ -1,7 +1,5 @@
 """Live objects held to plans: each field that is altered is found, and no other."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The operators of NVIDIA and AMD: values and policies that fit plans, and live ones that contradict them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace

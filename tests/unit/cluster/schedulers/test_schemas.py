@@ -1,7 +1,5 @@
 """What is written for each system fits the schema that the system publishes, where it is to be had here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any

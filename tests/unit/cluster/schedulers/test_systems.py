@@ -1,7 +1,5 @@
 """What schedulers are told of nodes: it adds up to the plan, and what a system cannot say is left out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`numaforge audit`: its exit codes, its formats, what is known already, machines that cannot be read."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What a machine is held to by the plan that is saved on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Ten planted faults in a fleet of 300 snapshots: each is found, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which machine differs from its siblings, and when none does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

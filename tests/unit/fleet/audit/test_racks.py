@@ -1,7 +1,5 @@
 """Racks as a whole: what trays of one clique have to agree in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

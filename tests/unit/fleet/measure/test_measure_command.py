@@ -1,7 +1,5 @@
 """`numaforge measure`: what it refuses before it asks a host, and what a profile says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

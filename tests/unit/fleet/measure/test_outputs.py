@@ -1,7 +1,5 @@
 """What programs print: recorded and documented outputs are read, everything else is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs on a node: each within its time and its bytes, and what is made of their answers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Machines beside their siblings: who is slow, and what keeps a node from service."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What is measured on a machine, with which programs, and what limits it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What is written for Prometheus and Grafana is complete, of known metrics, and current."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """boot.sh, under each shell: which memory counts as unchanged, and with which plan the kubelet may start."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which profile a node plans itself with: who wins of those that name one, and what is no profile."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

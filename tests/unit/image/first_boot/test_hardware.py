@@ -1,7 +1,5 @@
 """The machines that an image was made for: which a node is, and what of it is not as expected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

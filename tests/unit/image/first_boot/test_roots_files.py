@@ -1,7 +1,5 @@
 """What the kubelet's login names, root reads and runs: so only root may have written it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """/etc/numaforge/boot.yaml: what stands for what is not said, and each mistake with its key."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a node was planned on: what has changed in words, another machine, and what is kept."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

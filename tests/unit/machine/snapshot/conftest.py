@@ -1,7 +1,5 @@
 """Shells as hosts have them, and a libnvidia-ml without a GPU."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

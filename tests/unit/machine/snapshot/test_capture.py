@@ -1,7 +1,5 @@
 """The capture script on the shells that hosts have, and what is read from its output."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 The processes are real, those of an unprivileged user too; what systemd says of units is the test's.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A host that lacks a program of the capture has none; a kubelet that does not say its version is named."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

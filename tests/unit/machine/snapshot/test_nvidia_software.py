@@ -1,7 +1,5 @@
 """NVIDIA's software in a snapshot: files that are there, daemons, and versions that no file tells."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

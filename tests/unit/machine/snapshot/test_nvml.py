@@ -1,7 +1,5 @@
 """NVML's answers: the real pynvml, whole or cut down, on a libnvidia-ml without a GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

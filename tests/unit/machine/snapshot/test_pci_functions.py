@@ -1,7 +1,5 @@
 """What the script takes of PCI functions, and what it leaves on the host."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.snapshot import from_root, parse_output, script

@@ -1,7 +1,5 @@
 """Whom the kubelet has given devices: its pod-resources API, asked by the script of a capture."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

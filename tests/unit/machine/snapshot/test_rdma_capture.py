@@ -1,7 +1,5 @@
 """What is taken of RDMA devices, and that nothing that identifies them is."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Secrets leave a text, everything else stays."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

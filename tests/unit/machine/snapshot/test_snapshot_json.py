@@ -1,7 +1,5 @@
 """Saved snapshots: what is written is read back, and everything else is refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What amdgpu shows of its GPUs, and what it does not."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.topology.amd import partition_names, with_amdgpu

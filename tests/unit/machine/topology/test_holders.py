@@ -1,7 +1,5 @@
 """Who holds a GPU: what control groups and the kubelet's checkpoint say."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

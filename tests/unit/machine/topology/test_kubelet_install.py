@@ -1,7 +1,5 @@
 """The kubelet of a host: which flags it runs with, and which files those name."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.kubelet_minors.flags import flag_value

@@ -1,7 +1,5 @@
 """How near two devices are, and which GPUs NVLink joins, with hwloc and NCCL's rule as witnesses."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations, product

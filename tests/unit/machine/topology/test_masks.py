@@ -1,7 +1,5 @@
 """CPU sets from the kernel's bitmaps, and what is made of them on strange machines."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Who manages the memory of GPUs beside Grace: the option says it, else the branch, else NUMA nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

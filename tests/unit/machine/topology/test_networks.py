@@ -1,7 +1,5 @@
 """Which interface is in which IPv4 network, from /proc/net/route."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.topology.networks import read_networks

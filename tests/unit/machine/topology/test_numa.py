@@ -1,7 +1,5 @@
 """NUMA nodes as sysfs shows them: which of them firmware keeps for devices that are no CPUs."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.topology.links import nearest_numa_node

@@ -1,7 +1,5 @@
 """What NVML and nvidia-smi say of GPUs, put together with what sysfs shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What files show of NVIDIA's software; what was not captured stays unknown."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.snapshot.model import Snapshot

@@ -1,7 +1,5 @@
 """PCI functions: which are GPUs, and which interface and RDMA device belongs to which."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.snapshot import Snapshot

@@ -1,7 +1,5 @@
 """What the configuration space of PCIe functions tells, and what of it stays on the host."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sleep states and turbo, as the kernel shows them."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.machine.snapshot.model import Snapshot

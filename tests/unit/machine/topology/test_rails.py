@@ -1,7 +1,5 @@
 """Rails: which GPUs are nearest to which RDMA device, and which device each GPU should use."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import product

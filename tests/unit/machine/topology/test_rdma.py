@@ -1,7 +1,5 @@
 """RDMA devices: what sysfs shows of them, software and bonds included."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

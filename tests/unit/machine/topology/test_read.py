@@ -1,7 +1,5 @@
 """A tree written for a machine is read back as that machine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The ready machines of the wheel: what they are, and that their files are in the form of today."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Devices that are cut: MIG's instances and AMD's compute partitions."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.kubelet.admission.inventory import inventory_of

@@ -1,7 +1,5 @@
 """The topology's JSON document: its form, what is lost on the way back (nothing), and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the trays of a rack have to agree in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any

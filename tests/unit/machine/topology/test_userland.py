@@ -1,7 +1,5 @@
 """The userland of a host as its files and its package database show it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

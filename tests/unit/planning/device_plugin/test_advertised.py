@@ -1,7 +1,5 @@
 """What the device plugin advertises on a machine, as it is and as planned; on which machines it ends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

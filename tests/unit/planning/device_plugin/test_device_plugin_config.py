@@ -1,7 +1,5 @@
 """The device plugin's file: each mistake is refused, in the plugin's own words where it has some."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

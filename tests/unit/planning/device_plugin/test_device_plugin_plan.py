@@ -1,7 +1,5 @@
 """What the plan says of the device plugin, and which labels its Node gets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Where GPU instances could lie, tried out without cleverness: an independent witness for tests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 

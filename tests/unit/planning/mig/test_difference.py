@@ -1,7 +1,5 @@
 """A change destroys as few GPU instances as can be, and none that is in use."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Which geometries fit, where they lie, and what is said of those that do not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations, permutations, product
 

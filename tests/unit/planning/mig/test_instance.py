@@ -1,7 +1,5 @@
 """The one form of a GPU instance: of a plan, of NVML's answer, of the worker and of the proof."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

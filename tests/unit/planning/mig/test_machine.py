@@ -1,7 +1,5 @@
 """What the GPUs of a machine get from a config."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

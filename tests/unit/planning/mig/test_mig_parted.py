@@ -1,7 +1,5 @@
 """mig-parted's file is read strictly: what it may say, and what is said of each mistake."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.lib.errors import PlanError

@@ -1,7 +1,5 @@
 """GPU models with MIG: their profiles' names, how a GPU is recognised, what a name means on it."""
 
-from __future__ import annotations
-
 import pytest
 
 from numaforge.lib.errors import NumaforgeError, PlanError

@@ -1,7 +1,5 @@
 """The geometry in mig-parted's words: what our own strict reader makes of it is the plan again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a plan says of MIG: the smallest change, refusals before a host is touched, what is advertised."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What libraries are told of the rails: what the machine shows, and nothing where it shows nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shared RDMA device plugin in a cluster: nodes with equal configurations share its manifests."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

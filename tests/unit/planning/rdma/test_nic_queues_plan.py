@@ -1,7 +1,5 @@
 """Queues of NICs: as many as reserved CPUs, never on the default route's NIC unless it is named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the shared RDMA device plugin accepts and should not, and what becomes of it on a machine."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """config.json of the shared RDMA device plugin is read as the plugin reads it: its own answers, recorded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

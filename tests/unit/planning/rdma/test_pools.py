@@ -1,7 +1,5 @@
 """Which RDMA devices pods get together, and by which selectors the shared device plugin finds them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What an inventory may say of a host: each datum, what is refused, and what is said of that."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is replaced in pyinfra stands in one file with its reason; its inspection gives the same answers."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The scripts of numaforge.run.hosts under the shells that hosts have."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
