@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.lib.file_content import PLAN_PATH, PlannedFile, everywhere
+from numaforge.lib.file_content import PLAN_PATH, PROGRAMS, PlannedFile, everywhere
 from numaforge.roles.amd_partitions.worker import source
 from numaforge.roles.template import program_template, unit_template
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 AMD_UNIT_PATH = "/etc/systemd/system/numaforge-amd-partitions.service"
-AMD_WORKER_PATH = "/usr/local/lib/numaforge/amd_partitions.py"
+AMD_WORKER_PATH = f"{PROGRAMS}/amd_partitions.py"
 
 
 TEMPLATES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numaforge.lib.file_content import PlannedFile, everywhere
+from numaforge.lib.file_content import PROGRAMS, PlannedFile, everywhere
 from numaforge.lib.shell import library
 from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.template import Both, Template, lines, program, unit_template
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 INTERRUPTS_PATH = "/etc/numaforge/interrupts.conf"
-INTERRUPTS_SCRIPT_PATH = "/usr/local/lib/numaforge/interrupts.sh"
+INTERRUPTS_SCRIPT_PATH = f"{PROGRAMS}/interrupts.sh"
 INTERRUPTS_UNIT = "numaforge-interrupts.service"
 INTERRUPTS_UNIT_PATH = f"/etc/systemd/system/{INTERRUPTS_UNIT}"
 INTERRUPTS_RULES_PATH = "/etc/udev/rules.d/90-numaforge-interrupts.rules"

@@ -9,7 +9,7 @@ import yaml
 
 from numaforge.kubelet.checkpoints import MEMORY_STATE_FILE
 from numaforge.lib.errors import KubeletConfigError
-from numaforge.lib.file_content import FileContent, PlannedFile
+from numaforge.lib.file_content import PROGRAMS, FileContent, PlannedFile
 from numaforge.lib.shell import library
 from numaforge.machine.snapshot.catalogue import NUMA
 from numaforge.roles.kubelet.delivery import KIND, merge, without
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
 
-MEMORY_STATE_SCRIPT_PATH = "/usr/local/lib/numaforge/memory-state.sh"
+MEMORY_STATE_SCRIPT_PATH = f"{PROGRAMS}/memory-state.sh"
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

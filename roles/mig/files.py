@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.lib.file_content import PLAN_PATH, PlannedFile, everywhere
+from numaforge.lib.file_content import PLAN_PATH, PROGRAMS, PlannedFile, everywhere
 from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.roles.mig.worker import source
 from numaforge.roles.template import program_template, unit_template
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from numaforge.roles.mig.instance import MigPlan
 
 MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
-MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
-MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
+MIG_WORKER_PATH = f"{PROGRAMS}/mig.py"
+MIG_LIBRARY_PATH = f"{PROGRAMS}/pynvml.py"
 
 
 TEMPLATES = {

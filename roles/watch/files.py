@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numaforge.lib.file_content import PLAN_PATH, FileContent, PlannedFile, everywhere
+from numaforge.lib.file_content import PLAN_PATH, PROGRAMS, FileContent, PlannedFile, everywhere
 from numaforge.lib.shell import library
 from numaforge.node.bundle import checksum
 from numaforge.roles.template import Both, Template, header, lines, program, unit_template
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 WATCH_CONF_PATH = "/etc/numaforge/watch.conf"
-WATCH_SCRIPT_PATH = "/usr/local/lib/numaforge/watch.sh"
+WATCH_SCRIPT_PATH = f"{PROGRAMS}/watch.sh"
 WATCH_UNIT = "numaforge-watch.service"
 WATCH_TIMER = "numaforge-watch.timer"
 WATCH_UNIT_PATH = f"/etc/systemd/system/{WATCH_UNIT}"

@@ -13,6 +13,8 @@ import pytest
 
 from lab.paths import REPOSITORY
 from lab.roots import RELEASES, UnavailableError, build
+from numaforge.lib import shell
+from numaforge.lib.file_content import WRITTEN_BELOW
 
 PROGRAMS = Path(sys.executable).parent
 KUBELET = """[Unit]
@@ -210,6 +212,45 @@ def test_a_root_with_the_keys_of_a_kubelet_is_a_node_and_refused(plain: Path) ->
         assert "a kubelet has joined a cluster: this is a node, not an image" in refused(plain, WISH)
     finally:
         keys.rmdir()
+    assert not (plain / "opt/numaforge").exists()
+
+
+MOUNTS = {
+    "a writable root": ("LABEL=root / ext4 defaults 0 1\nLABEL=usr /usr erofs ro 0 0\n", ""),
+    "a root that stays read-only": (
+        "LABEL=root / ext4 ro 0 1\n",
+        "/etc/numaforge is on /, which /etc/fstab mounts read-only",
+    ),
+    "a writable /etc and /var over it": (
+        "LABEL=root / ext4 ro 0 1\noverlay /etc overlay defaults\nLABEL=var /var ext4 rw,nodev 0 1\n",
+        "",
+    ),
+    "one folder": (
+        "# none\n\nLABEL=units /etc/systemd/system squashfs ro 0 0\n",
+        "/etc/systemd/system is on /etc/systemd/system, which /etc/fstab mounts read-only",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fstab", "why"), MOUNTS.values(), ids=MOUNTS)
+def test_folders_that_a_node_could_not_write_are_named_with_their_mount(
+    plain: Path, fstab: str, why: str
+) -> None:
+    (plain / "etc/fstab").write_text(fstab)
+    script = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)})
+    script += shell.library("image/bake/hygiene") + shell.call("tell_unwritable")
+    done = subprocess.run(["chroot", plain, "sh", "-c", script], capture_output=True, text=True, check=True)
+    (plain / "etc/fstab").unlink()
+    assert done.stderr == ""
+    assert "".join(done.stdout.splitlines()[:1]) == why
+
+
+def test_a_root_on_which_no_plan_could_be_written_is_refused(plain: Path) -> None:
+    unit = plain / "etc/systemd/system/etc-sysctl.d.mount"
+    unit.write_text("[Mount]\nWhat=none\nWhere=/etc/sysctl.d\nType=tmpfs\nOptions=ro, nodev\n")
+    said = refused(plain, WISH)
+    unit.unlink()
+    assert f"/etc/sysctl.d is on /etc/sysctl.d, which /{unit.relative_to(plain)} mounts read-only" in said
     assert not (plain / "opt/numaforge").exists()
 
 

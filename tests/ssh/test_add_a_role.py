@@ -121,7 +121,7 @@ def test_the_role_of_the_page_is_planned_applied_verified_and_undone(repository:
     verified = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
     assert f"{DRIFT} 0\n" in node.path(METRICS).read_text()
     node.path(SHOWN).write_text("hello\n")
-    node.run("sh /usr/local/lib/numaforge/watch.sh watch /etc/numaforge/watch.conf")
+    node.run("sh /var/lib/numaforge/lib/watch.sh watch /etc/numaforge/watch.conf")
     assert f"{DRIFT} 1\n" in node.path(METRICS).read_text()
     drifted = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
     assert "kernel value banner:" not in verified, verified

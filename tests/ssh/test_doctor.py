@@ -44,7 +44,7 @@ def test_a_host_that_has_everything_is_ready(
 def test_each_host_that_is_not_ready_says_why(
     node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    node.run("rm /usr/bin/flock")
+    node.run("rm /usr/bin/flock; mount -t tmpfs -o ro tmpfs /etc/sysctl.d")
     unknown = {**node.data(), "ssh_known_hosts_file": "/dev/null"}
     gone = {**node.data(), "ssh_port": free_port()}
     hosts = {"node": node.data(), "unknown": unknown, "gone": gone, "user": node.data("operator")}
@@ -52,6 +52,8 @@ def test_each_host_that_is_not_ready_says_why(
     assert code == 1
     assert rows["node", "programs"]["found"] == "there is no flock"
     assert rows["node", "programs"]["remedy"] == "install util-linux"
+    assert rows["node", "/etc/sysctl.d"]["found"] == "is on a read-only file system"
+    assert ("node", "/etc/systemd/system") not in rows
     assert rows["unknown", "login"]["found"].startswith("the host key of [127.0.0.1]:")
     assert "cannot connect" in rows["gone", "login"]["found"]
     assert "sudo" in rows["user", "login"]["found"]

@@ -239,8 +239,22 @@ def test_a_start_that_is_held_up_by_another_says_so_after_a_limit(node: Sandbox)
 
 
 def test_where_nothing_can_be_written_the_kubelet_is_held(node: Sandbox) -> None:
-    node.run("mkdir -p /var/lib/numaforge && mount -t tmpfs -o ro tmpfs /var/lib/numaforge")
+    node.run("mkdir -p /var/lib/numaforge && mount -t tmpfs -o ro,mode=755 tmpfs /var/lib/numaforge")
     assert "ead-only" in held(node)
+
+
+def test_a_node_whose_usr_is_read_only_has_its_programs_where_it_can_write(node: Sandbox) -> None:
+    assert node.run("mount --bind /usr /usr && mount -o remount,bind,ro /usr").returncode == 0
+    wish = yaml.safe_load(PROFILE)
+    wish["kubelet"]["memory_manager_policy"] = "Static"
+    interrupts = {"default_affinity": "reserved", "irqbalance": "off"}
+    write(node, OWN, yaml.safe_dump({**wish, "interrupts": interrupts, "watch": {"enabled": True}}))
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    programs = {path.name for path in node.path("/var/lib/numaforge/lib").iterdir()}
+    assert programs == {"memory-state.sh", "interrupts.sh", "watch.sh"}
+    assert before_kubelet(node).returncode == 0
+    assert planned(node) == 1
 
 
 SAYS = {

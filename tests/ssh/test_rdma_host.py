@@ -157,13 +157,13 @@ def test_what_leaves_the_profile_is_put_back_without_residue(bare: Sandbox, tmp_
     before = loaded(bare)
     bare.run("touch /run/started")
     pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
-    untouched = files_below(bare, "/etc", "/usr/local/lib")
+    untouched = files_below(bare, "/etc", "/var/lib/numaforge/lib")
     pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     done = pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
     assert done.returncode == 0, done.stdout
     assert settings(bare) == OLD
     assert loaded(bare) == before
-    assert files_below(bare, "/etc", "/usr/local/lib") == untouched
+    assert files_below(bare, "/etc", "/var/lib/numaforge/lib") == untouched
 
 
 def test_a_module_that_the_host_had_loaded_itself_stays(bare: Sandbox, tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ EMPTY: dict[str, Any] = {"name": "empty"}
 def residue(node: Sandbox) -> dict[str, str]:
     """Return what a host shows of its settings: values of the kernel, files and links below /etc and /usr."""
     shown = node.run(  # a switch is a plain file here, and shows nothing but what was written last
-        "cd /; ours='etc/systemd etc/sysctl.d etc/tmpfiles.d etc/numaforge usr/local/lib/numaforge';"
+        "cd /; ours='etc/systemd etc/sysctl.d etc/tmpfiles.d etc/numaforge var/lib/numaforge/lib';"
         "for switch in sys/kernel/mm/transparent_hugepage/*; do"
         "  sed -i 's/.*\\[\\(.*\\)\\].*/\\1/' $switch; done;"
         "find sys proc/sys $ours -type f ! -path 'etc/numaforge/plan.json' -exec sha256sum {} + 2> /dev/null;"

@@ -53,7 +53,6 @@ def assert_ended_by_the_next_run(node: Sandbox, folder: Path, before: dict[str, 
 
 
 FORGETS = [
-    pytest.param("rmdir", "/usr/local/lib/numaforge", "", id="the-folder-of-programs"),
     pytest.param("rm", "/var/lib/numaforge", f"-f {TRANSACTIONS}/last", id="half-of-the-backups"),
     pytest.param("rm", "/var/lib/numaforge", "", id="the-backups"),
     pytest.param("rm", PLAN_PATH, "", id="the-plan"),

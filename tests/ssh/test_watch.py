@@ -15,7 +15,7 @@ from tests.ssh.standin_systemd import standin_systemd
 FOLDER = "/var/lib/prometheus/node-exporter"
 METRICS = f"{FOLDER}/numaforge.prom"
 CONF = "/etc/numaforge/watch.conf"
-SCRIPT = "/usr/local/lib/numaforge/watch.sh"
+SCRIPT = "/var/lib/numaforge/lib/watch.sh"
 LINK = "/etc/systemd/system/timers.target.wants/numaforge-watch.timer"
 TIMER = "/run/active/numaforge-watch.timer"
 KEPT = "/run/numaforge/watch"

@@ -30,13 +30,13 @@ def kubeadm_node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 def left(node: Sandbox) -> dict[str, str]:
     """Return every file and folder that a run may have left, and the kernel's values, with checksums.
 
-    Only the host's own files in /usr/local, where a toolchain may lie, are told by inode and time of change.
+    Files in /usr/local, where a toolchain may lie, are told by inode and time of change.
     """
     shown = node.run(
-        "cd /; places='etc usr/local/lib/numaforge usr/lib/systemd var/lib sys proc/sys';"
+        "cd /; places='etc usr/lib/systemd var/lib sys proc/sys';"
         "{ find $places -type f ! -path '*_manager_state' ! -path 'etc/ssh/*'"
         "  ! -path 'proc/sys/kernel/random/*' -exec sha256sum {} +;"
-        "  find usr/local -path usr/local/lib/numaforge -prune -o -type f -printf '%s:%i:%C@ %p\\n';"
+        "  find usr/local -type f -printf '%s:%i:%C@ %p\\n';"
         "  find $places usr/local -type d -printf 'd %p\\n';"
         "  find $places usr/local -type l -printf '%l %p\\n'; } 2> /dev/null"
     ).stdout

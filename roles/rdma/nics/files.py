@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.lib.file_content import PlannedFile, everywhere
+from numaforge.lib.file_content import PROGRAMS, PlannedFile, everywhere
 from numaforge.lib.shell import library
 from numaforge.roles.template import Both, Template, lines, program_template, unit_template
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 NICS_PATH = "/etc/numaforge/nics"
-NICS_SCRIPT_PATH = "/usr/local/lib/numaforge/nics.sh"
+NICS_SCRIPT_PATH = f"{PROGRAMS}/nics.sh"
 NICS_UNIT_PATH = "/etc/systemd/system/numaforge-nics.service"
 
 

@@ -7,6 +7,29 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 PLAN_PATH = "/etc/numaforge/plan.json"
+PROGRAMS = "/var/lib/numaforge/lib"
+"""The folder of the programs that units start: /usr is read-only in image-based systems.
+
+Units name the interpreter (`/bin/sh FILE`), which only reads the file: it needs no right to execute, no
+SELinux type of its own, and a mount with noexec does.
+"""
+WRITTEN_BELOW = (
+    "/etc/numaforge",
+    "/etc/systemd/system",
+    "/etc/sysctl.d",
+    "/etc/tmpfiles.d",
+    "/etc/modprobe.d",
+    "/etc/modules-load.d",
+    "/etc/udev/rules.d",
+    "/etc/security/limits.d",
+    "/etc/apt/apt.conf.d",
+    "/etc/default/grub.d",
+    "/etc/crio/crio.conf.d",
+    "/etc/kubernetes",
+    "/var/lib/kubelet",
+    PROGRAMS,
+)
+"""The folders that plans write to, besides /etc itself; each may be a mount of its own."""
 _UNITS = PurePosixPath("/etc/systemd/system")
 
 

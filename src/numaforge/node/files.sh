@@ -57,7 +57,7 @@ remove() { # PATH, and its folder where that is one of drop-ins, or of ours, and
     if [ ! -e "$target" ]; then return; fi
     rm -f "$target" && sync "${target%/*}/" || return 1
     case ${target%/*} in
-    /etc/systemd/system/*.d | /etc/numaforge | /usr/local/lib/numaforge) rmdir "${target%/*}" 2> /dev/null || : ;;
+    /etc/systemd/system/*.d | /etc/numaforge | /var/lib/numaforge/lib) rmdir "${target%/*}" 2> /dev/null || : ;;
     esac
 }
 same() { # PATH PATH: equal in content, rights and age

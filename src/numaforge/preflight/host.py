@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from numaforge.findings import Severity
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import WRITTEN_BELOW
 from numaforge.lib.framing import Answer, asking
 from numaforge.lib.programs import CHANGED_WITH, SYSTEMD, missing
 from numaforge.lib.quantity import format_bytes
@@ -19,6 +20,7 @@ FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024
 SKEW_SECONDS = 30
 """The greatest clock difference without a warning: certificates and Leases depend on clocks."""
 
+_FOLDERS = (*FREE_KIB, *WRITTEN_BELOW)
 _PART = "preflight"
 _UNFINISHED = "unfinished"
 
@@ -26,7 +28,7 @@ _UNFINISHED = "unfinished"
 def script() -> str:
     """Return the sh script for `answer_lines` and `checks`."""
     programs = " ".join(name for names in CHANGED_WITH.values() for name in names)
-    call = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
+    call = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *_FOLDERS])
     unfinished = shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])
     return asking(shell.library("lib/programs", "preflight/host", LIBRARY) + call + unfinished)
 
@@ -47,14 +49,21 @@ def checks(answer: Sequence[str], asked_at: float, answered_at: float) -> tuple[
     The times are by this machine's clock, in seconds since 1970.
     """
     words = [line.partition(" ")[::2] for line in answer]
-    read_only = {rest for kind, rest in words if kind == "read-only"}
-    listed = [_programs(missing(answer))]
+    read_only = [rest for kind, rest in words if kind == "read-only"]
+    listed = [
+        _programs(missing(answer)),
+        *(
+            Check(folder, "is on a read-only file system", Severity.ERROR, "mount it writable")
+            for folder in read_only
+        ),
+    ]
     for kind, rest in words:
         if kind == "systemd":
             listed.append(_systemd(rest))
         elif kind == "space":
             folder, _, free = rest.partition(" ")
-            listed.append(_room(folder, int(free) * 1024, folder in read_only))
+            if folder in FREE_KIB and folder not in read_only:
+                listed.append(_room(folder, int(free) * 1024))
         elif kind == "clock" and rest.isdigit():
             listed.append(_clock(int(rest), asked_at, answered_at))
     if (change := read_unfinished(answer)) is not None:
@@ -94,9 +103,7 @@ def _systemd(state: str) -> Check:
     return Check("systemd", state)
 
 
-def _room(folder: str, free_bytes: int, read_only: bool) -> Check:
-    if read_only:
-        return Check(folder, "is on a read-only file system", Severity.ERROR, "mount it writable")
+def _room(folder: str, free_bytes: int) -> Check:
     needed = FREE_KIB[folder] * 1024
     if free_bytes < needed:
         return Check(

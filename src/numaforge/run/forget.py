@@ -9,7 +9,7 @@ from pyinfra import host
 from numaforge.change.look import GUARD
 from numaforge.change.transaction import TRANSACTIONS
 from numaforge.lib import shell
-from numaforge.lib.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH, PROGRAMS
 from numaforge.lib.framing import asking
 from numaforge.lib.kubelet_paths import DROP_IN_DIR
 from numaforge.roles.modules.files import MODPROBE_PATH
@@ -49,6 +49,7 @@ def _forget(flag_stays: bool) -> Commands:
         "ROOT": TRANSACTIONS,
         "GUARD": GUARD,
         "STATE": str(PurePosixPath(TRANSACTIONS).parent),
+        "PROGRAMS": PROGRAMS,
         "RUN": _RUN,
         "EDITS": _EDITS,
         "PLAN": PLAN_PATH,

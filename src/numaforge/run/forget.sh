@@ -4,10 +4,9 @@
 # wrote into a file while a change was undone, which that transaction has kept in its folder `edited`, moves to EDITS.
 
 RECORDS=/etc/numaforge
-PROGRAMS=/usr/local/lib/numaforge
 LOCK_SECONDS=120
 kept() { # print whether anything remains: yes or no
-    for each in "$RECORDS" "$PROGRAMS" "$STATE" "$RUN" "$MODPROBE"; do
+    for each in "$RECORDS" "$STATE" "$RUN" "$MODPROBE"; do
         if [ -e "$each" ]; then
             echo yes
             return
@@ -50,14 +49,13 @@ forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
             "systemctl disable numaforge-boot.service, rm $GUARD and systemctl daemon-reload" >&2
         return 1
     fi
-    left=$(find "$RECORDS" "$MODPROBE" ! -type d ! -path "$PLAN" ! -path "$RECORDS/boot.yaml" ! -path "$RECORDS/profile*" \
+    left=$(find "$RECORDS" "$MODPROBE" "$PROGRAMS" ! -type d ! -path "$PLAN" ! -path "$RECORDS/boot.yaml" ! -path "$RECORDS/profile*" \
         ! -path "$RECORDS/image/*" 2> /dev/null | LC_ALL=C sort | tr '\n' ' ')
     if [ -n "$left" ]; then
         echo "${left% }: not taken back yet, because it waits for a reboot or could not be: see above, then run again" >&2
         return 1
     fi
     if [ -z "$1" ] && [ -d "$CONFIG_DIR" ] && resolve "$CONFIG_DIR/."; then rmdir "$CONFIG_DIR" 2> /dev/null || :; fi # others' files stay
-    if [ -d "$PROGRAMS" ]; then rmdir "$PROGRAMS" || return 1; fi
     keep_edits && rm -rf "$RUN" "$STATE" && rm -f "$PLAN" || return 1
     if [ -d "$RECORDS" ] && [ ! -d "$RECORDS/image" ]; then rmdir "$RECORDS" || return 1; fi
 }

@@ -254,7 +254,7 @@ def test_without_it_there_is_no_label_and_our_unit_is_written() -> None:
     planned = plan(mi300x(), CPX)
     assert PROFILE_LABEL not in planned.labels
     assert [file.path for file in planned.files if "amd" in file.path] == [
-        "/usr/local/lib/numaforge/amd_partitions.py",
+        "/var/lib/numaforge/lib/amd_partitions.py",
         "/etc/systemd/system/numaforge-amd-partitions.service",
     ]
 

@@ -465,7 +465,7 @@ def test_files_are_listed_with_their_modes():
         "/etc/numaforge/plan.json": ("topology", "0600"),
         "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf": ("kubelet", "0600"),
         "/etc/systemd/system/kubelet.service.d/90-numaforge.conf": ("kubelet", "0644"),
-        "/usr/local/lib/numaforge/memory-state.sh": ("kubelet", "0644"),
+        "/var/lib/numaforge/lib/memory-state.sh": ("kubelet", "0644"),
         "/etc/systemd/system/kubelet.service.d/91-numaforge-memory-state.conf": ("kubelet", "0644"),
     }
 

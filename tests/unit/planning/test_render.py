@@ -10,12 +10,14 @@ import pytest
 import yaml
 
 from numaforge.lib.errors import KubeletConfigError, PlanError
-from numaforge.lib.file_content import PLAN_PATH
+from numaforge.lib.file_content import PLAN_PATH, WRITTEN_BELOW
 from numaforge.lib.resources import template_dir
+from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.document import loads
 from numaforge.planning.files import WRITERS
-from numaforge.planning.node import with_files
+from numaforge.planning.node import plan_node, with_files
 from numaforge.planning.plan import NodePlan
+from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.hugepages.plan import HugepagesPlan, PlannedPool
@@ -23,6 +25,7 @@ from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.kubelet.delivery import merge, without
 from numaforge.roles.kubelet.plan import KubeletPlan
 from numaforge.roles.memory.plan import MemoryPlan, NumaNodePlan
+from numaforge.roles.rdma.paths import LIBRARY_PATHS
 from tests.fixtures.role_files import kubelet_files
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
@@ -289,3 +292,17 @@ def test_every_template_is_read_back():
     there = {str(path.relative_to(template_dir())) for path in template_dir().glob("*/*.j2")}
     known = [name for writer in WRITERS for name in writer.templates]
     assert sorted(known) == sorted(name for name in there if not name.startswith(("audit/", "init/")))
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "epyc-nps4"])
+def test_every_file_lies_in_a_folder_that_is_tested_for_writing_and_none_needs_to_be_executed(
+    name: str,
+) -> None:
+    machine = ready_machine(name)
+    plan = plan_node(machine, load_profile("training"))
+    paths = {path for writer in WRITERS for path in writer.paths(plan, machine)}
+    paths |= {file.path for file in plan.files}
+    for path in paths:
+        assert not path.startswith("/usr/")
+        assert path.startswith(tuple(f"{folder}/" for folder in WRITTEN_BELOW)) or path in LIBRARY_PATHS
+    assert not [file.path for file in plan.files if int(file.mode, 8) & 0o111]

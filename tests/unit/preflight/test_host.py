@@ -9,6 +9,7 @@ import pytest
 
 from numaforge.findings import Severity
 from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import WRITTEN_BELOW
 from numaforge.lib.framing import Answer
 from numaforge.lib.programs import CAPTURED_WITH, CHANGED_WITH, SYSTEMD
 from numaforge.machine.snapshot import parse_output
@@ -49,7 +50,7 @@ def judged(*answer: str, asked_at: float = NOW, answered_at: float = NOW) -> dic
 def test_this_machine_answers_to_the_end(shell):
     answer = answer_lines(ask(shell, script()))
     assert {line.split()[0] for line in answer} >= {"systemd", "space", "clock"}
-    assert [line.split()[1] for line in answer if line.startswith("space ")] == [*FREE_KIB]
+    assert [line.split()[1] for line in answer if line.startswith("space ")] == [*FREE_KIB, *WRITTEN_BELOW]
 
 
 def test_a_capture_before_it_is_left_whole(shell):
@@ -80,6 +81,12 @@ def test_a_host_that_has_everything_is_fit():
         ("space /etc 4095", "/etc", ERROR, "3Mi free"),
         ("space /etc 4096", "/etc", None, "writable, 4Mi free"),
         ("read-only /etc", "/etc", ERROR, "is on a read-only file system"),
+        (
+            "read-only /etc/sysctl.d",
+            "/etc/sysctl.d",
+            ERROR,
+            "is on a read-only file system",
+        ),
         (f"clock {NOW - 31:.0f}", "clock", None, "as here"),
         (f"clock {NOW - 32:.0f}", "clock", WARNING, "31 s behind the one here"),
         (f"clock {NOW + 31:.0f}", "clock", WARNING, "31 s ahead of the one here"),

@@ -22,6 +22,7 @@ from numaforge.image.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.image.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError, NumaforgeError, PlanError
+from numaforge.lib.file_content import WRITTEN_BELOW
 from numaforge.lib.framing import Answer, asking
 from numaforge.lib.given import NotJsonError, parse_json, read_text
 from numaforge.machine.topology.model import NodeTopology
@@ -53,13 +54,15 @@ _SECONDS = 3600  # allows for packages over a slow line
 class FoundImage:
     """An image as found.
 
-    `node` is the reason why this is a node and not an image, or "". `pythons` are usable ones: version,
+    `node` is the reason why this is a node and not an image, or "". `unwritable` has a sentence for each
+    folder that a plan writes to and a node of the image cannot. `pythons` are usable ones: version,
     machine, path. `files` has checksums by path, `units` the state from `systemctl is-enabled`, `packages`
     the version of each wanted package and whether it is held. `left` are paths that sysprep would remove or
     empty.
     """
 
     node: str = ""
+    unwritable: tuple[str, ...] = ()
     pythons: tuple[tuple[str, str, str], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -212,6 +215,11 @@ def _bake(recipe: Recipe) -> Commands:
     present = read_found(reached(host, _look(recipe)))
     if present.node:
         raise HostError(f"{present.node}: this is a node, not an image", remedy="plan it: deploys/site.py")
+    if present.unwritable:
+        raise HostError(
+            f"no plan can be written on a node of this image: {'; '.join(present.unwritable)}",
+            remedy="mount these folders writable, or an overlay over them",
+        )
     lacks = [*recipe.lacks(present)]
     if not lacks:
         host.noop("the image is as it is to be")
@@ -270,6 +278,7 @@ def read_found(answer: Answer) -> FoundImage:
     packages = [row.split(" ") for row in rows.get("package", ())]
     return FoundImage(
         node="".join(rows.get("node", ())[:1]),
+        unwritable=tuple(rows.get("unwritable", ())),
         pythons=tuple((version, machine, path) for version, machine, path in pythons),
         files={path: total for total, path in (row.split(" ", 1) for row in rows.get("file", ()))},
         units={unit: state for state, unit in (row.split(" ", 1) for row in rows.get("unit", ()))},
@@ -320,5 +329,7 @@ def _look(recipe: Recipe) -> str:
 
 
 def _script(function: str, *arguments: str, data: str = "") -> str:
-    libraries = shell.library("image/bake/hygiene") + shell.library("image/bake/image")
+    libraries = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)}) + shell.library(
+        "image/bake/hygiene", "image/bake/image"
+    )
     return asking(libraries + shell.call(function, arguments, data))

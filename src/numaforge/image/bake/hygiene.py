@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from numaforge.lib import shell
+from numaforge.lib.file_content import WRITTEN_BELOW
 
 RULES = {
     "ssh-host-keys": "each node makes its own host keys",
@@ -33,13 +34,15 @@ RULES = {
     "program": "numaforge runs in the image",
     "manifest": "what numaforge wrote is as its manifest says",
     "held": "packages that decide are held",
+    "writable": "the node can write each folder that a plan writes to",
 }
 
 
 @pytest.fixture(scope="module")
 def leftovers(host: Any) -> dict[str, list[str]]:
     """The violations, by rule."""
-    done = host.run("sh -c %s", shell.library("image/bake/hygiene") + "tell_leftovers")
+    written = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)})
+    done = host.run("sh -c %s", written + shell.library("image/bake/hygiene") + "tell_leftovers")
     assert done.rc == 0, done.stderr
     violations: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():

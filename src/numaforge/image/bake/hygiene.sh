@@ -68,7 +68,44 @@ tell_leftovers() {
     if ! said=$(/opt/numaforge/numaforge --version 2>&1); then
         say program "/opt/numaforge/numaforge does not run: $(printf '%s\n' "$said" | tail -n 1)"
     fi
+    tell_unwritable | sed 's/^/writable /'
     tell_manifest
+}
+# By the mounts that the root has for a boot: those of a build are others.
+tell_unwritable() { # of the folders in WRITTEN_BELOW
+    mounts=$(boot_mounts)
+    for folder in $WRITTEN_BELOW; do
+        existing=$folder
+        until [ -e "$existing" ]; do existing=${existing%/*} existing=${existing:-/}; done
+        if [ ! -d "$existing" ]; then
+            echo "$folder is below $existing, which is no folder"
+            continue
+        fi
+        mounted_read_only "$(readlink -f "$existing")" || continue
+        echo "$folder is on $at, which $by mounts read-only"
+    done
+}
+boot_mounts() { # print "FILE MOUNT-POINT OPTIONS" for each mount in fstab and in units
+    while read -r what mount _ options _; do
+        case $what in '' | \#*) ;; *) echo "/etc/fstab $mount ${options:-defaults}" ;; esac
+    done 2> /dev/null < /etc/fstab
+    for unit in /usr/lib/systemd/system/*.mount /etc/systemd/system/*.mount; do
+        [ -f "$unit" ] || continue
+        mount=$(sed -n 's/^Where=//p' "$unit")
+        options=$(sed -n 's/^Options=//p' "$unit" | tr -d ' ')
+        echo "$unit $mount ${options:-defaults}"
+    done
+}
+mounted_read_only() { # FOLDER, among $mounts: sets `at` and `by`
+    at='' by='' how=''
+    while read -r file mount options; do
+        case $1/ in
+        "${mount%/}"/*) if [ "${#mount}" -ge "${#at}" ]; then at=$mount by=$file how=$options; fi ;;
+        esac
+    done << EOF
+$mounts
+EOF
+    case ,$how, in *,ro,*) return 0 ;; *) return 1 ;; esac
 }
 tell_manifest() {
     manifest=/etc/numaforge/image/manifest.json

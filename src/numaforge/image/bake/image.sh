@@ -17,6 +17,7 @@ print("python", "%d.%d" % sys.version_info[:2], platform.machine(), shutil.which
     for unit in $2; do printf 'unit %s %s\n' "$(systemctl is-enabled "$unit" 2> /dev/null || :)" "$unit"; done
     for package in $3; do tell_package "$package"; done
     if [ "$4" = sysprep ]; then tell_left; fi
+    tell_unwritable | sed 's/^/unwritable /'
     tell_all
 }
 tell_package() {
