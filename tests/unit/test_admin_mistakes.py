@@ -149,20 +149,6 @@ MISTAKES = {
     "a plan that names no template of ours": Mistake(
         "render FILE", replaced(PLANNED, ("files", 1, "template"), "../x"), "there is no template '../x'"
     ),
-    **{
-        f"{command} of Ansible's inventory in {kind}": Mistake(
-            f"{command} FILE",
-            text,
-            f"{name}: an inventory is Python, and this is YAML, INI or JSON",
-            name=name,
-        )
-        for command in ("capture", "measure", "doctor", "verify")
-        for kind, name, text in (
-            ("INI", "hosts.ini", "[gpu]\ngpu-01 ansible_host=10.0.0.7\n"),
-            ("YAML", "hosts.yml", "all:\n  hosts:\n    gpu-01:\n"),
-            ("INI without a suffix", "hosts", "[gpu]\ngpu-01\n"),
-        )
-    },
 }
 
 
@@ -206,18 +192,11 @@ INVENTORIES = {
     "numbers": ("inventory.py", "nodes = [1]\n", "nodes holds 1, which is not a host name"),
     "a tuple of names": ("inventory.py", 'nodes = ("a", "b")\n', "is no list, and no pair"),
     "a pair of one": ("inventory.py", 'nodes = [("a",)]\n', "is no pair of a name and its data"),
-    "Ansible's YAML": (
-        "hosts.yaml",
-        "all:\n  hosts:\n    gpu-01:\n",
-        "docs/from-ansible.md shows one of Ansible",
-    ),
-    "Ansible's INI": ("hosts.ini", "[gpu]\ngpu-01\n", "docs/from-ansible.md shows one of Ansible"),
-    "Ansible's INI without a suffix": (
+    "names alone": (
         "hosts",
-        "[gpu]\ngpu-01\n",
-        "docs/from-ansible.md shows one of Ansible",
+        "gpu-01 gpu-02\n",
+        "an inventory is Python, or one of Ansible: docs/from-ansible.md",
     ),
-    "names alone": ("hosts", "gpu-01 gpu-02\n", "an inventory is Python: docs/from-ansible.md"),
     "a typing error": ("inventory.py", "nodes = [\n", "inventory.py, line 1"),
     "a file that ends Python": ("inventory.py", "raise SystemExit(0)\n", "inventory.py: ends the program"),
     "a character of no text": (

@@ -1,10 +1,7 @@
 """The pages for those who come from other tools name keys of a profile that exist."""
 
-import json
-import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,35 +63,3 @@ def test_every_key_of_a_profile_that_is_named_exists(name: str) -> None:
 )
 def test_a_key_that_does_not_exist_is_found_out(path: str, there: bool) -> None:
     assert exists(path) == there
-
-
-LISTED = {
-    "_meta": {
-        "hostvars": {
-            "gpu-01": {"ansible_host": "10.0.0.7", "ansible_port": 2222, "ansible_user": "ubuntu", "rack": 3},
-            "gpu-02": {"ansible_ssh_common_args": "-J bastion", "ansible_ssh_private_key_file": "~/.ssh/gpu"},
-        }
-    },
-    "all": {"children": ["ungrouped", "gpu_nodes"]},
-    "gpu_nodes": {"children": ["old", "new"]},
-    "new": {"hosts": ["gpu-01", "gpu-02"]},
-    "old": {"hosts": ["gpu-03"]},
-}
-"""What `ansible-inventory --list` prints."""
-
-
-def test_an_inventory_of_ansibles_keeps_how_its_hosts_are_reached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (snippet,) = re.findall("```python\n(.+?)```", PAGES["from-ansible.md"], re.DOTALL)
-    program = tmp_path / "ansible-inventory"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(LISTED)}\nEND\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    read: dict[str, Any] = {}
-    exec(snippet, read)  # noqa: S102 (the page's own)
-    assert read["gpu_nodes"] == [
-        ("gpu-03", {}),
-        ("gpu-01", {"ssh_hostname": "10.0.0.7", "ssh_port": 2222, "ssh_user": "ubuntu"}),
-        ("gpu-02", {"ansible_ssh_common_args": "-J bastion", "ssh_key": "~/.ssh/gpu"}),
-    ]

@@ -24,9 +24,9 @@ def package_files() -> set[str]:
 
 
 def contents(wheel: Path) -> set[str]:
-    """Return the files of a wheel, without those that describe it."""
+    """Return the files of a wheel, without those that describe it and those for share/."""
     names = {*zipfile.ZipFile(wheel).namelist()}
-    return {name for name in names if ".dist-info/" not in name}
+    return {name for name in names if ".dist-info/" not in name and ".data/" not in name}
 
 
 @pytest.fixture(scope="module")

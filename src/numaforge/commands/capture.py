@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from numaforge.commands.machine import root_option, snapshot_of
-from numaforge.lib.ansible import not_python
+from numaforge.lib import ansible
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.lib.given import digits
 from numaforge.report.terminal import complain, progress, remark, save
@@ -79,8 +79,10 @@ def capture(
 
 
 def is_inventory(source: str) -> bool:
-    """Whether `named` is a file or folder of a pyinfra inventory, not a host."""
-    return source.endswith(".py") or Path(source, "inventory.py").is_file()
+    """Return whether a source is an inventory of pyinfra or Ansible, not a host or a snapshot (.json)."""
+    if source.endswith((".py", ".json")):
+        return source.endswith(".py")
+    return Path(source, "inventory.py").is_file() or ansible.is_inventory(Path(source))
 
 
 def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
@@ -154,8 +156,6 @@ def asked_of(
 
     A terminal shows `activity` meanwhile.
     """
-    if why := not_python(Path(host)):
-        raise click.UsageError(why)
     name, connection = address(host)
     for entry in data:
         key, equals, value = entry.partition("=")

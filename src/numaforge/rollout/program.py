@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from numaforge.lib.ansible import READ, is_inventory, read_once
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.lib.ordering import grouped
 from numaforge.rollout import events
@@ -152,6 +153,7 @@ def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
         "PYINFRA_PROGRESS": "off",
         **({SHARD: str(command.shard)} if command.shard else {}),
         **({events.CONNECTIONS: "1"} if command.connections else {}),
+        **({READ: read_once(command.inventory)} if is_inventory(Path(command.inventory)) else {}),
     }
     try:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -197,12 +199,12 @@ def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
 
 
 def inventory_file(inventory: str) -> str:
-    """Return the named inventory as pyinfra accepts it; a folder stands for its inventory.py.
+    """Return the named inventory as a run accepts it; a folder stands for its inventory.py, or is Ansible's.
 
     Raises NumaforgeError where there is no such file.
     """
     path = Path(inventory)
-    if path.is_dir():
+    if path.is_dir() and not is_inventory(path):
         path = path / "inventory.py"
     if path.suffix == ".py" and not path.is_file():
         raise NumaforgeError(

@@ -23,7 +23,7 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
-from numaforge.lib.ansible import FROM_ANSIBLE
+from numaforge.lib.ansible import is_inventory
 from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.snapshot import script
 from numaforge.report.terminal import remark
@@ -47,8 +47,8 @@ from numaforge.run.hosts.inventories import (
     group_data_notices,
     no_host,
     noticing,
+    of_ansible,
     passed_over_group_data,
-    refuse_ansibles,
     refuse_no_text,
     why_no_host,
 )
@@ -94,7 +94,7 @@ def adapt() -> None:
 
 
 def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
-    """Read a named folder's file; pyinfra itself takes files only.
+    """Read a named folder's file, or an inventory of Ansible; pyinfra itself takes Python files only.
 
     Sets hosts with invalid data aside, before pyinfra reads them.
     """
@@ -103,14 +103,16 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
     if is_path and "," not in inventory and not Path(inventory).exists():
         raise InventoryError(f"there is no inventory {inventory}; name a file, a folder or a host")
     source = str(file) if file.is_file() else inventory
-    refuse_ansibles(source)
-    refuse_no_text(source)
-    with _mistakes_in_one_line(source):
-        made = make_inventory(source, *args, **options)
+    if is_inventory(Path(source)):
+        made = of_ansible(source, options.get("override_data"), options.get("cwd"))
+    else:
+        refuse_no_text(source)
+        with _mistakes_in_one_line(source):
+            made = make_inventory(source, *args, **options)
+        group_data_notices[:] = passed_over_group_data(source, options.get("cwd"), made)
     reach_as_openssh(made)
     if not len(made):
         no_host.append(why_no_host(source))
-    group_data_notices[:] = passed_over_group_data(source, options.get("cwd"), made)
     set_aside(made)
     return made
 
@@ -123,7 +125,11 @@ def _mistakes_in_one_line(inventory: str) -> Iterator[None]:
     except SyntaxError as error:
         name = error.filename or inventory
         where = f"{name}, line {error.lineno}" if error.lineno else name
-        remedy = "" if name.endswith(".py") else f"; an inventory is Python: {FROM_ANSIBLE}"
+        remedy = (
+            ""
+            if name.endswith(".py")
+            else "; an inventory is Python, or one of Ansible: docs/from-ansible.md"
+        )
         if "U+FEFF" in str(error.msg):
             remedy = "; save the file without a byte order mark"
         raise InventoryError(f"{where}: {error.msg}{remedy}") from error

@@ -5,7 +5,7 @@ pyinfra takes the lists at the top level of a file for groups, and ignores the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,22 @@ class InventoryError(CliError):  # type: ignore[misc]
     exit_code = ExitCode.BAD_INPUT
 
 
-def refuse_ansibles(inventory: str) -> None:
-    """Refuse an inventory in YAML or INI, which Python would report as a syntax error."""
-    if why := ansible.not_python(Path(inventory)):
-        raise InventoryError(why)
+def of_ansible(inventory: str, override_data: Mapping[str, Any] | None, cwd: str | None) -> Inventory:
+    """Read an inventory of Ansible, whose variables are the hosts' data."""
+    try:
+        read = ansible.read_inventory(inventory)
+    except NumaforgeError as error:
+        refused = InventoryError(str(error))
+        raise refused from error
+    groups: dict[str, Any] = {name: (hosts, {}) for name, hosts in read.groups.items()}
+    made = Inventory(([*read.hosts.items()], {}), override_data=dict(override_data or {}), **groups)  # type: ignore[no-untyped-call]
+    folders = dict.fromkeys(Path(folder).resolve() for folder in (cwd, Path(inventory).parent) if folder)
+    group_data_notices[:] = [
+        f"{_relative(file)}: not read with an inventory of Ansible; write its data into group_vars"
+        for folder in folders
+        for file in sorted(folder.glob("group_data/*.py"))
+    ]
+    return made
 
 
 def refuse_no_text(inventory: str) -> None:
@@ -58,6 +70,8 @@ def why_no_host(inventory: str) -> str:
         if inventory in ready_machines():
             return f"{inventory} {NO_HOST}; name an inventory or a host"
         return f"{inventory} is neither a file nor a name that resolves; name a file, a folder or a host"
+    if ansible.is_inventory(Path(inventory)):
+        return f"{inventory} names no host: ansible-inventory -i {inventory} --list shows what it has"
     return f"{inventory} names no host: {'; '.join(_passed_over) or 'it has no list'}; {EXAMPLE}"
 
 
@@ -76,7 +90,7 @@ def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> 
         groups_without_data.append("all")
     for file in files:
         if file.suffix in ansible.SUFFIXES:
-            yield f"{_relative(file)}: pyinfra reads group_data/*.py alone; {ansible.FROM_ANSIBLE}"
+            yield f"{_relative(file)}: pyinfra reads group_data/*.py alone; write {file.stem}.py"
         elif file.suffix == ".py" and (suggestion := _misspelt(file.stem, made, groups_without_data)):
             yield f"{_relative(file)}: no host is in a group of that name; did you mean {suggestion}.py?"
 

@@ -102,15 +102,13 @@ def test_a_datum_that_nothing_reads_is_noticed_with_what_was_meant(data, meant):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("ansible_become", "a user other than root uses sudo; "),
-        ("ansible_python_interpreter", "a host needs no Python; "),
-        ("ansible_ssh_pipelining", ""),
+        ("ansible_become", "; a user other than root uses sudo"),
+        ("ansible_python_interpreter", "; a host needs no Python"),
+        ("ansible_shell_type", ""),
     ],
 )
 def test_ansibles_other_data_are_noticed(name, why):
-    assert noticed({name: True}) == [
-        f"gpu-1: host data {name}: is Ansible's, and not read; {why}leave it out"
-    ]
+    assert noticed({name: True}) == [f"gpu-1: host data {name}: is Ansible's, and not read{why}"]
 
 
 def test_hosts_with_the_same_mistake_are_named_together():
