@@ -22,7 +22,7 @@ from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.machine.topology.ready import ready_machine, ready_machines
 from tests.conformance.record_device_plugin import version_of
-from tests.fixtures.machines import nvlink_bridges
+from tests.fixtures.machines import dgx_1v, nvlink_bridges
 
 FILE = Path(__file__).with_name("preferred_allocation.json")
 PROGRAM = Path(__file__).with_name("preferred_allocation.go")
@@ -41,11 +41,13 @@ class Question:
 
 def scores_of_machines() -> dict[str, list[list[int]]]:
     """Return the scores of each pair of GPUs by machine: ready ones, bridges, and meshes of V100."""
-    machines = {name: ready_machine(name) for name in ready_machines()} | {"four bridges": nvlink_bridges(4)}
+    machines = {name: ready_machine(name) for name in ready_machines()} | {
+        "four bridges": nvlink_bridges(4),
+        "dgx-1v": dgx_1v(),
+        "dgx-1v without a link": dgx_1v(1),
+    }
     found = {name: scores_of(inventory_of(machine).get(GPU, ())) for name, machine in machines.items()}
     return {name: scores for name, scores in found.items() if len(scores) > 1} | {
-        "dgx-1v": _mesh(0),
-        "dgx-1v without a link": _mesh(1),
         "a bridge and three": [
             [0 if one == other else 250 if {one, other} == {0, 1} else 50 for other in range(5)]
             for one in range(5)
@@ -57,22 +59,6 @@ def scores_of(devices: Any) -> list[list[int]]:
     """Return the scores of GPUs as a matrix."""
     rows = [dict(device.links) for device in devices]
     return [[row.get(device.id, 0) for device in devices] for row in rows]
-
-
-def _mesh(missing: int) -> list[list[int]]:
-    """Return a DGX-1 with V100, some links of its first pair missing: two, one or no NVLinks between GPUs.
-
-    NVIDIA DGX-1 with Tesla V100 system architecture, figure 4; a PCIe switch has two GPUs.
-    """
-    links = {(0, 1): 1 - missing, (0, 2): 1, (0, 3): 2, (1, 2): 2, (1, 3): 1, (2, 3): 2}
-    links |= {(one + 4, other + 4): count for (one, other), count in links.items() if (one, other) != (0, 1)}
-    links |= {(4, 5): 1, (0, 4): 2, (1, 5): 2, (2, 6): 1, (3, 7): 1}
-
-    def score(one: int, other: int) -> int:
-        pcie = 50 if one // 2 == other // 2 else 30 if one // 4 == other // 4 else 10
-        return pcie + 100 * links.get((min(one, other), max(one, other)), 0)
-
-    return [[0 if one == other else score(one, other) for other in range(8)] for one in range(8)]
 
 
 def questions(gpus: int) -> Iterator[Question]:

@@ -29,6 +29,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     """
     from numaforge.commands.inputs import read_pods
     from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims, explain_mig
+    from numaforge.kubelet.admission.inventory import gpus_of_devices
     from numaforge.kubelet.admission.qos import explain
     from numaforge.kubelet.admission.scheduler import not_known, unschedulable
     from numaforge.kubelet.admission.settings import STATIC
@@ -38,6 +39,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     scenario = scenario_of(topology, request.claims, **kubelet)
     node = scenario.node()
     static = node.settings.cpu_policy == STATIC
+    gpus = gpus_of_devices(scenario.topology, scenario.devices or {})
     answers: list[JudgedAdmission] = []
     pods_before = node.pods
     restarted = {operation.name for operation in request.operations if not isinstance(operation, str)}
@@ -62,8 +64,14 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
             *explain_claims(answer, claims, node.machine.cpus),
         )
         offered = tuple(node.device_manager.plugins)
+        granted = {
+            container: [gpus[key] for key in holding if key in gpus]
+            for container, devices in answer.devices.items()
+            for holding in ([(resource, one) for resource, ids in devices.items() for one in ids],)
+        }
+        short = () if refused else short_of
         answers.append(
-            JudgedAdmission(answer, remarks, () if refused else short_of, unknown, offered, claims)
+            JudgedAdmission(answer, remarks, short, unknown, offered, claims, granted, scenario.topology)
         )
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})

@@ -61,6 +61,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.kubelet.admission.fit import largest_shapes
     from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
     from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
+    from numaforge.report.near_gpus import near_document, near_lines
 
     shape, request = _only_pod(pod)
     remarks = [f"{mig.field}: {mig.reason}" for mig in explain_mig(shape)]
@@ -80,6 +81,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
         unknown = (*not_known(empty, shape), *claims_not_known(empty, shape))
         node = scenario.topology.hostname or path or "this machine"
         reports.append((node, report))
+        sizes = _whole_gpus_of(shape, scenario)
         if output == "json":
             documents.append(
                 {
@@ -87,10 +89,12 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
                     **fit_document(report),
                     "not_known": list(unknown),
                     "largest": shape_documents(resource, shapes),
+                    "near": near_document(scenario.topology, sizes) if sizes else None,
                 }
             )
         else:
-            show(fit_tables(node, shape.name, report, resource, shapes, unknown))
+            near = [*near_lines(scenario.topology, sizes)] if sizes else []
+            show(fit_tables(node, shape.name, report, resource, shapes, unknown, near))
     counts = [report.configured.pods for _, report in reports]
     together = [max(counts)] if is_bound else counts
     total = sum(together)
@@ -169,6 +173,21 @@ def _only_pod(path: str) -> tuple[Pod, GivenPods]:
     if len(pods) != 1:
         raise NumaforgeError(f"holds {len(pods)} pods", where=path, remedy="give one pod")
     return pods[0], request
+
+
+def _whole_gpus_of(pod: Pod, scenario: Scenario) -> tuple[int, ...]:
+    """Return the numbers of whole GPUs that containers request, a pair and four for one; empty for none."""
+    from numaforge.kubelet.admission.inventory import gpus_of_devices
+    from numaforge.report.near_gpus import USUAL_SIZES
+
+    known = {resource for resource, _ in gpus_of_devices(scenario.topology, scenario.devices or {})}
+    sizes = {
+        int(amount)
+        for container in pod.containers
+        for resource, amount in container.limits.items()
+        if resource in known
+    }
+    return tuple(sorted(sizes - {0, 1})) or (USUAL_SIZES if sizes - {0} else ())
 
 
 def _device_resource(scenario: Scenario, pod: Pod) -> str | None:

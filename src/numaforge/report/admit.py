@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numaforge.kubelet.admission.claims import NO_CLAIMS, JudgedClaims
+from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.node import UNSCHEDULABLE
 from numaforge.kubelet.admission.scheduler import like
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.report.near_gpus import granted_document, granted_lines
 from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import human_bytes
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numaforge.kubelet.admission.hints import Hint
     from numaforge.kubelet.admission.node import Admission
     from numaforge.kubelet.admission.qos import Remark
+    from numaforge.machine.topology.model import Gpu, NodeTopology
 
 
 _MOST_NAMES = 4
@@ -33,15 +35,17 @@ class JudgedAdmission:
 
     `short_of` are the resources that keep the scheduler from sending the pod to this node, `not_known` those
     that only their own plugin knows. `offered` are those of the node's plugins. `claims` is the outcome of
-    the pod's claims.
+    the pod's claims. `gpus` are the whole GPUs that each container got, of the machine `topology`.
     """
 
     admission: Admission
     remarks: tuple[Remark, ...]
-    short_of: tuple[str, ...] = ()
-    not_known: tuple[str, ...] = ()
-    offered: tuple[str, ...] = ()
-    claims: JudgedClaims = NO_CLAIMS
+    short_of: tuple[str, ...]
+    not_known: tuple[str, ...]
+    offered: tuple[str, ...]
+    claims: JudgedClaims
+    gpus: Mapping[str, Sequence[Gpu]]
+    topology: NodeTopology
 
 
 def answer_lines(answer: JudgedAdmission) -> list[str]:
@@ -50,7 +54,10 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
     name = style(admission.name, bold=True)
     if admission.admitted:
         lines: list[str] = [line_of(name, "  ", style("admitted", fg="green"), f"  {admission.qos}")]
-        lines += [f"  {container}: {got}" for container, got in grants(admission)]
+        for container, got in grants(admission):
+            lines.append(f"  {container}: {got}")
+            gpus = answer.gpus.get(container, ())
+            lines += [f"    {line}" for line in granted_lines(answer.topology, gpus)]
     else:
         verdict = style(f"refused, {admission.reason}", fg="red")
         lines = [line_of(name, "  ", verdict, f"  {admission.qos}"), f"  {admission.status_message}"]
@@ -121,6 +128,8 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
         if choices := admission.choices.get(name):
             equal = {resource: [list(ids) for ids in sets] for resource, sets in choices.items()}
             containers[name]["equal_choices"] = equal
+        if gpus := answer.gpus.get(name):
+            containers[name]["near"] = granted_document(answer.topology, gpus)
     return {
         "name": admission.name,
         "admitted": admission.admitted,

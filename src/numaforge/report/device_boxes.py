@@ -32,6 +32,7 @@ from numaforge.report.boxes import (
     stacked,
     text_width,
 )
+from numaforge.report.near_gpus import linked_lines
 from numaforge.report.slices import GpuPart, GpuParts, parts_of
 from numaforge.report.wording import (
     accelerator_label,
@@ -251,6 +252,9 @@ def links_box(topology: NodeTopology, width: float) -> Box | None:
     parts += [_link_bar(["XGMI"], gpus, names, inner) for gpus in hives.values() if len(gpus) > 1]
     if not parts:
         return None
+    if not any("switch" in gpu.nvlink_peers for gpu in topology.gpus):  # a bar says that all are linked alike
+        lines = [Text(fitted([line], inner, SMALL), 0, SMALL, SMALL) for line in linked_lines(topology)]
+        parts += [Box(("group",), inner, SMALL * LINE, texts=(line,)) for line in lines]
     return panel("Links between GPUs", stacked(parts, 2 * _GAP), width)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.admit import in_the_way
@@ -54,8 +55,12 @@ def fit_tables(
     resource: str | None,
     shapes: Iterable[LargestShape],
     unknown: Sequence[str] = (),
+    near: Sequence[str] = (),
 ) -> RenderableType:
-    """Return what fits on one node: by policy, what is left over, what would help, the largest shapes."""
+    """Return what fits on one node: by policy, what is left over, what would help, the largest shapes.
+
+    `near` has which of its GPUs belong together.
+    """
 
     configured = report.configured
     parts: list[RenderableType] = [
@@ -77,6 +82,9 @@ def fit_tables(
             text_line(f"Largest Guaranteed pod by {resource}", "bold"),
             _shape_table(shapes),
         ]
+    if near:
+        parts += [text_line(""), text_line("GPUs that belong together", "bold")]
+        parts += [Padding(text_line(line), (0, 0, 0, 2)) for line in near]
     return Group(*parts, text_line(""))
 
 

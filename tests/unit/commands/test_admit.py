@@ -13,7 +13,7 @@ from numaforge.commands.fit import fit
 from numaforge.commands.plan import plan
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.machine.topology.document import to_document
-from tests.fixtures.machines import GIB, dgx_h100, machine
+from tests.fixtures.machines import GIB, dgx_1v, dgx_h100, machine
 
 CONFIG = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -397,3 +397,27 @@ def test_live_without_a_machine_is_this_one(files: Path, command: Any) -> None:
 def test_a_profile_and_a_plan_are_one_too_many(files: Path, dgx: list[str]) -> None:
     with pytest.raises(UsageError, match="give --profile or --plan, not both"):
         answers(files, admit, *dgx, "--profile", "training", "--plan", "plan.json")
+
+
+def test_which_gpus_belong_together_by_links_and_switches(files: Path) -> None:
+    (files / "mesh.json").write_text(json.dumps(to_document(dgx_1v())))
+    (files / "none.yaml").write_text(CONFIG.split("cpu")[0])
+    (files / "two.yaml").write_text(pod("two", **{"nvidia.com/gpu": "2"}))
+    (files / "four.yaml").write_text(pod("four", **{"nvidia.com/gpu": "4"}))
+    options = ["--machine", str(files / "mesh.json"), "--config", str(files / "none.yaml")]
+    pods = [str(files / "two.yaml"), str(files / "four.yaml")]
+    runner = CliRunner()
+    shown = runner.invoke(admit, [*options, *pods], standalone_mode=False).output
+    assert [line.strip() for line in shown.splitlines() if "GPU" in line] == [
+        "GPU0+GPU3: 2 NVLinks, the most that 2 GPUs of one NUMA node have",
+        "below one PCIe switch: GPU0 with mlx5_0; GPU3 with mlx5_1",
+        "GPU4-GPU7: 9 NVLinks, the most that 4 GPUs of one NUMA node have",
+        "below one PCIe switch: GPU4 with mlx5_2; GPU5 with mlx5_2; GPU6 with mlx5_3; GPU7 with mlx5_3",
+    ]
+    near = json.loads(runner.invoke(fit, [*options, pods[0], "-o", "json"], standalone_mode=False).output)
+    [linked] = near["nodes"][0]["near"]["most_nvlinks_on_one_numa_node"]
+    assert linked["nvlinks"] == 2
+    assert ["GPU0", "GPU3"] in linked["sets"]
+    shown = runner.invoke(fit, [*options, pods[0]], standalone_mode=False).output
+    best = "2 GPUs of one NUMA node with the most NVLinks (2): GPU0+GPU3, GPU1+GPU2 and 4 others"
+    assert best in " ".join(shown.split())

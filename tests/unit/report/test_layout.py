@@ -380,3 +380,8 @@ def test_drives_are_drawn_below_their_switch_and_named_in_the_legend() -> None:
     switches = [box for box in of_kind(picture, "pcie-switch") if of_kind(box, "nvme")]
     assert [(box.title or "").rpartition(": ")[2] for box in switches] == ["3 devices"]
     assert any("NVMe drive" in text.content for box in walk(picture) for text in box.texts)
+
+
+def test_the_pair_and_the_four_with_the_most_nvlinks_are_named() -> None:
+    texts = [text.content for box in walk(lay_out(machines.dgx_1v()).root) for text in box.texts]
+    assert "4 GPUs of one NUMA node with the most NVLinks (9): GPU0-GPU3, GPU4-GPU7" in texts

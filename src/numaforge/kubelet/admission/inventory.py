@@ -65,13 +65,37 @@ def inventory_of(
     AMD's are named by PCI address. GPUs passed through to virtual machines are left out, and so are MIG
     devices whose profile has no known name.
     """
+    by_resource = _by_gpu(topology, mig_strategy, shared.policy, amd)
+    counted = dict(_advertised(resource, devices, shared) for resource, devices in by_resource.items())
+    return counted | _accelerators(topology)
+
+
+def gpus_of_devices(topology: NodeTopology, inventory: Inventory) -> dict[tuple[str, str], Gpu]:
+    """Return the GPU of each device that is a whole GPU, by resource and id.
+
+    Devices of another list than this machine's plugins advertise have none.
+    """
+    by_resource = _by_gpu(topology, "mixed", DISTRIBUTED, AMD_PLUGIN)
+    return {
+        (resource, device.id): gpu
+        for resource, devices in by_resource.items()
+        if tuple(inventory.get(resource, ())) == tuple(device for _, device in devices)
+        for gpu, device in devices
+        if device.part_of is None
+    }
+
+
+def _by_gpu(
+    topology: NodeTopology, mig_strategy: str, policy: str, amd: AmdPlugin
+) -> dict[str, list[tuple[Gpu, Device]]]:
+    """Return each GPU's devices by resource, before they are shared."""
     by_resource: dict[str, list[tuple[Gpu, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
         resource = _RESOURCES.get(gpu.vendor)
         if resource is None or not _of_the_host(gpu):
             continue
         if gpu.mig_mode == "enabled" and mig_strategy != "none":
-            for name, device in _slices(gpu, shared.policy):
+            for name, device in _slices(gpu, policy):
                 by_resource.setdefault(resource if mig_strategy == "single" else name, []).append(
                     (gpu, device)
                 )
@@ -83,8 +107,7 @@ def inventory_of(
         by_resource.setdefault(name, []).append((gpu, device))
     if GPU in by_resource:
         by_resource[GPU] = _linked(by_resource[GPU], topology)
-    counted = dict(_advertised(resource, devices, shared) for resource, devices in by_resource.items())
-    return counted | _accelerators(topology)
+    return by_resource
 
 
 def inventory_as_it_is(machine: NodeTopology) -> dict[str, tuple[Device, ...]]:

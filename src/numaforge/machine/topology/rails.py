@@ -37,7 +37,7 @@ def rails(topology: NodeTopology) -> tuple[Rail, ...]:
     function is a rail only where its physical function is not there, or is DOWN while the virtual one is
     not. Software devices have no GPUs.
     """
-    devices = _carriers(topology.rdma_devices)
+    devices = carriers(topology.rdma_devices)
     speeds = _speeds(devices)
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.pci_address)
     distances = {
@@ -108,8 +108,8 @@ def is_down(device: RdmaDevice) -> bool:
     return bool(device.ports) and all(port.state == "DOWN" for port in device.ports)
 
 
-def _carriers(devices: Iterable[RdmaDevice]) -> list[RdmaDevice]:
-    """The devices that carry traffic of workloads, by themselves and not through a function of theirs."""
+def carriers(devices: Iterable[RdmaDevice]) -> list[RdmaDevice]:
+    """Return the devices that carry traffic of workloads themselves, not through a function of theirs."""
     listed = [device for device in devices if not device.management]
     physical = {device.pci_address: device for device in listed if device.physical_function is None}
     carriers = []

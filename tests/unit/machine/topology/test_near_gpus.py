@@ -1,0 +1,53 @@
+"""Which GPUs of one NUMA node have the most NVLinks, and which NICs are below their PCIe switch."""
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.machine.topology.links import gpu_names
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.near_gpus import most_linked, nics_below_switches
+from tests.fixtures.machines import dgx_1v, dgx_h100, gaudi2, nvlink_bridges
+
+LEFT, RIGHT = "0123", "4567"
+
+
+def sets_of(machine: NodeTopology, size: int) -> tuple[int, list[str], bool] | None:
+    names = gpu_names(machine.gpus)
+    best = most_linked(machine, size)
+    if best is None:
+        return None
+    sets = ["".join(names[gpu].removeprefix("GPU") for gpu in gpus) for gpus in best.sets]
+    return best.nvlinks, sets, best.alike
+
+
+def cut(machine: NodeTopology, *numbers: int) -> NodeTopology:
+    modes = dict.fromkeys(numbers, "enabled")
+    gpus = tuple(replace(gpu, mig_mode=modes.get(at)) for at, gpu in enumerate(machine.gpus))
+    return replace(machine, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("machine", "size", "best"),
+    [
+        pytest.param(dgx_1v(), 2, (2, ["03", "12", "23", "47", "56", "67"], False), id="pairs of a mesh"),
+        pytest.param(dgx_1v(), 3, (5, ["023", "123", "467", "567"], False), id="three of a mesh"),
+        pytest.param(dgx_1v(1), 4, (9, [RIGHT], False), id="four of the NUMA node that has all its links"),
+        pytest.param(dgx_1v(), 5, None, id="more GPUs than a NUMA node has"),
+        pytest.param(cut(dgx_1v(), 4), 4, (9, [LEFT], False), id="not those with MIG"),
+        pytest.param(dgx_h100(), 4, (108, [LEFT, RIGHT], True), id="a switch links all alike"),
+        pytest.param(nvlink_bridges(2), 2, None, id="bridges between NUMA nodes"),
+        pytest.param(gaudi2(), 2, None, id="no GPUs of NVIDIA"),
+    ],
+)
+def test_the_most_nvlinks_on_one_numa_node(
+    machine: NodeTopology, size: int, best: tuple[int, list[str], bool] | None
+) -> None:
+    assert sets_of(machine, size) == best
+
+
+def test_the_nics_below_the_switch_of_a_gpu() -> None:
+    machine = dgx_1v()
+    below = nics_below_switches(machine)
+    assert [below[gpu.pci_address] for gpu in machine.gpus] == [(f"mlx5_{n // 2}",) for n in range(8)]
+    assert nics_below_switches(nvlink_bridges()) == {}, "root ports are no switches"
