@@ -120,7 +120,7 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
     load_file = read_load(shapes)
     for remark_text in load_file.remarks:
         remark(remark_text)
-    nodes: list[tuple[str, Scenario, object]] = []
+    nodes: list[tuple[str, Scenario, frozenset[str], object]] = []
     unknown: dict[str, None] = {}
     for source, count in _nodes_named(topologies):
         scenario = scenario_of(source, load_file.claims, **kubelet)
@@ -133,7 +133,8 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
             note for shape in load_file.load.shapes for note in claims_not_known(empty, shape.pod)
         )
         names = [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
-        nodes += [(node_name, scenario, alike) for node_name in names]
+        excludes = load_file.excluded_from(scenario)
+        nodes += [(node_name, scenario, excludes, alike) for node_name in names]
     for unread in unknown:
         remark(f"not counted: {unread}")
     kinds = kinds_of(nodes)

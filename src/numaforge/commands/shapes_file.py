@@ -16,9 +16,15 @@ from numaforge.lib.mistakes import shown
 from numaforge.lib.ordering import unlike
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from numaforge.cluster.explain.claims import ClaimWorld
+    from numaforge.cluster.explain.placing import Placing
+    from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.pod import Pod
     from numaforge.kubelet.admission.shapes import Load, Shape
+
+    _PlacedShape: TypeAlias = tuple[Shape, Placing]
 
 MOST_OF_A_SHAPE = 1_000_000
 
@@ -28,11 +34,24 @@ _EXAMPLE = "write a list such as [{count: 40, cpu: 12, memory: 100Gi, nvidia.com
 
 @dataclass(frozen=True)
 class GivenLoad:
-    """The load of a fleet as a file describes it, its claims, and remarks on what is left out."""
+    """The load of a fleet as a file describes it, its claims, and remarks on what is left out.
+
+    `placings` has the constraints on nodes of its pods, by the names of the load's pods.
+    """
 
     load: Load
     claims: ClaimWorld
+    placings: Mapping[str, Placing]
     remarks: tuple[str, ...] = ()
+
+    def excluded_from(self, scenario: Scenario) -> frozenset[str]:
+        """Return the pods whose selector or affinity excludes a node, by its known labels."""
+        from numaforge.cluster.explain.node_claims import NodeClaims
+
+        claims = scenario.claims
+        if not isinstance(claims, NodeClaims):
+            return frozenset()
+        return frozenset(name for name, one in self.placings.items() if not claims.is_selected_by(one))
 
 
 def read_load(path: str) -> GivenLoad:
@@ -45,7 +64,7 @@ def read_load(path: str) -> GivenLoad:
     from numaforge.kubelet.admission.shapes import MOST_SHAPES, Load
 
     text = read_text(path, most_mib=MOST_CLUSTER_MIB)
-    everywhere: tuple[Pod, ...] = ()
+    everywhere: list[tuple[Pod, Placing]] = []
     objects: list[Mapping[str, Any]] = []
     remarks: list[str] = []
     if path.endswith(".csv"):
@@ -57,16 +76,19 @@ def read_load(path: str) -> GivenLoad:
         shapes, everywhere = _of_cluster(objects, path, remarks)
     if not shapes:
         raise NumaforgeError("holds no pods", where=path, remedy=_EXAMPLE)
-    ordered = sorted(shapes, key=lambda shape: -shape.count)
+    ordered = sorted(shapes, key=lambda placed: -placed[0].count)
     if len(ordered) > MOST_SHAPES:
-        omitted = sum(shape.count for shape in ordered[MOST_SHAPES:])
-        total = sum(shape.count for shape in ordered)
+        omitted = sum(shape.count for shape, _ in ordered[MOST_SHAPES:])
+        total = sum(shape.count for shape, _ in ordered)
         remarks.append(
             f"{path}: of {len(ordered)} shapes the {MOST_SHAPES} most frequent are placed; "
             f"{omitted} of {total} pods are left out"
         )
-    load = Load(tuple(_with_names(ordered[:MOST_SHAPES])), everywhere)
-    return GivenLoad(load, claim_world(_not_allocated(objects)), tuple(remarks))
+    named = [*_with_names(ordered[:MOST_SHAPES])]
+    load = Load(tuple(shape for shape, _ in named), tuple(pod for pod, _ in everywhere))
+    placings = {shape.name: placing for shape, placing in named}
+    placings |= {pod.name: placing for pod, placing in everywhere}
+    return GivenLoad(load, claim_world(_not_allocated(objects)), placings, tuple(remarks))
 
 
 def _not_allocated(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -97,7 +119,7 @@ def _are_shapes(documents: Sequence[object]) -> bool:
     return len(documents) == 1 and not (isinstance(first, Mapping) and {"kind", "items"} & first.keys())
 
 
-def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[Shape]:
+def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[_PlacedShape]:
     """Yield the shapes of a list; add its claim objects to `objects`."""
     from numaforge.cluster.explain.claims import is_of_claims
 
@@ -113,7 +135,7 @@ def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> I
             yield _shape(entry, f"{path}[{number}]")
 
 
-def _of_table(text: str, path: str) -> Iterator[Shape]:
+def _of_table(text: str, path: str) -> Iterator[_PlacedShape]:
     rows = csv.DictReader(text.splitlines(), strict=True)
     try:
         for number, row in enumerate(rows, 2):
@@ -129,9 +151,10 @@ def _of_table(text: str, path: str) -> Iterator[Shape]:
         raise NumaforgeError(f"is not a table: {error}", where=path) from error
 
 
-def _shape(entry: Mapping[str, Any], where: str) -> Shape:
+def _shape(entry: Mapping[str, Any], where: str) -> _PlacedShape:
     """Return a shape, from the limits of one container or a pod's spec, with its number of pods."""
-    from numaforge.kubelet.admission.pod import Pod
+    from numaforge.cluster.explain.placing import placing_of
+    from numaforge.kubelet.admission.pod import Pod, pod_parts
     from numaforge.kubelet.admission.shapes import Shape
 
     count = entry.get(_COUNT, 1)
@@ -153,28 +176,30 @@ def _shape(entry: Mapping[str, Any], where: str) -> Shape:
         raise NumaforgeError(f"{shown(manifest)} is not a pod", where=f"{where}: pod")
     try:
         pod = Pod.from_manifest(manifest, "shape")
+        placing = placing_of(pod_parts(manifest)[1], "pod").on_other_names()
     except NumaforgeError as error:
         raise error.at(where) from error
-    return Shape(str(entry.get(_NAME) or ""), pod, count)
+    return Shape(str(entry.get(_NAME) or ""), pod, count), placing
 
 
 def _of_cluster(
     documents: Iterable[Mapping[str, Any]], path: str, remarks: list[str]
-) -> tuple[list[Shape], tuple[Pod, ...]]:
+) -> tuple[list[_PlacedShape], list[tuple[Pod, Placing]]]:
     """Return the shapes of the pods in documents, and the pods that every node has.
 
     Pods of DaemonSets and static pods are on every node, once each. Skips owners that already have pods (a
     UID): their pods are listed.
     """
     from numaforge.cluster.explain.claims import is_of_claims
+    from numaforge.cluster.explain.placing import placing_of
     from numaforge.cluster.explain.pod_sets import name_without_pods, pod_sets
     from numaforge.kubelet.admission.pod import Pod, shape_of_pod
     from numaforge.kubelet.admission.shapes import Shape
     from numaforge.lib.kubernetes_objects import ENDED_PHASES
 
-    pods_by_key: dict[object, Pod] = {}
+    pods_by_key: dict[object, tuple[Pod, Placing]] = {}
     counts: Counter[object] = Counter()
-    everywhere: dict[str, Pod] = {}
+    everywhere: dict[str, tuple[Pod, Placing]] = {}
     ended = 0
     without_pods: list[str] = []
     for number, document in enumerate(documents):
@@ -190,26 +215,30 @@ def _of_cluster(
             without_pods += [] if sets_of_document else [name_without_pods(document)]
             sets = [pod_set for pods in sets_of_document for pod_set in pods.sets]
             read = [
-                (Pod.from_manifest({"metadata": one.metadata, "spec": one.spec}, "shape"), one)
+                (
+                    Pod.from_manifest({"metadata": one.metadata, "spec": one.spec}, "shape"),
+                    placing_of(one.spec, "pod").on_other_names(),
+                    len(one.names),
+                )
                 for one in sets
             ]
         except NumaforgeError as error:
             raise error.at(f"{path}: items[{number}]") from error
-        for pod, pod_set in read:
+        for pod, placing, count in read:
             if (owner := _owner_of_all(document)) is not None:
-                everywhere[owner] = pod
+                everywhere[owner] = pod.renamed(owner), placing
                 continue
-            key = shape_of_pod(pod, names=False), pod.claims
-            pods_by_key.setdefault(key, pod)
-            counts[key] += len(pod_set.names)
+            key = shape_of_pod(pod, names=False), pod.claims, repr((placing.selector, placing.terms))
+            pods_by_key.setdefault(key, (pod, placing))
+            counts[key] += count
     if len(everywhere) > MOST_PODS:
         raise NumaforgeError(f"has more than {MOST_PODS} DaemonSets", where=path)
     if ended:
         remarks.append(f"{path}: {ended} pods have ended, and are not counted")
     if without_pods:
         remarks.append(f"{path}: passed over, without pods: {', '.join(without_pods)}")
-    shapes = [Shape("", pods_by_key[key], count) for key, count in counts.items() if count]
-    return shapes, tuple(everywhere.values())
+    placed = [(*pods_by_key[key], count) for key, count in counts.items() if count]
+    return [(Shape("", pod, count), placing) for pod, placing, count in placed], [*everywhere.values()]
 
 
 def _owner_of_all(document: Mapping[str, Any]) -> str | None:
@@ -228,13 +257,13 @@ def _owner_of_all(document: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _with_names(shapes: Iterable[Shape]) -> Iterator[Shape]:
+def _with_names(shapes: Iterable[_PlacedShape]) -> Iterator[_PlacedShape]:
     """Yield the shapes with unique names: their own, else their requests."""
     names_taken: set[str] = set()
-    for shape in shapes:
+    for shape, placing in shapes:
         name = unlike(shape.name or _in_words(shape.pod), names_taken)
         names_taken.add(name)
-        yield replace(shape, name=name, pod=shape.pod.renamed(name))
+        yield replace(shape, name=name, pod=shape.pod.renamed(name)), placing
 
 
 def _in_words(pod: Pod) -> str:

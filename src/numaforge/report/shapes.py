@@ -30,6 +30,7 @@ def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
         "policies": [_outcome(outcome) for outcome in report.policies],
         "options": [_outcome(outcome) for outcome in report.options],
         "best": _outcome(report.best),
+        "unselected": list(report.unselected),
     }
 
 
@@ -50,12 +51,18 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
         text_line(_advice(report), "bold"),
         text_line(""),
         _shapes_table(report, load),
-        *(text_line(f"never as configured: {shape}") for shape in report.configured.never),
+        *(text_line(_never(shape, report)) for shape in report.configured.never),
     ]
     for kind in report.best.kinds:
         if kind.free is not None and kind.busy:
             parts += [text_line(""), *_free_lines(kind, load)]
     return Group(*parts)
+
+
+def _never(shape: str, report: ShapesReport) -> str:
+    if shape in report.unselected:
+        return f"never: {shape}: its nodeSelector or affinity excludes every node"
+    return f"never as configured: {shape}"
 
 
 def _of_daemonsets(on_each: int, on_one: int) -> Iterator[Text]:

@@ -119,6 +119,47 @@ def test_the_document_has_every_setting(folder: Path, capsys: Any) -> None:
     assert document["configured"]["kinds"][0]["left"]["devices"]["nvidia.com/gpu"] == 0
 
 
+def test_selectors_and_affinity_choose_the_kind_of_node(folder: Path, capsys: Any) -> None:
+    (folder / "shapes.yaml").write_text("""\
+- {name: anywhere, count: 2, pod: {containers: [{name: a, resources: {requests: {cpu: 1}}}]}}
+- name: with-gpus
+  count: 2
+  pod: {nodeSelector: {nvidia.com/gpu.present: "true"}, containers: [{name: a}]}
+- name: without-gpus
+  count: 3
+  pod:
+    affinity:
+      nodeAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms: [{matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]}]
+    containers: [{name: a}]
+- {name: other, count: 5, pod: {nodeSelector: {nvidia.com/gpu.product: Tesla-T4}, containers: [{name: a}]}}
+- {name: one-host, count: 1, pod: {nodeSelector: {kubernetes.io/hostname: h7}, containers: [{name: a}]}}
+""")
+    machines = ["--machine", "dgx-h100", "--machine", "epyc-nps4=2"]
+    code = run(["fit", "--shapes", "shapes.yaml", *machines, *TRAINING, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    [many, few] = sorted(document["configured"]["kinds"], key=lambda kind: -len(kind["nodes"]))
+    assert code == ExitCode.NO
+    assert (many["admitted"]["without-gpus"], few["admitted"]["with-gpus"]) == (3, 2)
+    assert "with-gpus" not in many["admitted"]
+    assert document["unselected"] == document["configured"]["never"] == ["other"]
+    run(["fit", "--shapes", "shapes.yaml", *machines, *TRAINING])
+    shown = capsys.readouterr().out
+    assert "never: other: its nodeSelector or affinity excludes every node\n" in shown
+
+
+def test_pods_of_a_daemonset_are_on_the_nodes_that_it_selects(folder: Path) -> None:
+    name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [name]}}
+    agent = pod("agent-x", "100m", **owned("DaemonSet", "agent"))
+    agent["spec"] |= {"affinity": {"nodeAffinity": required}, "nodeSelector": {"zone": "b"}}
+    (folder / "pods.json").write_text(json.dumps({"kind": "List", "items": [agent, pod("web", "1")]}))
+    given = read_load("pods.json")
+    [placing] = [given.placings[each.name] for each in given.load.everywhere]
+    assert (placing.selector, placing.terms) == ({"zone": "b"}, None)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -16,7 +16,7 @@ from numaforge.cluster.explain.claims import (
 )
 from numaforge.cluster.explain.devices import DeviceId, NodeDevices, OfferedDevice, devices_on
 from numaforge.cluster.explain.discovered_labels import planned_labels
-from numaforge.cluster.explain.placing import Placing, present_labels
+from numaforge.cluster.explain.placing import HOSTNAME_LABEL, Placing, present_labels
 from numaforge.cluster.explain.pod_claims import Place
 from numaforge.cluster.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.cluster.schedulers.fleet import ServedNode
@@ -31,8 +31,6 @@ from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
-
-_HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given_worl
     machine = scenario.topology
     labels, planned = as_planned(name, scenario, plan)
     world = planned.merged(given_world)
-    present = {_HOSTNAME: name, **present_labels(labels)}
+    present = {HOSTNAME_LABEL: name, **present_labels(labels)}
     devices, why = None, f"{UNKNOWN_OFFER}: no ResourceSlices are given"
     if world.slices is not None:
         is_planned = given_world.slices is None

@@ -21,6 +21,7 @@ HostPort = tuple[str, int]  # protocol and port
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _DEFAULT_SCHEDULER = "default-scheduler"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
 _SPREAD = "topologySpreadConstraints"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
@@ -81,6 +82,17 @@ class Placing:
             terms=None if is_open else known_terms,
             spread=tuple(key for key in self.spread if key not in unknown),
         )
+
+    def on_other_names(self) -> Placing:
+        """Return the constraints without those on the name of the node."""
+        named = frozenset({HOSTNAME_LABEL})
+        terms = [
+            {**term, "matchFields": []} if _listed(term, "matchFields") else term for term in self.terms or ()
+        ]
+        is_open = self.terms is None or any(
+            _listed(term, "matchFields") and not _listed(term, "matchExpressions") for term in self.terms
+        )
+        return replace(self, node_name=None, terms=None if is_open else tuple(terms)).without(named)
 
 
 def placing_of(spec: Mapping[str, Any], where: str) -> Placing:

@@ -96,7 +96,7 @@ class Pod:
         Requests default to limits as the API server does it (pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
         Raises PodError naming the field for a quantity or a structure that an API server would refuse.
         """
-        metadata, spec = _pod_parts(manifest)
+        metadata, spec = pod_parts(manifest)
         where = name or _qualified_name(metadata) or UNNAMED
         containers = [
             *(
@@ -270,7 +270,7 @@ def _raise_to(total: dict[str, Fraction], floor: Quantities) -> None:
             total[resource] = quantity
 
 
-def _pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     if not isinstance(manifest, Mapping):
         raise PodError("not a pod: the document is not a mapping")
     if "containers" in manifest:

@@ -62,10 +62,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class NodeKind:
-    """Equal nodes, by name."""
+    """Equal nodes, by name; `excludes` are the pods whose selector or affinity excludes them, by name."""
 
     names: tuple[str, ...]
     scenario: Scenario
+    excludes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,13 @@ class Load:
 
     shapes: tuple[Shape, ...]
     everywhere: tuple[Pod, ...] = ()
+
+    def on(self, kind: NodeKind) -> Load:
+        """Return the pods that may run on a kind of nodes."""
+        return Load(
+            tuple(shape for shape in self.shapes if shape.name not in kind.excludes),
+            tuple(pod for pod in self.everywhere if pod.name not in kind.excludes),
+        )
 
 
 @dataclass(frozen=True)
@@ -135,7 +143,7 @@ class ShapesReport:
     `sums` is what fits by the scheduler's count, whatever the kubelets answer. `best` is the setting that
     admits most, among equals the one that aligns most; `options` are changes to the best policy and scope.
     `on_one_node` counts the pods of DaemonSets with a claim that only one node can have; the others are on
-    each node.
+    each node. `unselected` are the shapes whose selector or affinity excludes every node.
     """
 
     sums: SettingOutcome
@@ -144,6 +152,7 @@ class ShapesReport:
     options: tuple[SettingOutcome, ...]
     best: SettingOutcome
     on_one_node: int = 0
+    unselected: tuple[str, ...] = ()
 
 
 def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
@@ -165,7 +174,10 @@ def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
     if better is not configured:  # once more, to fill up its nodes and see what is left
         change = changes.get(better.change, _base(better))
         better = _placed(kinds, load, better.policy, better.scope, better.change, change, filled_up=True)
-    return ShapesReport(sums, configured, policies, options, better, _on_one_node(kinds, load))
+    everywhere = frozenset.intersection(*(kind.excludes for kind in kinds)) if kinds else frozenset()
+    unselected = tuple(shape.name for shape in load.shapes if shape.name in everywhere)
+    on_one_node = _on_one_node(kinds, load)
+    return ShapesReport(sums, configured, policies, options, better, on_one_node, unselected)
 
 
 def _on_one_node(kinds: Sequence[NodeKind], load: Load) -> int:
@@ -173,10 +185,13 @@ def _on_one_node(kinds: Sequence[NodeKind], load: Load) -> int:
     return sum(any(bound_claims(node, pod) for node in empty) for pod in load.everywhere)
 
 
-def kinds_of(nodes: Iterable[tuple[str, Scenario, object]]) -> tuple[NodeKind, ...]:
-    """Return nodes grouped by the third element of their tuples, equal for nodes of a kind."""
-    groups = grouped((alike, (name, scenario)) for name, scenario, alike in nodes)
-    return tuple(NodeKind(tuple(name for name, _ in members), members[0][1]) for members in groups.values())
+def kinds_of(nodes: Iterable[tuple[str, Scenario, frozenset[str], object]]) -> tuple[NodeKind, ...]:
+    """Return nodes grouped by the pods that they exclude and the last element, equal for nodes of a kind."""
+    groups = grouped(((excludes, alike), (name, scenario)) for name, scenario, excludes, alike in nodes)
+    return tuple(
+        NodeKind(tuple(name for name, _ in members), members[0][1], excludes)
+        for (excludes, _), members in groups.items()
+    )
 
 
 # ---- the settings that are tried ----
@@ -279,11 +294,11 @@ def _placed(
     never = {shape.name for shape in load.shapes}
     for kind in _cheap_first(kinds):
         configured = kind.scenario.configured(**settings(kind.scenario))
-        unplaced_before = unplaced.copy()
+        unplaced_before, here = unplaced.copy(), load.on(kind)
         never -= {
-            shape.name for shape in load.shapes if shape.name in never and _takes(configured, shape.pod)
+            shape.name for shape in here.shapes if shape.name in never and _takes(configured, shape.pod)
         }
-        arrangements = [*_arranged(configured, len(kind.names), load, unplaced, bound, filled_up=filled_up)]
+        arrangements = [*_arranged(configured, len(kind.names), here, unplaced, bound, filled_up=filled_up)]
         for times, one in arrangements:
             for total, more in ((admitted, one.admitted), (aligned, one.aligned), (refused, one.refused)):
                 total.update({name: count * times for name, count in more.items()})
@@ -324,10 +339,14 @@ def _takes(scenario: Scenario, pod: Pod) -> bool:
 
 def _weights(kinds: Sequence[NodeKind], load: Load) -> dict[str, float]:
     """Return the share of a node that a pod of each shape takes, on the best kind; 1 where none fits."""
-    nodes = [kind.scenario.node() for kind in kinds]
+    nodes = [(kind.scenario.node(), kind.excludes) for kind in kinds]
     weights = {}
     for shape in load.shapes:
-        sizes = [_size(node, shape.pod) for node in nodes if not unschedulable(node, shape.pod)]
+        sizes = [
+            _size(node, shape.pod)
+            for node, excludes in nodes
+            if shape.name not in excludes and not unschedulable(node, shape.pod)
+        ]
         weights[shape.name] = float(min([Fraction(1), *filter(None, sizes)]))
     return weights
 
@@ -365,7 +384,7 @@ def _arranged(
     empty = scenario.node()
     largest_first = sorted(load.shapes, key=lambda shape: _size(empty, shape.pod), reverse=True)
     number = 0
-    while nodes and sum(unplaced.values()):
+    while nodes and any(unplaced[shape.name] for shape in load.shapes):
         pods = {shape.name: shape.pod for shape in largest_first if runs_here(shape.pod)}
         everywhere = [*filter(runs_here, load.everywhere)]
         # Each setting gets the same orders; half of the nodes are filled in random order, as after a drain.
