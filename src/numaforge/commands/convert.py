@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from numaforge.commands.options import output_option
+from numaforge.commands.wrapped import key_option
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.given import BYTE_ORDER_MARK, read_text
 from numaforge.report.terminal import plain, save
@@ -21,11 +22,12 @@ from numaforge.report.terminal import plain, save
     metavar="NAME",
     help="Name of the one to convert, in a FILE with several (mig-parted, TuneD, eksctl).",
 )
+@key_option
 @click.option(
     "--to", metavar="FILE", type=click.Path(), help="Write to this file instead of standard output."
 )
 @output_option("yaml", "json")
-def convert(words: tuple[str, ...], name: str | None, to: str | None, output: str) -> int:
+def convert(words: tuple[str, ...], name: str | None, key: str | None, to: str | None, output: str) -> int:
     """Convert another tool's file to a profile.
 
     Comments name what a profile cannot express.
@@ -41,13 +43,15 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
       eks                   NodeConfig, eksctl's ClusterConfig, Bottlerocket's settings
       k3s                   config.yaml of k3s or RKE2
       talos                 a machine configuration of Talos
+      kubeadm               InitConfiguration, JoinConfiguration
       cluster-api           KubeadmConfigTemplate, KubeadmControlPlane
       karpenter             EC2NodeClass, NodePool
       aks                   --kubelet-config or --linux-os-config of AKS
       sysctl                a file of /etc/sysctl.d
       grub                  /etc/default/grub
 
-    Without KIND, the content decides. FILE may be - for standard input.
+    Without KIND, the content decides. FILE may be - for standard input, and a List, a ConfigMap or Helm
+    values that hold such a file.
 
     Exit codes: 2 the file is invalid, or contradicts itself.
 
@@ -70,7 +74,7 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
     if to and file != "-" and Path(to).exists() and Path(to).samefile(file):
         raise click.UsageError(f"{to} is the file that is read: name another one with --to")
     text = read_text(file, most_mib=MOST_MIB).removeprefix(BYTE_ORDER_MARK)
-    conversion = converted(text, where, kind, name)
+    conversion = converted(text, where, kind, name, key)
     document = {"schema": 1, **asdict(conversion)}
     written = f"{json.dumps(document, indent=2)}\n" if output == "json" else as_yaml(conversion, where)
     save(plain(written), to)

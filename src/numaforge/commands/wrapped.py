@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import click
 
 from numaforge.lib.errors import NumaforgeError, PlanError
-from numaforge.lib.given import mapping, mappings, read_text
-
-_CONFIGS = (
-    ("config", "map"),
-    ("config", "data"),
-    ("devicePlugin", "config", "data"),
-    ("migManager", "config", "data"),
-)
-"""Where the charts of the device plugin and the GPU operator have configurations by name.
-
-Beside each is `default`, the name of the one that a node without a label takes.
-"""
-_POLICY = ("spec", "rdmaSharedDevicePlugin", "config")
+from numaforge.lib.given import read_text
 
 key_option = click.option("--key", metavar="NAME", help="Name of the configuration, in a file with several.")
 
@@ -33,14 +20,16 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
     `is_one` tells such configurations. Raises PlanError for several without a matching `key`, and for a chart
     whose default names a missing configuration.
     """
+    from numaforge.lib.wrapped import by_name, texts_in
+
     text = read_text(path)
     documents = _documents(text, path)
     if any(is_one(document) for document in documents):
         return text, path
-    texts = _by_name(
+    texts = by_name(
         (owner, name, inner)
         for document in documents
-        for owner, name, inner in _texts(document, path)
+        for owner, name, inner in texts_in(document, path)
         if any(is_one(one) for one in _documents(inner, name))
     )
     if key is not None and key not in texts:
@@ -69,54 +58,9 @@ def _whose(text: str) -> str | None:
 
 
 def _documents(text: str, where: str) -> list[Mapping[str, Any]]:
-    """Return the mappings in a text, those in a List separately; none where it is not YAML."""
-    from numaforge.lib.strict_yaml import read_yaml_documents
+    """Return the mappings in a text; none where it is not YAML."""
+    from numaforge.lib.wrapped import documents_in
 
     with suppress(NumaforgeError):  # the reader of the configuration says what is wrong with it
-        documents = list(read_yaml_documents(text, where))
-        return [
-            one
-            for document in map(mapping, documents)
-            for one in (mappings(document.get("items")) or [document])
-        ]
+        return documents_in(text, where)
     return []
-
-
-def _by_name(texts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return texts by name, or by OBJECT/NAME where objects share a name."""
-    listed = list(texts)
-    counts = Counter(name for _, name, _ in listed)
-    return {f"{owner}/{name}" if counts[name] > 1 else name: text for owner, name, text in listed}
-
-
-def _texts(document: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the texts that may be configurations in a document that deploys them: owner, name, text."""
-    owner = str(mapping(document.get("metadata")).get("name"))
-    if document.get("kind") == "ConfigMap":
-        yield from _by_owner(owner, document.get("data"))
-    policy = _at(document, _POLICY)
-    if isinstance(policy, str):
-        yield owner, ".".join(_POLICY), policy
-    for config_path in _CONFIGS:
-        texts = _at(document, config_path)
-        if not isinstance(texts, Mapping):
-            continue
-        default = mapping(_at(document, config_path[:-1])).get("default")
-        if default and default not in texts:
-            raise PlanError(
-                f"the default {default!r} is not one of the configurations: {', '.join(map(str, texts))}",
-                where=f"{path}: {'.'.join(config_path[:-1])}.default",
-                remedy="name one of them",
-            )
-        yield from _by_owner(owner, texts)
-
-
-def _by_owner(owner: str, texts: object) -> Iterator[tuple[str, str, str]]:
-    yield from ((owner, str(name), text) for name, text in mapping(texts).items() if isinstance(text, str))
-
-
-def _at(document: Mapping[str, Any], key_path: tuple[str, ...]) -> object:
-    entry: object = document
-    for key in key_path:
-        entry = mapping(entry).get(key)
-    return entry

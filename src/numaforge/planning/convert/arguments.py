@@ -7,7 +7,7 @@ learn.microsoft.com/azure/aks/custom-node-configuration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numaforge.lib.given import mapping, mappings
@@ -142,6 +142,48 @@ def convert_talos(draft: Draft, document: Mapping[str, Any]) -> None:
     if removed := [word for word in words if word.startswith("-")]:
         draft.note(field, Fate.NOT_EXPRESSED, f"{', '.join(removed)}: Talos takes its own parameter away")
     add_parameters(draft, [word for word in words if not word.startswith("-")], field)
+
+
+# ---- kubeadm ----
+
+_KUBEADM_KINDS = ("JoinConfiguration", "InitConfiguration")
+_KUBELET = "KubeletConfiguration"
+KUBEADM_ROWS: tuple[FieldRow, ...] = (
+    *(_flags(f"{kind}.nodeRegistration.kubeletExtraArgs") for kind in _KUBEADM_KINDS),
+    *(row for kind in _KUBEADM_KINDS for row in same(f"{kind}.nodeRegistration.{ANY_KEY}", _CLUSTER)),
+    *(
+        not_expressed(f"{kind}.patches", "patches of the kubelet's configuration among them: convert it, too")
+        for kind in _KUBEADM_KINDS
+    ),
+    *(row for kind in _KUBEADM_KINDS for row in same(f"{kind}.{ANY_KEY}", _CLUSTER)),
+    *below(_KUBELET, (*HEAD_ROWS, *KUBELET_ROWS)),
+)
+
+
+def with_kubeadm(documents: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return documents, those that kubeadm hands to a kubelet as one mapping by their kinds."""
+    kinds = (*_KUBEADM_KINDS, _KUBELET)
+    of_kubeadm = {str(one["kind"]): one for one in documents if one.get("kind") in kinds}
+    if not of_kubeadm.keys() & set(_KUBEADM_KINDS):
+        return [*documents]
+    return [of_kubeadm, *(one for one in documents if one.get("kind") not in kinds)]
+
+
+def is_kubeadm(document: Mapping[str, Any]) -> bool:
+    """Whether a mapping has kubeadm's documents by their kinds."""
+    return "kind" not in document and bool(document.keys() & set(_KUBEADM_KINDS))
+
+
+def convert_kubeadm(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert the kubelet's flags of a node that joins, else of the first node, and its configuration."""
+    draft.take(document, KUBEADM_ROWS)
+    if draft.mistakes:
+        return
+    fields = [f"{kind}.nodeRegistration.kubeletExtraArgs" for kind in _KUBEADM_KINDS]
+    field, *others = [field for field in fields if _at(document, field)] or fields[:1]
+    for other in others:
+        draft.note(other, Fate.NOT_EXPRESSED, f"it is of the first control plane node; taken is {field}")
+    _place_flags(draft, _at(document, field), field, mapping(document.get(_KUBELET)), _KUBELET)
 
 
 # ---- Cluster API's kubeadm bootstrap provider ----

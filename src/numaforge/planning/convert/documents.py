@@ -1,4 +1,4 @@
-"""Text of other tools, read strictly: one YAML document, TOML, or an INI file."""
+"""Text of other tools, read strictly: YAML documents, TOML, or an INI file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import configparser
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email import message_from_string
 from typing import Any
 
 from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mappings
 from numaforge.lib.mistakes import shown
-from numaforge.lib.strict_yaml import read_yaml
+from numaforge.lib.strict_yaml import read_yaml_documents
 
 # Ansible's tags say how it treats a text: one is encrypted, the other is no template.
 _NODE_CONFIG = "application/node.eks.aws"
@@ -20,14 +21,15 @@ _ASSIGNMENT = re.compile(r"(?:export +)?(?P<name>GRUB_\w+|-?[a-z]\w*[./][\w./*-]
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
 
 
-def read_mapping(text: str, file: str) -> dict[str, Any]:
-    """Return the one mapping of a YAML file, or of Ansible. Raises NumaforgeError for anything else."""
-    document = read_yaml(_ANSIBLE_TAG.sub("", text), file)
-    if document is None:
+def read_mappings(text: str, file: str) -> list[Mapping[str, Any]]:
+    """Return the mappings of a YAML file, or of Ansible. Raises NumaforgeError for a file without any."""
+    documents = [one for one in read_yaml_documents(_ANSIBLE_TAG.sub("", text), file) if one is not None]
+    if not documents:
         raise NumaforgeError("is empty", where=file, remedy="name the file to convert")
-    if not isinstance(document, dict):
-        raise NumaforgeError(f"{shown(document)} is not a mapping", where=file)
-    return document
+    mappings_in = [one for one in documents if isinstance(one, dict)]
+    if not mappings_in:
+        raise NumaforgeError(f"{shown(documents[0])} is not a mapping", where=file)
+    return [inner for one in mappings_in for inner in (mappings(one.get("items")) or [one])]
 
 
 def read_mime(text: str, place: str) -> str:

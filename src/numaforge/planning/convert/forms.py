@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numaforge.lib.errors import NumaforgeError
+from numaforge.lib.given import mapping
+from numaforge.lib.wrapped import by_name, texts_in
 from numaforge.planning.convert import (
     arguments,
     eks,
@@ -17,7 +20,7 @@ from numaforge.planning.convert import (
     performance_profile,
     tuned,
 )
-from numaforge.planning.convert.documents import read_assignments, read_mapping, read_mime, read_toml
+from numaforge.planning.convert.documents import read_assignments, read_mappings, read_mime, read_toml
 from numaforge.planning.convert.draft import Conversion, Draft
 from numaforge.planning.convert.rows import FieldRow
 
@@ -170,6 +173,14 @@ FORMS: tuple[FileForm, ...] = (
         _one(arguments.convert_talos),
     ),
     FileForm(
+        "kubeadm",
+        "a configuration of kubeadm",
+        (),
+        arguments.is_kubeadm,
+        arguments.KUBEADM_ROWS,
+        _one(arguments.convert_kubeadm),
+    ),
+    FileForm(
         "cluster-api",
         "a KubeadmConfig of Cluster API",
         (),
@@ -228,78 +239,143 @@ OTHERS: tuple[tuple[str, str, str], ...] = (
 FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
-def convert(text: str, file: str, kind: str = AUTO, name: str | None = None) -> Conversion:
+@dataclass(frozen=True)
+class _Candidate:
+    """A document that one form, or several, recognise: its name in the file, its place for messages."""
+
+    name: str
+    place: str
+    document: Mapping[str, Any]
+    forms: tuple[FileForm, ...]
+
+
+def convert(
+    text: str, file: str, kind: str = AUTO, name: str | None = None, key: str | None = None
+) -> Conversion:
     """Convert a file to a profile. Raises NumaforgeError with every mistake.
 
-    `place` names the file in messages, `name` chooses where it has several profiles. With the kind `auto`,
-    the file's content decides.
+    `file` is named in messages, `name` chooses where it has several profiles, `key` among several documents
+    or texts in what deploys them. With the kind `auto`, the file's content decides.
     """
-    document = _document(text, file, kind)
-    form = _form(document, file, kind)
+    documents = _documents(text, file, kind)
+    candidates = [*_candidates(documents, file, kind)] or [*_wrapped(documents, file, kind)]
+    chosen = _chosen(candidates, documents, file, kind, key)
+    form, document, place = _only(chosen), chosen.document, chosen.place
     if form.versions and document.get("apiVersion") not in form.versions:
         raise NumaforgeError(
             f"{document.get('apiVersion')!r} is not a version of {form.called} that is known",
-            where=f"{file}: apiVersion",
+            where=f"{place}: apiVersion",
             remedy=f"write {' or '.join(form.versions)}",
         )
     draft = Draft()
-    form.by(draft, document, name, file)
-    return draft.done(form.called, file)
+    form.by(draft, document, name, place)
+    return draft.done(form.called, place)
 
 
 def whose(text: str) -> str | None:
     """Return what a file of another tool is, and where it goes; None where that is not known."""
     try:
-        document = _document(text, "", AUTO)
+        documents = _documents(text, "", AUTO)
     except NumaforgeError:
         return None
-    forms = [form for form in FORMS if form.has(document)]
+    forms = [form for candidate in _candidates(documents, "", AUTO) for form in candidate.forms]
     if len(forms) == 1:
         return f"it is {forms[0].called}: numaforge convert FILE makes a profile of it"
-    return next((f"it is {called}: {to}" for key, called, to in OTHERS if key in document), None)
+    return next((f"it is {called}: {to}" for key, called, to in OTHERS if key in documents[0]), None)
 
 
-def _document(text: str, file: str, kind: str) -> Mapping[str, Any]:
-    """Return the mapping that the text holds: an INI file or TOML begins with a section, YAML does not."""
+def _documents(text: str, file: str, kind: str) -> list[Mapping[str, Any]]:
+    """Return the mappings that the text holds: an INI file or TOML begins with a section, YAML does not.
+
+    kubeadm's documents of one file are one mapping, by their kinds.
+    """
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(("#", ";"))), "")
     if first.startswith("[") and first.rstrip().endswith("]"):
         is_toml = kind == "eks" or (kind == AUTO and first.startswith(("[settings", '["settings')))
-        return read_toml(text, file) if is_toml else tuned.read(text, file)
+        return [read_toml(text, file) if is_toml else tuned.read(text, file)]
     if kind == "eks" and first.startswith("settings."):
-        return read_toml(text, file)
+        return [read_toml(text, file)]
     if first.lower().startswith(("mime-version:", "content-type: multipart/")):
-        return read_mapping(read_mime(text, file), file)
+        return read_mappings(read_mime(text, file), file)
     if (assignments := read_assignments(text)) is not None:
-        return assignments
-    return read_mapping(text, file)
+        return [assignments]
+    return arguments.with_kubeadm(read_mappings(text, file))
 
 
-def _form(document: Mapping[str, Any], file: str, kind: str) -> FileForm:
-    forms = [form for form in FORMS if form.has(document) and kind in (AUTO, form.kind)]
-    if len(forms) == 1:
-        return forms[0]
-    fields = (
-        f"kind {document['kind']!r}"
-        if document.get("kind")
-        else f"keys {', '.join(map(str, [*document][:5]))}"
-    )
-    if forms:
+def _candidates(documents: Sequence[Mapping[str, Any]], file: str, kind: str) -> Iterator[_Candidate]:
+    """Yield the documents that a form recognises, named by their objects' names."""
+    for document in documents:
+        if forms := tuple(form for form in FORMS if form.has(document) and kind in (AUTO, form.kind)):
+            name = str(mapping(document.get("metadata")).get("name") or document.get("kind") or forms[0].kind)
+            yield _Candidate(name, file, document, forms)
+
+
+def _wrapped(documents: Sequence[Mapping[str, Any]], file: str, kind: str) -> Iterator[_Candidate]:
+    """Yield the texts in ConfigMaps and Helm values that a form recognises, named by their keys."""
+    texts = by_name(one for document in documents for one in texts_in(document, file))
+    for name, text in texts.items():
+        place = f"{file}: {name}"
+        with suppress(NumaforgeError):  # a text of another kind
+            for candidate in _candidates(_documents(text, place, kind), place, kind):
+                yield replace(candidate, name=name)
+
+
+def _chosen(
+    candidates: Sequence[_Candidate],
+    documents: Sequence[Mapping[str, Any]],
+    file: str,
+    kind: str,
+    key: str | None,
+) -> _Candidate:
+    """Return the only candidate, or the one that `key` names; raises NumaforgeError."""
+    names = [candidate.name for candidate in candidates]
+    if key is not None and names.count(key) != 1:
+        remedy = f"it has {', '.join(names)}" if names else "leave --key out"
+        raise NumaforgeError(f"has no document {key!r}, or several", where=file, remedy=remedy)
+    if not candidates:
+        raise _unknown(documents, file, kind)
+    if key is None and len(candidates) > 1:
         raise NumaforgeError(
-            f"could be {' or '.join(form.called for form in forms)}",
+            f"holds {len(candidates)} documents that become profiles",
             where=file,
-            remedy="say the KIND before FILE",
+            remedy=f"name one: --key {' or --key '.join(names)}"
+            if len(set(names)) == len(names)
+            else "put each in a file, and name one",
         )
+    return candidates[0 if key is None else names.index(key)]
+
+
+def _only(candidate: _Candidate) -> FileForm:
+    if len(candidate.forms) == 1:
+        return candidate.forms[0]
+    raise NumaforgeError(
+        f"could be {' or '.join(form.called for form in candidate.forms)}",
+        where=candidate.place,
+        remedy="say the KIND before FILE",
+    )
+
+
+def _unknown(documents: Sequence[Mapping[str, Any]], file: str, kind: str) -> NumaforgeError:
+    """Return why a file becomes no profile."""
     for key, called, where_to in OTHERS:
-        if key in document:
-            raise NumaforgeError(f"is {called}, which becomes no profile", where=file, remedy=where_to)
+        if any(key in document for document in documents):
+            return NumaforgeError(f"is {called}, which becomes no profile", where=file, remedy=where_to)
+    fields = " and the ".join(
+        dict.fromkeys(
+            f"kind {document['kind']!r}"
+            if document.get("kind")
+            else f"keys {', '.join(map(str, [*document][:5]))}"
+            for document in documents[:3]
+        )
+    )
     if kind == AUTO:
-        raise NumaforgeError(
+        return NumaforgeError(
             f"unknown file type: it has the {fields}",
             where=file,
             remedy=f"name a file of one of {', '.join(FORM_NAMES)}",
         )
     names = " or ".join(form.called for form in FORMS if form.kind == kind)
-    raise NumaforgeError(
+    return NumaforgeError(
         f"is not {names}: it has the {fields}", where=file, remedy="name the KIND that it is, or another file"
     )
