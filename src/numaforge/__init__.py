@@ -1,3 +1,3 @@
 """numaforge turns a GPU server into a topology-aligned Kubernetes worker."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

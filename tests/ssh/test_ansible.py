@@ -66,7 +66,9 @@ def test_an_inventory_of_ansible_is_named_as_it_is(node: Sandbox, tmp_path: Path
     assert json.loads(applied.stdout)["counts"] == {"changed": 1, "unreachable": 1}
     assert applied.stderr.startswith("[gpu-01] changes ")
     assert text(node, SWAPPINESS) == "1"
-    verified = run(tmp_path, "numaforge", "verify", "--limit", "gpu-01", inventory)
+    verified = run(
+        tmp_path, "numaforge", "verify", "--limit", "gpu-01", inventory, "--", "-k", "kernel_value"
+    )
     assert verified.returncode == 0, verified.stdout + verified.stderr
     captured = run(tmp_path, "numaforge", "capture", inventory, "--limit", "gpu", "--to", "snapshots")
     assert captured.returncode == 6, captured.stderr

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures import wheel
+from tests.ssh.conftest import port as port
 from tests.ssh.conftest import start_sandbox as start_sandbox
 
 

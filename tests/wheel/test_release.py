@@ -33,7 +33,9 @@ def checkout(folder: Path) -> Path:
             shutil.copy2(source, target, follow_symlinks=False)
     code, changelog = folder / "src/numaforge/__init__.py", folder / "CHANGELOG.md"
     code.write_text(re.sub(r'__version__ = ".+"', f'__version__ = "{VERSION}"', code.read_text()))
-    changelog.write_text(changelog.read_text().replace("## Unreleased", f"## {VERSION}", 1))
+    changelog.write_text(
+        re.sub(r"^## .+$", f"## {VERSION}", changelog.read_text(), count=1, flags=re.MULTILINE)
+    )
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--no-verify", "--date=2026-01-02T03:04:05Z", "-m", "Release")

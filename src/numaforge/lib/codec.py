@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -32,8 +32,7 @@ NOTHING_ELSE = {"extra": "forbid"}
 class DocumentKind(Generic[Held]):
     """One kind of document: its name, its schema's number, and its dataclass.
 
-    An unreadable document is refused with `error`; `remedy` says what to do about it. `written` are texts at
-    the head of a document that readers ignore.
+    An unreadable document is refused with `error`; `remedy` says what to do about it.
     """
 
     name: str
@@ -41,7 +40,6 @@ class DocumentKind(Generic[Held]):
     holds: type[Held]
     error: type[NumaforgeError]
     remedy: str
-    written: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Build the reader and writer of these documents now, before the first document needs them."""
@@ -50,7 +48,7 @@ class DocumentKind(Generic[Held]):
     def encode(self, value: Held) -> dict[str, Any]:
         """Return the document as JSON data: the schema's number, then the fields in their order."""
         body = self._adapter.dump_python(value, mode="json", warnings="error")
-        return {"schema": self.number, **self.written, **body}
+        return {"schema": self.number, **body}
 
     def decode(self, document: object) -> Held:
         """Return the content of a document.
@@ -67,7 +65,7 @@ class DocumentKind(Generic[Held]):
             raise newer(self.error, self.name, number, self.number)
         if type(number) is not int or number != self.number:
             raise self._refusal(f"the {self.name} has schema {number!r}, not {self.number}")
-        body = {name: value for name, value in document.items() if name not in self._head}
+        body = {name: value for name, value in document.items() if name not in ("$schema", "schema")}
         try:
             return self._adapter.validate_json(json.dumps(body), strict=True)
         except ValidationError as invalid:
@@ -92,17 +90,12 @@ class DocumentKind(Generic[Held]):
         head = {
             "$schema": {"type": "string", "description": "Where an editor finds the schema; not read."},
             "schema": {"const": self.number, "description": "The form of the document."},
-            **{name: {"type": "string"} for name in self.written},
         }
         return {
             **body,
             "properties": {**head, **body["properties"]},
             "required": ["schema", *body["required"]],
         }
-
-    @property
-    def _head(self) -> tuple[str, ...]:
-        return ("$schema", "schema", *self.written)
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Held]:

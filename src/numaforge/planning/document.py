@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge import __version__
 from numaforge.lib.codec import DocumentKind
 from numaforge.lib.errors import PlanError
 from numaforge.planning.plan import NodePlan
@@ -18,7 +17,6 @@ PLAN = DocumentKind(
     holds=NodePlan,
     error=PlanError,
     remedy="plan the host again with this version of numaforge",
-    written={"written_by": f"numaforge {__version__}"},
 )
 
 

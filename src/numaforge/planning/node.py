@@ -134,7 +134,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     allocatable = around(plan_allocatable(capacity, devices, plugin.advertised, partitions, rdma))
     labels = around(plan_labels(machine, profile, mig, partitions, rdma, kubelet))
 
-    return with_files(
+    plan = with_files(
         NodePlan(
             hostname=machine.hostname or "localhost",
             profile=profile.name,
@@ -167,6 +167,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
             watch=watch,
         )
     )
+    return replace(plan, written_by=earlier.written_by) if earlier and plan == earlier else plan
 
 
 def _earlier_plan(machine: NodeTopology) -> tuple[NodePlan | None, tuple[Notice, ...]]:

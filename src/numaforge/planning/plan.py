@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from numaforge import __version__
 from numaforge.lib.codec import NOTHING_ELSE, ByName
 from numaforge.lib.file_content import PlannedFile
 from numaforge.lib.reasons import Decision, Notice
@@ -38,6 +39,8 @@ class NodePlan:
 
     __pydantic_config__ = NOTHING_ELSE  # and so for what it holds
 
+    # Not a decision: a host whose plan stays as it is keeps the name of the version that wrote it.
+    written_by: str = field(default_factory=f"numaforge {__version__}".__str__, compare=False)
     hostname: str
     profile: str
     files: tuple[PlannedFile, ...]

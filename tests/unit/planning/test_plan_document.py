@@ -23,6 +23,15 @@ def test_the_head_names_the_schema_and_the_writer():
     assert list(document().items())[:2] == [("schema", 1), ("written_by", f"numaforge {__version__}")]
 
 
+def test_a_plan_that_stays_keeps_the_name_of_the_version_that_wrote_it():
+    profile = load_profile("training")
+    plan = replace(plan_node(dgx_h100(), profile), written_by="numaforge 0.9.0")
+    machine = replace(dgx_h100(), previous_plan=dumps(plan))
+    planned = plan_node(machine, profile)
+    assert (planned == loads(dumps(plan)), planned.written_by) == (True, "numaforge 0.9.0")
+    assert plan_node(machine, load_profile("cpu-only")).written_by == f"numaforge {__version__}"
+
+
 def test_cpu_sets_are_cpulists():
     assert document()["cpus"]["reserved"] == "0,56,112,168"
 
