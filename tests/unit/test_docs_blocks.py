@@ -62,7 +62,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"helm": "needs a cluster and charts; tests/unit/fleet/monitoring reads the values that it is given",
     r"numaforge cluster verify": "needs a cluster; tests/lab/test_schedulers.py",
     r"ssh-keyscan": "needs a host; tests/ssh/test_host_keys.py",
-    r"systemctl|journalctl|cat|ls|cp|rm|chroot|sh|python3 /usr/local|pytest": "needs a node",
+    r"systemctl|journalctl|cat|ls|cp|rm|chroot|sh|python3 /var/lib/numaforge|pytest": "needs a node",
 }
 """What begins a command line that does not run here, and why."""
 
@@ -182,6 +182,7 @@ _CAPTURED = "fleet/gpu-01.snapshot.json"  # what an earlier step of the page has
 OWN: Mapping[str, tuple[str, ...]] = {
     "docs/command-line.md": ("before.json", "gpu-1.json"),
     "docs/draw.md": ("plan.json",),
+    "docs/from-ansible.md": ("hosts.yml",),
     "docs/from-openshift.md": (_CAPTURED, "profiles/gpu.yaml"),
     "docs/provision.md": (_CAPTURED,),
 }
