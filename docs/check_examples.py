@@ -1,6 +1,6 @@
-"""Write what `numaforge check` and real kubelets say into docs/check.md: `python -m docs.check_examples`.
+"""Write the answers of `kubelet check` and of kubelets into docs/check.md: `python -m docs.check_examples`.
 
-What the kubelets say comes from the record of `make test-kubelets`.
+Those of the kubelets come from the record of `make test-kubelets`.
 """
 
 from __future__ import annotations

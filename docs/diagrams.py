@@ -539,7 +539,7 @@ def second_scheduler() -> str:
     sums = {each: sum(int(zone.get(each, 0)) for zone in nodes[default["node"]]) for each in ("cpu", _GPU)}
     counted = (f"{default['node']} has {sums['cpu']} CPUs and {sums[_GPU]} GPUs,", "and is less busy")
     read = (
-        "NodeResourceTopologyMatch, with what cluster generate has written:",
+        "NodeResourceTopologyMatch, with what generate cluster has written:",
         f"no zone of {default['node']} has {asked[_GPU]} GPUs",
     )
     refusal = (default["message"].removeprefix("Pod was rejected: "),)

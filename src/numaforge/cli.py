@@ -23,36 +23,17 @@ from numaforge.commands.options import LazyGroup
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain, echo_lines
 
-COMMANDS = (
-    "init",
-    "doctor",
-    "apply",
-    "capture",
-    "topology",
-    "plan",
-    "render",
-    "convert",
-    "draw",
-    "diff",
-    "audit",
-    "measure",
-    "check",
-    "admit",
-    "fit",
-    "gpus",
-    "host",
-    "gpudirect",
-    "mig",
-    "device-plugin",
-    "rdma",
-    "rollout",
-    "cluster",
-    "verify",
-    "boot",
-    "schema",
-    "completion",
-)
-"""The commands, each in the module of `numaforge.commands` that has its name."""
+COMMANDS = {
+    "Look": ("topology", "draw", "capture", "diff", "audit", "measure"),
+    "Plan": ("plan", "render", "convert"),
+    "Change nodes": ("init", "doctor", "apply", "verify", "rollout"),
+    "Ask without a node": ("kubelet", "admit", "fit", "cluster", "mig", "device-plugin", "rdma"),
+    "Write for other tools": ("generate", "completion"),
+}
+"""The commands of `--help` by heading; each is in the module of `numaforge.commands` with its name."""
+
+PLUMBING = ("boot", "schema")
+"""Commands for units and editors, which `--help` does not show."""
 
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 _ESCAPED = "numaforge.escaped"
@@ -209,7 +190,8 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
 @click.group(
     cls=LazyGroup,
     package="numaforge.commands",
-    names=sorted(COMMANDS),
+    groups=COMMANDS,
+    hidden_names=PLUMBING,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")

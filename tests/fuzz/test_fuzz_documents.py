@@ -56,7 +56,7 @@ OPTIONS = {
     "max_unavailable": "10%",
     "canaries": 1,
     "canary_hosts": ["a"],
-    "drain_seconds": 600,
+    "drain_timeout": 600,
     "wait_for": {"job": "x"},
     "force": False,
 }

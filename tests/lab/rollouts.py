@@ -31,7 +31,7 @@ PROFILE: dict[str, Any] = {
 }
 """The kubelet's part of the lab's profile."""
 HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
-QUICK = {"drain_seconds": 300, "ready_seconds": 300, "settle_seconds": 2}
+QUICK = {"drain_timeout": 300, "ready_timeout": 300, "settle_seconds": 2}
 WITHOUT_POLICY: dict[str, Any] = {
     **PROFILE,
     "kubelet": {

@@ -122,7 +122,7 @@ class Story:
         return self.report
 
     def _launch(self, member: Member, budget: Budget) -> Thread:
-        settings = NodeSettings(budget=budget, gate=GateSettings(ready_seconds=120, stable_seconds=0.5))
+        settings = NodeSettings(budget=budget, gate=GateSettings(ready_timeout=120, stable_seconds=0.5))
         machine = ScriptedMachine(asked=lambda call: self._asked(member.node, call))
         runner = f"ann@far/boot/{member.host[-1]}.1"
         return Thread(

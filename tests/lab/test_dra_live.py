@@ -1,6 +1,6 @@
 """Claims on the live kubelet: the CPU driver itself, and one that stands in for NVIDIA's.
 
-An admin's way: a profile, `deploys/site.py`, what `numaforge cluster generate` writes, the drivers with the
+An admin's way: a profile, `deploys/site.py`, what `numaforge generate cluster` writes, the drivers with the
 values that it gives. What drivers publish, what the scheduler chooses and what containers get has to be what
 plans and `cluster explain` foresee.
 """
@@ -72,14 +72,14 @@ class World:
         file.write_text(parse_output(self.node.run("sh -s", input_text=script())).to_json())
         return file
 
-    def cluster(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Ask `numaforge cluster` about this node as its profile has it."""
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Ask numaforge about this node as its profile has it, with the login of the cluster."""
         planned = (str(self.capture()), f"--profile={self.profile}")
-        return ask(self.lab.control_plane, verb, *arguments, *planned)
+        return ask(self.lab.control_plane, *words, *planned)
 
     def deviations(self) -> list[str]:
         """Return where `cluster verify` says that slices are not as planned."""
-        said = self.cluster("verify", "--for=dra")
+        said = self.ask("cluster", "verify", "--for=dra")
         lines = [line for line in said.stdout.splitlines() if line.startswith("dra: ")]
         assert said.returncode == bool(lines), said
         return lines
@@ -88,7 +88,7 @@ class World:
         """Return what `cluster explain` says of a pod's file on this node, and whether it fits."""
         file = self.folder / "pods.yaml"
         file.write_text(yaml.safe_dump_all(documents))
-        answer = json.loads(self.cluster("explain", str(file), "--output=json").stdout)
+        answer = json.loads(self.ask("cluster", "explain", str(file), "--output=json").stdout)
         [workload] = answer["workloads"]
         [verdict] = workload["nodes"]
         return {**verdict, "remedies": workload["remedies"]}
@@ -159,7 +159,7 @@ def site(world: World, profile: Mapping[str, Any]) -> subprocess.CompletedProces
 @pytest.fixture(scope="module")
 def applied(world: World) -> dict[str, Any]:
     """What is generated for claims, applied to the API server: the values of the CPU driver's chart."""
-    said = world.cluster("generate", "--for=dra", f"--to={world.folder / 'cluster'}")
+    said = world.ask("generate", "cluster", "--for=dra", f"--to={world.folder / 'cluster'}")
     assert said.returncode == 0, said
     folder = world.folder / "cluster/dra"
     world.lab.kubectl("apply", "--server-side", "--validate=strict", "-k", str(folder))
@@ -300,7 +300,7 @@ def test_a_pod_whose_claim_no_node_can_serve_waits_and_it_is_said_why(world: Wor
     assert (count["match"], count["free"], count["capacity"]) == (len(world.machine.numa_nodes), 0, asked)
     less = f"{most} instead of {most + 1} dra.cpu/cpu of each device in the request cpus of its claim own"
     assert less in [each["change"] for each in said["remedies"]]
-    live = " ".join(world.cluster("explain", "default/wide").stdout.split())
+    live = " ".join(world.ask("cluster", "explain", "default/wide").stdout.split())
     assert f"asks for 1 of dra.cpu with {most + 1} dra.cpu/cpu each; 4 match, 0 of them" in live, live
     world.create(*with_cpus("narrow", most))
     uid_of_running(world.lab, "narrow")
@@ -432,7 +432,7 @@ def half(world: World) -> Iterator[None]:
 
 @pytest.mark.usefixtures("cpus", "half")
 def test_static_cpus_beside_the_cpu_driver_are_found_and_pin_nothing(world: World) -> None:
-    found = rollouts.program("numaforge", "host", "check", str(world.capture()))
+    found = rollouts.program("numaforge", "audit", "--only", "host", str(world.capture()))
     assert found.returncode == 1, found.stdout
     assert "error NH401  the CPU driver and the static CPU manager hand out the same CPUs" in found.stdout
     world.create(pod("exclusive", {"cpu": "2", "memory": "32Mi"}))

@@ -68,7 +68,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def example(cluster: Cluster, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the PodGroup and the Job that are written for three such nodes, with an image that they have."""
-    said = cluster.ask("generate", str(cluster.fleet), "--for", "gangs", "--live", "--to", str(folder))
+    said = cluster.ask(
+        "generate", "cluster", str(cluster.fleet), "--for", "gangs", "--live", "--to", str(folder)
+    )
     assert (folder / "gangs/example.yaml").exists(), said
     group, job = yaml.safe_load_all((folder / "gangs/example.yaml").read_text())
     make_runnable(job)
@@ -82,7 +84,7 @@ def test_a_gang_starts_together_or_not_at_all(cluster: Cluster, tmp_path: Path) 
     create_unplaced(api, group, job, 1 + len(PLAYED))
     assert bound(api, name) == []
     first = api.get(PODS)["items"][0]["metadata"]["name"]
-    said = cluster.ask("explain", f"default/{first}", str(cluster.fleet), "--live")
+    said = cluster.ask("cluster", "explain", f"default/{first}", str(cluster.fleet), "--live")
     assert "2 of 3" in said, said
     cluster.add(PLAYED[1])
     api.wait_until(lambda: len(bound(api, name)) == 3, "the gang is not placed")

@@ -80,5 +80,7 @@ def explained(fleet: Fleet, folder: Path) -> str:
     for node in NODES:
         (folder / f"{node.name}.json").write_text(json.dumps(to_document(node.machine)))
     pod = fleet.get(PODS)["items"][0]["metadata"]["name"]
-    done = ask(fleet.control_plane, "explain", f"default/{pod}", str(folder), "--profile", "training")
+    done = ask(
+        fleet.control_plane, "cluster", "explain", f"default/{pod}", str(folder), "--profile", "training"
+    )
     return done.stdout + done.stderr

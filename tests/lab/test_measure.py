@@ -78,12 +78,12 @@ def test_the_mechanics_of_alignment_are_real_and_rtla_is_refused_without_its_tra
 ) -> None:
     file = inventory(lab, tmp_path, only=[joined.name], **QUICK)
     words = ("--in-use", "--seconds", "1", "--runs", "1")
-    aligned = measure(lab, file, "--aligned-and-not", *words)["machines"][joined.name]["alignment"]
+    aligned = measure(lab, file, "--compare-misaligned", *words)["machines"][joined.name]["alignment"]
     assert {row["kind"] for row in aligned} >= {"memory-bandwidth"}
     assert all(row["aligned"] > 0 and row["not_aligned"] > 0 for row in aligned)
     assert joined.run(f"ls {MEASURED_PATH} 2> /dev/null || echo none").strip() == "none"
     joined.run("mv /usr/bin/sysbench /usr/bin/sysbench.away")
-    other = measure(lab, file, "--aligned-and-not", *words)["machines"][joined.name]
+    other = measure(lab, file, "--compare-misaligned", *words)["machines"][joined.name]
     programs = {row["program"] for row in other["alignment"]}
     assert programs <= {"stress-ng"}
     # an emulated processor may be too slow for it to reach its reads, and that is said then

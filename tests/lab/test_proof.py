@@ -20,7 +20,7 @@ from tests.lab import rollouts
 from tests.lab.rollouts import QUICK, applied, begin, free, inventory, policy
 from tests.lab.transactions import MORTAL, UNIT, boots, put_back, ready
 
-SETTINGS = GateSettings(ready_seconds=300.0, stable_seconds=20.0)
+SETTINGS = GateSettings(ready_timeout=300.0, stable_seconds=20.0)
 MOMENTS = range(0, 20, 2)
 """Seconds after a proof's first look; it takes more than 20."""
 

@@ -270,7 +270,7 @@ def test_a_roll_out_whose_node_is_not_proved_after_the_boot_goes_back_with_a_sec
 ) -> None:
     before = joined.run("cat /proc/cmdline")
     plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
-    file = inventory(lab, tmp_path, profile=PROFILE, **{**QUICK, "ready_seconds": 60})
+    file = inventory(lab, tmp_path, profile=PROFILE, **{**QUICK, "ready_timeout": 60})
     run = rollouts.begin("run", file, state=tmp_path, deploy="deploys/site.py")
     run.await_phase("applying")
     joined.run(f"systemctl disable {plugin}")  # it runs on, and is not there after the boot: no GPUs

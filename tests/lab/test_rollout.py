@@ -28,7 +28,7 @@ def test_a_node_with_pods_goes_to_the_plan(lab: Lab, joined: Node, tmp_path: Pat
     pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
 
     # Nowhere else to go: the first pod waits, and the budget holds the second back.
-    impatient = inventory(lab, tmp_path, **{**QUICK, "drain_seconds": 15})
+    impatient = inventory(lab, tmp_path, **{**QUICK, "drain_timeout": 15})
     there = begin("run", impatient, state=tmp_path)
     assert there.end() == 3, (there.events, there.errors())
     assert "default/web allows 0 disruptions" in json.dumps(there.report)
@@ -109,7 +109,7 @@ def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, joined: Node, tmp_pat
 @pytest.mark.long
 def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
     plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
-    run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_seconds": 60}), state=tmp_path)
+    run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_timeout": 60}), state=tmp_path)
     run.await_phase("applied", "proves")
     joined.run(f"systemctl stop {plugin}; systemctl restart kubelet")
     run.await_phase("undoing")

@@ -171,17 +171,17 @@ class Scene:
         at: Mapping[str, Callable[[], object]] | None = None,
         cluster: KubectlCluster | None = None,
         budget: Budget | None = None,
-        drain_seconds: float = 60.0,
-        unreachable_seconds: float = 900.0,
+        drain_timeout: float = 60.0,
+        unreachable_timeout: float = 900.0,
         sleep: Callable[[float], object] = briefly,
     ) -> Play:
         """Begin to roll out a node: where none is named, the first one, within a budget of all nodes."""
         play = Play(dict(at or {}))
         settings = NodeSettings(
             budget=budget or Budget(Share(percent=100), pool=""),
-            drain=DrainSettings(timeout_seconds=drain_seconds),
-            gate=GateSettings(ready_seconds=60, stable_seconds=0.5),
-            unreachable_seconds=unreachable_seconds,
+            drain=DrainSettings(timeout_seconds=drain_timeout),
+            gate=GateSettings(ready_timeout=60, stable_seconds=0.5),
+            unreachable_timeout=unreachable_timeout,
         )
         rollout = NodeRollout(
             cluster or self.cluster,
@@ -252,7 +252,7 @@ def test_a_budget_that_takes_the_place_of_another_during_the_drain_is_heeded(sce
         scene.add_budget("none", "web", 0)
         scene.fleet.send("DELETE", f"{BUDGETS}/{scene.zone}-one")
 
-    outcome = scene.begin(at={"drains": allow_nothing}, drain_seconds=9).end()
+    outcome = scene.begin(at={"drains": allow_nothing}, drain_timeout=9).end()
     [left] = [pod for pod in scene.pods("web") if pod.node == scene.node]
     assert outcome.ending is Ending.BLOCKED
     assert [line.partition(" (")[0] for line in outcome.details] == [
@@ -650,7 +650,7 @@ def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
         kubectl = str(scene.fleet.control_plane.kubectl())
         with KubectlCluster(front.kubeconfig, kubectl=kubectl) as cluster:
             play = scene.begin(
-                DEAD, cluster=cluster, machine=machine, at={phase: begin}, unreachable_seconds=30.0
+                DEAD, cluster=cluster, machine=machine, at={phase: begin}, unreachable_timeout=30.0
             )
             outcome = play.end()
     assert outcome.ending is Ending.HELD, outcome

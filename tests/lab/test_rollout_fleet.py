@@ -91,7 +91,7 @@ def rollout(
     settings = NodeSettings(
         budget=budget,
         drain=DrainSettings(timeout_seconds=240),
-        gate=GateSettings(ready_seconds=120, stable_seconds=0.5),
+        gate=GateSettings(ready_timeout=120, stable_seconds=0.5),
     )
 
     def launch(member: Member) -> Thread:

@@ -95,14 +95,14 @@ MACHINES = ("dgx-h100", "epyc-nps4", "--profile", "training")
 
 def verified(fleet: Fleet, *machines: str) -> tuple[int, str]:
     """Hold the cluster to the plans, as an admin does; return the exit code and what is said."""
-    done = ask(fleet.control_plane, "verify", *(machines or MACHINES))
+    done = ask(fleet.control_plane, "cluster", "verify", *(machines or MACHINES))
     return done.returncode, done.stdout + done.stderr
 
 
 def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    in_repository("numaforge", "cluster", "generate", *MACHINES, "--to", str(tmp_path))
+    in_repository("numaforge", "generate", "cluster", *MACHINES, "--to", str(tmp_path))
     folders = generate([served(name) for name in MACHINES[:2]])
     for system in [folder.name for folder in folders if folder.compared()]:
         kustomization = tmp_path / system / "kustomization.yaml"
@@ -159,7 +159,7 @@ def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(
     profile.write_text(yaml.safe_dump(HANDED))
     machines = ("dgx-h100", "--profile", str(profile), "--for", "gpu-operator")
     folder = tmp_path / "cluster"
-    in_repository("numaforge", "cluster", "generate", *machines, "--to", str(folder))
+    in_repository("numaforge", "generate", "cluster", *machines, "--to", str(folder))
     add_namespace(fleet, gpu_operator.NAMESPACE)
     applied = fleet.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder / "gpu-operator"))
     assert applied.returncode == 0, applied.stderr

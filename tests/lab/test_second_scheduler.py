@@ -1,4 +1,4 @@
-"""scheduler-plugins' own code as second scheduler, with the objects that `cluster generate` writes.
+"""scheduler-plugins' own code as second scheduler, with the objects that `generate cluster` writes.
 
 It is built from a clone that NUMAFORGE_SCHEDULER_PLUGINS names (`make test-second-scheduler`), and runs
 beside the lab's scheduler, for two real kubelets. NUMAFORGE_SCHEDULER_RECORD names a file for what was seen.
@@ -67,13 +67,13 @@ class Pair:
     def small(self) -> Node:
         return self.lab.nodes[1]
 
-    def cluster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Ask `numaforge cluster` with the lab's login."""
         return ask(self.lab.control_plane, *arguments)
 
     def explained(self, manifest: Path) -> dict[str, Any]:
         """Return what is said of pods that are not there yet, by node."""
-        said = self.cluster("explain", str(manifest), str(self.fleet), "--live", "-o", "json")
+        said = self.ask("cluster", "explain", str(manifest), str(self.fleet), "--live", "-o", "json")
         [answer] = json.loads(said.stdout)["workloads"]
         return dict(answer)
 
@@ -101,7 +101,7 @@ def pair(clones: Clones, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         lab.kubectl("wait", "--for=condition=Established", "crd", "--all", WITHIN)
         asked = [argument for each in SYSTEMS for argument in ("--for", each)]
         written = folder / "cluster"
-        in_repository("numaforge", "cluster", "generate", str(folder / "fleet"), *asked, "--to", str(written))
+        in_repository("numaforge", "generate", "cluster", str(folder / "fleet"), *asked, "--to", str(written))
         with SecondScheduler(lab.control_plane, program) as scheduler:
             pair = Pair(lab, folder / "fleet", written)
             pair.seen["releases"] = releases(clones)
@@ -202,7 +202,7 @@ def test_with_what_is_generated_it_sends_the_pod_to_the_node_that_takes_it(
     pair: Pair, tmp_path: Path
 ) -> None:
     apply(pair, "noderesourcetopology")
-    verified = pair.cluster("verify", str(pair.fleet), "--for", "noderesourcetopology")
+    verified = pair.ask("cluster", "verify", str(pair.fleet), "--for", "noderesourcetopology")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     manifest = train(NAME, tmp_path)
     assert explained_by_node(pair, manifest)[pair.large.name] == "admitted"

@@ -53,7 +53,7 @@ def planned(topology: NodeTopology, profile: NodeProfile, version: str) -> NodeP
 
 
 def judged(plan: NodePlan, topology: NodeTopology, facts: Mapping[str, Any], version: str) -> list[str]:
-    """Return what is wrong with a plan; `numaforge check` is asked about what it has the kubelet read."""
+    """Return what is wrong with a plan; `kubelet check` is asked about what it has the kubelet read."""
     found = violations(plan, facts, topology.memory_bytes or 2**63)
     settings = plan.kubelet.settings if plan.kubelet else {}
     report = check(yaml.safe_dump({**KUBEADM, **settings}), topology=topology, version=version)

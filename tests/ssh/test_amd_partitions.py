@@ -622,7 +622,7 @@ def config_manager(
     capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0
 ) -> tuple[dict[str, Any], str]:
     """Return the document that the command prints of an inventory, and what it says beside it."""
-    assert cli.run(["gpus", "config-manager", *arguments, "-o", "json"]) == code
+    assert cli.run(["generate", "amd-config-manager", *arguments, "-o", "json"]) == code
     out, said = capfd.readouterr()
     return json.loads(out) if out else {}, said
 

@@ -42,7 +42,7 @@ def test_hosts_in_trouble_cost_a_line_each_and_neither_memory_nor_the_others(
     inventory.write_text(f"nodes = {list(nodes.items())!r}\n")
     command = [str(Path(sys.executable).with_name("numaforge")), "audit", str(inventory)]
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *command, "--within", "45", "--to", str(answer)],
+        [sys.executable, "-c", MEASURED, *command, "--timeout", "45", "--to", str(answer)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -100,7 +100,7 @@ def test_ten_faults_on_300_hosts_are_found_and_no_eleventh(
         nodes.append((name, {**data, "ssh_hostname": address(number)}))
     inventory, found = tmp_path / "inventory.py", tmp_path / "audit.json"
     inventory.write_text(f"nodes = {nodes!r}\n")
-    assert run(["audit", str(inventory), "--within", "1800", "--to", str(found), "-q"]) == ExitCode.NO
+    assert run(["audit", str(inventory), "--timeout", "1800", "--to", str(found), "-q"]) == ExitCode.NO
     machines = json.loads(found.read_text())["machines"]
     assert len(machines) == len(nodes)
     told = {each["name"]: frozenset(finding["id"] for finding in each["findings"]) for each in machines}

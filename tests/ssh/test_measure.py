@@ -117,7 +117,7 @@ def test_real_programs_measure_a_host_that_keeps_their_figures(
     assert 0 < figures["timer-latency"]["median"] < 1e6
     assert measured["programs"]["sysbench"].startswith("sysbench 1.0")
     assert kept(node) == MEASUREMENT.decode(measured)
-    code, again = measure(capfd, *host_words(node), "--kept")
+    code, again = measure(capfd, *host_words(node), "--last")
     assert (code, [each["measurement"] for each in again["machines"].values()]) == (ExitCode.YES, [measured])
 
 

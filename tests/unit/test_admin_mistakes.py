@@ -28,7 +28,7 @@ from tests.ssh import pyinfra_forks
 BAD, NO = ExitCode.BAD_INPUT, ExitCode.NO
 LONG = "9" * 5000
 CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: false\n"
-CHECK = "check FILE --machine topology.json --kubelet-version 1.36"
+CHECK = "kubelet check FILE --machine topology.json --kubelet-version 1.36"
 POD = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: x, resources: {limits: {%s}}}]}\n"
 ADMIT = "admit FILE --machine topology.json --config config.yaml"
 PLAN = "plan topology.json --profile ./FILE --kubelet-version 1.36"

@@ -55,7 +55,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"numaforge completion": "writes to the home folder; tests/unit/commands/test_screen.py prints each",
     r"numaforge plan --profile profiles/gpu.yaml": "reads what the line before it has written; "
     "tests/unit/planning/test_convert.py plans with each",
-    r"numaforge check --live": "needs a node with a kubelet; tests/lab runs it",
+    r"numaforge kubelet check --live": "needs a node with a kubelet; tests/lab runs it",
     r"numaforge (topology|plan|draw)( --matrix| --profile training( -o node.svg)?)?$": "looks at this "
     "machine; tests/wheel runs it",
     r"kubectl": "needs a cluster",

@@ -140,8 +140,8 @@ def test_no_notice_is_explained_that_does_not_exist() -> None:
 
 # A page, a command whose document it explains, and the values that it explains beside the fields.
 DOCUMENTS = [
-    pytest.param("gpu-findings.md", "gpus check hgx-h100-fabric", Verdict, id="gpu-findings.md"),
-    pytest.param("gpudirect.md", "gpudirect dgx-h100-acs", Works, id="gpudirect.md"),
+    pytest.param("gpu-findings.md", "audit --only gpus hgx-h100-fabric", Verdict, id="gpu-findings.md"),
+    pytest.param("gpudirect.md", "audit --only gpudirect dgx-h100-acs", Works, id="gpudirect.md"),
     pytest.param("audit.md", "audit dgx-h100 dgx-h100-busy", STATES, id="audit.md"),
     pytest.param("mig.md", "mig check mig-config.yaml dgx-h100", (), id="mig.md"),
     pytest.param("convert.md", "convert kubelet.yaml", Fate, id="convert.md"),

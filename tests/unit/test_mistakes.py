@@ -36,22 +36,22 @@ MACHINE_DOORS = (
     "topology FILE.json -o json",
     "plan FILE.json --profile training",
     "draw FILE.json",
-    "gpus check FILE.json",
-    "host check FILE.json",
-    "gpudirect FILE.json",
+    "audit --only gpus FILE.json",
+    "audit --only host FILE.json",
+    "audit --only gpudirect FILE.json",
     "mig check mig.yaml FILE.json",
     "mig plan mig.yaml FILE.json",
     "device-plugin check plugin.yaml FILE.json",
     "device-plugin config FILE.json --profile training",
     "rdma check rdma.json --machine FILE.json",
     "rdma config FILE.json",
-    "check config.yaml --machine FILE.json --kubelet-version 1.36",
+    "kubelet check config.yaml --machine FILE.json --kubelet-version 1.36",
     "admit pod.yaml --machine FILE.json --config config.yaml",
     "fit pod.yaml --machine FILE.json --config config.yaml",
     "diff FILE.json topology.json",
     "diff topology.json FILE.json",
     "mig operator-config FILE.json",
-    "gpus config-manager FILE.json",
+    "generate amd-config-manager FILE.json",
     "rdma topology-xml FILE.json",
 )
 YAML_DOORS = (
@@ -66,14 +66,14 @@ YAML_DOORS = (
     "convert FILE",
 )
 CONFIG_DOORS = (
-    "check FILE --machine topology.json --kubelet-version 1.36",
+    "kubelet check FILE --machine topology.json --kubelet-version 1.36",
     "admit pod.yaml --machine topology.json --config FILE",
 )
 FOLDER_DOORS = (
     "topology --root FILE",
     "capture --root FILE",
-    "check config.yaml --machine topology.json --kubelet-version 1.36 --drop-in FILE",
-    "check config.yaml --machine topology.json --kubelet-version 1.36 --state-dir FILE",
+    "kubelet check config.yaml --machine topology.json --kubelet-version 1.36 --drop-in FILE",
+    "kubelet check config.yaml --machine topology.json --kubelet-version 1.36 --state-dir FILE",
 )
 
 
@@ -241,7 +241,7 @@ def test_a_wrong_folder_is_one_clear_message(capsys, folder, door, place):
             ["capture", "a", "--data", "ssh_port=abc"], "'abc' is not a port", id="a-word-for-a-port"
         ),
         pytest.param(["capture", "a", "--data", "ssh_key=no"], "there is no file no", id="a-missing-key"),
-        pytest.param(["check", "config.yaml"], "--machine names a machine", id="no-machine"),
+        pytest.param(["kubelet", "check", "config.yaml"], "--machine names a machine", id="no-machine"),
         *(pytest.param(words.split(), message, id=words.replace(" ", "_")) for words, message in ARGUMENTS),
     ],
 )

@@ -1,4 +1,4 @@
-"""`numaforge audit`: many machines at once, each by itself, among its siblings, and in its rack."""
+"""`numaforge audit`: machines, each by itself, among its siblings, and in its rack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import machines_argument
+from numaforge.commands.machine import each_named, machine_of, machines_argument, root_option
 from numaforge.commands.options import WITHIN_SECONDS, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, print_data, save, screen, show_json
@@ -18,13 +18,24 @@ from numaforge.report.terminal import echo, print_data, save, screen, show_json
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.commands.many_machines import ManyMachines
+    from numaforge.findings import Severity
     from numaforge.fleet.audit.fleet import AuditFinding, Changes, FleetAudit
+
+SUBJECTS = ("gpus", "gpudirect", "host")
+"""The subjects of `numaforge.commands.one_machine.RULES`, for --help."""
 
 _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit", ".prom": "prometheus"}
 
 
 @click.command()
 @machines_argument
+@root_option
+@click.option(
+    "--only",
+    "subject",
+    type=click.Choice(SUBJECTS),
+    help="Judge by the rules of one subject; shows one MACHINE in detail.",
+)
 @click.option(
     "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
 )
@@ -38,7 +49,7 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     help="Show changes since an earlier audit (-o json).",
 )
 @click.option(
-    "--within",
+    "--timeout",
     type=click.IntRange(1, 3600),
     default=WITHIN_SECONDS,
     show_default=True,
@@ -64,43 +75,64 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
 @output_option("table", "json", "html", "sarif", "junit", "prometheus")
 def audit(
     sources: tuple[str, ...],
+    root: str | None,
+    subject: str | None,
     limits: tuple[str, ...],
     baseline: str | None,
     since: str | None,
-    within: int,
+    timeout: int,
     fail_on: str,
     files: tuple[str, ...],
     verbose: bool,
     output: str,
 ) -> int:
-    """Audit many machines, and compare siblings.
+    """Check machines for faults, and compare them.
 
     MACHINE may be a pyinfra INVENTORY (NAME.py, or a folder with an inventory.py): asks all of its hosts at
-    once, one round trip each, read-only. Judges each machine by the rules of `gpus check`, `gpudirect`, `host
-    check` and `check`, and by the plan saved on it; compares machines of one make, and trays of one rack.
+    once, one round trip each, read-only. Checks GPUs, GPUDirect, host and kubelet of each machine, and the
+    plan saved on it; compares machines of one make, and trays of one rack.
+
+    --only checks one subject. Of one MACHINE it then shows every verdict (-v), and for gpudirect the path
+    from each GPU to its NICs (to all NICs with -v).
 
     Exit codes: 0 no error besides those of the baseline, 1 an error, 6 hosts are unreachable and nothing else
     is wrong.
 
     \b
     Examples:
+      numaforge audit --only gpus dgx-h100
       numaforge audit fleet/
       numaforge audit inventory.py --to audit.html --to audit.json
       numaforge audit fleet/ --baseline known.json --since audit.json
     """
     from numaforge.commands.many_machines import read_machines
     from numaforge.findings import Severity
-    from numaforge.fleet.audit.fleet import Changes, changes, fleet_audit, with_baseline
+    from numaforge.fleet.audit.fleet import Changes, changes, fleet_audit, with_baseline, with_rules
     from numaforge.report.audit_documents import audit_document, earlier
 
+    severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
+    if root is not None and (sources or subject is None):
+        raise click.UsageError("--root goes with --only, in place of MACHINE")
+    fleet_options = limits or baseline or since or files
+    if subject and not fleet_options and output in ("table", "json") and _names_one_machine(sources):
+        from numaforge.commands.one_machine import show_judgements
+
+        names = each_named(sources)
+        machine = machine_of(names[0] if names else None, root)
+        return show_judgements(machine, subject, severities, verbose=verbose, output=output)
     formats = {file: _format(file) for file in files}
     accepted = earlier(baseline) if baseline else {}
     earlier_audit = earlier(since) if since else None
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        machines = read_machines(sources, limits, Path(folder), within)
+        machines = read_machines(sources, limits, Path(folder), timeout)
         if (why := machines.refused) is not None:
             raise NumaforgeError(why)
-        audited = with_baseline(fleet_audit(machines.read, machines.failed), accepted)
+        audited = fleet_audit(machines.read, machines.failed)
+        if subject is not None:
+            from numaforge.commands.one_machine import RULES
+
+            audited = with_rules(audited, RULES[subject])
+        audited = with_baseline(audited, accepted)
         changed = None if earlier_audit is None else changes(audited, earlier_audit)
         for file, kind in formats.items():
             save(_text(audited, changed, kind, fail_on, machines), file)
@@ -113,10 +145,16 @@ def audit(
                 echo(line)
         else:
             print_data(_text(audited, changed, output, fail_on, machines))
-    return _exit_code(audited.open, list(Severity)[: list(Severity).index(Severity(fail_on)) + 1])
+    return _exit_code(audited.open, severities)
 
 
-def _exit_code(findings: Sequence[AuditFinding], severities: Sequence[str]) -> ExitCode:
+def _names_one_machine(sources: Sequence[str]) -> bool:
+    from numaforge.commands.capture import is_inventory
+
+    return len(each_named(sources)) <= 1 and not any(map(is_inventory, sources))
+
+
+def _exit_code(findings: Sequence[AuditFinding], severities: Sequence[Severity]) -> ExitCode:
     from numaforge.fleet.audit.fleet import UNREACHABLE
 
     wrong = {finding.finding.id for finding in findings if finding.finding.severity in severities}

@@ -12,7 +12,7 @@ from numaforge.lib.errors import ExitCode, HostError
 from numaforge.report.terminal import complain, echo, show_json
 
 
-@click.command()
+@click.command(hidden=True)
 @click.option("--dry", is_flag=True, help="Show what would change, and change nothing.")
 @click.option("--replan", is_flag=True, help="Plan again: after a hardware change, or after a failed plan.")
 @click.option("--confirm", is_flag=True, help="Confirm the plan on trial, even without a cluster.")

@@ -55,7 +55,7 @@ def capture(
     data: tuple[str, ...],
     root: str | None,
 ) -> ExitCode:
-    """Save the snapshots of hosts.
+    """Save snapshots of hosts.
 
     HOST is a name as in a pyinfra inventory: a name, an address or an alias of ~/.ssh/config, user@name:port,
     @docker/NAME, @local [default: this machine]. INVENTORY is a pyinfra file (NAME.py), or a folder with an

@@ -28,7 +28,7 @@ def _is_configuration(document: Mapping[str, Any]) -> bool:
 
 @click.group("device-plugin")
 def device_plugin() -> None:
-    """Check and write NVIDIA device plugin configurations."""
+    """Check and write configurations of NVIDIA's plugin."""
 
 
 @device_plugin.command()

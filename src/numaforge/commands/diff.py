@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="B")
 @planning_options
-@click.option("--own", is_flag=True, help="Also show names, UUIDs and processes, which always differ.")
+@click.option(
+    "--identifiers", is_flag=True, help="Also show names, UUIDs and processes, which always differ."
+)
 @output_option("table", "json")
 def diff(
-    left: str, right: str, profile: str | None, kubelet_version: str | None, own: bool, output: str
+    left: str, right: str, profile: str | None, kubelet_version: str | None, identifiers: bool, output: str
 ) -> int:
-    """Show what differs between machines or plans A and B.
+    """Compare two machines or plans.
+
+    Shows what differs between A and B.
 
     Each is a MACHINE (a file, a folder, a ready machine, a host) or a PLAN file. Also compares the plans that
     --profile gives to both, else those that both carry. B may be the root of an image: compares the plan of A
@@ -48,7 +52,8 @@ def diff(
     if not kinds:
         raise click.UsageError("a plan alone and a machine without one cannot be compared: give --profile")
     unlike = {
-        kind: differences(*(document[kind] for document in documents), names_of_host=own) for kind in kinds
+        kind: differences(*(document[kind] for document in documents), names_of_host=identifiers)
+        for kind in kinds
     }
     if output == "json":
         show_json({"schema": 1, "differences": {kind: [vars(one) for one in unlike[kind]] for kind in kinds}})

@@ -27,7 +27,7 @@ HERE, CLUSTER, RACKS = "this machine", "the cluster", "the racks"  # no host has
 )
 @output_option("table", "json")
 def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
-    """Check the prerequisites of a run; changes nothing.
+    """Check the prerequisites of a run; change nothing.
 
     Here: numaforge, pyinfra, the verification suite, ssh. In the cluster: kubectl, a login, its permissions.
     On each host of a pyinfra INVENTORY: login, rights, programs, space, clock, and whether its profile can be

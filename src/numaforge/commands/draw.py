@@ -36,7 +36,7 @@ def draw(
     to: str | None,
     output: str | None,
 ) -> None:
-    """Draw a machine with its reservations as SVG, PNG or PDF.
+    """Draw a machine and its plan, as SVG, PNG or PDF.
 
     Shows the plan of --profile, else the one saved on the host, if any. A PLAN file alone shows NUMA nodes
     and CPUs: it does not name cores, caches and devices.

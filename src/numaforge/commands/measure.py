@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HOW = "How long, and what counts as slow"
 _THIS = "@local"
-_NOTHING = "has no saved measurement: measure without --kept"
+_NOTHING = "has no saved measurement: measure without --last"
 
 
 @click.command()
@@ -43,9 +43,9 @@ _NOTHING = "has no saved measurement: measure without --kept"
     help="Also measure nodes that are drained in this cluster, beside pods of DaemonSets.",
 )
 @click.option("--in-use", is_flag=True, help="Also measure where pods run or GPUs are in use; disturbs them.")
-@click.option("--kept", is_flag=True, help="Show the last measurement saved on the hosts; measure nothing.")
+@click.option("--last", is_flag=True, help="Show the last measurement saved on the hosts; measure nothing.")
 @click.option(
-    "--aligned-and-not",
+    "--compare-misaligned",
     is_flag=True,
     help="Run one program pinned like a pod, then with remote memory; save nothing.",
 )
@@ -68,7 +68,7 @@ _NOTHING = "has no saved measurement: measure without --kept"
     help="Runs per figure.",
 )
 @click.option(
-    "--least-share",
+    "--min-share",
     cls=GroupedOption,
     heading=_HOW,
     type=click.FloatRange(0.01, 1.0),
@@ -84,11 +84,11 @@ def measure(
     data: tuple[str, ...],
     kubeconfig: str | None,
     in_use: bool,
-    kept: bool,
-    aligned_and_not: bool,
+    last: bool,
+    compare_misaligned: bool,
     seconds: int,
     runs: int,
-    least_share: float,
+    min_share: float,
     to: str | None,
     output: str,
 ) -> int:
@@ -105,18 +105,20 @@ def measure(
     Examples:
       numaforge measure gpu-1
       numaforge measure inventory.py --limit gpu-017 --kubeconfig ~/.kube/fleet
-      numaforge measure --kept inventory.py
-      numaforge measure --aligned-and-not gpu-1
+      numaforge measure --last inventory.py
+      numaforge measure --compare-misaligned gpu-1
     """
     from numaforge.fleet.measure.order import MeasureOrder
 
-    if kept and (in_use or aligned_and_not or kubeconfig):
+    if last and (in_use or compare_misaligned or kubeconfig):
         raise click.UsageError(
-            "--kept measures nothing: leave out --in-use, --aligned-and-not and --kubeconfig"
+            "--last measures nothing: leave out --in-use, --compare-misaligned and --kubeconfig"
         )
-    order = MeasureOrder(seconds, runs, in_use, aligned_and_not, _drained(kubeconfig) if kubeconfig else ())
-    results = _measured(host, limits, data, order, kept=kept)
-    return _report_results(results, least_share, to, output, aligned=aligned_and_not)
+    order = MeasureOrder(
+        seconds, runs, in_use, compare_misaligned, _drained(kubeconfig) if kubeconfig else ()
+    )
+    results = _measured(host, limits, data, order, last=last)
+    return _report_results(results, min_share, to, output, aligned=compare_misaligned)
 
 
 @dataclass(frozen=True)
@@ -129,27 +131,27 @@ class Taken:
 
 
 def _measured(
-    host: str | None, limits: Sequence[str], data: Sequence[str], order: MeasureOrder, *, kept: bool
+    host: str | None, limits: Sequence[str], data: Sequence[str], order: MeasureOrder, *, last: bool
 ) -> Taken:
     from numaforge.commands.capture import inventories_of
 
     for inventory in inventories_of([host] if host else [], limits):
         if data:
             raise click.UsageError("--data is for one HOST; an INVENTORY has its own data")
-        return _kept_of_all(inventory, limits) if kept else _of_all(inventory, limits, order)
-    return _of_one(host or _THIS, data, order, kept=kept)
+        return _kept_of_all(inventory, limits) if last else _of_all(inventory, limits, order)
+    return _of_one(host or _THIS, data, order, last=last)
 
 
-def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) -> Taken:
+def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, last: bool) -> Taken:
     from numaforge.commands.capture import asked_of
 
     def ask(name: str, how: Mapping[str, str | int]) -> Measurement | None:
         # Imports pyinfra, for which gevent has patched this process by now.
         from numaforge.run.hosts.measuring import kept_of_host, measure_host
 
-        return kept_of_host(name, how) if kept else measure_host(name, how, order)
+        return kept_of_host(name, how) if last else measure_host(name, how, order)
 
-    measured = asked_of(host, data, ask, f"{'asking' if kept else 'measuring'} {host}")
+    measured = asked_of(host, data, ask, f"{'asking' if last else 'measuring'} {host}")
     return (
         Taken({}, {host: _NOTHING}) if measured is None else Taken({measured.hostname or host: measured}, {})
     )
@@ -232,19 +234,19 @@ def _drained(kubeconfig: str) -> tuple[str, ...]:
         return tuple(name for name in cordoned if sort_pods(cluster.pods(name), DrainSettings()).empty)
 
 
-def _report_results(results: Taken, least_share: float, to: str | None, output: str, *, aligned: bool) -> int:
+def _report_results(results: Taken, min_share: float, to: str | None, output: str, *, aligned: bool) -> int:
     from numaforge.fleet.measure.siblings import slow_of
     from numaforge.report import measure as report
 
-    document = report.document(results.machines, results.failed, least_share, aligned=aligned)
+    document = report.document(results.machines, results.failed, min_share, aligned=aligned)
     if to is not None:
         save(json.dumps(document, indent=2, ensure_ascii=False) + "\n", to)
     if output == "json":
         show_json(document)
     else:
-        for line in report.lines(results.machines, results.failed, least_share, screen(), aligned=aligned):
+        for line in report.lines(results.machines, results.failed, min_share, screen(), aligned=aligned):
             echo(line)
-    slow = not aligned and any(slow_of(machine, least_share) for machine in results.machines.values())
+    slow = not aligned and any(slow_of(machine, min_share) for machine in results.machines.values())
     if slow or results.failed.keys() - results.unreachable:
         return ExitCode.NO
     return ExitCode.UNREACHABLE if results.failed else ExitCode.YES

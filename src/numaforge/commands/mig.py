@@ -26,7 +26,7 @@ _config_option = click.option("--config", metavar="NAME", help="Config to use, o
 
 @click.group()
 def mig() -> None:
-    """Plan MIG instances without touching a GPU.
+    """Plan and check MIG instances without touching a GPU.
 
     FILE is a configuration of mig-parted.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -139,17 +139,35 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
 class LazyGroup(click.Group):
     """A group that imports a command only when it is used.
 
-    `names` are its commands in order; each is a function in its own module in `package`, with `_` for `-` in
-    both names.
+    `groups` are its commands in order, by their heading in `--help`, which leaves out `hidden_names`. Each is
+    a function in its own module in `package`, with `_` for `-` in both names.
     """
 
-    def __init__(self, *declarations: Any, package: str, names: Sequence[str], **settings: Any) -> None:
+    def __init__(
+        self,
+        *declarations: Any,
+        package: str,
+        groups: Mapping[str, Sequence[str]],
+        hidden_names: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
         super().__init__(*declarations, **settings)
         self.package = package
-        self.names = names
+        self.groups = groups
+        self.names = [*(name for names in groups.values() for name in names), *hidden_names]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
         return [*self.names]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(len(name) for names in self.groups.values() for name in names)
+        for heading, names in self.groups.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (f"{name:{width}}", command.get_short_help_str(55)) for name, command in commands if command
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -36,7 +36,7 @@ def plan(
     kubelet_version: str | None,
     output: str,
 ) -> int:
-    """Plan a machine, and give a reason for each decision.
+    """Plan a machine, with a reason for each decision.
 
     Shows the plan of --profile, else the one saved on the host. A PLAN file is shown as it is. Several
     machines, or a folder of snapshots, make one table.

@@ -10,7 +10,7 @@ from numaforge.commands.rdma_pools import check, config, manifests
 
 @click.group()
 def rdma() -> None:
-    """Show what pods and libraries learn of RDMA devices."""
+    """Check and write settings of RDMA plugin and libraries."""
 
 
 for _command in (config, check, manifests, env, topology_xml):

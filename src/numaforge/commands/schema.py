@@ -9,7 +9,7 @@ from numaforge.report.terminal import show_json
 NAMES = ("profile", "plan", "topology")
 
 
-@click.command()
+@click.command(hidden=True)
 @click.argument("name", type=click.Choice(NAMES))
 def schema(name: str) -> None:
     """Print a JSON Schema, for editors and programs.

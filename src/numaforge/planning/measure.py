@@ -26,7 +26,7 @@ def _share(value: object) -> str:
     return text
 
 
-LeastShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
+MinShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
 
 
 class Measure(Section):
@@ -38,7 +38,7 @@ class Measure(Section):
         "worse than its siblings'.",
         examples=["required"],
     )
-    least_share: LeastShare = Field(
+    min_share: MinShare = Field(
         default="80%",
         description="The share of its siblings' median that each figure must reach.",
         examples=["90%"],
@@ -58,7 +58,7 @@ MeasureWish = Annotated[
 class MeasurePlan:
     """The share of its siblings' median that each of the node's figures must reach: 0.8."""
 
-    least_share: float
+    min_share: float
 
 
 def plan_measure(profile: NodeProfile) -> Reasoned[MeasurePlan | None]:
@@ -66,5 +66,5 @@ def plan_measure(profile: NodeProfile) -> Reasoned[MeasurePlan | None]:
     wish = profile.measure
     if wish.gate == "none":
         return Reasoned(None)
-    share = Decision("measure.least_share", wish.least_share, profile.choice("measure.least_share"))
-    return Reasoned(MeasurePlan(float(wish.least_share.rstrip("%")) / 100), (share,))
+    share = Decision("measure.min_share", wish.min_share, profile.choice("measure.min_share"))
+    return Reasoned(MeasurePlan(float(wish.min_share.rstrip("%")) / 100), (share,))

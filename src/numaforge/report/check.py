@@ -55,7 +55,7 @@ def to_sarif(report: Report) -> dict[str, Any]:
 
     ids = sorted({finding.id for finding in report.findings})
     return sarif_log(
-        "numaforge check",
+        "numaforge kubelet check",
         [(rule_id, RULES[rule_id].title, RULES[rule_id].severity) for rule_id in ids],
         [_sarif_result(finding, ids) for finding in report.findings],
     )

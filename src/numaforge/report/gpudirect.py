@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 from numaforge.findings.gpudirect.pairs import Pair, Works
@@ -28,13 +27,6 @@ def doubt(pairs: Sequence[Pair]) -> str | None:
     rails = [pair for pair in pairs if pair.rail]
     unknown = sum(pair.works is Works.UNKNOWN for pair in rails)
     return f"{unknown} of {counted(len(rails), 'pair')} unknown" if unknown else None
-
-
-def rails_in_short(pairs: Sequence[Pair]) -> str:
-    """Return how many pairs on rails work, do not, and are unknown: `6 work, 2 do not`."""
-    counts = Counter(pair.works for pair in pairs if pair.rail)
-    words = {Works.YES: "work", Works.NO: "do not", Works.UNKNOWN: "unknown"}
-    return ", ".join(f"{counts[works]} {word}" for works, word in words.items() if counts[works]) or "none"
 
 
 def _matrix(pairs: Sequence[Pair]) -> list[str]:

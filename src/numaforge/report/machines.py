@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Judgement, Verdict
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
 from numaforge.report.columns import add_row, columns, text_line
@@ -41,31 +39,6 @@ def plans_table(plans: Sequence[tuple[str, NodePlan]], failed: Mapping[str, str]
     headers = ("Node", "Profile", "Kubelet", _CPULIST, "For pods", "Notices")
     rows = ((name, _of_plan(plan)) for name, plan in plans)
     return Group(*_table(headers, rows), *_why(failed))
-
-
-def judgements_table(
-    judged: Sequence[tuple[str, str | None, Sequence[Judgement]]],
-    failed: Mapping[str, str],
-    column: str | None,
-) -> RenderableType:
-    """Return a row for each kind of answer, and below why other machines cannot be read.
-
-    `judged` are triples of the name to show, the cell below `column`, and the verdicts of the rules.
-    """
-    headers = ("Machine", *filter(None, [column]), "Unknown", "Found")
-    rows = ((name, (*filter(None, [cell]), *_of_judgements(verdicts))) for name, cell, verdicts in judged)
-    return Group(*_table(headers, rows), *_why(failed))
-
-
-def _of_judgements(judgements: Sequence[Judgement]) -> tuple[object, ...]:
-    lines = [
-        f"{severity} {judgement.rule.id}: {judgement.rule.title}"
-        for severity in Severity
-        for judgement in judgements
-        if judgement.findings and judgement.rule.severity is severity
-    ]
-    unknown = sum(judgement.verdict is Verdict.UNKNOWN for judgement in judgements)
-    return counted(unknown, "rule") if unknown else "none", tuple(lines) or "nothing"
 
 
 def _table(

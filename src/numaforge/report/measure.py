@@ -23,7 +23,7 @@ _LOW_SHARE = 0.5
 def lines(
     machines: Mapping[str, Measurement],
     failed: Mapping[str, str],
-    least_share: float,
+    min_share: float,
     screen: Screen,
     *,
     aligned: bool = False,
@@ -33,27 +33,27 @@ def lines(
     No line is wider than the screen, unless a single word is.
     """
     shown: list[str] = []
-    for name in outliers_first(machines, least_share):
+    for name in outliers_first(machines, min_share):
         if aligned:
             shown += [*_aligned_lines(name, machines[name], screen.width), ""]
         elif len(machines) <= _FEW:
-            shown += [*_machine_lines(name, machines[name], least_share, screen.width), ""]
+            shown += [*_machine_lines(name, machines[name], min_share, screen.width), ""]
         else:
-            shown += _slow_lines(name, machines[name], least_share, screen.width)
+            shown += _slow_lines(name, machines[name], min_share, screen.width)
     if len(machines) > _FEW and not aligned:
-        shown += _fleet_lines(machines, least_share, screen.width)
+        shown += _fleet_lines(machines, min_share, screen.width)
     for reason, names in grouped_by_reason(failed):
         shown += [style(line, fg="red") for line in wrapped(f"{in_short(names)}: {reason}", screen.width, "")]
     return shown
 
 
-def _machine_lines(name: str, measured: Measurement, least_share: float, width: int) -> Iterator[str]:
+def _machine_lines(name: str, measured: Measurement, min_share: float, width: int) -> Iterator[str]:
     yield style(f"{name}: {measured.make}", bold=True)
     plan = f"plan {measured.plan[:12]}" if measured.plan else "no plan"
     yield f"  measured {measured.measured_at}, Linux {measured.kernel}, {plan}"
     for evidence in measured.in_use:
         yield from wrapped(f"meanwhile {evidence}", width)
-    slow = {slow_figure.figure.key for slow_figure in slow_of(measured, least_share)}
+    slow = {slow_figure.figure.key for slow_figure in slow_of(measured, min_share)}
     for figure in measured.figures:
         text = wrapped(_figure(figure, measured), width)
         colour = "red" if figure.key in slow else "yellow" if (figure.share or 1) < _LOW_SHARE else None
@@ -78,15 +78,15 @@ def _figure(figure: Figure, measured: Measurement) -> str:
     return text
 
 
-def _slow_lines(name: str, measured: Measurement, least_share: float, width: int) -> Iterator[str]:
-    for slow in slow_of(measured, least_share):
+def _slow_lines(name: str, measured: Measurement, min_share: float, width: int) -> Iterator[str]:
+    for slow in slow_of(measured, min_share):
         yield from (style(line, fg="red") for line in wrapped(f"{name}: {slow}", width, ""))
 
 
-def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width: int) -> Iterator[str]:
+def _fleet_lines(machines: Mapping[str, Measurement], min_share: float, width: int) -> Iterator[str]:
     """Yield the machines of each make with the lowest, median and highest of their figures."""
     for make, names in names_by_make(machines).items():
-        slow = [name for name in names if slow_of(machines[name], least_share)]
+        slow = [name for name in names if slow_of(machines[name], min_share)]
         state = f"{len(slow)} slower than siblings" if slow else "none slower than siblings"
         yield style(f"{in_short(names)}: {counted(len(names), 'machine')}, {make}: {state}", bold=True)
         figures = grouped((figure.key, figure) for name in names for figure in machines[name].figures)
@@ -152,24 +152,24 @@ def _aligned_lines(name: str, measured: Measurement, width: int) -> Iterator[str
 def document(
     machines: Mapping[str, Measurement],
     failed: Mapping[str, str],
-    least_share: float,
+    min_share: float,
     *,
     aligned: bool = False,
 ) -> dict[str, Any]:
     """Return the same as JSON data, schema 1; a machine's document is the one that its node keeps."""
     return {
         "schema": 1,
-        "least_share": least_share,
+        "min_share": min_share,
         "machines": {
             name: {
                 "measurement": MEASUREMENT.encode(machines[name]),
                 **(
                     {"alignment": alignment(machines[name])}
                     if aligned
-                    else {"slow": [str(slow) for slow in slow_of(machines[name], least_share)]}
+                    else {"slow": [str(slow) for slow in slow_of(machines[name], min_share)]}
                 ),
             }
-            for name in outliers_first(machines, least_share)
+            for name in outliers_first(machines, min_share)
         },
         "failed": dict(failed),
     }

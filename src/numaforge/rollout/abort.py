@@ -45,7 +45,7 @@ class Abort:
     rollout: str
     who: str
     clock: Clock
-    unreachable_seconds: float = 900.0
+    unreachable_timeout: float = 900.0
     leader: str = field(default="", init=False)
     asked: dict[str, Record] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
@@ -141,7 +141,7 @@ class Abort:
             self.end(name, Outcome(Ending.HELD, f"{reason}: wait for it, or stop it and abort again"))
 
     def _ask(self, call: Callable[[], T]) -> Steps[T]:
-        return patiently(call, tell=lambda _: None, patience_seconds=self.unreachable_seconds)
+        return patiently(call, tell=lambda _: None, patience_seconds=self.unreachable_timeout)
 
 
 def _outcome_in(ended: Record | None) -> Outcome:

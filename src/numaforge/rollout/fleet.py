@@ -82,7 +82,7 @@ class FleetSettings:
     `canaries` hosts of each stage go first (the first in order, or the named ones); after them, after each
     failure domain and after each control-plane node, nothing new begins for `soak_seconds`. The fleet stops
     once more than `max_failures` hosts are rolled back or held, or more than `max_blocked` (None: any number)
-    are blocked or refused, or when the budget has had no room for `slot_seconds`.
+    are blocked or refused, or when the budget has had no room for `slot_timeout`.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -91,7 +91,7 @@ class FleetSettings:
     soak_seconds: float = 0.0
     max_failures: int = 0
     max_blocked: int | None = None
-    slot_seconds: float = 3600.0
+    slot_timeout: float = 3600.0
 
     @classmethod
     def of(cls, options: RolloutOptions) -> FleetSettings:
@@ -103,7 +103,7 @@ class FleetSettings:
             soak_seconds=options.soak_seconds,
             max_failures=options.max_failures,
             max_blocked=options.max_blocked,
-            slot_seconds=options.slot_seconds,
+            slot_timeout=options.slot_timeout,
         )
 
 
@@ -361,7 +361,7 @@ class Fleet:
             self.stop(f"{blocked} nodes of all shards are blocked, and no more than {limit} may be")
             return False
         if early := shards.earlier_stage(stage, progress):
-            if progress != self._others_were:  # the other shards make progress: slot_seconds starts again
+            if progress != self._others_were:  # the other shards make progress: slot_timeout starts again
                 self._others_were, self._last_begun = progress, self.clock()
             self._wait_for(early)
             return False
@@ -394,8 +394,8 @@ class Fleet:
                 self._begin_one(pool.usage(out), nodes, progress)
             else:
                 self._begin_together(stage, pool, progress)
-        if not self.running and self.clock() - self._last_begun >= self.settings.slot_seconds:
-            self.stop(f"no room in the budget for {self.settings.slot_seconds:.0f} s: {self.waits_for}")
+        if not self.running and self.clock() - self._last_begun >= self.settings.slot_timeout:
+            self.stop(f"no room in the budget for {self.settings.slot_timeout:.0f} s: {self.waits_for}")
 
     def _in_cluster(self, stage: Stage) -> tuple[Pool, list[Lease], list[Slot]]:
         """Return the pool, our Leases, and the slots that count; empty without a cluster."""
@@ -431,7 +431,7 @@ class Fleet:
         reason = usage.refusal(node) if node else None
         if self.shards and not self.shards.part_of(1, Stage.CONTROL_PLANE, progress):
             reason = "one node of the control plane at a time, and an earlier shard has some left"
-            if progress != self._others_were:  # the other shards make progress: slot_seconds starts again
+            if progress != self._others_were:  # the other shards make progress: slot_timeout starts again
                 self._others_were, self._last_begun = progress, self.clock()
         if reason is not None or self.running:
             self._wait_for(reason or "one node of the control plane at a time")

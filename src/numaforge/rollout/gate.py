@@ -53,7 +53,7 @@ class Expected:
 class GateSettings:
     """How long a node may take to be as expected, and how long it must then stay so without a break."""
 
-    ready_seconds: float = 300.0
+    ready_timeout: float = 300.0
     stable_seconds: float = 30.0
 
 
@@ -112,7 +112,7 @@ def prove(
     an answer does not count. Raises ApiUnreachableError or HostUnreachableError where that exceeds `patience`
     or `host_patience`.
     """
-    deadline = clock() + settings.ready_seconds
+    deadline = clock() + settings.ready_timeout
     first_heartbeat: str | None = None
     counts = heard = False  # whether a first heartbeat was seen, and a later one
     good_since: float | None = None
@@ -132,7 +132,7 @@ def prove(
             if observation.booted:
                 _tell_reboot(tell, running)
                 good_since = wrong_since = None
-                deadline = clock() + settings.ready_seconds
+                deadline = clock() + settings.ready_timeout
             if observation.no_answer:
                 raise HostUnreachableError(observation.no_answer, where=node)
             # Read after the process: a renewal from before its start is not its own.
@@ -166,7 +166,7 @@ def prove(
             good_since, wrong_since = looked if good_since is None else good_since, None
         tell(wrong)
         flickers = wrong_since is None or clock() - wrong_since < _NO_FLICKER_SECONDS
-        if wrong and clock() >= deadline + (settings.ready_seconds if flickers else 0.0):
+        if wrong and clock() >= deadline + (settings.ready_timeout if flickers else 0.0):
             return Proof(wrong, continuity)
         # Pause even where the answers took longer than the interval.
         yield max(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS - (clock() - begun))

@@ -171,7 +171,7 @@ class InPlaceChange(Transacting):
     def _require_in_order(self, host_node: NodeOfHost) -> Steps[None]:
         """Refuse a node that is not Ready, or that another tool maintains."""
         node = yield from self._ask(host_node.look)
-        deadline = self.clock() + self.settings.maintenance_seconds
+        deadline = self.clock() + self.settings.maintenance_timeout
         while (tool := foreign(node)) is not None and self.clock() < deadline:
             self._say("waits for maintenance", (tool,))
             yield _LOOK_AGAIN_SECONDS
@@ -242,8 +242,8 @@ class InPlaceChange(Transacting):
                 return None
             why = f"is not Ready: {node.ready_message or 'no reason given'}"
             why = "has sent no heartbeat since" if node.ready else why
-            if waited >= self.settings.gate.ready_seconds:
-                return f"its Node {why}, for {self.settings.gate.ready_seconds:.0f} s"
+            if waited >= self.settings.gate.ready_timeout:
+                return f"its Node {why}, for {self.settings.gate.ready_timeout:.0f} s"
             self._say("proves", (f"its Node {why}",))
             yield _POLL_SECONDS
             waited += _POLL_SECONDS

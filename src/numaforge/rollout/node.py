@@ -190,8 +190,8 @@ class NodeRollout:
                     clock=self.clock,
                     tell=lambda reason: self._say("waits for a slot", (reason,)),
                     veto=self.veto,
-                    patience_seconds=self.settings.slot_seconds,
-                    unreachable_seconds=self.settings.unreachable_seconds,
+                    patience_seconds=self.settings.slot_timeout,
+                    unreachable_timeout=self.settings.unreachable_timeout,
                 )
             except ApiUnreachableError as unreachable:
                 return Outcome(Ending.HELD, f"{unreachable.message}; it may hold a slot by now: resume later")
@@ -222,7 +222,7 @@ class NodeRollout:
     def _admissible(self, node: ClusterNode, lease: Lease) -> Steps[ClusterNode]:
         """Return the node once no other tool maintains it; refuse a node that must not be taken."""
         yield from self._require_same_machine(node)
-        deadline = self.clock() + self.settings.maintenance_seconds
+        deadline = self.clock() + self.settings.maintenance_timeout
         while (tool := foreign(node)) is not None and self.clock() < deadline:
             self._say("waits for maintenance", (tool,))
             yield _LOOK_AGAIN_SECONDS
@@ -379,7 +379,7 @@ class NodeRollout:
         return patiently(
             call,
             tell=lambda why: self._say(self._last_told.phase if self._last_told else "asks", (why,)),
-            patience_seconds=self.settings.unreachable_seconds,
+            patience_seconds=self.settings.unreachable_timeout,
         )
 
     def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:

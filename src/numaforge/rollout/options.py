@@ -153,7 +153,7 @@ class RolloutOptions(Section):
         description="How many hosts may be blocked or refused. By default any number.",
         examples=[5],
     )
-    drain_seconds: Seconds | None = Field(
+    drain_timeout: Seconds | None = Field(
         default=None,
         description="How long a drain may take. By default 600, or the longest grace period plus a minute "
         "if that is more.",
@@ -177,16 +177,16 @@ class RolloutOptions(Section):
         description="Also change nodes that are cordoned already; they stay cordoned.",
         examples=[True],
     )
-    slot_seconds: Seconds = Field(
+    slot_timeout: Seconds = Field(
         default=14400, description="How long to wait for room in the budget.", examples=[86400]
     )
-    maintenance_seconds: Seconds = Field(
+    maintenance_timeout: Seconds = Field(
         default=0, description="How long to wait for other tools to finish their work.", examples=[1800]
     )
-    unreachable_seconds: Seconds = Field(
+    unreachable_timeout: Seconds = Field(
         default=900, description="How long to wait for an unreachable API server or host.", examples=[1800]
     )
-    ready_seconds: Seconds = Field(
+    ready_timeout: Seconds = Field(
         default=300, description="How long a changed node may take to match its plan.", examples=[600]
     )
     settle_seconds: Seconds = Field(
@@ -242,12 +242,12 @@ class RolloutOptions(Section):
 
         return NodeSettings(
             budget=self.budget(),
-            drain=DrainSettings(self.drain_seconds, self.delete_empty_dir_data, self.force, self.wait_for),
-            gate=GateSettings(self.ready_seconds, self.settle_seconds),
+            drain=DrainSettings(self.drain_timeout, self.delete_empty_dir_data, self.force, self.wait_for),
+            gate=GateSettings(self.ready_timeout, self.settle_seconds),
             include_cordoned=self.include_cordoned,
-            slot_seconds=self.slot_seconds,
-            maintenance_seconds=self.maintenance_seconds,
-            unreachable_seconds=self.unreachable_seconds,
+            slot_timeout=self.slot_timeout,
+            maintenance_timeout=self.maintenance_timeout,
+            unreachable_timeout=self.unreachable_timeout,
         )
 
 

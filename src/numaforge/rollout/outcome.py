@@ -23,9 +23,9 @@ class NodeSettings:
     drain: DrainSettings = field(default_factory=DrainSettings)
     gate: GateSettings = field(default_factory=GateSettings)
     include_cordoned: bool = False
-    slot_seconds: float = 3600.0
-    maintenance_seconds: float = 0.0
-    unreachable_seconds: float = 900.0
+    slot_timeout: float = 3600.0
+    maintenance_timeout: float = 0.0
+    unreachable_timeout: float = 900.0
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class Phases(Transacting):
             check=check,
             tell=told,
             dice=self.dice,
-            patience=Patience(self.settings.unreachable_seconds),
+            patience=Patience(self.settings.unreachable_timeout),
         )
         return tuple(str(blocker) for blocker in blockers)
 
@@ -459,7 +459,7 @@ class Phases(Transacting):
             clock=self.clock,
             check=lambda: self._check(abortable=abortable),
             tell=lambda wrong: self._tell("proves", wrong),
-            patience=Patience(self.settings.unreachable_seconds),
+            patience=Patience(self.settings.unreachable_timeout),
             host_patience=self._host_patience(),
             continuity=continuity,
         )
@@ -472,7 +472,7 @@ class Phases(Transacting):
 
     def _host_patience(self) -> Patience:
         """Return how long to wait for a host that may be rebooting: a power cut announces nothing."""
-        return Patience(max(self.settings.unreachable_seconds, BOOT_SECONDS))
+        return Patience(max(self.settings.unreachable_timeout, BOOT_SECONDS))
 
     def _tell(self, phase: str, wrong: Sequence[Mismatch]) -> None:
         self.say(phase, [str(mismatch) for mismatch in wrong])

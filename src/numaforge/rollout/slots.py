@@ -139,7 +139,7 @@ def take_slot(
     tell: Callable[[str], object],
     veto: Callable[[], str | None] = lambda: None,
     patience_seconds: float,
-    unreachable_seconds: float = 900.0,
+    unreachable_timeout: float = 900.0,
 ) -> Steps[tuple[Slot, ClusterNode]]:
     """Wait until the node may be taken out of service; return its slot, and the node as it was then.
 
@@ -147,12 +147,12 @@ def take_slot(
     once its earlier runner is dead. Where it was uncordoned, it waits for room like any other. For nodes
     without a roll-out, `veto` is called on every attempt and may return why the
     node must not begin. Raises NoSlotError on a veto, for a node outside the pool, and after
-    `patience_seconds`; ApiUnreachableError after `unreachable_seconds` without an answer, when it is unknown
+    `patience_seconds`; ApiUnreachableError after `unreachable_timeout` without an answer, when it is unknown
     whether the node holds a slot.
     """
     deadline = clock() + patience_seconds
     watch = LeaseWatch(clock)
-    patience = Patience(unreachable_seconds)
+    patience = Patience(unreachable_timeout)
     while True:
         try:
             attempt = _try(cluster, cluster.node(name), runner, cached_pool, watch, veto)

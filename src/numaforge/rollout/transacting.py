@@ -127,7 +127,7 @@ class Transacting(ABC):
 
         None also where the node to change does not belong to it.
         """
-        deadline = self.clock() + (self.settings.gate.ready_seconds if seconds is None else seconds)
+        deadline = self.clock() + (self.settings.gate.ready_timeout if seconds is None else seconds)
         while is_control_plane((yield from self._ask(lambda: cluster.node(self.name)))):
             trouble: str | None = yield from self._ask(lambda: not_healthy(cluster, but=but))
             if trouble is None or self.clock() >= deadline:
@@ -138,7 +138,7 @@ class Transacting(ABC):
 
     def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
         """Retry until there is an answer; a host that may be rebooting gets more time."""
-        seconds = self.settings.unreachable_seconds
+        seconds = self.settings.unreachable_timeout
         return patiently(
             call,
             tell=self._waits,

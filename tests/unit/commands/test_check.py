@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from numaforge.commands.check import check
+from numaforge.commands.kubelet import check
 from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package

@@ -1,4 +1,4 @@
-"""`numaforge cluster generate` and `verify` for the operators: what is written and said, how they exit."""
+"""`numaforge generate cluster` and `verify` for the operators: what is written and said, how they exit."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def kubectl(folder: Path, text: str) -> tuple[str, str]:
 
 def test_a_system_that_is_told_nothing_gets_no_folder_and_the_reason(folder: Path, capsys: Any) -> None:
     systems = ("--for", "dra", "--for", "amd-gpu-operator", "--for", "gpu-operator")
-    code = run(["cluster", "generate", "dgx-h100", "--profile", "training", *systems, "--to", "cluster"])
+    code = run(["generate", "cluster", "dgx-h100", "--profile", "training", *systems, "--to", "cluster"])
     assert code == ExitCode.YES
     said = capsys.readouterr().err
     assert "dra: nothing to write: no plan hands out anything by claims" in said

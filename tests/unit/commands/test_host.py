@@ -1,4 +1,4 @@
-"""`numaforge host runtime-class`: what it prints, and with which code it exits."""
+"""`numaforge generate runtime-class`: what it prints, and with which code it exits."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ def intent(tmp_path):
 
 
 def test_the_runtime_class_is_for_kubectl_and_the_pods_lines_are_a_comment(save_machine, intent, capsys):
-    assert run(["host", "runtime-class", save_machine(host()), "--profile", intent]) == 0
+    assert run(["generate", "runtime-class", save_machine(host()), "--profile", intent]) == 0
     text = capsys.readouterr().out
     assert yaml.safe_load(text)["metadata"] == {"name": "fast"}
     assert "#     cpu-quota.crio.io: disable\n" in text
@@ -27,7 +27,7 @@ def test_the_runtime_class_is_for_kubectl_and_the_pods_lines_are_a_comment(save_
 
 
 def test_the_runtime_class_as_json(save_machine, intent, capsys):
-    assert run(["host", "runtime-class", save_machine(host()), "--profile", intent, "-o", "json"]) == 0
+    assert run(["generate", "runtime-class", save_machine(host()), "--profile", intent, "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["manifests"][0]["handler"] == "high-performance"
     assert document["pod"]["spec"] == {"runtimeClassName": "fast"}
@@ -35,10 +35,10 @@ def test_the_runtime_class_as_json(save_machine, intent, capsys):
 
 def test_without_a_handler_there_is_no_runtime_class(save_machine, intent, capsys):
     machine = replace(host(), kubelet=None)
-    assert run(["host", "runtime-class", save_machine(machine), "--profile", intent]) == 2
+    assert run(["generate", "runtime-class", save_machine(machine), "--profile", intent]) == 2
     assert "lets pods ask for nothing" in capsys.readouterr().err
 
 
 def test_a_runtime_class_without_a_plan_is_bad_input(save_machine, capsys):
-    assert run(["host", "runtime-class", save_machine(host())]) == 2
+    assert run(["generate", "runtime-class", save_machine(host())]) == 2
     assert "no plan: give --profile" in capsys.readouterr().err

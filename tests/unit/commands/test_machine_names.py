@@ -48,23 +48,23 @@ KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration
 FIRST = {
     ("admit",): ["pod.yaml"],
     ("fit",): ["pod.yaml"],
-    ("check",): ["kubelet.yaml", "--kubelet-version", "1.36"],
+    ("kubelet", "check"): ["kubelet.yaml", "--kubelet-version", "1.36"],
     ("mig", "check"): ["mig.yaml"],
     ("mig", "plan"): ["mig.yaml"],
     ("mig", "operator-config"): ["--profile", "inference-mig"],
-    ("gpus", "config-manager"): ["--profile", "handed.yaml"],
+    ("generate", "amd-config-manager"): ["--profile", "handed.yaml"],
     ("device-plugin", "check"): ["plugin.yaml"],
     ("device-plugin", "config"): ["--profile", "shared.yaml"],
     ("rdma", "check"): ["pools.json"],
     ("rdma", "config"): ["--profile", "rdma.yaml"],
     ("rdma", "manifests"): ["--profile", "rdma.yaml", "--image", "image"],
-    ("cluster", "generate"): ["--profile", "training"],
+    ("generate", "cluster"): ["--profile", "training"],
     ("cluster", "explain"): ["pod.yaml", "--profile", "training"],
     ("cluster", "verify"): ["--profile", "training", "--kubectl", "true"],  # which finds none of the objects
     ("plan",): ["--profile", "training"],
     ("render",): ["--profile", "training"],
 }
-OF_AMD = {("gpus", "config-manager"): "mi300x"}
+OF_AMD = {("generate", "amd-config-manager"): "mi300x"}
 """Commands that take machines of AMD's alone."""
 
 
@@ -88,15 +88,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_command_that_looks_at_a_machine_takes_its_name() -> None:
     assert {
-        *[("topology",), ("plan",), ("draw",), ("check",), ("admit",), ("fit",), ("gpudirect",)],
-        *[("gpus", "check"), ("host", "check"), ("host", "runtime-class"), ("mig", "check"), ("mig", "plan")],
+        *[("topology",), ("plan",), ("draw",), ("kubelet", "check"), ("admit",), ("fit",), ("audit",)],
+        *[("generate", "runtime-class"), ("mig", "check"), ("mig", "plan")],
         *[("mig", "operator-config"), ("device-plugin", "check"), ("device-plugin", "config")],
         *[("rdma", name) for name in ("config", "check", "manifests", "env", "topology-xml")],
     } <= TAKES_A_MACHINE.keys()
 
 
 @pytest.mark.parametrize(
-    "words", [words for words in TAKES_A_MACHINE if words != ("host", "runtime-class")], ids=" ".join
+    "words", [words for words in TAKES_A_MACHINE if words != ("generate", "runtime-class")], ids=" ".join
 )
 def test_a_ready_machine_is_named_with_the_option(
     words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
@@ -224,7 +224,7 @@ def live(words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("words", ["capture", "measure", "measure --kept"])
+@pytest.mark.parametrize("words", ["capture", "measure", "measure --last"])
 def test_a_ready_machine_has_no_host_to_log_in_to(words: str) -> None:
     code, said = live(f"{words} dgx-h100")
     assert code == ExitCode.UNREACHABLE
@@ -301,7 +301,9 @@ def test_json_of_several_has_a_document_for_each(fleet: Path, capsys: pytest.Cap
         pytest.param(HostUnreachableError("is silent"), ExitCode.UNREACHABLE, id="no answer"),
     ],
 )
-@pytest.mark.parametrize("words", [["topology"], ["plan", "--profile", "cpu-only"], ["host", "check"]])
+@pytest.mark.parametrize(
+    "words", [["topology"], ["plan", "--profile", "cpu-only"], ["audit", "--only", "host"]]
+)
 def test_the_code_is_that_of_a_host_without_an_answer_where_nothing_worse_is_known(
     words: list[str],
     broken: HostError,

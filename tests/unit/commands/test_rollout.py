@@ -84,7 +84,7 @@ class Site:
 
         No run here verifies anything: whether the suite could is asked in one test alone.
         """
-        common = {"kubeconfig": str(self.api.kubeconfig), "canaries": 0, "slot_seconds": 10, "verify": False}
+        common = {"kubeconfig": str(self.api.kubeconfig), "canaries": 0, "slot_timeout": 10, "verify": False}
         said = RolloutOptions(**{**common, "max_unavailable": "2", **(options or {})}).model_dump()
         outlook = {
             "kind": "outlook",
@@ -503,7 +503,7 @@ def test_abort_ends_while_a_process_is_still_at_work_and_names_it(site: Site) ->
         return renew_all(site, path)
 
     site.api.refuse = live
-    code, report, _ = site.command("abort", "--wait-seconds", "3")
+    code, report, _ = site.command("abort", "--timeout", "3")
     assert code == 5
     assert f"{LIVING} is still at work on it" in report["nodes"]["n1"]["reason"]
 

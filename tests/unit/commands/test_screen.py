@@ -201,8 +201,8 @@ KUBECONFIG = """\
         "audit .",
         "capture . --to out",
         "doctor .",
-        "gpus config-manager .",
-        "measure --kept .",
+        "generate amd-config-manager .",
+        "measure --last .",
         "verify .",
     ],
 )

@@ -95,12 +95,12 @@ def test_a_wrapper_that_chooses_none_is_refused(
     ],
     ids=["arguments of a kubelet", "pools of another plugin"],
 )
-@pytest.mark.parametrize("command", ["check", "mig check", "device-plugin check", "rdma check"])
+@pytest.mark.parametrize("command", ["kubelet check", "mig check", "device-plugin check", "rdma check"])
 def test_the_file_of_another_tool_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, text: str, whose: str
 ) -> None:
     file = tmp_path / f"{name}.yaml"
     file.write_text(text, encoding="utf-8")
-    machine = ["--machine", "dgx-h100"] if command in ("check", "device-plugin check") else []
+    machine = ["--machine", "dgx-h100"] if command in ("kubelet check", "device-plugin check") else []
     assert run([*command.split(), str(file), *machine]) == ExitCode.BAD_INPUT
     assert whose in capsys.readouterr().err

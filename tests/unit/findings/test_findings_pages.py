@@ -6,7 +6,7 @@ from numaforge.cli import run
 
 
 def test_every_gpu_and_nic_is_in_the_matrix(capsys):
-    run(["gpudirect", "dgx-h100-acs", "-v"])
+    run(["audit", "--only", "gpudirect", "dgx-h100-acs", "-v"])
     blocks = capsys.readouterr().out.split("\n\n")
     [matrix] = [block.splitlines() for block in blocks if "mlx5_0" in block.splitlines()[0]]
     assert len(matrix) == 9
@@ -17,7 +17,7 @@ def test_every_gpu_and_nic_is_in_the_matrix(capsys):
 @pytest.mark.parametrize("machine", ["dgx-h100", "dgx-h100-acs", "gb200", "mi300x"])
 def test_no_line_of_the_table_of_rails_is_wider_than_the_screen(monkeypatch, capsys, machine, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    run(["gpudirect", machine])
+    run(["audit", "--only", "gpudirect", machine])
     table, reasons = capsys.readouterr().out.split("\n\n")[:2]
     assert max(map(len, table.splitlines())) <= columns
     if table.endswith("unknown"):

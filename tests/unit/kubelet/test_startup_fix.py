@@ -1,4 +1,4 @@
-"""`check --fix` prints a kubelet's file with the right reservedMemory, and leaves every other line alone."""
+"""`kubelet check --fix` prints a file with the right reservedMemory, and leaves every other line alone."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_the_corrected_file(
 ) -> None:
     file = tmp_path / "kubelet.yaml"
     file.write_text(text, encoding="utf-8")
-    asked = ["check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]
+    asked = ["kubelet", "check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]
     assert run(asked) == ExitCode.YES
     assert capsys.readouterr().out == corrected
     assert file.read_text(encoding="utf-8") == text
@@ -54,6 +54,6 @@ def test_the_corrected_file(
 def test_what_is_wrong_besides_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "kubelet.yaml"
     file.write_text(f"{HEAD}{STATIC}topologyManagerPolicy: single\n", encoding="utf-8")
-    asked = ["check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]
+    asked = ["kubelet", "check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]
     assert run(asked) == ExitCode.NO
     assert "topologyManagerPolicy" in capsys.readouterr().out

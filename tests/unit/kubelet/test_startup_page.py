@@ -26,7 +26,9 @@ def test_an_example_says_as_printed_what_is_printed_below_it(
     (tmp_path / "kubelet.yaml").write_text(config)
     monkeypatch.chdir(tmp_path)
     command, *_ = re.findall(
-        r"^    numaforge (check kubelet\.yaml --machine small-vm --kubelet-version .*)$", TEXT, re.MULTILINE
+        r"^    numaforge (kubelet check kubelet\.yaml --machine small-vm --kubelet-version .*)$",
+        TEXT,
+        re.MULTILINE,
     )
     code = cli.run([*command.rpartition(" ")[0].split(), version])
     said = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""No plan leaves under which `numaforge check` says that the kubelet does not start."""
+"""No plan leaves under which `numaforge kubelet check` says that the kubelet does not start."""
 
 from dataclasses import replace
 from typing import Any

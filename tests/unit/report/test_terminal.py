@@ -64,7 +64,7 @@ def on_a_terminal(columns: int, *words: str, answer: Path | None = None) -> str:
 
 POD = "metadata: {name: one}\nspec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 3}}}]}\n"
 ANSWERS = {
-    "findings": "gpudirect dgx-h100-acs",
+    "findings": "audit --only gpudirect dgx-h100-acs",
     "what a pod gets": "admit pod.yaml --machine dgx-h100 --profile training",
 }
 
@@ -106,7 +106,7 @@ def test_sentences_fit_on_a_terminal_of_80_columns_and_are_whole_in_a_pipe(
 
 
 @pytest.mark.parametrize(
-    "words", ["capture @local --to snapshot.json", "measure --kept @local", "topology @local"]
+    "words", ["capture @local --to snapshot.json", "measure --last @local", "topology @local"]
 )
 def test_a_sign_of_life_ends_without_a_word_where_a_host_is_asked(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -213,7 +213,7 @@ def test_a_node_of_the_control_plane_is_changed_though_the_pool_does_not_select_
 
 def test_one_node_at_a_time_whatever_the_budget_says():
     here = world()
-    settings = replace(SETTINGS, budget=Budget(Share(count=3)), slot_seconds=6000.0)
+    settings = replace(SETTINGS, budget=Budget(Share(count=3)), slot_timeout=6000.0)
     most = []
     here.cluster.watchers.append(lambda _old, _new: most.append(len(cordoned(here))))
     tasks = [here.begin(f"ann@a/boot/{name}.1", name, settings=settings) for name in (FIRST, SECOND, THIRD)]

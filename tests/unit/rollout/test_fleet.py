@@ -48,7 +48,7 @@ def test_what_is_out_for_other_reasons_counts():
 def test_a_budget_without_room_ends_in_a_report():
     world = Watched(3)
     world.cluster.change_node("node-0002", ready=False)
-    report = world.roll_out(members=["node-0000"], slot_seconds=600.0)
+    report = world.roll_out(members=["node-0000"], slot_timeout=600.0)
     assert report.stopped.startswith(
         "no room in the budget for 600 s: 1 of at most 1 nodes are out of service"
     )

@@ -16,7 +16,7 @@ from tests.fixtures.rollout_world import NODE, World
 from tests.fixtures.virtual_time import Task
 
 EXPECTED = Expected({"cpuManagerPolicy": "static"}, {"cpu": "60", "nvidia.com/gpu": "8"})
-SETTINGS = GateSettings(ready_seconds=60.0, stable_seconds=20.0)
+SETTINGS = GateSettings(ready_timeout=60.0, stable_seconds=20.0)
 
 
 CUT = replace(EXPECTED, allocatable={"nvidia.com/mig-1g.10gb": "56"}, all_gpus=True)
@@ -308,7 +308,7 @@ def test_a_kubelet_that_never_comes_up_after_the_boot_fails_the_proof_when_time_
     booted = world.time.now + POWER_CUT.away
     (line,) = wrong(world, task)
     assert line.startswith("the kubelet: predicted running") or "of another one" in line
-    assert SETTINGS.ready_seconds <= world.time.now - booted <= 2 * SETTINGS.ready_seconds
+    assert SETTINGS.ready_timeout <= world.time.now - booted <= 2 * SETTINGS.ready_timeout
 
 
 def test_devices_that_are_not_registered_since_the_boot_are_no_proof():

@@ -14,7 +14,7 @@ from tests.fixtures.rollout_world import NODE, SETTINGS, World
 from tests.fixtures.virtual_time import Task
 
 OUTSIDE = "storage-1"
-QUICK = replace(SETTINGS, unreachable_seconds=60.0)
+QUICK = replace(SETTINGS, unreachable_timeout=60.0)
 
 
 class InPlace(World):

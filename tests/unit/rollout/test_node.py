@@ -368,7 +368,7 @@ def test_a_host_that_is_the_node_is_changed(host):
 
 def test_a_host_is_compared_with_the_node_that_is_cordoned():
     world = World()
-    task = world.begin(maintenance_seconds=600.0)
+    task = world.begin(maintenance_timeout=600.0)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     world.time.run(20.0)
     world.cluster.change_node(NODE, labels={}, boot_id="rebooted")
@@ -418,7 +418,7 @@ def test_pods_that_may_not_be_evicted_are_named_before_the_cordon():
 def test_maintenance_is_waited_for_where_that_is_wished():
     world = World()
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
-    task = world.begin(maintenance_seconds=600.0)
+    task = world.begin(maintenance_timeout=600.0)
     world.time.run(100.0)
     assert world.told[-1].waits_for == ("the GPU operator upgrades its driver (drain-required)",)
     world.cluster.change_node(NODE, labels={})
@@ -1211,7 +1211,7 @@ def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(call):
     world.beside = world.time.beside
     first = world.begin(ANN)
     world.reach(Phase.CORDONED)
-    second = world.begin(BOB, slot_seconds=3600.0)
+    second = world.begin(BOB, slot_timeout=3600.0)
 
     def blocks(name):
         if name == call:
@@ -1236,7 +1236,7 @@ def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():
 
 def test_a_node_is_not_cordoned_once_its_slot_is_gone():
     world = World()
-    task = world.begin(maintenance_seconds=600.0)
+    task = world.begin(maintenance_timeout=600.0)
     world.cluster.fault = lambda call: ConflictError("modified") if call == "patch_node" else None
     world.time.run(5.0)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
@@ -1286,7 +1286,7 @@ SCENARIOS = {
     "a GPU is missing": ({"gpus": "7"}, Ending.ROLLED_BACK, OLD),
     "the kubelet does not start": ({"does_not_start": True}, Ending.ROLLED_BACK, OLD),
 }
-QUICK = GateSettings(ready_seconds=16.0, stable_seconds=2.0)
+QUICK = GateSettings(ready_timeout=16.0, stable_seconds=2.0)
 
 
 def undisturbed(trouble: dict) -> int:

@@ -25,7 +25,7 @@ from numaforge.lib.given import digits, mapping, mappings
 from numaforge.lib.kubernetes_objects import CLIQUE
 
 CLIQUE_TIER = 1
-"""The tier of HyperNodes that are NVLink domains, as `numaforge cluster generate` writes them."""
+"""The tier of HyperNodes that are NVLink domains, as `numaforge generate cluster` writes them."""
 
 _GROUP_LABELS = {
     "scheduling.x-k8s.io/pod-group": "scheduling.x-k8s.io",

@@ -333,7 +333,7 @@ def taint_version(fleet: ServedFleet) -> str | None:
 
 
 def sick_gpus(machine: NodeTopology) -> dict[str, tuple[str, ...]]:
-    """Return the GPUs that a rule of `gpus check` finds unfit for work, by PCI address, with the rules."""
+    """Return the GPUs that a rule of `audit --only gpus` finds unfit, by PCI address, with the rules."""
     sick: dict[str, list[str]] = {}
     nvidia_addresses = {gpu.pci_address for gpu in machine.gpus if gpu.vendor == NVIDIA}
     for rule in RULES:

@@ -67,7 +67,7 @@ _HOST_ENGINE = "nv-hostengine"
 _UNSAID = (
     "Not said, because no plan knows it: the driver's release and kind of module (driver.version, "
     "kernelModuleType, usePrecompiled), who sets up the container runtime (toolkit, cdi), and the exporter "
-    "(numaforge cluster monitoring)"
+    "(numaforge generate monitoring)"
 )
 
 Values = Mapping[str, Any]

@@ -30,7 +30,7 @@ _UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
 @click.command()
 @fleet_command
 @click.option(
-    "--wait-seconds",
+    "--timeout",
     cls=GroupedOption,
     heading=WAITING,
     metavar="SECONDS",
@@ -39,7 +39,7 @@ _UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
     show_default=True,
     help="Seconds to wait for processes at work on a node.",
 )
-def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> int:
+def abort(program: Pyinfra, output: str, verbose: bool, timeout: float) -> int:
     """Undo the nodes in the middle of a roll-out, and begin no further ones.
 
     Stops the process that leads the roll-out first, through the cluster. A process at work on a node undoes
@@ -48,16 +48,16 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
     program = replace(
         program,
         role=replace(program.role, begins=False),
-        options={**program.options, "slot_seconds": _SLOT_SECONDS},
+        options={**program.options, "slot_timeout": _SLOT_SECONDS},
     )
     options = _login(program)
     if options is None:
         return show_nothing(program, output)
     with options.cluster() as cluster:
         order = Abort(
-            cluster, program.role.name, owner_of(this_runner()), time.monotonic, options.unreachable_seconds
+            cluster, program.role.name, owner_of(this_runner()), time.monotonic, options.unreachable_timeout
         )
-        report = _undone(order, cluster, program, options, output, wait_seconds)
+        report = _undone(order, cluster, program, options, output, timeout)
     outcomes = report.outcomes.items()
     amiss = {name: outcome for name, outcome in outcomes if outcome.ending not in _UNDONE}
     exit_code = replace(report, outcomes=amiss, not_begun={}, unreachable={}).exit_code
@@ -81,7 +81,7 @@ def _login(program: Pyinfra) -> RolloutOptions | None:
     --kubeconfig, and where hosts disagree.
     """
     login = {
-        name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}
+        name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_timeout"}
     }
     try:
         settings = settings_of(program)

@@ -16,7 +16,7 @@ from numaforge.report.terminal import echo_lines, show_json
 from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
 
 
-@click.command("mig-labels")
+@click.command("mig-labels", hidden=True)
 @click.argument("nodes", metavar="[NODE...]", nargs=-1)
 @click.option("--repair", is_flag=True, help="Repair the labels where no MIG manager is at work.")
 @rollout_options(LOGIN)

@@ -40,13 +40,13 @@ _HEADINGS = {
         "control_plane_outage",
         "canary_hosts",
         "max_blocked",
-        "slot_seconds",
+        "slot_timeout",
     ),
     "The drain": ("delete_empty_dir_data", "force", "wait_for", "include_cordoned", "ends_work"),
     WAITING: (
-        "maintenance_seconds",
-        "unreachable_seconds",
-        "ready_seconds",
+        "maintenance_timeout",
+        "unreachable_timeout",
+        "ready_timeout",
         "settle_seconds",
         "verify",
         "retry_failed",
@@ -75,7 +75,9 @@ def _option_of(name: str) -> Callable[[Command], Command]:
         settings |= {"multiple": True, "metavar": _PAIRS.get(name, "HOST")}
     else:
         kinds = (field.annotation, *get_args(field.annotation))
-        settings["metavar"] = "SECONDS" if name.endswith("_seconds") else "N" if int in kinds else "TEXT"
+        settings["metavar"] = (
+            "SECONDS" if name.endswith(("_seconds", "_timeout")) else "N" if int in kinds else "TEXT"
+        )
     if name in _HEADING_OF:
         settings |= {"cls": GroupedOption, "heading": _HEADING_OF[name]}
     return click.option(flag, name, **settings)

@@ -14,7 +14,7 @@ from numaforge.report.terminal import echo, show_json
 from numaforge.rollout.self_planned import UNVERIFIED, release_verified
 
 
-@click.command()
+@click.command(hidden=True)
 @rollout_options(LOGIN)
 @output_option("table", "json")
 def release(output: str, **login: Any) -> int:

@@ -14,7 +14,7 @@ from numaforge.report.terminal import echo
 from numaforge.rollout import orders
 
 
-@click.command()
+@click.command(hidden=True)
 @click.argument("node")
 @click.option(
     "--force", is_flag=True, help="Also for a node in the middle of a roll-out; the node stays as it is."

@@ -74,7 +74,7 @@ def kubelet_settings(machine: NodeTopology) -> Mapping[str, Any] | None:
     try:
         return load_installed(install, kubelet_minor(machine) or KubeletVersion(LATEST_MINOR)).settings
     except KubeletConfigError:
-        return None  # `numaforge check` says what is wrong with it
+        return None  # `numaforge kubelet check` says what is wrong with it
 
 
 def kubelet_minor(machine: NodeTopology) -> KubeletVersion | None:

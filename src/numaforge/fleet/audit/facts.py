@@ -157,7 +157,7 @@ PEER_RULES: tuple[PeerRule, ...] = (
         150,
         "access control of PCIe (ACS)",
         of_functions(readings.access_control, "bridges"),
-        "`numaforge gpudirect HOST` says which bits are wrong, and what sets them",
+        "`numaforge audit --only gpudirect HOST` says which bits are wrong, and what sets them",
     ),
     _rule(
         151,

@@ -107,6 +107,23 @@ def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Fai
     )
 
 
+def with_rules(audit: FleetAudit, rules: Iterable[Rule]) -> FleetAudit:
+    """Return the audit by these rules alone, with the machines that could not be read."""
+    ids = {UNREACHABLE.id, UNREAD.id, *(rule.id for rule in rules)}
+    return replace(
+        audit,
+        machines={
+            name: replace(
+                machine,
+                findings=tuple(finding for finding in machine.findings if finding.id in ids),
+                unknown=tuple(rule for rule in machine.unknown if rule in ids),
+            )
+            for name, machine in audit.machines.items()
+        },
+        findings=tuple(finding for finding in audit.findings if finding.finding.id in ids),
+    )
+
+
 def _beside_siblings(machines: Mapping[str, AuditedMachine]) -> Iterator[AuditFinding]:
     for name, unusual in unusual_of({name: machine.facts for name, machine in machines.items()}).items():
         for rule_id, several in unusual.items():

@@ -14,7 +14,7 @@ from numaforge.lib.ordering import grouped
 UNSTEADY_SHARE = 0.1
 """The share below which a figure counts against a machine that differs between runs anyway."""
 
-LEAST_SHARE = 0.8
+MIN_SHARE = 0.8
 """The share of its siblings' median that a machine must reach, unless a profile sets another."""
 
 
@@ -62,15 +62,15 @@ def _medians(siblings: Iterable[Measurement]) -> dict[str, OfSiblings]:
     }
 
 
-def slow_of(measured: Measurement, least_share: float = LEAST_SHARE) -> tuple[Slow, ...]:
+def slow_of(measured: Measurement, min_share: float = MIN_SHARE) -> tuple[Slow, ...]:
     """Return the figures of a machine that are worse than its siblings', the worst first."""
-    slow_figures = [slow for slow in _compared(measured) if slow.share < _least(slow.figure, least_share)]
+    slow_figures = [slow for slow in _compared(measured) if slow.share < _least(slow.figure, min_share)]
     return tuple(sorted(slow_figures, key=lambda slow: slow.share))
 
 
-def _least(figure: Figure, least_share: float) -> float:
+def _least(figure: Figure, min_share: float) -> float:
     kind = figure.of_kind
-    return least_share if kind is None or kind.steady else min(least_share, UNSTEADY_SHARE)
+    return min_share if kind is None or kind.steady else min(min_share, UNSTEADY_SHARE)
 
 
 def _compared(measured: Measurement) -> Iterator[Slow]:
@@ -84,17 +84,17 @@ def _compared(measured: Measurement) -> Iterator[Slow]:
             yield Slow(figure, of, of.median / figure.median)
 
 
-def outliers_first(machines: Mapping[str, Measurement], least_share: float = LEAST_SHARE) -> list[str]:
+def outliers_first(machines: Mapping[str, Measurement], min_share: float = MIN_SHARE) -> list[str]:
     """Return the names of machines, those with the worst figure relative to their siblings first."""
 
     def worst(name: str) -> float:
-        slow = slow_of(machines[name], least_share)
+        slow = slow_of(machines[name], min_share)
         return slow[0].share if slow else 1.0
 
     return sorted(machines, key=worst)
 
 
-def why_held(measured: Measurement | None, least_share: float, command: str) -> tuple[str, ...]:
+def why_held(measured: Measurement | None, min_share: float, command: str) -> tuple[str, ...]:
     """Return why a node's measurement keeps it from service; () where nothing is wrong.
 
     Unknown counts as wrong: no measurement, none with a figure, or none that siblings could be compared with.
@@ -108,7 +108,7 @@ def why_held(measured: Measurement | None, least_share: float, command: str) -> 
         compared = f"was compared with fewer than {LEAST_SIBLINGS} siblings"
         where = f"run `{command}` with the others of its make in the inventory"
         return (f"what was measured at {measured.measured_at} {compared}: {where}",)
-    return (*map(str, slow_of(measured, least_share)), *_lacking(measured, command))
+    return (*map(str, slow_of(measured, min_share)), *_lacking(measured, command))
 
 
 def _lacking(measured: Measurement, command: str) -> Iterator[str]:

@@ -154,7 +154,7 @@ class PyinfraMachine:
             record = read_kept(self._ask(kept_script()))
         except MeasurementError as error:
             return (f"{error.message}: run `{command}`",)
-        return why_held(record, plan.least_share, command)
+        return why_held(record, plan.min_share, command)
 
     def proved(self) -> None:
         """Remove the marks: every transaction is proved."""

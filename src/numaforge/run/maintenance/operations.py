@@ -186,7 +186,7 @@ def _change(on: Host, target: Target, options: RolloutOptions, planned_change: T
     from numaforge.rollout.steps import run
 
     def ask(script: str) -> Answer:
-        seconds = options.unreachable_seconds
+        seconds = options.unreachable_timeout
         return run(patiently(partial(reached, on, script), tell=on.log, patience_seconds=seconds))
 
     with turn(on, options, counts=planned_change.disturbs or options.says_how_many) as own_turn:
@@ -198,7 +198,7 @@ def _change(on: Host, target: Target, options: RolloutOptions, planned_change: T
         if transaction is None:
             show_end(on, "it is as planned")
             return
-        good_for = int(options.unreachable_seconds) + _LOOK_SECONDS
+        good_for = int(options.unreachable_timeout) + _LOOK_SECONDS
         result = carry_out(
             replace(transaction, good_for_seconds=good_for),
             ask,

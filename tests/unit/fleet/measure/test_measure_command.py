@@ -13,8 +13,8 @@ from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import lab_node
 
 REFUSED = {
-    "--kept with how to measure": (["--kept", "--in-use"], "--kept measures nothing"),
-    "--kept with a cluster": (["--kept", "--kubeconfig", "x"], "--kept measures nothing"),
+    "--last with how to measure": (["--last", "--in-use"], "--last measures nothing"),
+    "--last with a cluster": (["--last", "--kubeconfig", "x"], "--last measures nothing"),
     "--limit without an inventory": (["--limit", "gpu-1"], "--limit needs an INVENTORY"),
     "how to connect to an inventory": (
         ["inventory.py", "--data", "ssh_user=x"],
@@ -23,7 +23,7 @@ REFUSED = {
     "no such kubeconfig": (["gpu-1", "--kubeconfig", "/no/such/file"], "there is no such kubeconfig"),
     "a run of no seconds": (["--seconds", "0"], "0 is not in the range 1<=x<=60"),
     "too many runs": (["--runs", "10"], "10 is not in the range 1<=x<=9"),
-    "a share of nothing": (["--least-share", "0"], "0.0 is not in the range"),
+    "a share of nothing": (["--min-share", "0"], "0.0 is not in the range"),
     "a name that is none": (["gpu 1"], "is not a host name"),
 }
 
@@ -36,8 +36,8 @@ def test_a_mistake_is_refused(words: list[str], why: str, capsys: pytest.Capture
 
 WISHES = {
     "in one word": ("required", MeasurePlan(0.8)),
-    "in full": ({"gate": "required", "least_share": "90%"}, MeasurePlan(0.9)),
-    "a share without a gate": ({"least_share": "90%"}, None),
+    "in full": ({"gate": "required", "min_share": "90%"}, MeasurePlan(0.9)),
+    "a share without a gate": ({"min_share": "90%"}, None),
     "not at all": ({}, None),
     "left out": (None, None),
 }
@@ -59,9 +59,9 @@ def test_a_profile_can_take_back_what_the_one_says_that_it_extends(tmp_path: Pat
 
 MISTAKES = {
     "another word": ("yes", "measure"),
-    "a share of nothing": ({"least_share": "0%"}, "measure.least_share"),
-    "a share as a number": ({"least_share": 0.8}, "measure.least_share"),
-    "more than all": ({"least_share": "120%"}, "measure.least_share"),
+    "a share of nothing": ({"min_share": "0%"}, "measure.min_share"),
+    "a share as a number": ({"min_share": 0.8}, "measure.min_share"),
+    "more than all": ({"min_share": "120%"}, "measure.min_share"),
     "a key that is none": ({"least": "90%"}, "measure.least"),
 }
 

@@ -237,20 +237,20 @@ def test_variables_of_the_dashboard_are_those_that_its_queries_use() -> None:
 
 
 def test_the_command_writes_every_file(tmp_path: Path) -> None:
-    assert run(["cluster", "monitoring", "--to", str(tmp_path / "made")]) == ExitCode.YES
+    assert run(["generate", "monitoring", "--to", str(tmp_path / "made")]) == ExitCode.YES
     found = {str(path.relative_to(tmp_path / "made")) for path in (tmp_path / "made").rglob("*.*")}
     assert found == set(FILES)
     assert (tmp_path / "made" / RULES).read_text() == FILES[RULES]
 
 
 def test_the_command_prints_them_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["cluster", "monitoring", "-o", "json"]) == ExitCode.YES
+    assert run(["generate", "monitoring", "-o", "json"]) == ExitCode.YES
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "files": FILES}
 
 
 def test_every_alert_links_to_where_the_page_is_published(tmp_path: Path) -> None:
     address = "https://wiki.example.com/gpu-alerts?v=1"
-    assert run(["cluster", "monitoring", "--runbooks", address, "--to", str(tmp_path)]) == ExitCode.YES
+    assert run(["generate", "monitoring", "--runbooks", address, "--to", str(tmp_path)]) == ExitCode.YES
     links = [text for text in strings(yaml.safe_load((tmp_path / RULES).read_text())) if "#" in text]
     alerts = [rule["alert"] for rule in RECORDS if "alert" in rule]
     assert links == [f"{address}#{name.lower()}" for name in alerts]
@@ -260,13 +260,13 @@ def test_every_alert_links_to_where_the_page_is_published(tmp_path: Path) -> Non
 def test_an_address_that_would_break_the_file_is_refused(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["cluster", "monitoring", "--runbooks", address]) == ExitCode.BAD_INPUT
+    assert run(["generate", "monitoring", "--runbooks", address]) == ExitCode.BAD_INPUT
     assert "is not a URL" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    assert run(["cluster", "monitoring", "--to", str(tmp_path / "file")]) == ExitCode.BAD_INPUT
+    assert run(["generate", "monitoring", "--to", str(tmp_path / "file")]) == ExitCode.BAD_INPUT
     assert "cannot be written" in capsys.readouterr().err
 
 

@@ -1,11 +1,10 @@
-"""`numaforge gpus`: the GPUs of a machine."""
+"""`numaforge generate amd-config-manager`: the modes of AMD GPUs, for AMD's device config manager."""
 
 from __future__ import annotations
 
 import click
 
 from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_manifests
-from numaforge.commands.rules import judging_options, say_judgements
 from numaforge.lib.errors import ExitCode
 
 _HANDED = Handed(
@@ -15,35 +14,9 @@ _HANDED = Handed(
 )
 
 
-@click.group()
-def gpus() -> None:
-    """Check GPUs, and hand their modes to a manager."""
-
-
-@gpus.command()
-@judging_options("Also show the verdicts of the other rules, with reasons.")
-def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
-    """Check GPUs, their driver and their fabric.
-
-    Each rule names the machines that it applies to; unknown facts raise no alarm. Several machines, or a
-    folder of snapshots, make one table.
-
-    Exit codes: 1 an error keeps GPUs from their work; warnings and notes: 0.
-
-    \b
-    Examples:
-      numaforge gpus check dgx-h100
-      numaforge gpus check -v
-      numaforge gpus check fleet/
-    """
-    from numaforge.findings.gpus.rules import RULES
-
-    return say_judgements(sources, root, RULES, verbose=verbose, output=output)
-
-
-@gpus.command("config-manager")
+@click.command("amd-config-manager")
 @handing_options("numaforge-partitions", "kube-amd-gpu")
-def config_manager(
+def amd_config_manager(
     sources: tuple[str, ...],
     limits: tuple[str, ...],
     profile: str | None,
@@ -63,8 +36,8 @@ def config_manager(
 
     \b
     Examples:
-      numaforge gpus config-manager inventories/prod | kubectl apply -f -
-      numaforge gpus config-manager mi300x --profile cpx.yaml | kubectl apply -f -
+      numaforge generate amd-config-manager inventories/prod | kubectl apply -f -
+      numaforge generate amd-config-manager mi300x --profile cpx.yaml | kubectl apply -f -
     """
     from numaforge.roles.device_plugin.manifests import manager_config_map
 

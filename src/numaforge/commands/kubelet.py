@@ -1,4 +1,4 @@
-"""`numaforge check`: whether a kubelet would start with a configuration."""
+"""`numaforge kubelet check`: whether a kubelet would start with a configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 
 
-@click.command()
+@click.group()
+def kubelet() -> None:
+    """Check whether a kubelet would start."""
+
+
+@kubelet.command()
 @click.argument("config", metavar="[CONFIG.yaml]", required=False, type=click.Path())
 @click.option(
     "--drop-in", "drop_in", metavar="DIR", type=click.Path(), help="Path to the kubelet's --config-dir."
@@ -177,6 +182,6 @@ def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
     if installed is None or installed.config_text is None:
         raise KubeletConfigError(
             "the snapshot holds no kubelet configuration",
-            remedy="name the file: numaforge check CONFIG.yaml ...",
+            remedy="name the file: numaforge kubelet check CONFIG.yaml ...",
         )
     return installed.config_text

@@ -1,4 +1,4 @@
-"""`numaforge host`: what runs on a host beside the kubelet."""
+"""`numaforge generate runtime-class`: the RuntimeClass for pods on CRI-O."""
 
 from __future__ import annotations
 
@@ -11,38 +11,11 @@ from numaforge.commands.machine import (
     snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
-from numaforge.commands.rules import judging_options, say_judgements
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import save, show_json
 
 
-@click.group()
-def host() -> None:
-    """Check what runs on a host beside the kubelet."""
-
-
-@host.command()
-@judging_options("Also show the verdicts of the other rules, with reasons.")
-def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
-    """Check containerd, packages, swap, clock and limits, and find other tuning tools.
-
-    Each rule names the machines that it applies to; unknown facts raise no alarm. Several machines, or a
-    folder of snapshots, make one table.
-
-    Exit codes: 1 an error keeps pods from their work; warnings and notes: 0.
-
-    \b
-    Examples:
-      numaforge host check dgx-h100
-      numaforge host check -v
-      numaforge host check fleet/
-    """
-    from numaforge.fleet.audit.host_rules import RULES
-
-    return say_judgements(sources, root, RULES, verbose=verbose, output=output)
-
-
-@host.command("runtime-class")
+@click.command("runtime-class")
 @snapshot_or_plan_argument
 @root_option
 @planning_options
@@ -54,7 +27,7 @@ def runtime_class(
 
     \b
     Example:
-      numaforge host runtime-class dgx-h100 --profile inference.yaml | kubectl apply -f -
+      numaforge generate runtime-class dgx-h100 --profile inference.yaml | kubectl apply -f -
     """
     from numaforge.lib.kubernetes_objects import as_yaml
     from numaforge.roles.crio.plan import pod_lines
