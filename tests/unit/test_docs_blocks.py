@@ -207,7 +207,7 @@ def read_and_written(command: str) -> tuple[set[str], set[str]]:
 def test_a_reader_has_every_file_that_a_command_names(page: str) -> None:
     found = [read_and_written(command) for command in commands(PAGES[page])]
     written = {name for _, written in found for name in written}
-    saved = re.findall(r"[Ss]aved? (?:an example )?as\s+`([^`]+)`", PAGES[page])
+    saved = re.findall(r"[Ss]aved?\s+(?:an\s+example\s+)?as\s+`([^`]+)`", PAGES[page])
     had = {*written, *saved, *FILES[page], *OWN.get(page, ())}
     assert {name for read, _ in found for name in read} - had == set()
 
