@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -9,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.codec import ByName
 from numaforge.lib.errors import PlanError
-from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
+from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, DROP_IN_NAME, ROOT_DIR
 from numaforge.lib.reasons import Notice
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.roles.kubelet.existing import (
-    DROP_IN_NAME,
     ExistingSettings,
     SettingPath,
     flatten_settings,
@@ -32,11 +32,13 @@ class KubeletPlan:
 
     `settings` is the part of a KubeletConfiguration that numaforge manages, with Kubernetes' own field names.
     `delivery` is "drop-in" (a file in `config_dir`), "merge" (into `config_file`), or "none": nothing is set,
-    and the `drop_in` of an earlier run is removed. `exec_start` is the unit's ExecStart with --config-dir
-    added, or None where the flag is already there or not needed. `root_dir` holds the state files. `retired`
-    has the shape of `settings`: what an earlier plan merged into `config_file` and this one no longer wants
-    there; a value is removed if the file still has it. `binary` is the file whose version was
-    `binary_version` when this was planned, so that it need not be run again for its version.
+    and the `drop_in` of an earlier run is removed. `variable` is the variable in the unit's ExecStart that
+    gets --config-dir in addition, at each start of the kubelet. Where ExecStart has none, `exec_start` is
+    what others have written there with --config-dir added. Both are None where the flag is not added.
+    `root_dir` holds the state files. `retired` has the shape of `settings`: what an earlier plan merged into
+    `config_file` and this one no longer wants there; a value is removed if the file still has it. `binary` is
+    the file whose version was `binary_version` when this was planned, so that it need not be run again for
+    its version.
     """
 
     version: str
@@ -48,9 +50,15 @@ class KubeletPlan:
     drop_in: str | None
     exec_start: str | None
     root_dir: str
+    variable: str | None = None
     retired: ByName[Any] = field(default_factory=dict)
     binary: str | None = None
     binary_version: str | None = None
+
+    @property
+    def adds_config_dir(self) -> bool:
+        """Whether a drop-in of the unit adds --config-dir."""
+        return self.exec_start is not None or self.variable is not None
 
 
 KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
@@ -93,13 +101,15 @@ def plan_delivery(
             retired=_retired(earlier, settings),
         )
     config_dir = install.config_dir or DROP_IN_DIR
+    exec_start, variable = _added_flag(topology.kubelet, config_dir, notices)
     return KubeletPlan(
         **common,
         delivery="drop-in",
         settings=settings,
         config_dir=config_dir,
         drop_in=str(PurePosixPath(config_dir) / DROP_IN_NAME),
-        exec_start=_exec_start(topology.kubelet, config_dir, earlier, notices),
+        exec_start=exec_start,
+        variable=variable,
         retired=_retired(earlier, {}),
     )
 
@@ -115,11 +125,11 @@ def hand_back(
     earlier = previous.kubelet if previous else None
     config_dir = install.config_dir or DROP_IN_DIR
     drop_in = str(PurePosixPath(config_dir) / DROP_IN_NAME)
-    flag_is_ours = (
-        earlier is not None and earlier.exec_start is not None and earlier.exec_start == install.exec_start
-    )
     other_drop_ins = sorted(path for path in install.drop_ins if PurePosixPath(path).name != DROP_IN_NAME)
-    if flag_is_ours and other_drop_ins:
+    flag_stays = install.config_dir_added and bool(other_drop_ins)
+    exec_start, variable = None, None
+    if flag_stays:
+        exec_start, variable = _added_flag(install, config_dir, notices)
         notices.append(
             Notice(
                 "config-dir-kept",
@@ -133,7 +143,8 @@ def hand_back(
         settings={},
         config_dir=install.config_dir,
         drop_in=earlier.drop_in if earlier and earlier.drop_in else drop_in,
-        exec_start=install.exec_start if flag_is_ours and other_drop_ins else None,
+        exec_start=exec_start,
+        variable=variable,
         retired=_retired(earlier, {}),
     )
 
@@ -147,10 +158,10 @@ def _common(version: KubeletVersion, install: KubeletInstall) -> dict[str, Any]:
     }
 
 
-def _exec_start(
-    install: KubeletInstall | None, config_dir: str, earlier: KubeletPlan | None, notices: list[Notice]
-) -> str | None:
-    """Return the unit's ExecStart with --config-dir, or None where the admin has set the flag."""
+def _added_flag(
+    install: KubeletInstall | None, config_dir: str, notices: list[Notice]
+) -> tuple[str | None, str | None]:
+    """Return the `exec_start` and the `variable` of a plan: what adds --config-dir to the arguments."""
     if install is None:
         notices.append(
             Notice(
@@ -159,21 +170,27 @@ def _exec_start(
                 f"--config-dir={config_dir}",
             )
         )
-        return None
-    if install.config_dir is not None:
-        set_by_us = (
-            earlier is not None
-            and earlier.exec_start is not None
-            and earlier.exec_start == install.exec_start
-        )
-        return install.exec_start if set_by_us else None
+        return None, None
+    if install.config_dir is not None and not install.config_dir_added:
+        return None, None
     if install.exec_start is None:
         raise PlanError(
             "the kubelet's unit has no readable ExecStart, so --config-dir cannot be added to it",
             where="kubelet",
             remedy=f"add --config-dir={config_dir} to the kubelet's arguments",
         )
-    return f"{install.exec_start} --config-dir={config_dir}"
+    if variable := _last_variable(install.exec_start):
+        return None, variable
+    return f"{install.exec_start} --config-dir={config_dir}", None
+
+
+def _last_variable(exec_start: str) -> str | None:
+    """Return the last variable after the kubelet's name that systemd splits into words: `$NAME`, alone."""
+    before, kubelet, arguments = exec_start.partition("/kubelet ")
+    if not kubelet or {"'", '"'} & {*before}:
+        return None
+    variables = [word[1:] for word in arguments.split() if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", word)]
+    return variables[-1] if variables else None
 
 
 def _without_what_is_there(

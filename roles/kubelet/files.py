@@ -10,11 +10,11 @@ import yaml
 from numaforge.kubelet.checkpoints import MEMORY_STATE_FILE
 from numaforge.lib.errors import KubeletConfigError
 from numaforge.lib.file_content import PROGRAMS, FileContent, PlannedFile
+from numaforge.lib.kubelet_paths import DROP_IN_NAME
 from numaforge.lib.shell import library
 from numaforge.machine.snapshot.catalogue import NUMA
 from numaforge.roles.kubelet.delivery import KIND, merge, without
-from numaforge.roles.kubelet.existing import DROP_IN_NAME
-from numaforge.roles.template import Both, Template, as_yaml, header, lines, plain, program
+from numaforge.roles.template import Both, Template, as_yaml, header, lines, plain, program, program_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
 
+ARGUMENTS_PATH = "/run/numaforge/kubelet-arguments"
+"""The variable that has --config-dir in addition, for one start of the kubelet."""
+ARGUMENTS_SCRIPT_PATH = f"{PROGRAMS}/kubelet-arguments.sh"
 MEMORY_STATE_SCRIPT_PATH = f"{PROGRAMS}/memory-state.sh"
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -79,9 +82,29 @@ def _drop_in(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return _data(text), {**KIND, **settings}
 
 
-def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    started = plan.kubelet and plan.kubelet.exec_start
-    return lines(text), ["[Service]", "ExecStart=", f"ExecStart={started}"]
+@cache
+def _arguments() -> str:
+    return library("roles/kubelet/arguments").rstrip("\n")
+
+
+def _arguments_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+    kubelet = plan.kubelet
+    command = f"/bin/sh {ARGUMENTS_SCRIPT_PATH} {ARGUMENTS_PATH}"
+    if kubelet is not None:
+        command += f" {kubelet.variable} --config-dir={kubelet.config_dir}"
+    return {"arguments_file": ARGUMENTS_PATH, "arguments_command": command}
+
+
+def _read_unit(plan: NodePlan, file: PlannedFile, text: str) -> Both:
+    if plan.kubelet is None or plan.kubelet.exec_start is not None:
+        expected = ["ExecStart=", f"ExecStart={plan.kubelet and plan.kubelet.exec_start}"]
+    else:
+        expected = [
+            f"EnvironmentFile=-{ARGUMENTS_PATH}",
+            f"ExecStartPre=/bin/rm -f {ARGUMENTS_PATH}",
+            f"ExecStartPre={_arguments_command(plan, file)['arguments_command']}",
+        ]
+    return lines(text), ["[Service]", *expected]
 
 
 def _unit_of_memory_state(plan: NodePlan, file: PlannedFile, text: str) -> Both:
@@ -94,17 +117,11 @@ def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 
 TEMPLATES = {
     "kubelet/drop-in.conf.j2": Template(_drop_in),
-    "kubelet/unit.conf.j2": Template(_read_unit),
+    "kubelet/unit.conf.j2": Template(_read_unit, _arguments_command),
+    "kubelet/arguments.sh.j2": program_template(lambda _: _arguments()),
     "kubelet/memory-state.conf.j2": Template(_unit_of_memory_state, _command),
     "kubelet/memory-state.sh.j2": Template(_read_script, _script_values),
 }
-
-
-def handed_back_paths(kubelet: KubeletPlan) -> tuple[str, ...]:
-    """Return the files that gave the kubelet our settings, where it no longer gets any."""
-    if kubelet.delivery != "none":
-        return ()
-    return (*filter(None, [kubelet.drop_in]), *(() if kubelet.exec_start else (_unit_drop_in(kubelet),)))
 
 
 def memory_state_paths(kubelet: KubeletPlan) -> tuple[str, str]:
@@ -132,7 +149,9 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     else:
         # The CIS benchmark wants kubelet configuration readable only by root.
         settings = [PlannedFile(kubelet.drop_in, "kubelet", "kubelet/drop-in.conf.j2", mode="0600")]
-    if kubelet.exec_start is not None:
+    if kubelet.variable is not None:
+        settings.append(PlannedFile(ARGUMENTS_SCRIPT_PATH, "kubelet", "kubelet/arguments.sh.j2"))
+    if kubelet.adds_config_dir:
         settings.append(PlannedFile(_unit_drop_in(kubelet), "kubelet", "kubelet/unit.conf.j2"))
     if kubelet.settings.get("memoryManagerPolicy") == "Static":
         script, drop_in = memory_state_paths(kubelet)
@@ -145,7 +164,11 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 
 def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
     """Return the kubelet's files that are removed where it should no longer read them."""
-    return (*memory_state_paths(plan.kubelet), *handed_back_paths(plan.kubelet)) if plan.kubelet else ()
+    kubelet = plan.kubelet
+    if kubelet is None:
+        return ()
+    settings = (kubelet.drop_in,) if kubelet.drop_in and kubelet.delivery == "none" else ()
+    return (*memory_state_paths(kubelet), ARGUMENTS_SCRIPT_PATH, _unit_drop_in(kubelet), *settings)
 
 
 def text(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:

@@ -101,6 +101,19 @@ def test_the_kubelet_starts_again_twice(provisioned: Node) -> None:
         assert "NRestarts=0" in process(provisioned)
 
 
+def test_what_an_admin_gives_the_kubelet_takes_effect_at_its_next_start(provisioned: Node) -> None:
+    file = "/etc/default/kubelet"
+    provisioned.run(
+        f"cp {file} {file}.kept 2> /dev/null || :; echo 'KUBELET_EXTRA_ARGS=\"--v=3 --event-qps=7\"' > {file}"
+    )
+    provisioned.run(f"systemctl restart kubelet.service; {HEALTHY}")
+    arguments = provisioned.run("tr '\\0' '\\n' < /proc/$(systemctl show -p MainPID --value kubelet)/cmdline")
+    provisioned.run(f"if [ -e {file}.kept ]; then mv {file}.kept {file}; else rm {file}; fi")
+    provisioned.run(f"systemctl restart kubelet.service; {HEALTHY}")
+    assert {"--v=3", "--event-qps=7", "--config-dir=/etc/kubernetes/kubelet.conf.d"} <= {*arguments.split()}
+    assert "ExecStart=" not in provisioned.run(f"cat {UNIT_DROP_IN}")
+
+
 def test_the_boot_files_are_what_systemd_accepts(provisioned: Node) -> None:
     assert provisioned.run("systemctl is-enabled numaforge-tuning.service").strip() == "enabled"
     provisioned.run("systemd-analyze verify /etc/systemd/system/numaforge-tuning.service")

@@ -25,6 +25,7 @@ from tests.ssh.images import (
     prepare,
     write,
 )
+from tests.ssh.kubeadm import CONFIG, UNIT
 from tests.ssh.kubelet_runs import data
 from tests.ssh.machine import governor
 from tests.ssh.pods import pod
@@ -32,6 +33,7 @@ from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.standin_systemd import DROP_IN, STATE
 from tests.ssh.uninstalls import left
 
+UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 WRITTEN = "/etc/numaforge/profile.yaml"
 RECORD = "/var/lib/numaforge/boot/record.json"
 ISSUE = "/run/issue.d/numaforge.issue"
@@ -149,6 +151,31 @@ def test_a_file_of_ours_that_was_edited_is_put_right(node: Sandbox) -> None:
     write(node, DROP_IN, "edited\n")
     assert before_kubelet(node).returncode == 0
     assert node.path(DROP_IN).read_text() == as_planned
+
+
+def test_a_kubelet_whose_unit_program_or_settings_change_is_planned_again(node: Sandbox) -> None:
+    config, kubelet = "/etc/kubernetes/kubelet-config.yaml", "/usr/local/bin/kubelet"
+    node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} {config}")
+    write(
+        node,
+        UNIT,
+        f"[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart={kubelet} --config={config}\n",
+    )
+    assert before_kubelet(node).returncode == 0
+    assert (before_kubelet(node).returncode, planned(node)) == (0, 1)
+    changes = {
+        config: f"echo '# more' >> {config}",
+        UNIT: f"echo 'ExecStart=\nExecStart={kubelet} --config={config} --v=3' >> {UNIT}",
+        kubelet: f"echo >> {kubelet}",
+        "/etc/default/kubelet": "echo ARGS=--v=4 > /etc/default/kubelet",
+    }
+    for number, (path, command) in enumerate(changes.items(), 2):
+        node.run(command)
+        done = before_kubelet(node)
+        assert (done.returncode, planned(node)) == (0, number), done.stderr
+        assert f"file-{path} " in done.stderr
+        assert (before_kubelet(node).returncode, planned(node)) == (0, number)
+    assert f"ExecStart={kubelet} --config={config} --v=3 --config-dir=" in node.path(UNIT_DROP_IN).read_text()
 
 
 @pytest.mark.long

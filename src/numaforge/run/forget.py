@@ -36,7 +36,7 @@ _EDITS = "/var/lib/numaforge-edits"
 def forget() -> None:
     """Remove the saved plan, and the backups of earlier changes; what an admin edited meanwhile is kept."""
     kubelet = planned(host).kubelet
-    _forget(name=FORGET, flag_stays=bool(kubelet and kubelet.exec_start))
+    _forget(name=FORGET, flag_stays=bool(kubelet and kubelet.adds_config_dir))
 
 
 @host_operation

@@ -61,7 +61,7 @@ def _provisioned(machine: NodeTopology, plan: Any) -> Any:
         machine.kubelet,
         config_dir=plan.kubelet.config_dir,
         flags=(*machine.kubelet.flags, f"--config-dir={plan.kubelet.config_dir}"),  # type: ignore[union-attr]
-        exec_start=plan.kubelet.exec_start,
+        config_dir_added=True,
     )
 
 

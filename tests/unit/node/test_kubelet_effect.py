@@ -59,7 +59,7 @@ def provisioned(profile: dict[str, Any] = PROFILE) -> NodeTopology:
         config_dir=plan.kubelet.config_dir,
         drop_ins={drop_in.path: drop_in.text},
         flags=(*machine.kubelet.flags, f"--config-dir={plan.kubelet.config_dir}"),
-        exec_start=plan.kubelet.exec_start,
+        config_dir_added=True,
     )
 
 

@@ -388,7 +388,7 @@ def after_drop_in(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
     install = replace(
         topology.kubelet,
         config_dir=chosen.kubelet.config_dir,
-        exec_start=chosen.kubelet.exec_start,
+        config_dir_added=True,
         flags=(*topology.kubelet.flags, f"--config-dir={chosen.kubelet.config_dir}"),
         drop_ins={
             **topology.kubelet.drop_ins,

@@ -11,6 +11,7 @@ from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.plan import KubeletPlan
 from tests.fixtures.machines import (
+    EXEC_START,
     KUBEADM_CONFIG,
     big_512,
     dgx_h100,
@@ -427,10 +428,42 @@ def test_from_1_30_a_drop_in_is_written_and_wired_in():
     chosen = kubelet(lab_node(), "1.30.0")
     assert chosen.delivery == "drop-in"
     assert chosen.drop_in == "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
-    assert chosen.exec_start == (
-        "/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS "
-        "$KUBELET_EXTRA_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d"
-    )
+    assert (chosen.exec_start, chosen.variable) == (None, "KUBELET_EXTRA_ARGS")
+
+
+WIRED = {
+    "kubeadm's": (EXEC_START, "KUBELET_EXTRA_ARGS", None),
+    "kubespray's": (
+        "/usr/local/bin/kubelet $KUBE_LOG_LEVEL $KUBELET_ARGS $KUBELET_CLOUDPROVIDER",
+        "KUBELET_CLOUDPROVIDER",
+        None,
+    ),
+    "one without a variable": ("/usr/bin/kubelet --config=/k", None, "/usr/bin/kubelet --config=/k"),
+    "one that is a part of a word": ("/usr/bin/kubelet --v=$V ${W}", None, "/usr/bin/kubelet --v=$V ${W}"),
+    "one of a program that starts it": (
+        "/usr/bin/env $X /usr/bin/kubelet",
+        None,
+        "/usr/bin/env $X /usr/bin/kubelet",
+    ),
+    "one within a shell's command": (
+        "/bin/sh -c '/usr/bin/kubelet $A'",
+        None,
+        "/bin/sh -c '/usr/bin/kubelet $A'",
+    ),
+}
+
+
+@pytest.mark.parametrize("added", [False, True], ids=["at first", "again"])
+@pytest.mark.parametrize(("exec_start", "variable", "repeated"), WIRED.values(), ids=WIRED)
+def test_the_flag_goes_into_a_variable_of_the_unit_or_after_what_the_unit_says_now(
+    exec_start: str, variable: str | None, repeated: str | None, added: bool
+) -> None:
+    folder = "/etc/kubernetes/kubelet.conf.d"
+    install = replace(kubeadm_kubelet(), exec_start=exec_start, config_dir_added=added)
+    install = replace(install, config_dir=folder if added else None)
+    chosen = kubelet(replace(lab_node(), kubelet=install))
+    assert chosen.variable == variable
+    assert chosen.exec_start == (repeated and f"{repeated} --config-dir={folder}")
 
 
 def test_before_1_30_the_main_file_is_merged_into():
@@ -465,6 +498,7 @@ def test_files_are_listed_with_their_modes():
         "/etc/numaforge/plan.json": ("topology", "0600"),
         "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf": ("kubelet", "0600"),
         "/etc/systemd/system/kubelet.service.d/90-numaforge.conf": ("kubelet", "0644"),
+        "/var/lib/numaforge/lib/kubelet-arguments.sh": ("kubelet", "0644"),
         "/var/lib/numaforge/lib/memory-state.sh": ("kubelet", "0644"),
         "/etc/systemd/system/kubelet.service.d/91-numaforge-memory-state.conf": ("kubelet", "0644"),
     }

@@ -1,5 +1,7 @@
 """What the files of a plan say."""
 
+import os
+import re
 import shlex
 import subprocess
 from dataclasses import replace
@@ -26,6 +28,7 @@ from numaforge.roles.kubelet.delivery import merge, without
 from numaforge.roles.kubelet.plan import KubeletPlan
 from numaforge.roles.memory.plan import MemoryPlan, NumaNodePlan
 from numaforge.roles.rdma.paths import LIBRARY_PATHS
+from numaforge.roles.template import lines
 from tests.fixtures.role_files import kubelet_files
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
@@ -120,6 +123,36 @@ def test_the_unit_drop_in_resets_the_command_before_it_sets_it() -> None:
         "ExecStart=",
         "ExecStart=/usr/bin/kubelet $KUBELET_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d",
     ]
+
+
+def test_a_variable_of_the_unit_gets_the_flag_and_the_unit_keeps_its_command() -> None:
+    texts = render_plan(plan_with(kubelet(exec_start=None, variable="KUBELET_EXTRA_ARGS")))
+    unit = texts["/etc/systemd/system/kubelet.service.d/90-numaforge.conf"]
+    assert lines(unit) == [
+        "[Service]",
+        "EnvironmentFile=-/run/numaforge/kubelet-arguments",
+        "ExecStartPre=/bin/rm -f /run/numaforge/kubelet-arguments",
+        (
+            "ExecStartPre=/bin/sh /var/lib/numaforge/lib/kubelet-arguments.sh "
+            "/run/numaforge/kubelet-arguments KUBELET_EXTRA_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d"
+        ),
+    ]
+
+
+@pytest.mark.parametrize("value", ["", "--v=2", r"""--node-labels="a=b c" --x='\n$HOME`id`' """])
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+def test_the_variable_keeps_what_others_set(shell: str, value: str, tmp_path: Path) -> None:
+    file = tmp_path / "new/arguments"
+    texts = render_plan(plan_with(kubelet(exec_start=None, variable="ARGS")))
+    command = [*shell.split(), "-s", str(file), "ARGS", "--config-dir=/k.d"]
+    script = texts["/var/lib/numaforge/lib/kubelet-arguments.sh"]
+    subprocess.run(
+        command, input=script, env={"PATH": os.environ["PATH"], "ARGS": value}, text=True, check=True
+    )
+    name, _, quoted = file.read_text().strip().partition("=")
+    # systemd.exec(5): in double quotes, a backslash escapes a quote, a backslash, a dollar and a backtick
+    unescaped = re.sub(r'\\(["\\$`])', r"\1", quoted.removeprefix('"').removesuffix('"'))
+    assert (name, unescaped) == ("ARGS", f"{value} --config-dir=/k.d")
 
 
 def test_tmpfiles_writes_a_line_per_kernel_file() -> None:

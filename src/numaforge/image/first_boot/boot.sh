@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # Runs before each start of the kubelet on a node that plans itself: `boot` once per boot, `guard` before each start.
 # Does nothing where the plan's inputs are unchanged and the written files intact; otherwise numaforge plans the node
-# again. PROGRAM, STATE, TRANSACTIONS, RUN, ISSUE and REPORT_UNIT are variables. STATE/trial has a plan that is tried, and
-# STATE/failed one that was undone.
+# again. PROGRAM, STATE, TRANSACTIONS, RUN, ISSUE, REPORT_UNIT and UNIT_FOLDERS are variables. STATE/trial has a plan that
+# is tried, and STATE/failed one that was undone.
 
 LOCK_SECONDS=900 # of the 1800 that systemd gives a start of the kubelet
 
@@ -39,10 +39,31 @@ inputs() {
     for word in $arguments; do
         case $word in numaforge.profile=*) echo "profile-of-kernel ${word#*=}" ;; esac
     done
-    for file in /etc/numaforge/boot.yaml /etc/numaforge/profile.yaml /etc/numaforge/profiles/*.yaml \
-        "$PROGRAM" "$(command -v kubelet)" /var/lib/kubelet/config.yaml; do
-        [ ! -f "$file" ] || cksum < "$file" | { read -r sum size && echo "file-$file $sum-$size"; }
+    tell_files /etc/numaforge/boot.yaml /etc/numaforge/profile.yaml /etc/numaforge/profiles/*.yaml "$PROGRAM"
+    tell_kubelet_files
+}
+tell_kubelet_files() { # its unit with environment files, and what STATE/watched lists: its program, its configuration
+    set --
+    for folder in $UNIT_FOLDERS; do
+        case $folder in /lib/*) [ ! -L /lib ] || continue ;; esac
+        set -- "$@" "$folder/kubelet.service" "$folder"/kubelet.service.d/*.conf
     done
+    others=$(sed -n '/=-*\/run\/numaforge\//d; s/^EnvironmentFile=-*//p' "$@")
+    while IFS= read -r path; do # a folder stands for its drop-ins
+        if [ -d "$path" ]; then set -- "$@" "$path"/*.conf; else set -- "$@" "$path"; fi
+    done << END
+$others
+$(cat "$STATE/watched")
+END
+    tell_files "$@"
+} 2> /dev/null
+tell_files() { # PATH...: those that exist, except our drop-ins
+    for path; do
+        shift
+        case ${path##*/} in *numaforge*.conf) continue ;; esac
+        [ ! -f "$path" ] || set -- "$@" "$path"
+    done
+    [ "$#" -eq 0 ] || cksum "$@" | while read -r sum size file; do echo "file-$file $sum-$size"; done
 }
 # The kernel takes its own memory from different NUMA nodes at each boot: 45 MiB have been seen to move. A difference of
 # up to 64 MiB, or a 64th, counts as unchanged; the kubelet's own state is handled before each of its starts.

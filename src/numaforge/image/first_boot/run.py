@@ -29,6 +29,7 @@ from numaforge.image.first_boot.stamp import (
     forget,
     inputs_script,
     stamp,
+    watch,
 )
 from numaforge.image.first_boot.trial import (
     BY_NODE,
@@ -124,7 +125,7 @@ def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
 def _try(change: Change, transaction: Transaction, attempt: int, say_line: Tell) -> BootRecord:
     """Apply a change, and return the record of the plan with which the kubelet may start."""
     trial = change.record(attempt)
-    stamp(trial, change.inputs, _sums(change.goal), TRIAL)
+    stamp(trial, _inputs_of(change), _sums(change.goal), TRIAL)
     ask(start_script(transaction))
     status = follow(trial)
     if status.waits:
@@ -229,9 +230,25 @@ def _stamped(change: Change) -> BootRecord:
     record, earlier = change.record(), BootRecord.saved()
     if earlier is not None and earlier.plan == record.plan:
         record = replace(record, transaction=earlier.transaction, confirmed=earlier.confirmed)
-    stamp(record, change.inputs, _sums(change.goal))
+    stamp(record, _inputs_of(change), _sums(change.goal))
     forget(FAILED)
     return record
+
+
+def _inputs_of(change: Change) -> Inputs:
+    """Return the inputs of a change: those before its look, or read again where other files count now."""
+    return inputs_now() if watch(_kubelet_inputs(change.goal)) else change.inputs
+
+
+def _kubelet_inputs(goal: Goal) -> tuple[str, ...]:
+    """Return the kubelet's files that a plan depends on and does not write: program, settings, drop-ins."""
+    kubelet, install = goal.plan.kubelet, goal.machine.kubelet
+    if kubelet is None:
+        return ()
+    program = install.binary.split(" ", 3)[-1] if install and install.binary else None
+    written = {file.path for file in goal.plan.files}
+    paths = (program, kubelet.config_file, kubelet.config_dir)
+    return tuple(path for path in paths if path and path not in written)
 
 
 def _on_trial(

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from numaforge.lib import shell
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.framing import asking
 from numaforge.lib.given import read_text
+from numaforge.machine.snapshot.catalogue import UNIT_FOLDERS
 
 STATE = Path("/var/lib/numaforge/boot")
 """The folder that boot.sh compares with: `inputs` as it prints them, `files` in sha256sum's format, of the
@@ -33,6 +34,7 @@ WHY = "why"
 PROGRAM = "/opt/numaforge/numaforge"
 REPORT_UNIT = "numaforge-report.service"
 _RECORD = "record.json"
+_WATCHED = "watched"
 _MACHINE = ("machine-id", "system-uuid")
 _INTENT = ("profile-of-kernel", "file-/etc/numaforge/", f"file-{PROGRAM}")
 """The first words of inputs besides the machine's: its purpose, and numaforge itself."""
@@ -125,8 +127,21 @@ def _library() -> str:
         "RUN": str(RUN),
         "ISSUE": str(ISSUE),
         "REPORT_UNIT": REPORT_UNIT,
+        "UNIT_FOLDERS": " ".join(UNIT_FOLDERS),
     }
     return shell.assignments(values) + shell.library("node/paths", "image/first_boot/boot")
+
+
+def watch(paths: Iterable[str], state: Path = STATE) -> bool:
+    """List the kubelet's files that are inputs of plans, besides its unit; return whether the list is new.
+
+    A folder stands for the drop-ins in it.
+    """
+    text = "".join(f"{shell.line(path)}\n" for path in paths)
+    if _read(state / _WATCHED) == text:
+        return False
+    _store(state, {_WATCHED: text})
+    return True
 
 
 def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: Path = STATE) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.given import parse_json
-from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubelet_paths import DROP_IN_NAME, ROOT_DIR
 from numaforge.lib.system_units import control_group
 from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.model import Snapshot
@@ -38,18 +38,23 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     units = read_units(snapshot)
     binary = snapshot.commands.get("kubelet binary") or None
     version = _version(snapshot, binary)
-    unit_texts = list(_unit_texts(snapshot.files))
-    unit = _read_unit(unit_texts)
+    unit_texts = _unit_texts(snapshot.files)
+    our_drop_in = unit_texts.pop(DROP_IN_NAME, "")
+    unit = _read_unit(unit_texts.values())
     command_line = _running_command_line(snapshot, units)
     problem = None if version else _problem(snapshot.commands, binary)
     distribution = _distribution(snapshot, units, has_unit=bool(unit_texts))
     traces = (version, problem, binary, command_line, distribution)
     if not unit_texts and all(trace is None for trace in traces):
         return None
-    words = command_line if command_line is not None else _expanded(unit, snapshot.files)
-    flags = _arguments(words)
+    unit_flags = _arguments(_expanded(unit, snapshot.files))
+    unit_config_dir = flag_value(unit_flags, "config-dir")
+    added_flags = [word for word in our_drop_in.split() if word.startswith("--config-dir=")]
+    if unit_config_dir is None:
+        unit_flags = (*unit_flags, *added_flags)
+    flags = unit_flags if command_line is None else _arguments(command_line)
     config_file = flag_value(flags, "config")
-    config_dir = flag_value(flags, "config-dir")
+    config_dir = (added_flags and unit_config_dir) or flag_value(flags, "config-dir")
     root_dir = flag_value(flags, "root-dir") or ROOT_DIR
     return KubeletInstall(
         version=version,
@@ -58,6 +63,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
         config_dir=config_dir,
         flags=flags,
         exec_start=unit.exec_start,
+        config_dir_added=bool(added_flags) and unit_config_dir is None,
         config_text=snapshot.files.get(config_file) if config_file else None,
         drop_ins=_drop_ins_below(snapshot.files, config_dir) if config_dir else {},
         root_dir=root_dir,
@@ -158,24 +164,22 @@ def _running_command_line(snapshot: Snapshot, units: Units) -> list[str] | None:
     return text.split("\0") if text else None
 
 
-def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
-    """Yield the unit and its drop-ins in systemd's order."""
+def _unit_texts(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of the unit and its drop-ins by name, in systemd's order."""
     main = next(
         (files[path] for folder in catalogue.UNIT_FOLDERS if (path := f"{folder}/{catalogue.UNIT}") in files),
         None,
     )
     if main is None:
-        return
-    yield main
+        return {}
     drop_ins: dict[str, str] = {}
     for folder in reversed(catalogue.UNIT_FOLDERS):  # an earlier folder's file overrides a later one's
         for path, text in _drop_ins_below(files, f"{folder}/{catalogue.UNIT}.d").items():
             drop_ins[posixpath.basename(path)] = text
-    for name in sorted(drop_ins):
-        yield drop_ins[name]
+    return {catalogue.UNIT: main, **{name: drop_ins[name] for name in sorted(drop_ins)}}
 
 
-def _read_unit(texts: list[str]) -> _ServiceUnit:
+def _read_unit(texts: Iterable[str]) -> _ServiceUnit:
     unit = _ServiceUnit()
     for text in texts:
         section = ""

@@ -569,9 +569,10 @@ class DeviceHolder:
 class KubeletInstall:
     """The kubelet as it is set up on the host; texts are exactly what the files hold.
 
-    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's
-    last ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below
-    --config-dir.
+    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the last
+    ExecStart, as written, of the unit without our drop-in; `config_dir_added`: that drop-in adds
+    --config-dir, and nothing else does. `config_text` is the file of --config, `drop_ins` the *.conf files
+    below --config-dir.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -594,6 +595,7 @@ class KubeletInstall:
     login: str | None = None  # path of the kubeconfig that the kubelet was given, or got when it joined
     # extended resources with devices from device plugins, from its checkpoint; None: not known
     plugin_resources: tuple[str, ...] | None = None
+    config_dir_added: bool = False
 
 
 def why_no_version(kubelet: KubeletInstall | None) -> str:

@@ -34,6 +34,36 @@ def test_a_unit_as_kubeadm_writes_it_gives_its_flags():
     assert not kubelet.running
 
 
+DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
+FOLDER = "--config-dir=/etc/kubernetes/kubelet.conf.d"
+ADDED = {
+    "by a command of ours": (
+        f"ExecStart=\nExecStart=/usr/bin/kubelet --old {FOLDER}\n",
+        {},
+        True,
+        FLAGS,
+        FOLDER,
+    ),
+    "by a variable": (f"ExecStartPre=/bin/sh a.sh KUBELET_EXTRA_ARGS {FOLDER}\n", {}, True, FLAGS, FOLDER),
+    "by others since": (
+        f"ExecStart=\nExecStart=/usr/bin/kubelet --old {FOLDER}\n",
+        {"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--config-dir=/etc/k.d\n"},
+        False,
+        FLAGS,
+        "--config-dir=/etc/k.d",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ours", "others", "added", "flags", "folder"), ADDED.values(), ids=ADDED)
+def test_the_unit_is_read_without_our_drop_in(ours, others, added, flags, folder):
+    kubelet = install({**KUBEADM, **others, DROP_IN: f"[Service]\n{ours}"})
+    assert kubelet.exec_start == EXEC_START
+    assert kubelet.config_dir_added is added
+    assert kubelet.flags == (*flags, folder)
+    assert kubelet.config_dir == folder.partition("=")[2]
+
+
 OWN = {
     "/proc/700/comm": "kubelet\n",
     "/proc/700/cmdline": "/usr/bin/kubelet\0--config=/etc/k.yaml\0--v=2\0",
