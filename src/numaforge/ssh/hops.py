@@ -60,7 +60,7 @@ def _straight(destination: Destination, seconds: float) -> socket.socket:
         destination.get("addressfamily"), socket.AF_UNSPEC
     )
     try:
-        addresses = socket.getaddrinfo(destination.host, destination.port, family, socket.SOCK_STREAM)
+        addresses = _addresses(destination.host, destination.port, family)
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise HostUnreachableError(f"{destination.host} does not resolve: {why}") from error
@@ -68,7 +68,7 @@ def _straight(destination: Destination, seconds: float) -> socket.socket:
     for attempt in range(destination.seconds("connectionattempts") or 1):
         if attempt:
             time.sleep(_ATTEMPT_SECONDS)
-        for kind, _, _, _, address in addresses:
+        for kind, address in addresses:
             try:
                 return _connected(kind, address, destination, seconds)
             except OSError as error:
@@ -76,6 +76,16 @@ def _straight(destination: Destination, seconds: float) -> socket.socket:
     why = f"no answer within {seconds:g} s" if isinstance(failure, TimeoutError) else failure.strerror
     where = f"{destination.host} port {destination.port}"
     raise HostUnreachableError(f"cannot connect to {where}: {why or failure}") from failure
+
+
+def _addresses(host: str, port: int, family: int) -> list[tuple[int, Any]]:
+    """Return a host's addresses with their families; an IPv4 address needs no thread of gevent's resolver."""
+    with suppress(OSError):
+        if family != socket.AF_INET6:
+            socket.inet_pton(socket.AF_INET, host)
+            return [(socket.AF_INET, (host, port))]
+    entries = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+    return [(kind, address) for kind, _, _, _, address in entries]
 
 
 def _connected(family: int, address: Any, destination: Destination, seconds: float) -> socket.socket:

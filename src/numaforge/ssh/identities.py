@@ -141,14 +141,13 @@ def _load(path: str, password: str | None) -> PKey:
 
     A key of RSA takes a tenth of a second, and most hosts of a fleet have the same.
     """
-    file = Path(path).expanduser()
-    state = file.stat()
-    return _loaded(file, password, state.st_mtime_ns, state.st_size)
+    state = _state(path)
+    return _loaded(path, password, state.st_mtime_ns, state.st_size)
 
 
 @cache
-def _loaded(file: Path, password: str | None, _changed: int, _size: int) -> PKey:
-    text = file.read_bytes()
+def _loaded(path: str, password: str | None, _changed: int, _size: int) -> PKey:
+    text = Path(path).expanduser().read_bytes()
     secret = password.encode() if password is not None else None
     read = keys.load_ssh_private_key if b"BEGIN OPENSSH" in text else keys.load_pem_private_key
     key = read(text, secret)
@@ -159,7 +158,7 @@ def _loaded(file: Path, password: str | None, _changed: int, _size: int) -> PKey
     if isinstance(key, Ed25519PrivateKey):
         opened = key.private_bytes(keys.Encoding.PEM, keys.PrivateFormat.OpenSSH, keys.NoEncryption())
         return Ed25519Key.from_private_key(StringIO(opened.decode()))
-    raise ValueError(f"{file} is a key of a kind that paramiko does not have")
+    raise ValueError(f"{path} is a key of a kind that paramiko does not have")
 
 
 @cache
@@ -222,7 +221,17 @@ def _header(path: str) -> tuple[bytes, bytes]:
 
 def _text(path: str) -> str | None:
     try:
-        with Path(path).expanduser().open("rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+        state = _state(path)
+        return _beginning(path, state.st_mtime_ns, state.st_size)
     except OSError:
         return None
+
+
+@cache
+def _beginning(path: str, _changed: int, _size: int) -> str:
+    with Path(path).expanduser().open("rb") as file:
+        return file.read(_MOST_BYTES).decode("utf-8", "replace")
+
+
+def _state(path: str) -> os.stat_result:
+    return os.stat(os.path.expanduser(path))  # noqa: PTH111, PTH116 (for every host)

@@ -174,7 +174,7 @@ class _Strategy:
         self._keys = keys
         self._login = login
         self._known = known_keys
-        self._tried: list[str] = []
+        self._tried: list[PKey | str] = []
         self._accepted: tuple[str, ...] = ()
 
     def authenticate(self, transport: Transport) -> None:
@@ -197,7 +197,7 @@ class _Strategy:
         login, user = self._login, self._destination.user
         if self._destination.get("pubkeyauthentication") not in ("no", "false"):
             for key in self._keys:
-                self._tried.append(f"{key.get_name()} {key.fingerprint}")
+                self._tried.append(key)
                 yield partial(transport.auth_publickey, user, key)
         if login.password and not self._known.changed:
             self._tried.append("a password")
@@ -211,7 +211,10 @@ class _Strategy:
 
     def _refused(self, why: str = "") -> HostError:
         destination = self._destination
-        reason = why or f"tried {', '.join(self._tried) or 'no key, for there is none'}"
+        tried = [
+            key if isinstance(key, str) else f"{key.get_name()} {key.fingerprint}" for key in self._tried
+        ]
+        reason = why or f"tried {', '.join(tried) or 'no key, for there is none'}"
         accepted = f"; the host accepts {', '.join(self._accepted)}" if self._accepted else ""
         passed_over = [
             name

@@ -7,11 +7,11 @@ import getpass
 import os
 import pwd
 import re
+import select
 import shlex
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ from numaforge.lib.errors import HostError
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
 CHECKING = "ssh_strict_host_key_checking"
 """The host datum for ssh_config's StrictHostKeyChecking."""
-_HOSTS_OF_SHELL = 25  # starting a process from Python takes as long as two answers
+_HOSTS_OF_SHELL = 25
 _ANSWER_SECONDS = 60
 _ANSWER = re.compile(r"(.*?)^= (\d+)\n", re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(r"%(.)|\$\{(\w+)\}")
@@ -124,10 +124,12 @@ class Destination:
         paths = [path for path in self.settings.get(keyword, ()) if path != "none"]
         if keyword in _PATHS:
             paths = [path for line in paths for path in _split_paths(line)]
-        return [str(Path(self.filled(path)).expanduser()) for path in paths]
+        return [_expanded(self.filled(path)) for path in paths]
 
     def filled(self, text: str) -> str:
         """Return a text with its tokens (%h) and environment variables (${HOME}) replaced."""
+        if "%" not in text and "${" not in text:
+            return text
         hostname = socket.gethostname()
         tokens = {
             "%": "%",
@@ -159,11 +161,19 @@ def _split_paths(line: str) -> list[str]:
     """Split the paths of a line of `ssh -G`, which does not quote those with spaces."""
     words, paths = line.split(" "), []
     while words:
-        ends = (end for end in range(len(words), 1, -1) if Path(" ".join(words[:end])).expanduser().exists())
+        ends = (end for end in range(len(words), 1, -1) if _exists(" ".join(words[:end])))
         end = next(ends, 1)
         paths.append(" ".join(words[:end]))
         words = words[end:]
     return [path for path in paths if path != "none"]
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(_expanded(path))  # noqa: PTH110 (for every host)
+
+
+def _expanded(path: str) -> str:
+    return str(Path(path).expanduser()) if path.startswith("~") else path
 
 
 _DEFAULTS = Question("localhost", config="/dev/null")
@@ -214,8 +224,10 @@ def destination_of(name: str, data: Mapping[str, Any]) -> Destination:
 
     Raises HostError where it cannot use its configuration.
     """
-    ask_openssh([(name, data)])
-    return answer_to(question_of(name, data))
+    question = question_of(name, data)
+    if question not in _answers:
+        ask_openssh([(name, data)])
+    return answer_to(question)
 
 
 def answer_to(question: Question) -> Destination:
@@ -236,17 +248,8 @@ def defaults() -> Destination:
 def _ask(questions: list[Question]) -> None:
     """Ask in one shell; after a question without answer, ask the others in another."""
     while questions:
-        script = "".join(
-            f'{shlex.join(question.command)} < /dev/null 2>&1; echo "= $?"\n' for question in questions
-        )
-        process = subprocess.Popen(
-            ["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            output, _ = process.communicate(script.encode(), _ANSWER_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # and a program of `Match exec`
-            output, _ = process.communicate()
+        commands = (shlex.join(question.command) for question in questions)
+        output = _output_of("".join(f'{command} 3>&-; echo "= $?"\n' for command in commands))
         answers = _ANSWER.findall(output.decode("utf-8", "replace"))
         for question, (text, code) in zip(questions, answers, strict=False):
             _answers[question] = _read(question, text, int(code))
@@ -256,6 +259,34 @@ def _ask(questions: list[Question]) -> None:
                 f"`ssh -G` has not answered within {_ANSWER_SECONDS} s",
                 remedy="see which Match exec or name lookup of ssh_config waits",
             )
+
+
+def _output_of(script: str) -> bytes:
+    """Return all output of a shell; it is ended where it prints nothing for _ANSWER_SECONDS.
+
+    Its descriptor 3 shows that it has ended. gevent's subprocess would fork this process, which takes as long
+    as two answers.
+    """
+    near_end, far_end = socket.socketpair()
+    with near_end, tempfile.TemporaryFile() as output, Path(os.devnull).open("rb") as nothing:
+        with far_end:
+            descriptors = ((nothing, 0), (output, 1), (output, 2), (far_end, 3))
+            shell = os.posix_spawnp(
+                "sh",
+                ["sh", "-c", script],
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, ours.fileno(), its) for ours, its in descriptors],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE],
+            )
+        ended, size = select.poll(), 0
+        ended.register(near_end, select.POLLIN)
+        while not ended.poll(_ANSWER_SECONDS * 1000):
+            if size == (size := os.fstat(output.fileno()).st_size):
+                os.killpg(shell, signal.SIGKILL)  # and a program of `Match exec`
+        os.waitpid(shell, 0)
+        output.seek(0)
+        return output.read()
 
 
 def _read(question: Question, text: str, code: int) -> Destination | HostError:
