@@ -1,9 +1,7 @@
-"""What a command imports before it begins, and what a run imports while its hosts are waited for."""
+"""What a command imports before it begins, and what a run imports before its hosts are asked."""
 
 import subprocess
 import sys
-
-import pytest
 
 from lab.paths import REPOSITORY
 
@@ -65,34 +63,11 @@ PLANS = {
 }
 
 
-def test_what_plans_a_host_is_imported_while_hosts_are_waited_for() -> None:
+def test_what_plans_a_host_is_imported_once_a_host_has_answered() -> None:
     program = "from gevent import monkey; monkey.patch_all(); import numaforge.run.site_run"
     _, deploy, _ = (REPOSITORY / "deploys/site.py").read_text().split("\n\n")
     assert "numaforge.run.roles" in deploy
     assert not loaded(f"{program}\n{deploy}") & PLANS
-    waiting = (
-        "from numaforge.run.hosts import meanwhile; import gevent; meanwhile.get_ready(1); gevent.wait()"
-    )
-    assert not PLANS - loaded(f"{program}; {waiting}")
-
-
-@pytest.mark.parametrize(
-    ("hosts", "turn", "done"),
-    [
-        pytest.param(1, "sleep(0)", "False False", id="not while the one host has something to do"),
-        pytest.param(1, "idle()", "True False", id="while it has not"),
-        pytest.param(1000, "sleep(0)", "True False", id="between any two of many"),
-    ],
-)
-def test_it_goes_on_a_step_at_a_time(hosts: int, turn: str, done: str) -> None:
-    program = (
-        "from gevent import monkey; monkey.patch_all(); from numaforge.run.hosts import meanwhile\n"
-        "import gevent, sys\n"
-        f"meanwhile.get_ready({hosts})\n"
-        f"for _ in range(3): gevent.{turn}\n"
-        "print('pydantic_core' in sys.modules, 'numaforge.planning.node' in sys.modules)"
-    )
-    assert said(program) == done
 
 
 def test_a_section_makes_no_validator_of_its_own() -> None:
@@ -105,6 +80,6 @@ def test_a_section_makes_no_validator_of_its_own() -> None:
     assert said(program) == "unnamed []"
 
 
-def test_a_run_that_is_forked_has_imported_what_rolls_out() -> None:
+def test_a_run_that_is_forked_has_imported_what_plans_and_rolls_out() -> None:
     modules = loaded("from numaforge.run import pyinfra_cli; pyinfra_cli.prepare()")
-    assert not ROLLS_OUT - modules - {"numaforge.rollout.leftovers"}
+    assert not (ROLLS_OUT | PLANS) - modules - {"numaforge.rollout.leftovers"}

@@ -9,6 +9,7 @@ that write to the same log and the same events. A roll-out counts failures in on
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,7 +53,6 @@ from numaforge.run.hosts.inventories import (
     refuse_no_text,
     why_no_host,
 )
-from numaforge.run.hosts.meanwhile import get_ready, steps
 from numaforge.run.hosts.overview import follow, show_overview
 from numaforge.run.hosts.patches import inventory_groups
 from numaforge.run.hosts.processes import divide, end_with_others, hosts_of
@@ -176,7 +176,7 @@ def connect_all(state: State) -> None:
     read_frames_once()
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
     refuse(state)
-    get_ready(len(hosts_of(state)))
+    gc.freeze()  # what imports have made stays: collections would look at it again, 0.5 ms for each host
     ask_for(hosts_of(state))
     connect_to_all(state)
 
@@ -235,12 +235,15 @@ def prepare() -> None:
     """Do the common work of forked runs: half the time of a run of one host."""
     import pyinfra_cli.main  # type: ignore[import-untyped]  # noqa: F401
 
+    import numaforge.run.decide
+    import numaforge.run.maintenance.operations
     import numaforge.run.maintenance.rollout
+    import numaforge.run.maintenance.target
     import numaforge.run.roles
     import numaforge.run.topology  # noqa: F401
+    from numaforge.planning.document import PLAN
 
-    for step in steps():
-        step()
+    PLAN.prepare()
     script()
 
 

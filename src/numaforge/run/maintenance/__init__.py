@@ -54,7 +54,7 @@ def take_part(called: str, title: str, **arguments: Any) -> None:
     """
 
     def called_for() -> None:
-        from numaforge.change.parts import PARTS  # while its hosts are contacted (meanwhile.py)
+        from numaforge.change.parts import PARTS
 
         for part in PARTS:
             if part.role.called == called and part.nothing_to_do is not None:
