@@ -298,8 +298,8 @@ unchanged() {
     esac
 }
 ended() { [ -e "$FOLDER/result.json" ] && { [ ! -e "$FOLDER/revert" ] || [ -e "$FOLDER/applied.json" ]; }; }
-await_boot() { # NEW|OLD: have the node rebooted, once in each direction
-    if [ -e "$FOLDER/awaits-$1" ]; then
+await_boot() { # NEW|OLD: have the node rebooted, once in each direction; again where what asked was broken off
+    if [ -e "$FOLDER/awaits-$1" ] && [ "$(noted "awaits-$1")" != "$(boot_id)" ]; then
         why="the node was rebooted for it, and it still is not so"
         return 1
     fi
