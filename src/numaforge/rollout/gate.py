@@ -112,11 +112,8 @@ def prove(
     an answer does not count. Raises ApiUnreachableError or HostUnreachableError where that exceeds `patience`
     or `host_patience`.
     """
-    deadline = clock() + settings.ready_timeout
-    first_heartbeat: str | None = None
-    counts = heard = False  # whether a first heartbeat was seen, and a later one
-    good_since: float | None = None
-    wrong_since: float | None = None
+    watch = _Watch(settings, clock() + settings.ready_timeout)
+    lease = _LeaseRenewal()
     runs_with = _RunsWith(cluster, node, own_config, expected.settings)
     settled = _manager_at_work(None, expected) is None
     while True:
@@ -128,48 +125,83 @@ def prove(
                 running, clock(), settled=settled, reported=_reported(current, running)
             )
             continuity = observation.after
-            counts = counts and not observation.begins
+            if observation.begins:
+                lease = _LeaseRenewal()
             if observation.booted:
                 _tell_reboot(tell, running)
-                good_since = wrong_since = None
-                deadline = clock() + settings.ready_timeout
+                watch = _Watch(settings, clock() + settings.ready_timeout)
             if observation.no_answer:
                 raise HostUnreachableError(observation.no_answer, where=node)
             # Read after the process: a renewal from before its start is not its own.
-            heartbeat = cluster.node_heartbeat(node)
+            renewed = lease.seen(cluster.node_heartbeat(node))
             looked = clock()
-            if not counts:
-                first_heartbeat, counts, heard = heartbeat, True, False
-            heard = heard or heartbeat != first_heartbeat
             settled = _manager_at_work(current, expected) is None
-            stable = good_since is not None and looked - good_since >= settings.stable_seconds
-            wrong = (observation.wrong,) if observation.wrong else _wrong(current, running, heard, expected)
-            if not observation.wrong and not any(_not_heard(current, running, heard)):
+            stable = watch.is_stable(looked)
+            wrong = (observation.wrong,) if observation.wrong else _wrong(current, running, renewed, expected)
+            if not observation.wrong and not any(_not_heard(current, running, renewed)):
                 wrong += runs_with.otherwise(running, anew=stable and not wrong)
         except (ApiUnreachableError, HostUnreachableError) as unreachable:
             of_host = isinstance(unreachable, HostUnreachableError)
             seconds = (host_patience if of_host else patience).wait(unreachable, clock() - begun)
             tell((Mismatch("an answer", "one", unreachable.message),))
-            begun = begun if good_since is None else good_since  # the stable time starts again
-            good_since = wrong_since = None
+            lost_since = watch.interrupt(begun)
             yield seconds
-            deadline += clock() - begun
+            watch.deadline += clock() - lost_since
             continue
         patience.answered()
         host_patience.answered()
         continuity = continuity if wrong else continuity.worked()
         if observation.final or (not wrong and stable):
             return Proof(wrong, continuity)
-        if wrong:
-            good_since, wrong_since = None, clock() if wrong_since is None else wrong_since
-        else:
-            good_since, wrong_since = looked if good_since is None else good_since, None
+        watch.note(looked, good=not wrong)
         tell(wrong)
-        flickers = wrong_since is None or clock() - wrong_since < _NO_FLICKER_SECONDS
-        if wrong and clock() >= deadline + (settings.ready_timeout if flickers else 0.0):
+        if wrong and watch.is_over(clock()):
             return Proof(wrong, continuity)
         # Pause even where the answers took longer than the interval.
         yield max(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS - (clock() - begun))
+
+
+@dataclass
+class _LeaseRenewal:
+    """Whether a node's Lease was renewed after the first look at it."""
+
+    first: tuple[str | None] | None = None
+    renewed: bool = False
+
+    def seen(self, heartbeat: str | None) -> bool:
+        self.first = self.first or (heartbeat,)
+        self.renewed = self.renewed or heartbeat != self.first[0]
+        return self.renewed
+
+
+@dataclass
+class _Watch:
+    """Since when a node has been as expected or has not been, and until when it may become so, in seconds."""
+
+    settings: GateSettings
+    deadline: float
+    good_since: float | None = None
+    wrong_since: float | None = None
+
+    def is_stable(self, now: float) -> bool:
+        return self.good_since is not None and now - self.good_since >= self.settings.stable_seconds
+
+    def note(self, now: float, *, good: bool) -> None:
+        if good:
+            self.good_since, self.wrong_since = now if self.good_since is None else self.good_since, None
+        else:
+            self.good_since, self.wrong_since = None, now if self.wrong_since is None else self.wrong_since
+
+    def interrupt(self, begun: float) -> float:
+        """Start the stable time again; return since when time does not count: a lost stable time neither."""
+        since = begun if self.good_since is None else self.good_since
+        self.good_since = self.wrong_since = None
+        return since
+
+    def is_over(self, now: float) -> bool:
+        """Whether time is up; a node that was as expected a moment ago gets as much again."""
+        flickers = self.wrong_since is None or now - self.wrong_since < _NO_FLICKER_SECONDS
+        return now >= self.deadline + (self.settings.ready_timeout if flickers else 0.0)
 
 
 def follow(
