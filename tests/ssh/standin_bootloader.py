@@ -253,7 +253,8 @@ def boot(
     `config_acs` is whether the kernel knows that option of `pci=`; one that does not passes it over.
 
     Values of the kernel are what it starts with; one that was rebooted softly runs on. What sets values at a
-    boot comes first, then what stands before the kubelet; where that ends in a reboot, nothing follows it.
+    boot comes first, then what stands before the kubelet; where that ends in a reboot, nothing follows it. A
+    unit of ours that is not ordered before the kubelet comes after it.
     """
     number = int(node.path("/run/boots").read_text()) if node.path("/run/boots").exists() else 1
     node.path("/run/boots").write_text(f"{number + 1}\n")
@@ -263,22 +264,30 @@ def boot(
         node.path(BOOT_ID).write_text(f"boot {number + 1}\n")
         _start_kernel(node, deaf=deaf)
         node.path("/proc/sys/vm/swappiness").write_text("60\n")
-        for bridge in node.path("/sys/bus/pci/devices").glob("*"):
-            config = bridge / "config"
-            asked = re.search(rf"([01x]{{7}})@{bridge.name}\b", node.path("/proc/cmdline").read_text())
+        for config in node.path("/sys/bus/pci/devices").glob("*/config"):
+            if config.stat().st_size < EXTENDED_BYTES:
+                continue  # without the space that has access control
+            asked = re.search(rf"([01x]{{7}})@{config.parent.name}\b", node.path("/proc/cmdline").read_text())
             config.write_bytes(with_control(asked[1] if asked and config_acs else ISOLATED))
     node.run("kill -KILL $(cat /run/kubelet.pid); rm -f /run/stopping /run/off /run/soft /run/kubelet.pid")
     if mode:
         _end_in(node, mode)
         return
     _set_values(node)
-    if node.path(_BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
-        unit = node.path(BOOT_UNIT).read_text().splitlines()
-        assert any(line.startswith("Before=") and "kubelet.service" in line for line in unit)
-        node.run(next(line for line in unit if line.startswith("ExecStart=")).split("=", 1)[1])
+    recovers = node.path(_BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink()
+    unit = node.path(BOOT_UNIT).read_text().splitlines() if recovers else []
+    first = any(line.startswith("Before=") and "kubelet.service" in line for line in unit)
+    if first:
+        _start(node, unit)
     if not node.path("/run/stopping").exists() and not node.path("/run/off").exists():
         before_kubelet(node)
         node.run("systemctl start kubelet.service")
+    if unit and not first:
+        _start(node, unit)
+
+
+def _start(node: Sandbox, unit: list[str]) -> None:
+    node.run(next(line for line in unit if line.startswith("ExecStart=")).partition("=")[2])
 
 
 def _set_values(node: Sandbox) -> None:
@@ -314,13 +323,14 @@ def _start_kernel(node: Sandbox, *, deaf: bool) -> None:
         node.run(f"{_folder(node).name}-editenv {_grubenv(node)} unset next_entry")
 
 
+EXTENDED_BYTES = 4096
 ISOLATED = "xx111x1"  # what the kernel sets by itself
 
 
 def with_control(mask: str) -> bytes:
     """Return a configuration space whose access control, second in the chain, is as the mask says."""
     control = int(mask.replace("x", "0"), 2)
-    space = bytearray(4096)
+    space = bytearray(EXTENDED_BYTES)
     space[0x100:0x104] = (0x0001 | 1 << 16 | 0x148 << 20).to_bytes(4, "little")
     space[0x148:0x14C] = (0x000D | 1 << 16).to_bytes(4, "little")
     space[0x14C:0x150] = (0x5F | control << 16).to_bytes(4, "little")

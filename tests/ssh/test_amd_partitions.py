@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,24 @@ from numaforge.node.program import holders_source
 from numaforge.node.worker_part import units_of
 from numaforge.roles.amd_partitions import part as amd
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
-from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.part import BOOT_LINK
-from numaforge.roles.files import part as files
-from numaforge.roles.kubelet import part as kubelet
 from numaforge.verification import suite
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
-from tests.ssh.machine import machine
-from tests.ssh.reboots import CUT_POWER, through_boots
+from tests.ssh.parts.amd_partitions import (
+    IS,
+    SUBJECT,
+    WAS,
+    active,
+    as_said,
+    assert_new,
+    assert_old,
+    change,
+    start_node,
+)
+from tests.ssh.parts.subject import end_services
+from tests.ssh.reboots import through_boots
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
 from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_amdgpu import (
@@ -43,19 +50,11 @@ from tests.ssh.standin_amdgpu import (
     power_on,
     standin_amdgpu,
 )
-from tests.ssh.standin_bootloader import debian
-from tests.ssh.standin_bootloader import install as install_bootloader
-from tests.ssh.standin_systemd import STATE as KUBELET_STATE
-from tests.ssh.standin_systemd import notifying, standin_systemd
+from tests.ssh.standin_systemd import notifying
 from tests.ssh.transactions import (
-    END_UNIT,
-    GO_DOWN,
-    KILL,
     applied,
     ended,
     has_files_open,
-    leftovers,
-    process,
     run,
     status,
     until,
@@ -65,81 +64,12 @@ from tests.ssh.verifying import verified
 
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
 PERSON = "/user.slice/user-1000.slice/session-3.scope"
-COUNTS = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
-WAS, IS = "SPX NPS1", "CPX NPS4"
-
-
-def gpus(*said: str) -> list[AmdGpu]:
-    """Return the GPUs in these modes; the first for both, where there is one."""
-    each = [text.split() for text in (said if len(said) > 1 else said * 2)]
-    return [
-        AmdGpu(address, compute, memory, COUNTS[compute])
-        for address, (compute, memory) in zip(ADDRESSES, each, strict=True)
-    ]
-
-
-def change(
-    port: int,
-    to: Sequence[str] = (IS,),
-    was: Sequence[str] = (WAS,),
-    *,
-    comes_up: bool = True,
-    impatient: Mapping[str, str] | None = None,
-    **more: Any,
-) -> Transaction:
-    """Return a change of both GPUs; `impatient` are constants of the worker, by name."""
-    part = amd.part(gpus(*to), gpus(*was), relinks=True, holders=(GPUAGENT,), **more)
-    program = part.data["worker.py"]
-    for name, value in {"BUSY_SECONDS": "1", **(impatient or {})}.items():
-        assert f"\n{name} = " in program
-        before, _, after = program.partition(f"\n{name} = ")
-        program = f"{before}\n{name} = {value}\n{after.partition(chr(10))[2]}"
-    part = replace(part, data={**part.data, "worker.py": program})
-    last = kubelet.part(
-        "kubelet.service",
-        health=("127.0.0.1", port if comes_up else free_port()),
-        start_seconds=4,
-        stable_seconds=1,
-    )
-    return Transaction("T1", (files.part([]), part, last))
+# ---- what becomes of a change ----
 
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
-    """A node with two MI300X, a running kubelet and gpuagent, which holds /dev/kfd."""
-    sandbox = start_sandbox({**machine(), **standin_systemd(port), **debian(), **standin_amdgpu()})
-    install_bootloader(sandbox)
-    install(sandbox)
-    sandbox.run(f"systemctl start kubelet.service; until [ -e {KUBELET_STATE} ]; do sleep 0.05; done")
-    sandbox.run(": > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
-    return sandbox
-
-
-def active(node: Sandbox, unit: str = GPUAGENT) -> bool:
-    return node.path(f"/run/active/{unit}").exists()
-
-
-def as_said(*said: str) -> dict[str, str]:
-    return {gpu.pci_address: f"{gpu.modes} x{gpu.partitions}" for gpu in gpus(*said)}
-
-
-def assert_old(node: Sandbox, *was: str) -> None:
-    assert modes(node) == as_said(*(was or (WAS,)))
-    assert not node.path(BOOT_LINK).is_symlink()
-    assert active(node)
-    assert leftovers(node) == []
-    assert process(node).pid
-
-
-def assert_new(node: Sandbox, *to: str) -> None:
-    assert modes(node) == as_said(*(to or (IS,)))
-    assert str(node.path(BOOT_LINK).readlink()) == AMD_UNIT_PATH
-    assert active(node)
-    assert leftovers(node) == []
-    assert process(node).pid
-
-
-# ---- what becomes of a change ----
+    return start_node(start_sandbox, port)
 
 
 def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node: Sandbox, port: int) -> None:
@@ -174,13 +104,6 @@ def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_tou
 @pytest.mark.long
 def test_a_kubelet_that_does_not_come_up_gets_the_old_modes_back(node: Sandbox, port: int) -> None:
     assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
-    assert_old(node)
-
-
-def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
-    run(node, change(port))
-    assert node.run(revert_script("T1", "the node is not Ready", status(node))).returncode == 0
-    assert ended(node).outcome == "rolled-back"
     assert_old(node)
 
 
@@ -365,25 +288,6 @@ def test_the_look_tells_which_units_hold_a_gpu_and_what_the_node_has(node: Sandb
 
 # ---- broken off at any step ----
 
-EVENTS = [
-    "keeping",
-    "stop kubelet",
-    "apply files",
-    "apply amd_partitions",
-    "apply kubelet",
-    "start kubelet",
-    "prove amd_partitions",
-    "prove kubelet",
-    "prove kubelet again",
-]
-BACK = [
-    "stop kubelet",
-    "undo kubelet",
-    "undo amd_partitions",
-    "start kubelet",
-    "prove amd_partitions",
-    "prove kubelet",
-]
 CALLS = [
     f"{call} {nth} {killed}"
     for call, times in (
@@ -395,25 +299,6 @@ CALLS = [
     for nth in range(1, times + 1)
     for killed in ("killed-before", "killed-after")
 ]
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("event", shortened(EVENTS, ("apply amd_partitions", "prove amd_partitions")))
-def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: str) -> None:
-    when(node, event, KILL)
-    result = run(node, change(port))
-    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
-    assert_old(node)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("event", shortened(BACK, ("undo amd_partitions",)))
-def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
-    run(node, change(port))
-    when(node, event, KILL)
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    assert ended(node).outcome == "rolled-back"
-    assert_old(node)
 
 
 @pytest.mark.long
@@ -429,35 +314,6 @@ def test_a_worker_that_is_killed_at_the_driver_leaves_the_old_modes(
     assert_old(node)
 
 
-def power_off(node: Sandbox) -> None:
-    """End what the sandbox's boot does not end, and do what it does not do with the GPUs."""
-    node.run("for pid in $(cat /run/active/*); do kill -KILL $pid; done; rm -f /run/active/*")
-    power_on(node)
-
-
-def assert_old_after_boot(node: Sandbox) -> None:
-    """A service that the change has stopped is its to start; the others start with the boot."""
-    if not any(node.path("/var/lib/numaforge/txn/T1").glob("amd*/stopped")):
-        node.run(f"systemctl start {GPUAGENT}")
-    assert_old(node)
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("firmware", ["keeps", "forgets"])
-@pytest.mark.parametrize("event", shortened(EVENTS, ("apply amd_partitions", "prove kubelet")))
-def test_a_power_cut_is_undone_before_the_kubelet_starts(
-    node: Sandbox, port: int, event: str, firmware: str
-) -> None:
-    node.path(f"/run/amdgpu/{firmware}").touch()
-    when(node, event, CUT_POWER)
-    node.run(start_script(change(port)))
-    until(node, "[ -e /run/off ]")
-    power_off(node)
-    result = through_boots(node)
-    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
-    assert_old_after_boot(node)
-
-
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("firmware", ["keeps", "forgets"])
 @pytest.mark.parametrize(
@@ -470,34 +326,12 @@ def test_a_power_cut_at_the_driver_is_undone_at_the_boot(
     faults(node, fault.replace("killed", "power"))
     node.run(start_script(change(port)))
     until(node, "[ -e /run/off ]")
-    power_off(node)
+    end_services(node)
+    power_on(node)
     result = through_boots(node)
     assert result.outcome == "rolled-back", result
-    assert_old_after_boot(node)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("event", shortened(BACK, ("undo amd_partitions",)))
-def test_a_power_cut_on_the_way_back_ends_with_the_old_modes(node: Sandbox, port: int, event: str) -> None:
-    run(node, change(port))
-    when(node, event, CUT_POWER)
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/off ]")
-    power_off(node)
-    result = through_boots(node)
-    assert result.outcome == "rolled-back", result
-    assert_old_after_boot(node)
-
-
-@pytest.mark.parametrize("event", ["apply amd_partitions"])
-def test_a_reboot_in_good_order_ends_with_the_old_modes(node: Sandbox, port: int, event: str) -> None:
-    when(node, event, GO_DOWN + END_UNIT)
-    node.run(start_script(change(port)))
-    until(node, "[ -e /run/stopping ]")
-    power_off(node)
-    result = through_boots(node)
-    assert result.outcome == "rolled-back", result
-    assert_old_after_boot(node)
+    SUBJECT.after_boot(node)
+    assert_old(node)
 
 
 # ---- at a boot ----

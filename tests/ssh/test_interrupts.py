@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from numaforge.change.transaction import Transaction, settle_script, start_script
-from numaforge.roles.cpus.slices import part as system
-from numaforge.roles.interrupts import part as interrupts
+from numaforge.change.transaction import settle_script, start_script
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, IRQBALANCE_OFF_PATH
-from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_values import part as kernel_values
 from tests.fixtures.shortened import shortened
 from tests.ssh.confined import CONFINED
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.machine import machine
-from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.parts.interrupts import change, start_node, state
+from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import data, plain, text
 from tests.ssh.standin_devices import (
     DEFAULT,
@@ -30,39 +27,25 @@ from tests.ssh.standin_devices import (
     SLICES,
     WORKQUEUES,
     affinity,
-    devices,
     effective,
-    install,
     keeps,
 )
-from tests.ssh.standin_systemd import BOOT_ID, standin_systemd
-from tests.ssh.transactions import KILL, ended, run, until, when
+from tests.ssh.standin_systemd import BOOT_ID
+from tests.ssh.transactions import KILL, ended, until, when
 
 FREE = {"name": "free", "cpus": CONFINED["cpus"]}
 MANAGED, INVALID = "Input/output error", "Invalid argument"
 
 
 @pytest.fixture
-def node(start_sandbox: StartSandbox) -> Sandbox:
-    sandbox = start_sandbox({**machine(), **devices(), **standin_systemd(free_port())})
-    sandbox.run("rm /usr/local/bin/kubelet; mkdir -p /run/when /run/systemd/system")
-    install(sandbox)
-    return sandbox
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    return start_node(start_sandbox, port)
 
 
 def tune(node: Sandbox, folder: Path, profile: dict[str, Any], *arguments: str) -> str:
     done = pyinfra(folder, {"node": data(node, profile)}, "-y", *arguments, "deploys/tune.py")
     assert done.returncode == 0, done.stdout
     return plain(done.stdout)
-
-
-def state(node: Sandbox) -> dict[str, str]:
-    paths = [
-        *(affinity(number) for numbers in INTERRUPTS.values() for number in numbers),
-        *(effective(name) for name in SLICES),
-        *(DEFAULT, WORKQUEUES, RPS, IRQBALANCE_FILE),
-    ]
-    return {path: text(node, path) for path in paths}
 
 
 def test_devices_and_daemons_go_to_the_reserved_cpus_without_a_reload(node: Sandbox, tmp_path: Path) -> None:
@@ -234,34 +217,6 @@ def test_the_script_of_the_unit_fails_with_what_the_kernel_refuses(node: Sandbox
     assert done.stderr == f"{affinity(41)}: the kernel refuses 2,6 (Invalid argument)\n"
 
 
-PLAN = InterruptsPlan(devices={NIC: frozenset({0, 4})}, irqbalance="reserved", banned=frozenset({1}))
-BLOCK = ("# numaforge begin", "IRQBALANCE_BANNED_CPULIST=1", "# numaforge end")
-
-
-def transaction() -> Transaction:
-    slices = {"system.slice": ("", "0,4")}
-    parts = (
-        interrupts.part(PLAN, ["moves"], block=BLOCK, file=IRQBALANCE_FILE, verb="restart"),
-        system.part(slices, {"system.slice": "0,4"}, {"system.slice": ""}),
-    )
-    return Transaction("T1", parts)
-
-
-@pytest.mark.parametrize(
-    "event",
-    ["apply interrupts", "apply system", "prove interrupts", "prove system"],
-)
-def test_a_transaction_that_is_killed_leaves_the_node_as_it_was(node: Sandbox, event: str) -> None:
-    before = state(node)
-    when(node, event, KILL)
-    node.run(start_script(transaction()))
-    until(node, "idle")
-    node.run(settle_script())
-    assert ended(node).outcome == "rolled-back"
-    assert state(node) == before
-    assert not node.path(interrupts.BOOT_LINK).is_symlink()
-
-
 @pytest.mark.parametrize(
     ("edit", "left"),
     [
@@ -278,7 +233,7 @@ def test_an_undo_takes_only_our_lines_out_of_a_file_that_another_has_edited(
         "prove interrupts",
         f"{edit} {'>>' if left else ''} {IRQBALANCE_FILE}; {KILL}",
     )
-    node.run(start_script(transaction()))
+    node.run(start_script(change()))
     until(node, "idle")
     node.run(settle_script())
     assert ended(node).outcome == "rolled-back"
@@ -292,7 +247,7 @@ def test_after_a_boot_in_between_old_numbers_are_left_alone(node: Sandbox) -> No
     """A number of the boot before may be another device's."""
     node.run(f"echo 3 > {affinity(30)}")
     failing = kernel_values.part({"/proc/sys/vm/swappiness": "10"}, {"/proc/sys/vm/swappiness": "60"})
-    change = transaction()
+    change = change()
     change = replace(change, parts=(change.parts[0], failing))
     when(
         node,
@@ -304,12 +259,6 @@ def test_after_a_boot_in_between_old_numbers_are_left_alone(node: Sandbox) -> No
     node.run(settle_script())
     assert ended(node).outcome == "rolled-back"
     assert text(node, affinity(30)) == "0-7"
-
-
-def test_a_change_of_both_is_proved(node: Sandbox) -> None:
-    assert run(node, transaction()).outcome == "applied"
-    assert text(node, affinity(30)) == "0,4"
-    assert text(node, "/etc/numaforge/slices").splitlines()[1:] == ["system.slice"]
 
 
 _VERIFY = """

@@ -8,157 +8,64 @@ import pytest
 
 from numaforge.change.look import NodeQuery, look
 from numaforge.change.transaction import TRANSACTIONS, Result, Transaction, revert_script, start_script
-from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance
 from numaforge.node.program import holders_source
-from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
-from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.mig import part as mig
-from numaforge.roles.mig.files import MIG_UNIT_PATH
-from numaforge.roles.mig.instance import MigGpu, MigInstance
-from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.mig.part import BOOT_LINK
 from numaforge.roles.reboot import part as reboot
-from tests.fakes.nvml.gpus import gpu_text
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.machine import machine
-from tests.ssh.reboots import CUT_POWER, through_boots
-from tests.ssh.sandbox import Sandbox, free_port
-from tests.ssh.standin_bootloader import boot, boots, debian
-from tests.ssh.standin_bootloader import install as install_bootloader
-from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold, install, standin_gpus
-from tests.ssh.standin_systemd import STATE as KUBELET_STATE
-from tests.ssh.standin_systemd import notifying, standin_systemd
+from tests.ssh.parts.mig import (
+    AMPERES,
+    CUT,
+    FIRST,
+    GUEST,
+    GUEST_IS,
+    GUEST_WAS,
+    HOPPERS,
+    IN_A_GUEST,
+    IS,
+    NEW,
+    OLD,
+    PERSON,
+    POD,
+    SECOND,
+    SMALL,
+    WAS,
+    Cuts,
+    active,
+    assert_new,
+    assert_old,
+    change,
+    guest_change,
+    layout,
+    layout_of,
+    seen,
+    start_node,
+    uuid,
+    wanted,
+)
+from tests.ssh.parts.subject import end_services
+from tests.ssh.reboots import through_boots
+from tests.ssh.sandbox import Sandbox
+from tests.ssh.standin_bootloader import boot, boots
+from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold
+from tests.ssh.standin_systemd import notifying
 from tests.ssh.transactions import (
-    END_UNIT,
-    GO_DOWN,
-    KILL,
     applied,
     ended,
     has_files_open,
-    leftovers,
-    process,
     run,
     status,
     until,
     when,
 )
 
-FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
-POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
-PERSON = "/user.slice/user-1000.slice/session-3.scope"
-
-OLD = (MigInstance("3g.40gb", 9, 0, 4, (3,)), MigInstance("1g.10gb", 19, 6, 1, (1,)))
-NEW = (MigInstance("3g.40gb", 9, 0, 4, (3,)), MigInstance("2g.20gb", 14, 4, 2, (1, 1)))
-CUT = "instance 9 0", "compute 0 2 0 0", "instance 19 6", "compute 0 0 0 1"
-HOPPERS = gpu_text("h100-80gb", FIRST, *CUT, number=1, mig="enabled") + gpu_text(
-    "h100-80gb", SECOND, number=2
-)
-AMPERES = gpu_text("a100-40gb", FIRST, number=1) + gpu_text("a100-40gb", SECOND, number=2)
-
-Cuts = dict[str, tuple[str, tuple[MigInstance, ...]]]
-WAS: Cuts = {FIRST: ("enabled", OLD), SECOND: ("disabled", ())}
-IS: Cuts = {FIRST: ("enabled", NEW), SECOND: ("enabled", NEW)}
-
-
-def uuid(address: str) -> str:
-    return f"GPU-{(FIRST, SECOND).index(address) + 1:08d}-0000-4000-8000-000000000000"
-
-
-def wanted(cuts: Cuts) -> list[MigGpu]:
-    return [MigGpu(address, uuid(address), mode, cut) for address, (mode, cut) in cuts.items()]
-
-
-def seen(cuts: Cuts) -> list[Gpu]:
-    def instance(number: int, each: MigInstance) -> GpuInstance:
-        compute = tuple(ComputeInstance(at, slices) for at, slices in enumerate(each.compute_instances))
-        return GpuInstance(number, each.profile_id, each.start, each.size, compute)
-
-    return [
-        Gpu(
-            address,
-            "10de",
-            "2330",
-            0,
-            uuid=uuid(address),
-            mig_mode=mode,
-            mig_pending=mode,
-            gpu_instances=tuple(instance(*each) for each in enumerate(cut)),
-        )
-        for address, (mode, cut) in cuts.items()
-    ]
-
-
-def change(port: int, was: Cuts = WAS, to: Cuts = IS, *, comes_up: bool = True) -> Transaction:
-    return Transaction(
-        "T1",
-        (
-            files.part([]),
-            mig.part(wanted(to), seen(was), relinks=True, holders=(PERSISTENCED,)),
-            kubelet.part(
-                "kubelet.service",
-                health=("127.0.0.1", port if comes_up else free_port()),
-                start_seconds=4,
-                stable_seconds=1,
-            ),
-        ),
-    )
-
-
-def found(node: Sandbox) -> Cuts:
-    """Return how the GPUs are cut, from the state of the fake library alone."""
-    cuts: dict[str, tuple[str, list[tuple[int, int, list[int]]]]] = {}
-    for line in node.path(STATE).read_text().splitlines():
-        key, *values = line.split()
-        if key == "gpu":
-            address = values[0]
-            cuts[address] = ("", [])
-        elif key == "mig":
-            cuts[address] = (values[0], cuts[address][1])
-        elif key == "instance":
-            cuts[address][1].append((int(values[0]), int(values[1]), []))
-        elif key == "compute":
-            cuts[address][1][-1][2].append(int(values[1]) + 1)
-    return {address: (mode, sorted(cut)) for address, (mode, cut) in cuts.items()}  # type: ignore[misc]
-
-
-def as_found(cuts: Cuts) -> Cuts:
-    return {
-        address: (mode, sorted((each.profile_id, each.start, list(each.compute_instances)) for each in cut))
-        for address, (mode, cut) in cuts.items()
-    }  # type: ignore[misc]
-
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
-    """A node with two Hoppers, or the GPUs asked for, a running kubelet and nvidia-persistenced."""
-    sandbox = start_sandbox({**machine(), **standin_systemd(port), **debian(), **standin_gpus()})
-    install_bootloader(sandbox)
-    install(sandbox, getattr(request, "param", HOPPERS))
-    sandbox.run(f"systemctl start kubelet.service; until [ -e {KUBELET_STATE} ]; do sleep 0.05; done")
-    sandbox.run(": > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
-    return sandbox
-
-
-def active(node: Sandbox, unit: str = PERSISTENCED) -> bool:
-    return node.path(f"/run/active/{unit}").exists()
-
-
-def assert_old(node: Sandbox, was: Cuts = WAS) -> None:
-    assert found(node) == as_found(was)
-    assert not node.path(BOOT_LINK).is_symlink()
-    assert active(node)
-    assert leftovers(node) == []
-    assert process(node).pid
-
-
-def assert_new(node: Sandbox, to: Cuts = IS) -> None:
-    assert found(node) == as_found(to)
-    assert str(node.path(BOOT_LINK).readlink()) == MIG_UNIT_PATH
-    assert active(node)
-    assert leftovers(node) == []
-    assert process(node).pid
+    """The node with its two Hoppers, or the GPUs asked for."""
+    return start_node(start_sandbox, port, getattr(request, "param", HOPPERS))
 
 
 # ---- what becomes of a change ----
@@ -187,13 +94,6 @@ def test_a_unit_is_not_stopped_for_instances_alone(node: Sandbox, port: int) -> 
 @pytest.mark.long
 def test_a_kubelet_that_does_not_come_up_gets_the_old_gpus_back(node: Sandbox, port: int) -> None:
     assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
-    assert_old(node)
-
-
-def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
-    run(node, change(port))
-    assert node.run(revert_script("T1", "the node is not Ready", status(node))).returncode == 0
-    assert ended(node).outcome == "rolled-back"
     assert_old(node)
 
 
@@ -517,7 +417,6 @@ def test_a_gpu_that_has_vanished_changes_nothing(node: Sandbox, port: int) -> No
 # ---- a reset ----
 
 AMPERE_WAS: Cuts = {FIRST: ("disabled", ())}
-SMALL = (MigInstance("3g.20gb", 9, 4, 4, (3,)),)
 AMPERE_IS: Cuts = {FIRST: ("enabled", SMALL)}
 
 
@@ -597,17 +496,6 @@ def test_gpus_that_are_reset_together_are_not_where_one_is_in_use(node: Sandbox,
 
 # ---- killed, powered off, booted ----
 
-EVENTS = [
-    "keeping",
-    "stop kubelet",
-    "apply mig",
-    "apply kubelet",
-    "start kubelet",
-    "prove mig",
-    "prove kubelet",
-    "prove kubelet again",
-]
-BACK = ["stop kubelet", "undo kubelet", "undo mig", "start kubelet", "prove mig", "prove kubelet"]
 CALLS = [
     f"{call} {nth} {killed}"
     for call, times in (
@@ -627,22 +515,6 @@ def assert_whole(node: Sandbox, result: Result, outcomes: Sequence[str]) -> None
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize("event", shortened(EVENTS, ("apply mig", "prove mig")))
-def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: str) -> None:
-    when(node, event, KILL)
-    assert_whole(node, run(node, change(port)), ("refused",) if event == "keeping" else ("rolled-back",))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("event", shortened(BACK, ("undo mig", "start kubelet")))
-def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
-    run(node, change(port))
-    when(node, event, KILL)
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    assert_whole(node, ended(node), ("rolled-back",))
-
-
-@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "fault",
     shortened(
@@ -659,41 +531,6 @@ def test_a_worker_that_is_killed_within_a_change_of_a_gpu_leaves_the_old_gpus(
 ) -> None:
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {fault}", 1))
     assert_whole(node, run(node, change(port)), ("rolled-back",))
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("event", shortened(EVENTS, ("stop kubelet", "apply mig")))
-def test_a_power_cut_is_undone_before_the_kubelet_starts(node: Sandbox, port: int, event: str) -> None:
-    when(node, event, CUT_POWER)
-    node.run(start_script(change(port)))
-    until(node, "[ -e /run/off ]")
-    power_off(node)
-    result = through_boots(node)
-    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
-    if event != "keeping":  # which had not kept anything: our unit does that, where the plan says so
-        assert_old_after_boot(node)
-
-
-@pytest.mark.parametrize("event", shortened(["stop kubelet", "apply mig", "start kubelet"], ("apply mig",)))
-def test_a_reboot_in_good_order_ends_with_the_old_gpus(node: Sandbox, port: int, event: str) -> None:
-    when(node, event, GO_DOWN + END_UNIT)
-    node.run(start_script(change(port)))
-    until(node, "[ -e /run/stopping ]")
-    power_off(node)
-    assert through_boots(node).outcome == "rolled-back"
-    assert_old_after_boot(node)
-
-
-def power_off(node: Sandbox) -> None:
-    """End what the sandbox's boot does not end: the services."""
-    node.run("for pid in $(cat /run/active/*); do kill -KILL $pid; done; rm -f /run/active/*")
-
-
-def assert_old_after_boot(node: Sandbox, was: Cuts = WAS) -> None:
-    """A service that the change has stopped is its to start; the others start with the boot."""
-    if not any(node.path("/var/lib/numaforge/txn/T1").glob("mig*/stopped")):
-        node.run(f"systemctl start {PERSISTENCED}")
-    assert_old(node, was)
 
 
 # ---- with a boot in between ----
@@ -723,31 +560,7 @@ def test_gpus_are_as_they_were_after_the_boot_that_takes_it_back(node: Sandbox, 
 
 # ---- a mode that only a boot brings ----
 
-GUEST_SMALL = MigInstance("1g.5gb", 19, 0, 1, (1,))
-GUEST = gpu_text("a100-40gb", FIRST, "virtualization passthrough", number=1) + gpu_text(
-    "a100-40gb",
-    SECOND,
-    "virtualization passthrough",
-    "instance 9 4",
-    "compute 0 2 0 0",
-    number=2,
-    mig="enabled",
-)
-GUEST_WAS: Cuts = {FIRST: ("disabled", ()), SECOND: ("enabled", SMALL)}
-GUEST_IS: Cuts = {FIRST: ("enabled", (*SMALL, GUEST_SMALL)), SECOND: ("disabled", ())}
 in_a_guest = pytest.mark.parametrize("node", [GUEST], indirect=True)
-
-
-def guest_change(port: int, *, comes_up: bool = True) -> Transaction:
-    passed_through = [
-        replace(each, device="20b0", virtualization="passthrough", architecture="ampere")
-        for each in seen(GUEST_WAS)
-    ]
-    first, _, last = change(port, GUEST_WAS, GUEST_IS, comes_up=comes_up).parts
-    held = (PERSISTENCED,)
-    mode = mig_mode.part(wanted(GUEST_IS), passed_through, holders=held)
-    cut = mig.part(wanted(GUEST_IS), passed_through, relinks=True, holders=held)
-    return Transaction("T1", (first, mode, reboot.part(), cut, last))
 
 
 @in_a_guest
@@ -818,87 +631,9 @@ def test_a_boot_that_does_not_bring_the_mode_is_said_and_not_repeated(node: Sand
 def test_a_unit_that_no_boot_starts_runs_again_as_before(node: Sandbox, port: int) -> None:
     node.run(start_script(guest_change(port)))
     until(node, "[ -e /run/stopping ]")
-    power_off(node)
+    end_services(node)
     assert through_boots(node).outcome == "applied"
     assert_new(node, GUEST_IS)
-
-
-GUEST_EVENTS = [
-    "keeping",
-    "stop kubelet",
-    "apply mig_mode",
-    "apply reboot",
-    "reboot",
-    "apply mig",
-    "apply kubelet",
-    "booted",
-    "prove mig_mode",
-    "prove mig",
-    "prove kubelet",
-]
-GUEST_BACK = [
-    "stop kubelet",
-    "undo mig",
-    "undo reboot",
-    "undo mig_mode",
-    "start reboot",
-    "reboot",
-    "start kubelet",
-    "prove mig_mode",
-    "prove kubelet",
-]
-
-
-@pytest.mark.long
-@in_a_guest
-@pytest.mark.parametrize("event", shortened(GUEST_EVENTS, ("apply mig_mode", "reboot", "prove mig")))
-def test_a_power_cut_in_a_guest_leaves_the_old_gpus_or_the_new(node: Sandbox, port: int, event: str) -> None:
-    when(node, event, CUT_POWER)
-    node.run(start_script(guest_change(port)))
-    until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
-    power_off(node)
-    result = through_boots(node)
-    assert not node.path(f"/run/when/{event}").exists()
-    if result.outcome == "applied":
-        assert event == "reboot"  # the boot that was asked for has come all the same
-        assert_new(node, GUEST_IS)
-    else:
-        assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
-    if result.outcome == "rolled-back":  # for `keeping` see the power cuts above
-        assert_old_after_boot(node, GUEST_WAS)
-
-
-@pytest.mark.long
-@in_a_guest
-@pytest.mark.parametrize("event", shortened(GUEST_BACK, ("undo mig_mode", "reboot")))
-def test_a_power_cut_on_the_way_back_in_a_guest_leaves_the_old_gpus(
-    node: Sandbox, port: int, event: str
-) -> None:
-    node.run(start_script(guest_change(port)))
-    assert through_boots(node).outcome == "applied"
-    when(node, event, CUT_POWER)
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
-    result = through_boots(node)
-    assert not node.path(f"/run/when/{event}").exists()
-    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
-    assert_old_after_boot(node, GUEST_WAS)
-
-
-@in_a_guest
-@pytest.mark.parametrize(
-    "event",
-    shortened(
-        ["stop kubelet", "apply mig_mode", "apply reboot", "prove mig_mode", "prove mig"], ("apply mig_mode",)
-    ),
-)
-def test_a_unit_that_is_killed_in_a_guest_undoes_itself(node: Sandbox, port: int, event: str) -> None:
-    when(node, event, KILL)
-    node.run(start_script(guest_change(port)))
-    result = through_boots(node)
-    assert result.outcome == "rolled-back", result
-    assert not node.path(f"/run/when/{event}").exists()
-    assert_old_after_boot(node, GUEST_WAS)
 
 
 @pytest.mark.long
@@ -912,7 +647,8 @@ def test_a_worker_that_is_killed_while_it_sets_a_mode_leaves_the_old_gpus(
     describe(node, GUEST.replace("mig enabled", mode))
     node.run(start_script(guest_change(port)))
     assert through_boots(node).outcome == "rolled-back"
-    assert_old_after_boot(node, GUEST_WAS)
+    IN_A_GUEST.after_boot(node)
+    assert_old(node, GUEST_WAS)
 
 
 # ---- at a boot ----
@@ -928,9 +664,9 @@ def test_our_unit_brings_the_plan_back_after_a_boot(node: Sandbox, port: int) ->
     worker = f"python3 -BEs {transaction.folder}/mig/worker.py boot /etc/numaforge/plan.json"
     done = node.run(worker)
     assert (done.returncode, done.stderr) == (0, "")
-    assert found(node) == as_found(IS)
+    assert layout(node) == layout_of(IS)
     again = node.run(worker)
-    assert (again.returncode, found(node)) == (0, as_found(IS))
+    assert (again.returncode, layout(node)) == (0, layout_of(IS))
 
 
 def test_our_unit_destroys_nothing_and_brings_every_other_gpu_to_the_plan(node: Sandbox, port: int) -> None:
@@ -944,4 +680,4 @@ def test_our_unit_destroys_nothing_and_brings_every_other_gpu_to_the_plan(node: 
     done = node.run("python3 -BEs /run/part/worker.py boot /run/plan.json")
     assert done.returncode == 1
     assert done.stderr.startswith(f"{FIRST} has MIG mode enabled, 9@0 (3), 19@6 (1), and the plan ")
-    assert found(node) == as_found({FIRST: WAS[FIRST], SECOND: IS[SECOND]})
+    assert layout(node) == layout_of({FIRST: WAS[FIRST], SECOND: IS[SECOND]})

@@ -1,18 +1,16 @@
 """Modules, NICs and limits of a host: applied, kept over a boot, put back, whole at every boundary."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from numaforge.change.transaction import Transaction, revert_script, settle_script, start_script
+from numaforge.change.transaction import Transaction, revert_script, start_script
 from numaforge.lib import shell
 from numaforge.lib.file_content import FileContent
 from numaforge.node.bundle import FileChange
 from numaforge.roles.files import part as files
-from numaforge.roles.host.memlock import part as memlock
 from numaforge.roles.host.memlock.files import memlock_path
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.modules import part as modules
@@ -24,9 +22,9 @@ from numaforge.roles.rdma.paths import RDMA_GATE_SCRIPT_PATH
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
 from tests.fixtures.machines import KUBEADM_CONFIG
-from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.parts.rdma_host import NEW, OLD, assert_old, change, limit, settings, start_node
 from tests.ssh.rdma_hosts import BARE
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import plain
@@ -39,19 +37,14 @@ from tests.ssh.standin_rdma import (
     drives,
     install,
     loaded,
-    read_request,
     standin_rdma,
 )
-from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, standin_systemd
+from tests.ssh.standin_systemd import standin_systemd
 from tests.ssh.transactions import (
-    CUT_POWER,
     ended,
-    killed,
-    killed_undoing,
     leftovers,
     reverted,
     run,
-    run_by,
     status,
     until,
     when,
@@ -68,11 +61,6 @@ HOST: dict[str, Any] = {
 PROFILE = {**BARE, "rdma": {"host": HOST}}
 MODE = "/sys/module/ib_core/parameters/netns_mode"
 RUNTIME = "containerd.service"
-ASKED = (
-    NicSetting(ADDRESS, "max_read_request", "4096"),
-    NicSetting(INTERFACE, "pfc", "3"),
-    NicSetting(INTERFACE, "trust", "dscp"),
-)
 
 
 @pytest.fixture
@@ -85,13 +73,7 @@ def bare(start_sandbox: StartSandbox) -> Sandbox:
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
-    """A node with a NIC whose container runtime and kubelet run with a limit of 64 KiB."""
-    sandbox = start_sandbox({**machine(), **standin_rdma(standin_systemd(port)), DROP_IN: "old\n"})
-    install(sandbox)
-    sandbox.run("mkdir -p /run/services /run/systemd/system")
-    sandbox.path(f"/run/services/{RUNTIME}").write_text("exec sleep 1000\n")
-    sandbox.run(f"systemctl start {RUNTIME}; systemctl start kubelet.service; : > /run/systemctl.log")
-    return sandbox
+    return start_node(start_sandbox, port)
 
 
 def data(node: Sandbox, profile: object = PROFILE, user: str = "root") -> dict[str, Any]:
@@ -107,15 +89,6 @@ def files_below(node: Sandbox, *folders: str) -> set[str]:
         node.run(f"find {' '.join(folders)} -newer /run/started \\( -type f -o -type l \\)").stdout.split()
     )
 
-
-def settings(node: Sandbox) -> tuple[int, str, str]:
-    """Return the read request, PFC and trust as the tools of the host tell them."""
-    pfc = node.run(f"dcb pfc show dev {INTERFACE} prio-pfc").stdout
-    trust = node.run(f"mlnx_qos -i {INTERFACE}").stdout
-    return read_request(node), ",".join(re.findall(r"([0-7]):on", pfc)), trust.split()[-1]
-
-
-OLD, NEW = (512, "", "pcp"), (4096, "3", "dscp")
 
 # ---- over pyinfra ----
 
@@ -284,107 +257,6 @@ def test_what_only_a_boot_brings_is_pending_where_none_is_allowed(bare: Sandbox,
 
 
 # ---- as a transaction, with faults ----
-
-
-def change(*, wish: str = "new") -> Transaction:
-    written = [
-        FileContent(memlock_path(RUNTIME), "[Service]\nLimitMEMLOCK=infinity\n"),
-        FileContent(MODULES_LOAD_PATH, f"# {wish}\nib_umad\n"),
-    ]
-    return Transaction(
-        "T1",
-        (
-            files.part([FileChange(file.path, None, file) for file in written]),
-            modules.part(["ib_umad"], []),
-            nics.part(ASKED, enabled=dict.fromkeys(LINKS, True)),
-            memlock.part([RUNTIME], [RUNTIME]),
-        ),
-    )
-
-
-def limit(node: Sandbox) -> str:
-    pid = node.path(f"/run/active/{RUNTIME}").read_text().strip()
-    text = node.run(f"cat /proc/{pid}/limits").stdout
-    return next(line.split()[3] for line in text.splitlines() if line.startswith("Max locked memory"))
-
-
-def assert_old(node: Sandbox) -> None:
-    assert settings(node) == OLD
-    assert loaded(node) == {"mlx5_core"}
-    assert limit(node) == "65536"
-    paths = (memlock_path(RUNTIME), MODULES_LOAD_PATH, nics.RECORD, modules.RECORD, *LINKS.values())
-    assert [path for path in paths if node.path(path).exists() or node.path(path).is_symlink()] == []
-    assert leftovers(node) == []
-
-
-def assert_new(node: Sandbox) -> None:
-    assert settings(node) == NEW
-    assert loaded(node) == {"mlx5_core", "ib_core", "ib_umad"}
-    assert limit(node) == "unlimited"
-    assert node.path(modules.RECORD).read_text().splitlines()[1:] == ["ib_core", "ib_umad"]
-    assert f"{ADDRESS} max_read_request 512" in node.path(nics.RECORD).read_text()
-    assert leftovers(node) == []
-
-
-def test_a_runtime_gets_its_limit_with_modules_and_nics(node: Sandbox) -> None:
-    assert limit(node) == "65536"
-    result = run(node, change())
-    assert result.outcome == "applied", result
-    assert_new(node)
-
-
-def test_what_was_applied_is_taken_back(node: Sandbox) -> None:
-    run(node, change())
-    result = reverted(node, "the node is not Ready")
-    assert result.outcome == "rolled-back", result
-    assert_old(node)
-
-
-@pytest.mark.parametrize("interpreter", ["busybox sh", "dash", "bash --posix"])
-def test_it_runs_under_every_posix_shell(node: Sandbox, interpreter: str) -> None:
-    result = run_by(node, interpreter, change())
-    assert result.outcome == "applied", result
-    assert_new(node)
-
-
-PHASES = [
-    "keeping",
-    "apply files",
-    "apply modules",
-    "apply nics",
-    "apply memlock",
-    "start memlock",
-    "prove modules",
-    "prove memlock",
-]
-
-
-@pytest.mark.parametrize("event", shortened(PHASES, ("apply nics", "prove modules")))
-def test_one_that_is_killed_at_any_step_is_undone(node: Sandbox, event: str) -> None:
-    killed(node, event, change())
-    assert_old(node)
-
-
-@pytest.mark.parametrize(
-    "event",
-    shortened(["undo memlock", "undo nics", "undo modules", "undo files", "start memlock"], ("undo nics",)),
-)
-def test_an_undoing_that_is_killed_is_ended(node: Sandbox, event: str) -> None:
-    killed_undoing(node, event, change())
-    assert_old(node)
-
-
-@pytest.mark.parametrize(
-    "event", shortened(["apply modules", "apply nics", "start memlock", "prove memlock"], ("start memlock",))
-)
-def test_after_a_power_cut_the_old_state_is_back(node: Sandbox, event: str) -> None:
-    when(node, event, CUT_POWER)
-    node.run(start_script(change()))
-    until(node, f"grep -q second {BOOT_ID}")
-    assert status(node).broken_off
-    node.run(settle_script())
-    assert ended(node).outcome == "rolled-back"
-    assert_old(node)
 
 
 @pytest.mark.parametrize(

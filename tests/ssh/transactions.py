@@ -7,7 +7,6 @@ from typing import Any
 from numaforge.change.transaction import (
     BOOT_UNIT,
     CURRENT,
-    TRANSACTIONS,
     Process,
     Result,
     Status,
@@ -197,24 +196,6 @@ def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
     done = node.run(revert_script(name, reason, status(node, name)))
     assert done.returncode == 0, done.stderr
     return ended(node, name)
-
-
-def killed(node: Sandbox, event: str, change: Transaction) -> None:
-    """Kill a run at this event; it is undone, or refused where it had not begun. The plan is not blamed."""
-    when(node, event, KILL)
-    result = run(node, change)
-    assert not node.path(f"/run/when/{event}").exists()
-    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
-    assert not node.path(f"{TRANSACTIONS}/failed").exists()
-
-
-def killed_undoing(node: Sandbox, event: str, change: Transaction) -> None:
-    """Kill what undoes a run at this event; it ends all the same."""
-    run(node, change)
-    when(node, event, KILL)
-    result = reverted(node, "the node is not Ready")
-    assert not node.path(f"/run/when/{event}").exists()
-    assert result.outcome == "rolled-back", result
 
 
 def reboot(node: Sandbox) -> None:

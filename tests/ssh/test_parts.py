@@ -1,0 +1,166 @@
+"""What every part of a change keeps to: applied whole or undone whole, wherever it is broken off.
+
+What a part does beside this is in the part's own tests; files, kernel values, hugepages and the kubelet are
+broken off in test_transaction.py and test_reboot.py.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from numaforge.change.transaction import Result, revert_script, start_script
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.parts import amd_partitions, crio, imex, interrupts, mig, pcie_acs, rdma_host
+from tests.ssh.parts.subject import Subject, end_services
+from tests.ssh.reboots import CUT_POWER, through_boots
+from tests.ssh.sandbox import Sandbox
+from tests.ssh.transactions import END_UNIT, GO_DOWN, KILL, run_by, status, until, when
+
+SUBJECTS = (
+    mig.SUBJECT,
+    mig.IN_A_GUEST,
+    amd_partitions.SUBJECT,
+    amd_partitions.FORGETFUL,
+    crio.SUBJECT,
+    imex.SUBJECT,
+    imex.MASKED,
+    interrupts.SUBJECT,
+    pcie_acs.SUBJECT,
+    rdma_host.SUBJECT,
+)
+SHELLS = ("busybox sh", "dash", "bash --posix")
+
+
+def each_event(events: Callable[[Subject], Sequence[str]]) -> list[Any]:
+    """Return each subject with each of its events; all but the first of a subject are long."""
+    return [
+        pytest.param(subject, event, id=f"{subject.name}-{event}", marks=[pytest.mark.long] if number else [])
+        for subject in SUBJECTS
+        for number, event in enumerate(events(subject))
+    ]
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int, subject: Subject) -> Sandbox:
+    return subject.start_node(start_sandbox, port)
+
+
+def begin(node: Sandbox, subject: Subject, port: int) -> None:
+    started = node.run(start_script(subject.change(port)))
+    assert started.returncode == 0, started.stderr
+
+
+def ended(node: Sandbox, subject: Subject) -> Result:
+    """Boot the node as often as it goes down; return how the change ended."""
+    return through_boots(node, at_boot=lambda: subject.at_boot(node))
+
+
+def applied(node: Sandbox, subject: Subject, port: int) -> None:
+    begin(node, subject, port)
+    result = ended(node, subject)
+    assert result.outcome == "applied", (result, node.path("/run/unit.log").read_text())
+
+
+def ask_to_undo(node: Sandbox) -> None:
+    asked = node.run(revert_script("T1", "the node is not Ready", status(node)))
+    assert asked.returncode == 0, asked.stderr
+
+
+def cut_power(node: Sandbox) -> None:
+    """Wait for the cut, and end the services, which the sandbox's boot does not."""
+    until(node, "[ -e /run/off ] || [ -e /run/stopping ]")
+    end_services(node)
+
+
+def assert_undone(node: Sandbox, subject: Subject, event: str, result: Result) -> None:
+    """Assert that the event came, and that all is as before it: a change that had not begun was refused."""
+    assert not node.path(f"/run/when/{event}").exists()
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    subject.assert_old(node)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+def test_what_was_applied_is_undone_on_request(node: Sandbox, port: int, subject: Subject) -> None:
+    subject.assert_old(node)
+    applied(node, subject, port)
+    subject.assert_new(node)
+    ask_to_undo(node)
+    assert ended(node, subject).outcome == "rolled-back"
+    subject.assert_old(node)
+
+
+@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards))
+def test_one_that_is_killed_is_undone(node: Sandbox, port: int, subject: Subject, event: str) -> None:
+    when(node, event, KILL)
+    begin(node, subject, port)
+    assert_undone(node, subject, event, ended(node, subject))
+
+
+@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.back))
+def test_an_undoing_that_is_killed_is_ended(node: Sandbox, port: int, subject: Subject, event: str) -> None:
+    applied(node, subject, port)
+    when(node, event, KILL)
+    ask_to_undo(node)
+    assert_undone(node, subject, event, ended(node, subject))
+
+
+@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards))
+def test_a_power_cut_leaves_the_old_state_or_the_new(
+    node: Sandbox, port: int, subject: Subject, event: str
+) -> None:
+    when(node, event, CUT_POWER)
+    begin(node, subject, port)
+    cut_power(node)
+    result = ended(node, subject)
+    subject.after_boot(node)
+    if event == "reboot" and result.outcome == "applied":  # the boot that was asked for has come all the same
+        subject.assert_new(node)
+    else:
+        assert_undone(node, subject, event, result)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.back))
+def test_a_power_cut_on_the_way_back_ends_with_the_old_state(
+    node: Sandbox, port: int, subject: Subject, event: str
+) -> None:
+    applied(node, subject, port)
+    when(node, event, CUT_POWER)
+    ask_to_undo(node)
+    cut_power(node)
+    result = ended(node, subject)
+    subject.after_boot(node)
+    assert_undone(node, subject, event, result)
+
+
+@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards[:1]))
+def test_a_reboot_in_good_order_ends_with_the_old_state(
+    node: Sandbox, port: int, subject: Subject, event: str
+) -> None:
+    when(node, event, GO_DOWN + END_UNIT)
+    begin(node, subject, port)
+    cut_power(node)
+    result = ended(node, subject)
+    subject.after_boot(node)
+    assert_undone(node, subject, event, result)
+
+
+@pytest.mark.parametrize(
+    ("subject", "shell"),
+    [
+        pytest.param(
+            subject,
+            shell,
+            id=f"{subject.name}-{shell.split()[0]}",
+            marks=[] if SHELLS[number % len(SHELLS)] == shell else [pytest.mark.long],
+        )
+        for number, subject in enumerate(subject for subject in SUBJECTS if "reboot" not in subject.forwards)
+        for shell in SHELLS
+    ],
+)
+def test_it_runs_under_every_posix_shell(node: Sandbox, port: int, subject: Subject, shell: str) -> None:
+    """It complains about nothing."""
+    result = run_by(node, shell, subject.change(port))
+    assert result.outcome == "applied", result
+    subject.assert_new(node)
