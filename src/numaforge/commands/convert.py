@@ -12,7 +12,8 @@ from numaforge.commands.options import output_option
 from numaforge.commands.wrapped import key_option
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.given import BYTE_ORDER_MARK, read_text
-from numaforge.report.terminal import plain, save
+from numaforge.report.printable import plain
+from numaforge.report.terminal import save
 
 
 @click.command()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from numaforge.commands.capture import address
+from numaforge.commands.one_host import address
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.ordering import first_of
 from numaforge.report.hostnames import MOST_NAMES, unfolded

@@ -18,7 +18,8 @@ from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode, KubeletConfigError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.report.check import DOCUMENTS, report_lines
-from numaforge.report.terminal import echo_lines, plain, save, show_json
+from numaforge.report.printable import plain
+from numaforge.report.terminal import echo_lines, save, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:

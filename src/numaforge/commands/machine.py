@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from numaforge.commands.one_host import captured
 from numaforge.commands.options import Command, offered
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.lib.given import MOST_MIB, read_json
@@ -279,8 +280,6 @@ def _machine_called(name: str) -> NodeTopology:
         return machine_of(None, name)
     if name in ready_machines():
         return ready_machine(name)
-    from numaforge.commands.capture import captured
-
     try:
         snapshot = captured(name, ())
     except HostError as error:

@@ -143,7 +143,7 @@ def _measured(
 
 
 def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, last: bool) -> Taken:
-    from numaforge.commands.capture import asked_of
+    from numaforge.commands.one_host import asked_of
 
     def ask(name: str, how: Mapping[str, str | int]) -> Measurement | None:
         # Imports pyinfra, for which gevent has patched this process by now.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.capture import asked_of
 from numaforge.commands.init import write_folder
 from numaforge.commands.machine import (
     machine_and_plan,
@@ -16,6 +15,7 @@ from numaforge.commands.machine import (
     root_option,
     snapshot_or_plan_argument,
 )
+from numaforge.commands.one_host import asked_of
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import echo_lines, print_data, remark, show_json

@@ -23,8 +23,8 @@ from numaforge.lib.given import read_json
 from numaforge.lib.mistakes import shown
 from numaforge.lib.ordering import grouped
 from numaforge.report.hostnames import unfolded
+from numaforge.report.printable import plain
 from numaforge.report.sarif import sarif_log
-from numaforge.report.terminal import plain
 
 _MOST_MIB = 256  # 5,000 machines with their facts
 _REMEDY = "give what `numaforge audit -o json` has written"

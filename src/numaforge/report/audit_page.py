@@ -16,7 +16,7 @@ from numaforge.lib.ordering import first_of, grouped
 from numaforge.lib.resources import template_dir
 from numaforge.report.audit_documents import STATES, state_counts, state_of
 from numaforge.report.hostnames import folded
-from numaforge.report.terminal import plain
+from numaforge.report.printable import plain
 from numaforge.report.wording import counted
 
 _IN_WORDS = {"error": "with errors", "warning": "with warnings", "note": "with notes"}

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from rich.table import Table
 from rich.text import Text
 
-from numaforge.report.terminal import in_one_line
+from numaforge.report.printable import in_one_line
 
 
 def columns(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from numaforge.report.terminal import plain
+from numaforge.report.printable import plain
 
 
 class CleanConsole(Console):

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.report.hostnames import grouped_by_reason, in_short, without_name
+from numaforge.report.printable import in_one_line
 from numaforge.report.summary import AS_WISHED, STYLES, counts_of
-from numaforge.report.terminal import Screen, console, echo, in_one_line, screen, show_json_line
+from numaforge.report.terminal import Screen, console, echo, screen, show_json_line
 from numaforge.report.wording import ELLIPSIS
 from numaforge.rollout.fleet import Fleet
 from numaforge.rollout.steps import Clock

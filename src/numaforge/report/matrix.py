@@ -16,7 +16,7 @@ from numaforge.machine.topology.links import LEGEND, LinkedDevice, LinkMatrix
 from numaforge.machine.topology.model import Gpu
 from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.report.columns import text_line
-from numaforge.report.terminal import in_one_line
+from numaforge.report.printable import in_one_line
 from numaforge.report.wording import some_of, wrapped_cpulist
 
 _UNKNOWN = "?"

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from numaforge.report.columns import text_line
 from numaforge.report.hostnames import grouped_by_reason, in_short
-from numaforge.report.terminal import Screen, in_one_line, plain
+from numaforge.report.printable import in_one_line, plain
+from numaforge.report.terminal import Screen
 from numaforge.report.wording import ELLIPSIS, counted
 
 if TYPE_CHECKING:

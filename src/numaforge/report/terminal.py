@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from numaforge.lib.errors import NumaforgeError
+from numaforge.report.printable import in_one_line, plain
 
 # Functions that print with rich import it themselves: `--help` answers at once.
 if TYPE_CHECKING:
@@ -218,24 +219,6 @@ def _write(path: Path, content: bytes, *, private: bool) -> None:
         staged.replace(path)
     finally:
         staged.unlink(missing_ok=True)
-
-
-def plain(text: object) -> str:
-    """Return a text without control characters, except newlines and tabs."""
-    shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in shown
-    )
-
-
-def in_one_line(text: object) -> str:
-    """Return a text in one line: a newline within a name is replaced.
-
-    Indented lines of our own errors are joined.
-    """
-    return re.sub(r"\n +|\t", " ", plain(text)).replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
 def verbosity() -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
+from numaforge.report.printable import in_one_line
 from numaforge.report.slices import parts_of
-from numaforge.report.terminal import in_one_line
 from numaforge.report.wording import (
     accelerator_label,
     counted,

@@ -14,7 +14,7 @@ from numaforge.machine.topology.gpu_models import model_of
 from numaforge.machine.topology.links import nodes_of_gpus
 from numaforge.machine.topology.pcie_lanes import lanes
 from numaforge.machine.topology.slices import partitions_of
-from numaforge.report.terminal import in_one_line
+from numaforge.report.printable import in_one_line
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.cli import run
-from numaforge.commands.capture import address
+from numaforge.commands.one_host import address
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.document import from_document

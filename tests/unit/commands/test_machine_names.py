@@ -11,7 +11,7 @@ import pytest
 
 from numaforge import cli
 from numaforge.cli import run
-from numaforge.commands import capture
+from numaforge.commands import machine
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.document import to_document
@@ -148,7 +148,7 @@ def test_a_host_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         asked.append(host)
         return stored("nvidia-gh200").snapshot()
 
-    monkeypatch.setattr(capture, "captured", answer)
+    monkeypatch.setattr(machine, "captured", answer)
     assert run(["topology", "ubuntu@gpu-01:2222"]) == ExitCode.YES
     assert asked == ["ubuntu@gpu-01:2222"]
     assert "gh200-01" in capsys.readouterr().out
@@ -160,7 +160,7 @@ def test_a_host_that_is_not_there_may_have_been_a_ready_machine(
     def silent(host: str, data: tuple[str, ...]) -> Snapshot:
         raise HostError("cannot be reached", where=host, remedy="check its name")
 
-    monkeypatch.setattr(capture, "captured", silent)
+    monkeypatch.setattr(machine, "captured", silent)
     assert run(["topology", "dgx-h10"]) == ExitCode.BAD_INPUT
     said = capsys.readouterr().err
     assert (
@@ -314,7 +314,7 @@ def test_the_code_is_that_of_a_host_without_an_answer_where_nothing_worse_is_kno
     def silent(host: str, data: tuple[str, ...]) -> Snapshot:
         raise broken
 
-    monkeypatch.setattr(capture, "captured", silent)
+    monkeypatch.setattr(machine, "captured", silent)
     assert run([*words, "dgx-h100", "gpu-31"]) == code
     said = capsys.readouterr().out
     assert "dgx-01" in said

@@ -11,7 +11,7 @@ from numaforge.lib.reasons import Notice
 from numaforge.lib.unfinished import Unfinished
 from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
-from numaforge.report.terminal import plain
+from numaforge.report.printable import plain
 from numaforge.report.wording import counted
 from numaforge.run.hosts.overview import overview
 

@@ -12,7 +12,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import format_text
 
 from numaforge.lib.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.report.terminal import plain
+from numaforge.report.printable import plain
 from numaforge.rollout import events
 from numaforge.run.hosts.overview import overview
 from numaforge.run.hosts.patches import go_on_without_failed

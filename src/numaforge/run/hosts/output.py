@@ -13,7 +13,7 @@ from pyinfra.api import Host, output
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from numaforge.lib.bounded import Allowance, TooMuchOutputError
-from numaforge.report.terminal import plain
+from numaforge.report.printable import plain
 
 _CHUNK = 2**16
 _SGR = re.compile(r"(\x1b\[[0-9;]*m)")

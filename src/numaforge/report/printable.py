@@ -1,0 +1,23 @@
+"""Text from hosts, kubelets and files as a terminal or a page may show it."""
+
+from __future__ import annotations
+
+import re
+
+
+def plain(text: object) -> str:
+    """Return a text without control characters, except newlines and tabs."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in shown
+    )
+
+
+def in_one_line(text: object) -> str:
+    """Return a text in one line: a newline within a name is replaced.
+
+    Indented lines of our own errors are joined.
+    """
+    return re.sub(r"\n +|\t", " ", plain(text)).replace("\n", "\N{REPLACEMENT CHARACTER}")
