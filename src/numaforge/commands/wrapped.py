@@ -18,9 +18,9 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
     """Return the text of a configuration in a file, and its place; a bare one as it is.
 
     `is_one` tells such configurations. Raises PlanError for several without a matching `key`, and for a chart
-    whose default names a missing configuration.
+    or ClusterPolicy whose default names a missing configuration.
     """
-    from numaforge.lib.wrapped import by_name, texts_in
+    from numaforge.lib.wrapped import by_name, config_maps_named, texts_in
 
     text = read_text(path)
     documents = _documents(text, path)
@@ -28,16 +28,23 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
         return text, path
     texts = by_name(
         (owner, name, inner)
-        for document in documents
-        for owner, name, inner in texts_in(document, path)
+        for owner, name, inner in texts_in(documents, path)
         if any(is_one(one) for one in _documents(inner, name))
     )
     if key is not None and key not in texts:
         remedy = f"it has {', '.join(texts)}" if texts else "leave --key out"
         raise PlanError(f"has no configuration {key!r}", where=path, remedy=remedy)
     if not texts:
+        if named := [name for _, name, _ in config_maps_named(documents)]:
+            raise PlanError(
+                f"holds no configuration: its ClusterPolicy names the ConfigMap {' and '.join(named)}",
+                where=path,
+                remedy="give that ConfigMap, or both in one file",
+            )
         if whose := _whose(text):
             raise PlanError("is not such a configuration", where=path, remedy=whose)
+        if kinds := [str(document["kind"]) for document in documents if document.get("kind")]:
+            raise PlanError(f"holds no such configuration: it has the kind {', '.join(kinds)}", where=path)
         return text, path
     if key is None and len(texts) > 1:
         remedy = f"name one: --key {' or --key '.join(texts)}"

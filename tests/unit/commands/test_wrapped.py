@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -12,6 +13,10 @@ from numaforge.lib.errors import ExitCode, PlanError
 
 ONE = "version: v1\nflags: {}"
 OTHER = "version: v1"
+
+
+POLICY = "kind: ClusterPolicy\nspec: {devicePlugin: {config: {name: plugin, default: a}}}\n"
+NODE = "kind: Node\nmetadata: {name: gpu-7, labels: {nvidia.com/device-plugin.config: c}}\n"
 
 
 def is_configuration(document: Mapping[str, Any]) -> bool:
@@ -52,6 +57,28 @@ def chart(default: str) -> str:
             id="in a List",
         ),
         pytest.param(chart("a"), None, ..., ": a", id="a chart's values"),
+        pytest.param(f"parent:\n{indent(chart('a'), '  ')}", None, ..., ": a", id="a subchart's values"),
+        pytest.param(
+            f"kind: HelmRelease\nspec:\n  values:\n{indent(chart('a'), '    ')}",
+            None,
+            ...,
+            ": a",
+            id="Flux' values",
+        ),
+        pytest.param(
+            f"kind: Application\nspec:\n source:\n  helm:\n   values: |\n{indent(chart('a'), '    ')}",
+            None,
+            ...,
+            ": a",
+            id="Argo CD's values",
+        ),
+        pytest.param(
+            f"{POLICY}---\n{config_map('plugin', a=OTHER)}",
+            None,
+            OTHER,
+            ": a",
+            id="what a ClusterPolicy names",
+        ),
         pytest.param(
             f"spec: {{rdmaSharedDevicePlugin: {{config: '{OTHER}'}}}}",
             None,
@@ -75,7 +102,27 @@ def test_text_of_a_configuration(tmp_path: Path, text: str, key: str | None, inn
         pytest.param(config_map("m", a=OTHER, b=OTHER), None, "name one: --key a or --key b", id="several"),
         pytest.param(config_map("m", a=OTHER), "b", "it has a", id="another key"),
         pytest.param(config_map("m", a="text"), "a", "leave --key out", id="a key where there is none"),
-        pytest.param(chart("b"), None, "the default 'b' is not one of the configurations: a", id="a default"),
+        pytest.param(chart("b"), None, "default: 'b' is not one of the configurations: a", id="a default"),
+        pytest.param(
+            f"{POLICY}---\n{config_map('plugin', b=OTHER)}",
+            None,
+            "spec.devicePlugin.config.default: 'a' is not one of the configurations: b",
+            id="a default of a ClusterPolicy",
+        ),
+        pytest.param(
+            f"{POLICY}---\n{config_map('plugin', a=OTHER)}---\n{NODE}",
+            None,
+            "nvidia.com/device-plugin.config of gpu-7: 'c' is not one of the configurations: a",
+            id="the label of a Node",
+        ),
+        pytest.param(
+            "migManager: {config: {default: b, data: {config.yaml: 'mig-configs: {a: []}'}}}",
+            None,
+            "default: 'b' is not one of the configurations: a",
+            id="a default of MIG Manager is in its text",
+        ),
+        pytest.param(POLICY, None, "names the ConfigMap plugin", id="a ClusterPolicy alone"),
+        pytest.param("{apiVersion: v1, kind: Pod}", None, "it has the kind Pod", id="another kind"),
     ],
 )
 def test_a_wrapper_that_chooses_none_is_refused(

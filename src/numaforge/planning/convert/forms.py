@@ -313,7 +313,7 @@ def _candidates(documents: Sequence[Mapping[str, Any]], file: str, kind: str) ->
 
 def _wrapped(documents: Sequence[Mapping[str, Any]], file: str, kind: str) -> Iterator[_Candidate]:
     """Yield the texts in ConfigMaps and Helm values that a form recognises, named by their keys."""
-    texts = by_name(one for document in documents for one in texts_in(document, file))
+    texts = by_name(texts_in(documents, file))
     for name, text in texts.items():
         place = f"{file}: {name}"
         with suppress(NumaforgeError):  # a text of another kind
