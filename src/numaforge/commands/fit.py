@@ -60,6 +60,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
     from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
+    from numaforge.report.admit import other_names
     from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
     from numaforge.report.near_gpus import near_document, near_lines
 
@@ -94,7 +95,9 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
             )
         else:
             near = [*near_lines(scenario.topology, sizes)] if sizes else []
-            show(fit_tables(node, shape.name, report, resource, shapes, unknown, near))
+            lacking = report.configured.runs_out if report.configured.pods == 0 else ()
+            others = [*other_names(lacking, empty.device_manager.plugins, scenario.topology)]
+            show(fit_tables(node, shape.name, report, resource, shapes, unknown, near, others))
     counts = [report.configured.pods for _, report in reports]
     together = [max(counts)] if is_bound else counts
     total = sum(together)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.node import UNSCHEDULABLE
+from numaforge.kubelet.admission.nvidia_resources import mig_resource
 from numaforge.kubelet.admission.scheduler import like
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.near_gpus import granted_document, granted_lines
 from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import human_bytes
+from numaforge.roles.mig.models import known_model
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.hints import Hint
@@ -64,7 +66,8 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
         if admission.in_the_way:
             lines.append(f"  in the way: {in_the_way(admission.in_the_way)}")
         if admission.reason == UNSCHEDULABLE:
-            lines += [f"  -> {advice}" for advice in _other_names(admission.in_the_way, answer.offered)]
+            advices = other_names(admission.in_the_way, answer.offered, answer.topology)
+            lines += [f"  -> {advice}" for advice in advices]
     if answer.short_of:
         lines.append(f"  the scheduler would not send it here: Insufficient {', '.join(answer.short_of)}")
     if answer.not_known:
@@ -83,12 +86,24 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
     return lines
 
 
-def _other_names(missing: Iterable[str], offered: tuple[str, ...]) -> Iterable[str]:
-    """Yield for each resource that the node lacks its other resources of that vendor."""
+def other_names(missing: Iterable[str], offered: Iterable[str], machine: NodeTopology) -> Iterable[str]:
+    """Yield for each resource that a node lacks its other ones of that vendor, and its GPUs' MIG profiles."""
+    plugins = tuple(offered)
     for resource in missing:
-        names = [name for name in like(resource, offered) if name != resource][:_MOST_NAMES]
-        if resource not in offered and names:
+        names = [name for name in like(resource, plugins) if name != resource][:_MOST_NAMES]
+        if resource in plugins:
+            continue
+        if names:
             yield f"no device plugin advertises {resource} here; this node offers {', '.join(names)}"
+        if "mig-" in resource and (profiles := _mig_profiles(machine)):
+            yield f"the profiles of its GPUs, once a profile or mig-parted cuts them: {profiles}"
+
+
+def _mig_profiles(machine: NodeTopology) -> str:
+    """Return the resources of the MIG profiles that the models of a machine's GPUs have."""
+    models = dict.fromkeys(model for gpu in machine.gpus if (model := known_model(gpu)))
+    names = [mig_resource(profile.name) for model in models for profile in model.profiles]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _claim_lines(claims: JudgedClaims) -> Iterable[str]:

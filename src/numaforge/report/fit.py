@@ -56,16 +56,18 @@ def fit_tables(
     shapes: Iterable[LargestShape],
     unknown: Sequence[str] = (),
     near: Sequence[str] = (),
+    others: Sequence[str] = (),
 ) -> RenderableType:
     """Return what fits on one node: by policy, what is left over, what would help, the largest shapes.
 
-    `near` has which of its GPUs belong together.
+    `near` has which of its GPUs belong together, `others` the resources that it has instead of missing ones.
     """
 
     configured = report.configured
     parts: list[RenderableType] = [
         assembled((node, "bold"), f"  {counted(configured.pods, 'pod')} of {pod}"),
         *([text_line(f"not known of this machine, so not counted: {', '.join(unknown)}")] if unknown else []),
+        *map(text_line, others),
         text_line(""),
         _policy_table(configured, report.alternatives),
     ]

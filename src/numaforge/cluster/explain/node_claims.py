@@ -32,6 +32,8 @@ from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
 
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
+
 
 @dataclass(frozen=True)
 class NodeClaims:
@@ -132,7 +134,7 @@ def as_planned(
     Without a plan, the objects are those of registered drivers; without these, claims are unknown.
     """
     machine = scenario.topology
-    discovered = planned_labels(machine, plan)
+    discovered = planned_labels(machine, plan) | _of_kubelet(machine)
     if plan is None:
         return discovered, claim_world(_registered(name, scenario))
     served = ServedNode(machine, plan, scenario.devices or {}, "")
@@ -141,6 +143,15 @@ def as_planned(
         return labels, NOTHING_KNOWN
     classes = planned_classes(claims_of(machine, plan))
     return labels, claim_world([*classes, *planned_slices(served, name)])
+
+
+def _of_kubelet(machine: NodeTopology) -> dict[str, str]:
+    """Return the labels that each kubelet gives its Node by itself; none for an unknown architecture."""
+    architecture = _ARCHITECTURES.get(machine.architecture)
+    if architecture is None:
+        return {}
+    values = {"arch": architecture, "os": "linux"}
+    return {f"{beta}kubernetes.io/{key}": value for key, value in values.items() for beta in ("", "beta.")}
 
 
 def _registered(name: str, scenario: Scenario) -> Iterator[dict[str, Any]]:

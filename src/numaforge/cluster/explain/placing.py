@@ -107,14 +107,7 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
             *_mappings(term, "matchExpressions", where),
             *_mappings(term, "matchFields", where),
         ):
-            if not isinstance(expression.get("values") or [], list):
-                raise PodError("must be a list", where=f"{where}: nodeSelectorTerms.values")
-            if expression.get("operator") not in _OPERATORS:
-                raise PodError(
-                    f"{shown(expression.get('operator'))} is not an operator of node affinity",
-                    where=f"{where}: nodeSelectorTerms: {expression.get('key')}",
-                    remedy=f"write one of {', '.join(_OPERATORS)}",
-                )
+            _check_expression(expression, where)
     name = spec.get("nodeName")
     if name is not None and not isinstance(name, str):
         raise PodError(f"{name!r} is no name of a node", where=f"{where}: nodeName")
@@ -132,6 +125,25 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
             if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
         ),
     )
+
+
+def _check_expression(expression: Mapping[str, Any], where: str) -> None:
+    """Refuse what the API server refuses (pkg/apis/core/validation, ValidateNodeSelectorRequirement)."""
+    values, operator = expression.get("values") or [], expression.get("operator")
+    if not isinstance(values, list):
+        raise PodError("must be a list", where=f"{where}: nodeSelectorTerms.values")
+    problem, remedy = "", None
+    if operator not in _OPERATORS:
+        problem = f"{shown(operator)} is not an operator of node affinity"
+        remedy = f"write one of {', '.join(_OPERATORS)}"
+    elif operator in ("Exists", "DoesNotExist") and values:
+        problem, remedy = f"{operator} takes no values", "leave values out, or write In or NotIn"
+    elif operator in ("In", "NotIn") and not values:
+        problem, remedy = f"{operator} needs values", "name one or more in values"
+    elif operator in ("Gt", "Lt") and len(values) != 1:
+        problem, remedy = f"{operator} needs exactly one value", "name one number in values"
+    if problem:
+        raise PodError(problem, where=f"{where}: nodeSelectorTerms: {expression.get('key')}", remedy=remedy)
 
 
 def present_labels(labels: Mapping[str, str | None]) -> dict[str, str]:

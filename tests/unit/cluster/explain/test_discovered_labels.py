@@ -97,6 +97,8 @@ def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
     ("spec", "code"),
     [
         pytest.param({"nodeSelector": {f"{PREFIX}gpu.product": "Tesla-T4"}}, ExitCode.NO, id="another model"),
+        pytest.param({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, ExitCode.NO, id="other processors"),
+        pytest.param({"nodeSelector": {"beta.kubernetes.io/os": "linux"}}, ExitCode.YES, id="Linux"),
         pytest.param(
             {"nodeSelector": {f"{PREFIX}gpu.product": "NVIDIA-H100-80GB-HBM3"}}, ExitCode.YES, id="this model"
         ),

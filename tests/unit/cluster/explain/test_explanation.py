@@ -689,6 +689,18 @@ def test_workloads_of_a_file_are_placed_beside_those_before_them() -> None:
             "'Gte' is not an operator of node affinity",
             id="an operator that no API server takes",
         ),
+        *(
+            pytest.param(
+                pod("p", {**limits(1), **affinity({"key": "size", "operator": operator, "values": values})}),
+                message,
+                id=message,
+            )
+            for operator, values, message in (
+                ("Gt", ["1", "2"], "Gt needs exactly one value"),
+                ("In", [], "In needs values"),
+                ("Exists", ["2"], "Exists takes no values"),
+            )
+        ),
         pytest.param(
             {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {}},
             "no spec.tasks",
