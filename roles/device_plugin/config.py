@@ -17,7 +17,7 @@ from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared
 from numaforge.kubelet.admission.nvidia_resources import PREFIX, SHARED
 from numaforge.lib.errors import PlanError
 from numaforge.lib.section import Section, validated
-from numaforge.lib.strict_yaml import read_yaml
+from numaforge.lib.strict_yaml import read_last_keys
 
 MIG_STRATEGIES = ("none", "single", "mixed")
 LONGEST_NAME = 63
@@ -113,7 +113,20 @@ class _CamelCase(Section):
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-class PluginFlags(_CamelCase):
+class _AnyCase(_CamelCase):
+    """Settings whose names Go's JSON reads in any case, where no field has exactly that name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_their_case(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        names = {str(field.alias or to_camel(name)) for name, field in cls.model_fields.items()}
+        in_lower = {name.lower(): name for name in names}
+        return {in_lower.get(str(key).lower(), key) if key not in names else key: value[key] for key in value}
+
+
+class PluginFlags(_AnyCase):
     """Flags of the device plugin alone."""
 
     pass_device_specs: Switch | None = None
@@ -129,7 +142,7 @@ class PluginFlags(_CamelCase):
     ] = None
 
 
-class FeatureFlags(_CamelCase):
+class FeatureFlags(_AnyCase):
     """Flags of GPU feature discovery alone, which may read the same file."""
 
     oneshot: Switch | None = None
@@ -139,7 +152,7 @@ class FeatureFlags(_CamelCase):
     machine_type_file: str | None = None
 
 
-class CommonFlags(_CamelCase):
+class CommonFlags(_AnyCase):
     """Flags of both; a flag or an environment variable of the container takes precedence."""
 
     mig_strategy: Annotated[str, _one_of("unknown MIG strategy: ", *MIG_STRATEGIES)] = "none"
@@ -197,7 +210,7 @@ class SharedResources(_CamelCase):
         return f"{name}{SHARED}" if self.rename_by_default else name
 
 
-class Sharing(_CamelCase):
+class Sharing(_AnyCase):
     """How devices are shared; with both, the plugin takes `mps` and never looks at `time_slicing`."""
 
     time_slicing: SharedResources | None = None
@@ -222,7 +235,7 @@ class Sharing(_CamelCase):
         )
 
 
-class Imex(_CamelCase):
+class Imex(_AnyCase):
     """IMEX channels that containers get."""
 
     channel_ids: Annotated[tuple[int, ...], BeforeValidator(_channels)] = Field(
@@ -244,14 +257,14 @@ class NamedPattern(_CamelCase):
         return _having(value, pattern=complaint.format("pattern"), name=complaint.format("name"))
 
 
-class Resources(_CamelCase):
+class Resources(_AnyCase):
     """Names of resources by pattern."""
 
     gpus: tuple[NamedPattern, ...] = ()
     mig: tuple[NamedPattern, ...] = ()
 
 
-class DevicePluginConfig(_CamelCase):
+class DevicePluginConfig(_AnyCase):
     """A file of the device plugin."""
 
     version: Annotated[str, _one_of("unknown version: ", "v1")] = "v1"
@@ -264,9 +277,9 @@ class DevicePluginConfig(_CamelCase):
 def parse_device_plugin(text: str, file: str) -> DevicePluginConfig:
     """Return a configuration of the device plugin; messages name it `file`.
 
-    Raises PlanError with every mistake.
+    The last one of repeated keys wins, as for the plugin. Raises PlanError with every mistake.
     """
-    document = read_yaml(text, file, PlanError)
+    document, _ = read_last_keys(text, file, PlanError)
     if not isinstance(document, dict):
         raise PlanError(
             "not a configuration of the device plugin", where=file, remedy="begin with version: v1"

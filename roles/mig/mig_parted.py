@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.lib.section import Section, validated
-from numaforge.lib.strict_yaml import read_yaml
+from numaforge.lib.strict_yaml import read_last_keys
 from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ class MigConfigFile(Section):
 def parse_config(text: str, file: str, only: str | None = None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
     """Return the configs of a file by name, or the one named; messages name it `file`.
 
-    Mistakes in other configs than that one do not count, as for mig-parted. Raises PlanError with every
-    mistake.
+    Mistakes in other configs than that one do not count, as for mig-parted, and the last one of repeated keys
+    wins. Raises PlanError with every mistake.
     """
     document = _read(text, file)
     configs = document.get("mig-configs")
@@ -133,7 +133,7 @@ def parse_config(text: str, file: str, only: str | None = None) -> Mapping[str, 
 
 
 def _read(text: str, file: str) -> dict[str, Any]:
-    document = read_yaml(text, file, PlanError)
+    document, _ = read_last_keys(text, file, PlanError)
     if not isinstance(document, dict):
         raise PlanError(
             "not a configuration of mig-parted", where=file, remedy="begin with version: v1 and mig-configs:"

@@ -40,7 +40,6 @@ REFUSED_HERE_ALONE = {
     "a filter in decimal": "nothing else writes PCI ids so, and mig-parted's files do not",
     "no filter in the list": "an empty list reads as no GPU, and means every one there",
     "an empty filter": "as no filter in the list",
-    "a key twice": "one of the two is lost there",
 }
 
 

@@ -17,7 +17,7 @@ from numaforge.commands.machine import (
     snapshot_argument,
 )
 from numaforge.commands.options import output_option
-from numaforge.commands.wrapped import key_option, read_wrapped
+from numaforge.commands.wrapped import key_option, read_wrapped, remark_repeated
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo_lines, save, show_json
 
@@ -66,7 +66,9 @@ def check(
     from numaforge.roles.mig.plan import as_cut
 
     planned = asked_as_planned(profile, plan, live=live)
-    config = parse_device_plugin(*read_wrapped(file, key, _is_configuration))
+    text, where = read_wrapped(file, key, _is_configuration)
+    config = parse_device_plugin(text, where)
+    remark_repeated(text, where)
     findings = check_config(config)
     counts = None
     if source is not None or planned or live:

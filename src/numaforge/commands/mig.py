@@ -9,7 +9,7 @@ import click
 from numaforge.commands.machine import machine_of, machine_option, root_option, snapshot_argument
 from numaforge.commands.operator_config import operator_config
 from numaforge.commands.options import output_option
-from numaforge.commands.wrapped import key_option, read_wrapped
+from numaforge.commands.wrapped import key_option, read_wrapped, remark_repeated
 from numaforge.lib.errors import ExitCode, PlanError
 from numaforge.report.terminal import show, show_json
 
@@ -191,4 +191,6 @@ def _configs(
     from numaforge.roles.mig.mig_parted import parse_config
 
     text, where = read_wrapped(file, key, lambda document: "mig-configs" in document)
-    return parse_config(text, where, config)
+    configs = parse_config(text, where, config)
+    remark_repeated(text, where)
+    return configs

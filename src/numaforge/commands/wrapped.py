@@ -53,6 +53,15 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
     return texts[name], f"{path}: {name}"
 
 
+def remark_repeated(text: str, where: str) -> None:
+    """Remark on keys that are written twice, where the last one counts."""
+    from numaforge.lib.strict_yaml import read_manifests
+    from numaforge.report.terminal import remark
+
+    for place in read_manifests(text, where)[1]:
+        remark(f"{where}, {place}")
+
+
 def whose_file(path: str | None) -> str | None:
     """Return which other tool's file this is, and what to do with it; None where that is not known."""
     return None if path in (None, "-") else _whose(read_text(str(path)))

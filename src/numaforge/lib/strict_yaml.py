@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -114,24 +114,38 @@ def read_yaml(
     levels; without `octal` a number that begins with 0.
     """
     loader = _StrictLoader if octal else _DecimalLoader
-    documents = [
-        document for document in read_yaml_documents(text, file, error, loader) if document is not None
-    ]
-    if len(documents) > 1:
-        raise error(
-            f"holds {len(documents)} documents", where=file, remedy="put each in a file, and name one"
-        )
-    return documents[0] if documents else None
+    return _only(read_yaml_documents(text, file, error, loader), file, error)
 
 
-def read_manifests(text: str, file: str) -> tuple[list[Any], tuple[str, ...]]:
+def read_last_keys(
+    text: str, file: str, error: type[NumaforgeError] = NumaforgeError
+) -> tuple[Any, tuple[str, ...]]:
+    """Return the content of a YAML text with one document, and the places of duplicate keys.
+
+    The last one wins, as for sigs.k8s.io/yaml. Else raises `error` as `read_yaml` does.
+    """
+    documents, repeated = read_manifests(text, file, error)
+    return _only(documents, file, error), repeated
+
+
+def _only(documents: Iterable[Any], file: str, error: type[NumaforgeError]) -> Any:
+    """Return the only document that is not empty, None without any."""
+    listed = [document for document in documents if document is not None]
+    if len(listed) > 1:
+        raise error(f"holds {len(listed)} documents", where=file, remedy="put each in a file, and name one")
+    return listed[0] if listed else None
+
+
+def read_manifests(
+    text: str, file: str, error: type[NumaforgeError] = NumaforgeError
+) -> tuple[list[Any], tuple[str, ...]]:
     """Return the documents of a file for a cluster, and the places of duplicate keys.
 
-    The last one wins, as for kubectl. Else raises NumaforgeError as `read_yaml` does.
+    The last one wins, as for kubectl. Else raises `error` as `read_yaml` does.
     """
     repeated: list[str] = []
-    documents = list(read_yaml_documents(text, file, loader=partial(_ManifestLoader, repeated=repeated)))
-    return documents, tuple(repeated)
+    documents = read_yaml_documents(text, file, error, partial(_ManifestLoader, repeated=repeated))
+    return list(documents), tuple(repeated)
 
 
 def read_yaml_documents(

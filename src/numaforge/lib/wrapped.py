@@ -9,7 +9,7 @@ from typing import Any
 
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.lib.given import mapping, mappings
-from numaforge.lib.strict_yaml import read_yaml_documents
+from numaforge.lib.strict_yaml import read_manifests
 
 _CONFIGS = (
     ("config", "map"),
@@ -32,7 +32,7 @@ def documents_in(text: str, where: str) -> list[Mapping[str, Any]]:
     """Return the mappings in a YAML text, those in a List separately. Raises NumaforgeError."""
     return [
         one
-        for document in map(mapping, read_yaml_documents(text, where))
+        for document in map(mapping, read_manifests(text, where)[0])
         for one in (mappings(document.get("items")) or [document])
     ]
 

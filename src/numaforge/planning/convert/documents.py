@@ -13,9 +13,10 @@ from typing import Any
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mappings
 from numaforge.lib.mistakes import shown
-from numaforge.lib.strict_yaml import read_yaml_documents
+from numaforge.lib.strict_yaml import read_manifests
 
 # Ansible's tags say how it treats a text: one is encrypted, the other is no template.
+_LAST_KEY_COUNTS = "mig-configs"  # mig-parted reads such files, DeepOps' own among them
 _NODE_CONFIG = "application/node.eks.aws"
 _ASSIGNMENT = re.compile(r"(?:export +)?(?P<name>GRUB_\w+|-?[a-z]\w*[./][\w./*-]+)\s*=\s*(?P<value>.*)")
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
@@ -23,7 +24,10 @@ _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
 
 def read_mappings(text: str, file: str) -> list[Mapping[str, Any]]:
     """Return the mappings of a YAML file, or of Ansible. Raises NumaforgeError for a file without any."""
-    documents = [one for one in read_yaml_documents(_ANSIBLE_TAG.sub("", text), file) if one is not None]
+    documents, repeated = read_manifests(_ANSIBLE_TAG.sub("", text), file)
+    documents = [one for one in documents if one is not None]
+    if repeated and not any(isinstance(one, dict) and _LAST_KEY_COUNTS in one for one in documents):
+        raise NumaforgeError(f"{repeated[0].partition('; ')[0]}", where=file)
     if not documents:
         raise NumaforgeError("is empty", where=file, remedy="name the file to convert")
     mappings_in = [one for one in documents if isinstance(one, dict)]

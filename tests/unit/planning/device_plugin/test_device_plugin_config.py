@@ -218,3 +218,9 @@ def test_single_compares_more_than_the_names_of_mig_devices(second, found):
 def test_a_channel_that_is_required_has_to_be_there(text, channel, found):
     machine = replace(cut_into(None), nvidia_install=NvidiaInstall(imex_channel=channel))
     assert lines(f"imex: {{{text}}}", machine) == found
+
+
+def test_names_in_another_case_and_the_last_of_repeated_keys_count_as_for_the_plugin() -> None:
+    text = "flags: {migstrategy: single}\nflags: {migstrategy: mixed, FailOnInitError: true}"
+    config = parse_device_plugin(text, "config.yaml")
+    assert (config.flags.mig_strategy, config.flags.fail_on_init_error) == ("mixed", True)

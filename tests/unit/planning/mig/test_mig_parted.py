@@ -64,7 +64,6 @@ def test_a_mistake_is_named_with_its_place(entry, field, said):
         pytest.param("", "not a configuration of mig-parted", id="empty"),
         pytest.param("[1]", "not a configuration of mig-parted", id="a list"),
         pytest.param("a: [", "not valid YAML", id="broken YAML"),
-        pytest.param("version: v1\nversion: v1", "the key 'version' is written twice", id="a key twice"),
         pytest.param("mig-configs: {}", "version: must be given", id="no version"),
         pytest.param("version: v2\nmig-configs: {}", "version: 'v2' is not accepted; write 'v1'", id="v2"),
         pytest.param("version: v1", "mig-configs: must be given", id="no configs"),
@@ -94,3 +93,8 @@ def test_every_mistake_of_a_file_is_named_at_once():
         "mig-configs.a[0].mig-enabled",
         "mig-configs.b[0]",
     ]
+
+
+def test_the_last_one_of_repeated_keys_counts_as_for_mig_parted() -> None:
+    text = "version: v1\nmig-configs: {a: [{devices: [0], devices: all, mig-enabled: false}]}"
+    assert parse_config(text, "config.yaml")["a"][0].devices is None
