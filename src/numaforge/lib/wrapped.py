@@ -59,7 +59,7 @@ def texts_in(documents: Sequence[Mapping[str, Any]], path: str) -> Iterator[tupl
             yield _name(document), ".".join(_POLICY), policy
         for values in _helm_values(document, path):
             for config_path in _CONFIGS:
-                if isinstance(texts := _at(values, config_path), Mapping):
+                if texts := mapping(_at(values, config_path)):
                     holder = config_path[:-1]
                     default = mapping(_at(values, holder)).get("default")
                     if problem := _missing_name(holder[0], texts, default, f"{'.'.join(holder)}.default"):

@@ -147,7 +147,7 @@ def as_planned(
 
 def _of_kubelet(machine: NodeTopology) -> dict[str, str]:
     """Return the labels that each kubelet gives its Node by itself; none for an unknown architecture."""
-    architecture = _ARCHITECTURES.get(machine.architecture)
+    architecture = _ARCHITECTURES.get(machine.architecture or "")
     if architecture is None:
         return {}
     values = {"arch": architecture, "os": "linux"}
