@@ -1,15 +1,14 @@
 """Start a kubelet with one whole configuration after another and say how each start ended; runs on the node.
 
 `python3 judge.py FOLDER` finds the kubelet and `cases.json` in FOLDER and prints one JSON document a line:
-first the kubelet's version, then the verdicts in the order of the cases. Nothing but Python is needed.
+first the kubelet's version, then the verdicts in the order of the cases. Nothing but Python is needed: what
+it imports of numaforge is put in front of it.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import os
-import re
 import select
 import shutil
 import subprocess
@@ -18,16 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from numaforge.kubelet.last_words import last_words
+
 STARTED = b"Starting Kubelet Plugin Manager"
 """The managers have started, and nothing that is started after this one can end the kubelet."""
 LIVES_ON_S = 0.2
 PATIENCE_S = 120
 STATE_FILES = ("cpu_manager_state", "memory_manager_state")
-FATAL = ("command failed", "Failed to start ContainerManager")
-"""What a kubelet logs last; other goroutines may still log something behind it."""
-
-_RECORD = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+\] (?P<text>.*)")
-_ERROR = re.compile(r'err=(?P<error>"(?:[^"\\]|\\.)*")')
 
 
 class Judge:
@@ -97,49 +93,12 @@ class Judge:
             process.kill()
             process.wait()
             os.close(output)
-        return None if lives else last_words(said)
-
-
-def last_words(output: str) -> str:
-    """Return the error with which a kubelet ended, from all its output."""
-    lines = output.splitlines()
-    errors: list[tuple[str, str]] = []
-    for number, line in enumerate(lines):
-        if line.startswith("panic: "):
-            return "\n".join(_until_blank(lines[number:]))
-        if line.startswith("Error: "):
-            return "\n".join(lines[number:]).removeprefix("Error: ")
-        message, error = _json_error(line) if line.startswith("{") else _text_error(lines, number)
-        if error is not None:
-            errors.append((message, error))
-    fatal = [error for message, error in errors if message in FATAL]
-    if not errors:
-        raise ValueError(f"the kubelet ended without an error:\n{output[-2000:]}")
-    return fatal[-1] if fatal else errors[-1][1]
-
-
-def _until_blank(lines: list[str]) -> list[str]:
-    end = next((number for number, line in enumerate(lines) if not line), len(lines))
-    return lines[:end]
-
-
-def _json_error(line: str) -> tuple[str, str | None]:
-    record = json.loads(line)
-    return record.get("msg", ""), record.get("err")
-
-
-def _text_error(lines: list[str], number: int) -> tuple[str, str | None]:
-    record = _RECORD.fullmatch(lines[number])
-    if not record or lines[number][0] not in "EF":
-        return "", None
-    text = record["text"]
-    message = json.JSONDecoder().raw_decode(text)[0] if text.startswith('"') else text
-    if text.endswith("err=<"):
-        # klog writes an error of several lines as a block of indented lines.
-        end = lines.index(" >", number)
-        return message, "\n".join(line.removeprefix("\t") for line in lines[number + 1 : end])
-    found = _ERROR.search(text)
-    return message, ast.literal_eval(found["error"]) if found else text
+        if lives:
+            return None
+        error = last_words(said)
+        if error is None:
+            raise ValueError(f"the kubelet ended without an error:\n{said[-2000:]}")
+        return error
 
 
 def _listen(output: int) -> tuple[str, bool]:

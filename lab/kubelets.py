@@ -17,6 +17,8 @@ from lab.errors import LabError
 from lab.node import Node
 from lab.paths import LAB
 from lab.progress import step
+from numaforge.kubelet import last_words
+from numaforge.node.program import program_source
 
 MINORS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37")
 OLDEST = MINORS[0]
@@ -102,10 +104,13 @@ def judge(node: Node, minor: str, trials: Sequence[Trial]) -> dict[str, Verdict]
 
 
 def _pack(cargo: IO[bytes], kubelet: Path, trials: Sequence[Trial]) -> None:
-    content = json.dumps([asdict(trial) for trial in trials]).encode()
-    entry = tarfile.TarInfo("cases.json")
-    entry.size = len(content)
+    files = {
+        "cases.json": json.dumps([asdict(trial) for trial in trials]).encode(),
+        "judge.py": program_source([Path(last_words.__file__), LAB / "judge.py"]).encode(),
+    }
     with tarfile.open(fileobj=cargo, mode="w") as tar:
         tar.add(kubelet, arcname="kubelet")
-        tar.add(LAB / "judge.py", arcname="judge.py")
-        tar.addfile(entry, io.BytesIO(content))
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))

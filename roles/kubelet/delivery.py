@@ -38,7 +38,8 @@ class KubeletPlan:
     `root_dir` holds the state files. `retired` has the shape of `settings`: what an earlier plan merged into
     `config_file` and this one no longer wants there; a value is removed if the file still has it. `binary` is
     the file whose version was `binary_version` when this was planned, so that it need not be run again for
-    its version.
+    its version. `rehearsal` is "required", "when-possible" or "never": whether the kubelet tries the plan
+    before it is applied.
     """
 
     version: str
@@ -54,6 +55,7 @@ class KubeletPlan:
     retired: ByName[Any] = field(default_factory=dict)
     binary: str | None = None
     binary_version: str | None = None
+    rehearsal: str = "when-possible"
 
     @property
     def adds_config_dir(self) -> bool:

@@ -78,7 +78,7 @@ def effect(
     new_drop_ins = {**drop_ins, **{path: text for path, text in texts.items() if path == kubelet.drop_in}}
     if kubelet.delivery == "none":
         new_drop_ins.pop(kubelet.drop_in or "", None)
-    new_flags = _flags_after(install, kubelet)
+    new_flags = flags_after(install, kubelet)
     pools_change = hugepage_totals(machine) != hugepage_totals(machine_after)
 
     def judged(state: Mapping[str, str]) -> Report:
@@ -151,7 +151,7 @@ def _path(kubelet: KubeletPlan, state_file: str) -> str:
     return f"{kubelet.root_dir}/{state_file}"
 
 
-def _flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ...]:
+def flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ...]:
     """Return the flags, with the --config-dir that the plan's unit drop-in adds."""
     if kubelet.config_dir is None or flag_value(install.flags, "config-dir") is not None:
         return install.flags

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numaforge.change.goal import Goal
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
 
@@ -54,7 +55,7 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     kubelet = goal.plan.kubelet
     if kubelet is None:
         return None
-    expected = _effect(goal, kubelet, state)
+    expected = effect_on(goal, kubelet, state)
     restarting_parts = [part.name for part in below if part.restarts_kubelet]
     written = {change.path for part in below for change in part.changed}
     kubelet_files = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.config_file}
@@ -153,15 +154,21 @@ def health_url(config: Mapping[str, object]) -> tuple[str, int] | None:
     return (f"[{address}]" if ":" in address else address), port
 
 
-def _effect(goal: Goal, kubelet: KubeletPlan, state: NodeState) -> Effect:
+def machines(goal: Goal, state: NodeState) -> tuple[NodeTopology, NodeTopology]:
+    """Return the machine with the huge pages that it has now, and as it is with the plan."""
+    machine = with_pools(goal.machine, pools_found(goal, state))
+    return machine, goal.as_planned(machine)
+
+
+def effect_on(goal: Goal, kubelet: KubeletPlan, state: NodeState) -> Effect:
+    """Return what the planned files make of the kubelet of a node in this state."""
     drop_ins = {path: state.files[path].text for path in state.drop_ins if path in state.files}
     state_files = {
         name: text for name in _STATE_FILES if (text := state.text(f"{kubelet.root_dir}/{name}")) is not None
     }
     config = state.text(kubelet.config_file)
-    machine = with_pools(goal.machine, pools_found(goal, state))
-    after, planned_files = goal.as_planned(machine), goal.files_of(role, config)
-    return effect(goal.plan, machine, after, planned_files, config, drop_ins, state_files)
+    machine, after = machines(goal, state)
+    return effect(goal.plan, machine, after, goal.files_of(role, config), config, drop_ins, state_files)
 
 
 def _sentences(

@@ -763,14 +763,20 @@ def plan_kubelet(
         handed_back = hand_back(machine, version, previous, hand_back_notices)
         why = "the profile says that numaforge sets nothing of it"
         decision = Decision("kubelet", "as without numaforge", why)
-        return Reasoned(_of_machine(handed_back, machine.kubelet), (decision,), tuple(hand_back_notices))
+        absent = _of_machine(handed_back, machine.kubelet, profile)
+        return Reasoned(absent, (decision,), tuple(hand_back_notices))
     chooser = _Chooser(machine, profile, version, existing, cpus, memory, pages, devices)
     settings, notices = chooser.settings(), chooser.notices
     plan = plan_delivery(machine, version, profile, existing, settings, previous, notices)
-    return Reasoned(_of_machine(plan, machine.kubelet), tuple(chooser.decisions), tuple(notices))
+    return Reasoned(_of_machine(plan, machine.kubelet, profile), tuple(chooser.decisions), tuple(notices))
 
 
-def _of_machine(kubelet: KubeletPlan, install: KubeletInstall | None) -> KubeletPlan:
-    """Return the same with the path and version of this machine's kubelet binary."""
+def _of_machine(kubelet: KubeletPlan, install: KubeletInstall | None, profile: NodeProfile) -> KubeletPlan:
+    """Return the same with the path and version of this machine's kubelet binary, and how it is applied."""
     binary = install.binary if install else None
-    return replace(kubelet, binary=binary, binary_version=install.version if binary and install else None)
+    return replace(
+        kubelet,
+        binary=binary,
+        binary_version=install.version if binary and install else None,
+        rehearsal=profile.maintenance.rehearsal,
+    )

@@ -18,3 +18,10 @@ class Maintenance(Section):
         "them as pending.",
         examples=["allowed"],
     )
+    rehearsal: Literal["required", "when-possible", "never"] = Field(
+        default="when-possible",
+        description="Whether a node's own kubelet tries the plan beside the running one before anything is "
+        "drained. A plan that it refuses is not applied; required also refuses a plan that cannot be "
+        "rehearsed there.",
+        examples=["required"],
+    )

@@ -26,7 +26,7 @@ from numaforge.report.terminal import complain, echo_lines
 COMMANDS = {
     "Look": ("topology", "draw", "capture", "diff", "audit", "measure"),
     "Plan": ("plan", "render", "convert"),
-    "Change nodes": ("init", "doctor", "apply", "verify", "rollout"),
+    "Change nodes": ("init", "doctor", "rehearse", "apply", "verify", "rollout"),
     "Ask without a node": ("kubelet", "admit", "fit", "cluster", "mig", "device-plugin", "rdma"),
     "Write for other tools": ("generate", "completion"),
 }

@@ -55,6 +55,9 @@ class FileMachine:
     def running_config(self) -> Mapping[str, Any]:
         return {}
 
+    def rehearse(self, transaction: Transaction | None = None) -> str:  # noqa: ARG002
+        return ""
+
     def begin(self, transaction: Transaction) -> None:
         if transaction.id not in self._begun():
             with self._file.open("a") as file:

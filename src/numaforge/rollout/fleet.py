@@ -33,10 +33,13 @@ _UNREACHABLE_SECONDS = 900.0
 EXIT_CODES = {
     Ending.HELD: ExitCode.HELD,
     Ending.ROLLED_BACK: ExitCode.ROLLED_BACK,
+    Ending.REFUSED_BY_KUBELET: ExitCode.BLOCKED,
     Ending.BLOCKED: ExitCode.BLOCKED,
     Ending.ABORTED: ExitCode.BLOCKED,
 }
 """The exit code of a node that is not as planned, the gravest first."""
+FAILED = (Ending.ROLLED_BACK, Ending.HELD, Ending.REFUSED_BY_KUBELET)
+"""The endings that the limit of failures counts."""
 _GOOD = (Ending.DONE, Ending.UNCHANGED)
 
 
@@ -81,8 +84,9 @@ class FleetSettings:
 
     `canaries` hosts of each stage go first (the first in order, or the named ones); after them, after each
     failure domain and after each control-plane node, nothing new begins for `soak_seconds`. The fleet stops
-    once more than `max_failures` hosts are rolled back or held, or more than `max_blocked` (None: any number)
-    are blocked or refused, or when the budget has had no room for `slot_timeout`.
+    once more than `max_failures` hosts are rolled back, held or refused by their kubelets, or more than
+    `max_blocked` (None: any number) are blocked or refused, or when the budget has had no room for
+    `slot_timeout`.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -328,7 +332,7 @@ class Fleet:
 
     @property
     def _failed(self) -> int:
-        return self._count[Ending.ROLLED_BACK] + self._count[Ending.HELD]
+        return sum(self._count[ending] for ending in FAILED)
 
     @property
     def _blocked(self) -> int:
@@ -352,9 +356,7 @@ class Fleet:
         blocked = self._blocked + sum(far.blocked + far.refused for far in progress.values())
         if failed > self.settings.max_failures:
             most = self.settings.max_failures
-            self.stop(
-                f"{failed} nodes of all shards were rolled back or held, and no more than {most} may fail"
-            )
+            self.stop(f"{failed} nodes of all shards have failed, and no more than {most} may")
             return False
         limit = self.settings.max_blocked
         if limit is not None and blocked > limit:

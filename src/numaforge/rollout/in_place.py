@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from numaforge.change.transaction import Result, Transaction
 from numaforge.lib.errors import NumaforgeError
@@ -124,6 +125,8 @@ class InPlaceChange(Transacting):
                 yield from self._require_in_order(self.node)
             if reason := self._why_not(transaction) or self.veto():
                 return Outcome(Ending.BLOCKED, reason)
+            if reason := (yield from self._ask(partial(self.machine.rehearse, transaction))):
+                return Outcome(Ending.REFUSED_BY_KUBELET, reason)
             result = yield from self._carry_out(transaction)
             if result.outcome == "unknown":
                 result = yield from self._find_out(result, transaction)

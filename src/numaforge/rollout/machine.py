@@ -37,6 +37,13 @@ class Machine(Protocol):
         Raises UnreadableConfigError where it refuses its node, SilentKubeletError where it does not answer.
         """
 
+    def rehearse(self, transaction: Transaction | None = None) -> str:
+        """Have the node's kubelet try the plan where that changes what it starts with.
+
+        `transaction` is what the node needs; None where it was not looked at. Returns why the change must
+        not be made, "" where it may.
+        """
+
     def begin(self, transaction: Transaction) -> None:
         """Send a transaction to the node, which carries it out by itself.
 

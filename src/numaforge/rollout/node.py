@@ -145,6 +145,7 @@ class NodeRollout:
             else:
                 yield from self._admissible(node, lease)
                 yield from self._ask(self._require_proof)
+                yield from self._rehearse()
             return (yield from self._take_slot_and_work())
         except _RefusedError as refused:
             return refused.outcome
@@ -161,6 +162,12 @@ class NodeRollout:
             require_readable(self.cluster, self.name, self.machine.running_config)
         elif self.just_seen.unreadable:
             refuse_unreadable(self.cluster, {self.name: self.just_seen.unreadable})
+
+    def _rehearse(self) -> Steps[None]:
+        """Refuse a plan that the node's kubelet refuses, before anything is taken out of service."""
+        self._say("rehearses")
+        if reason := (yield from self._ask(self.machine.rehearse)):
+            raise _RefusedError(reason, ending=Ending.REFUSED_BY_KUBELET)
 
     def _lease(self) -> Lease:
         return self.cluster.lease(lease_name(self.name))

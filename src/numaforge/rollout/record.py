@@ -62,6 +62,7 @@ class Ending(StrEnum):
     DONE = "done"
     UNCHANGED = "unchanged"
     BLOCKED = "blocked"  # nothing was changed
+    REFUSED_BY_KUBELET = "refused-by-kubelet"  # in a rehearsal: nothing was changed, and it is a failure
     ABORTED = "aborted"  # the node is as it was, because an abort was requested
     ROLLED_BACK = "rolled-back"
     HELD = "held"

@@ -170,7 +170,7 @@ def test_canaries_that_fail_stop_every_shard():
     first = world.end(world.shard(0, NODES[:3], 2, [0, 1]))
     report = world.end(second)
     assert first.exit_code is ExitCode.ROLLED_BACK
-    assert "of all shards were rolled back or held" in (report.stopped or "")
+    assert "of all shards have failed" in (report.stopped or "")
     assert report.outcomes == {}
 
 

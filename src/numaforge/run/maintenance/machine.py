@@ -31,9 +31,12 @@ from numaforge.fleet.measure.record import MeasurementError
 from numaforge.fleet.measure.siblings import why_held
 from numaforge.lib.errors import HostUnreachableError
 from numaforge.lib.framing import asking
+from numaforge.roles.kubelet.rehearsal import is_wanted
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.patience import RETRY_SECONDS
 from numaforge.run.hosts import access_to, reached, reached_anew
+
+from .rehearsal import rehearsed_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +88,14 @@ class PyinfraMachine:
     def running_config(self) -> Mapping[str, Any]:
         """Return the running configuration that the kubelet reports to its own node."""
         return read_answer(self._ask(self._target.endpoint.script))
+
+    def rehearse(self, transaction: Transaction | None = None) -> str:
+        """Have the host's kubelet try the plan; return why the change must not be made, "" where it may."""
+        if transaction is not None and not is_wanted(self._target.goal, transaction):
+            return ""
+        state = look(self._ask, self._target.question)
+        transaction = None if state.unfinished else need(self._target.goal, state)
+        return rehearsed_on(self._host, self._target.goal, state, transaction)
 
     def begin(self, transaction: Transaction) -> None:
         """Hand a transaction to the host, marked as not proved yet."""

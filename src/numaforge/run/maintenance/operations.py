@@ -12,6 +12,7 @@ from numaforge.change.carry import carry_out, settle
 from numaforge.change.look import GUARD, look
 from numaforge.change.need import need, pending
 from numaforge.lib.errors import HostError
+from numaforge.roles.kubelet.rehearsal import is_wanted
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import START_KUBELET
 from numaforge.run.hosts import (
@@ -30,6 +31,7 @@ from numaforge.run.hosts.interrupts import refuse_if_stopped
 
 from .claims import note_claim
 from .outlook import Outlook, announce_outlook, outlook
+from .rehearsal import RefusedPlanError, rehearsed_on
 from .turns import turn
 from .undrained import refuse_undrained
 
@@ -198,6 +200,10 @@ def _change(on: Host, target: Target, options: RolloutOptions, planned_change: T
         if transaction is None:
             show_end(on, "it is as planned")
             return
+        if is_wanted(target.goal, transaction):
+            state = look(ask, target.question)
+            if reason := rehearsed_on(on, target.goal, state, transaction):
+                raise RefusedPlanError(f"nothing was changed, {reason}")
         good_for = int(options.unreachable_timeout) + _LOOK_SECONDS
         result = carry_out(
             replace(transaction, good_for_seconds=good_for),

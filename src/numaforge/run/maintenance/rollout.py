@@ -16,7 +16,7 @@ from numaforge.preflight.cluster import permission_check
 from numaforge.preflight.runner import verification_check
 from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, CachedPool
-from numaforge.rollout.fleet import EXIT_CODES
+from numaforge.rollout.fleet import EXIT_CODES, FAILED
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.node import JustSeen, NodeRollout, Progress
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from .target import Target
 
 _GOOD = (Ending.DONE, Ending.UNCHANGED)
-_FAILED = (Ending.ROLLED_BACK, Ending.HELD)
 
 
 class _Clusters:
@@ -116,7 +115,7 @@ def roll_out(
         outcome = run(_out_of_service(host, target, options, role, just_seen).run())
     show_progress(host, None)
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
-    if outcome.ending in _FAILED:
+    if outcome.ending in FAILED:
         _clusters.failed[host.name] = outcome.ending
     if outcome.ending is not Ending.HELD:
         PyinfraMachine(host, target, None).proved()

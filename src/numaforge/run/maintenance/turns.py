@@ -21,6 +21,8 @@ from numaforge.rollout.record import Ending
 from numaforge.run.hosts.interrupts import INTERRUPTED, refuse_if_stopped, stopped
 from numaforge.run.hosts.processes import hosts_of
 
+from .rehearsal import RefusedPlanError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -77,6 +79,9 @@ def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[HostT
     try:
         yield own_turn
         own_turn.ended = own_turn.ended or Outcome(Ending.DONE)
+    except RefusedPlanError as error:
+        own_turn.ended = Outcome(Ending.REFUSED_BY_KUBELET, error.message)
+        raise
     except NumaforgeError as error:
         own_turn.ended = Outcome(_ENDINGS.get(error.exit_code, Ending.BLOCKED), error.message)
         raise

@@ -1,0 +1,105 @@
+"""`numaforge rehearse`: whether a node's own kubelet would start with its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import plan_of, profile_option
+from numaforge.commands.options import output_option
+from numaforge.report.terminal import echo, screen, show_json
+
+# Imports that `--help` does not need are inside the functions that use them.
+if TYPE_CHECKING:
+    from numaforge.lib.errors import ExitCode
+    from numaforge.machine.topology.model import NodeTopology
+    from numaforge.planning.plan import NodePlan
+    from numaforge.roles.kubelet.rehearsal import Rehearsed
+
+
+@click.command()
+@click.argument("host", metavar="HOST|INVENTORY")
+@profile_option
+@click.option(
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+)
+@click.option(
+    "--data",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu or ssh_key=PATH.",
+)
+@output_option("table", "json")
+def rehearse(
+    host: str, profile: str | None, limits: tuple[str, ...], data: tuple[str, ...], output: str
+) -> ExitCode:
+    """Have a node's own kubelet try the plan; drains and changes nothing.
+
+    The kubelet starts beside the running one, in a transient unit with namespaces of its own, with the plan
+    of --profile, else the one saved on HOST; of a pyinfra INVENTORY every host with its own plan. HOST is
+    named as for `numaforge capture`. Shows whether it starts, its last words where it does not, and where
+    `numaforge check` says something else.
+
+    Exit codes: 0 it starts, 1 it refuses the plan, 3 it cannot be rehearsed there, 6 hosts are unreachable.
+
+    \b
+    Examples:
+      numaforge rehearse gpu-1 --profile training
+      numaforge rehearse inventory.py --limit gpu-017 -o json
+    """
+    from numaforge.commands.capture import inventories_of
+    from numaforge.report.rehearsal import exit_code, rehearsal_document, rehearsal_lines
+
+    rehearsals: Mapping[str, Rehearsed]
+    failed: Mapping[str, str] = {}
+    silent = False
+    if inventories_of([host], limits):
+        if data or profile:
+            raise click.UsageError("--data and --profile are for one HOST; an INVENTORY has its own")
+        rehearsals, failed, silent = _of_all(host, limits)
+    else:
+        rehearsals = {host: _of_one(host, data, profile)}
+    if output == "json":
+        show_json(rehearsal_document(rehearsals, failed))
+    else:
+        for line in rehearsal_lines(rehearsals, failed, screen()):
+            echo(line)
+    return exit_code(rehearsals, failed, silent=silent)
+
+
+def _of_one(host: str, data: Sequence[str], profile: str | None) -> Rehearsed:
+    from numaforge.commands.capture import asked_of
+
+    def ask(name: str, how: Mapping[str, str | int]) -> Rehearsed:
+        # Imports pyinfra, for which gevent has patched this process by now.
+        from numaforge.run.rehearsing import rehearse_host
+
+        return rehearse_host(name, how, partial(_plan, host, profile))
+
+    return asked_of(host, data, ask, f"rehearsing on {host}")
+
+
+def _plan(host: str, profile: str | None, machine: NodeTopology) -> NodePlan:
+    planned = plan_of(machine, profile, None)
+    if planned is None:
+        raise click.UsageError(f"{host} has no plan: give --profile")
+    return planned
+
+
+def _of_all(inventory: str, limits: Sequence[str]) -> tuple[dict[str, Rehearsed], dict[str, str], bool]:
+    """Return the rehearsals by host, why others have none, and whether those just did not answer."""
+    from numaforge.commands.over_inventory import ask_all
+    from numaforge.roles.kubelet.rehearsal import from_document
+
+    function = "numaforge.run.rehearsing.rehearse_each"
+    answers = ask_all(inventory, limits, function, "rehearsed", "rehearsing on every host")
+    rehearsals, failed = {}, dict(answers.failed)
+    for name, event in answers.events.items():
+        if "refused" in event:
+            failed[name] = event["refused"]
+        else:
+            rehearsals[name] = from_document(event["document"])
+    return rehearsals, failed, failed.keys() <= answers.unreachable
