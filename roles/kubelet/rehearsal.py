@@ -33,7 +33,9 @@ from numaforge.lib import shell
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.framing import Answer, Output, asking
 from numaforge.node.bundle import encoded
+from numaforge.roles.host.managers import KUBELET_SYSCTLS
 from numaforge.roles.hugepages.paths import hugepage_totals
+from numaforge.roles.hugepages.plan import pool_bytes, pools_after
 from numaforge.roles.kubelet import kubelet as role
 from numaforge.roles.kubelet.effect import flags_after
 from numaforge.roles.kubelet.files import paths
@@ -60,16 +62,6 @@ _ALONE = (
     "--manifest-url=",
 )
 """What a kubelet without a cluster, a network, systemd and pods needs; flags count before every file."""
-
-_SYSCTLS = (
-    "vm.overcommit_memory",
-    "vm.panic_on_oom",
-    "kernel.panic",
-    "kernel.panic_on_oops",
-    "kernel.keys.root_maxkeys",
-    "kernel.keys.root_maxbytes",
-)
-"""The kernel values that a kubelet sets, or with protectKernelDefaults requires."""
 
 _CGROUPS = ("cgroupRoot", "kubeReservedCgroup", "systemReservedCgroup")
 _NO_SWAP = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
@@ -253,7 +245,7 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
     if runtime is None:
         return f"the container runtime at {endpoint} is neither containerd nor CRI-O"
     config = state.text(kubelet.config_file)
-    files = [file for file in goal.files_of(role, config) if not file.path.startswith("/etc/systemd/")]
+    files = [file for file in goal.files_of(role, config) if _is_read(file.path)]
     written = [file.path for file in files]
     folder = kubelet.config_dir or install.config_dir
     logs = effective.get("podLogsDir")
@@ -266,7 +258,7 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
         arguments=(*_without_login(flags_after(install, kubelet)), *_ALONE),
         files={file.path: file.text for file in files},
         removed=(
-            *(path for path in paths(goal.plan, goal.machine) if path not in written),
+            *(path for path in paths(goal.plan, goal.machine) if path not in written and _is_read(path)),
             *expected.invalid,
         ),
         faces=_faces(goal, before, after),
@@ -371,7 +363,7 @@ def _memory(
         node: {"total": table.get("total", 0), "allocatable": table.get("allocatable", 0)}
         for node, table in sorted(tables.items())
     }
-    pages = {node.id: _pool_bytes(node.hugepages) for node in after.numa_nodes}
+    pages = {node.id: pool_bytes(pools_after(node, {})) for node in after.numa_nodes}
     totals = {node.id: node.memory_bytes for node in after.numa_nodes if node.memory_bytes is not None}
     wrong = [
         f"the kubelet counts {table['total']} bytes of memory on NUMA node {node}, planned are {totals[node]}"
@@ -387,12 +379,6 @@ def _memory(
                 f"planned are {left}"
             )
     return memory, tuple(wrong)
-
-
-def _pool_bytes(pools: Mapping[str, Any]) -> int:
-    from numaforge.roles.hugepages.plan import pool_bytes
-
-    return pool_bytes({size: pool.total for size, pool in pools.items()})
 
 
 def _not_shown(before: NodeTopology, after: NodeTopology) -> str:
@@ -421,10 +407,15 @@ def _faces(goal: Goal, before: NodeTopology, after: NodeTopology) -> dict[str, s
     if before.swap_bytes and not after.swap_bytes:
         faces["/proc/swaps"] = _NO_SWAP
     tuning = goal.plan.tuning
-    for name in _SYSCTLS:
+    for name in KUBELET_SYSCTLS:
         if (value := tuning.sysctls.get(name)) is not None:
             faces[f"/proc/sys/{name.replace('.', '/')}"] = f"{value}\n"
     return faces
+
+
+def _is_read(path: str) -> bool:
+    """Whether a kubelet reads a file, not systemd."""
+    return not path.startswith("/etc/systemd/")
 
 
 def _program(exec_start: str | None) -> str:

@@ -28,6 +28,7 @@ PROFILE: dict[str, Any] = {
         "eviction_hard": {"memory.available": "100Mi"},
     },
     "mig": {"gpus": []},  # without a driver nothing can cut GPUs
+    "maintenance": {"rehearsal": "never"},  # a minute on an emulated node; test_rehearsal.py has it
 }
 """The kubelet's part of the lab's profile."""
 HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"

@@ -12,6 +12,7 @@ numaforge_profile = {
         "eviction_hard": {"memory.available": "100Mi"},
     },
     "mig": {"gpus": []},  # without a driver nothing can cut GPUs
+    "maintenance": {"rehearsal": "never"},  # takes a minute on an emulated node
     "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
     "tuning": {"sysctls": {"vm.min_free_kbytes": 32768}},
 }

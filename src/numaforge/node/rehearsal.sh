@@ -71,18 +71,56 @@ prepare() { # FOLDER KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS
     exec unshare --pid --fork --kill-child --mount-proc sh "$OWN/program" apart "$begun" "$@"
 }
 own_control_groups() { # those of the unit are the root; no process may stay in it
+    each cgroup note_control_group
     attempt umount -n -l /sys/fs/cgroup
     attempt mount -n -t cgroup2 rehearsal /sys/fs/cgroup
     attempt mkdir /sys/fs/cgroup/rehearsal
     attempt tell "$$" /sys/fs/cgroup/rehearsal/cgroup.procs
-    read -r controllers < /sys/fs/cgroup/cgroup.controllers
-    for controller in $controllers; do attempt tell "+$controller" /sys/fs/cgroup/cgroup.subtree_control; done
-    each cgroup same_control_group
+    pass_controllers_on /sys/fs/cgroup
+    for name in $control_groups; do make_control_group "$name"; done
 }
-same_control_group() { mkdir -p "/sys/fs/cgroup/${1#/}"; } # NAME
+pass_controllers_on() { # FOLDER: to those below it
+    read -r controllers < "$1/cgroup.controllers"
+    for controller in $controllers; do attempt tell "+$controller" "$1/cgroup.subtree_control"; done
+}
+note_control_group() { # NAME, if the node has it: by its path, or as a slice of systemd
+    plain=${1#/}
+    if [ -d "/sys/fs/cgroup/$plain" ] || [ -d "/sys/fs/cgroup/$(slice "${plain##*/}")" ]; then
+        control_groups="$control_groups $plain"
+    fi
+}
+slice() { # NAME: prints where systemd has it: a.slice/a-b.slice of a-b.slice
+    rest=${1%.slice} prefix='' path=''
+    while :; do
+        prefix=${prefix:+$prefix-}${rest%%-*}
+        path=${path:+$path/}$prefix.slice
+        case $rest in *-*) rest=${rest#*-} ;; *) break ;; esac
+    done
+    printf '%s' "$path"
+}
+make_control_group() { # NAME
+    rest=$1 at=/sys/fs/cgroup
+    while [ -n "$rest" ]; do
+        if [ "$at" != /sys/fs/cgroup ]; then pass_controllers_on "$at"; fi
+        at=$at/${rest%%/*}
+        mkdir -p "$at"
+        case $rest in */*) rest=${rest#*/} ;; *) rest= ;; esac
+    done
+}
 hide() { # FOLDER: as large as what it hides; of the kubelet's own the plain files stay, and what is `copied`
-    case "$hidden_folders" in *" $1 "*) return ;; esac
-    if [ ! -d "$1" ]; then cannot "the folder $1 does not exist yet"; fi
+    for hidden in $hidden_folders; do
+        case $1/ in
+        "$hidden"/*)
+            mkdir -p "$1"
+            return
+            ;;
+        esac
+    done
+    if [ ! -d "$1" ]; then
+        writable "$1"
+        mkdir -p "$1"
+        return
+    fi
     size=$(df -P -k "$1" | sed -n '2s/^[^ ]* *\([0-9]*\) .*/\1/p')
     new=$OWN/hidden
     mkdir -p "$new"
@@ -217,5 +255,5 @@ SystemdCgroup = false
 END
 }
 
-hidden_folders=' ' overlaid='' overlays=0 faces=0
+hidden_folders='' control_groups='' overlaid='' overlays=0 faces=0
 "$@"

@@ -1,0 +1,155 @@
+"""A node's own kubelet tries the plan beside the running one, and leaves nothing."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from lab.paths import REPOSITORY
+from lab.waiting import wait_until
+from tests.fixtures.processes import kill_tree
+from tests.lab import rollouts
+from tests.lab.rollouts import PROFILE, begin, free, inventory
+
+UNIT = "numaforge-rehearsal.service"
+STRICT: dict[str, Any] = {
+    **PROFILE,
+    "maintenance": {"rehearsal": "required"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
+}
+MARKER = "/root/marker"
+TRACES = f"""
+find /sys/fs/cgroup -type d | grep -v 'session-\\|user@\\|user-' | sort
+sed 's/^[0-9]* [0-9]* //' /proc/1/mountinfo | sort
+awk '$4 == "00010000" {{ print $8 }}' /proc/net/unix | sort
+iptables-save 2> /dev/null | grep -v '^#' | sed 's/\\[.*\\]//'
+sysctl vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys
+sysctl net.ipv4.conf net.bridge net.ipv4.ip_forward
+cat /sys/devices/system/node/node*/hugepages/*/nr_hugepages
+ls /run /tmp /var/lib /var/log/pods
+systemctl show -p MainPID -p NRestarts kubelet containerd
+find / -xdev -newer {MARKER} -type f ! -path '/var/log/*' ! -path '/root/*' \\
+    ! -path '/var/lib/containerd/*' ! -path '/var/lib/kubelet/pods/*' ! -path '/var/lib/systemd/*'
+"""
+"""What a rehearsal could leave: a line for each."""
+
+
+@pytest.fixture
+def untouched(joined: Node) -> Iterator[Node]:
+    """The node, which is the same afterwards as before."""
+    joined.run(f"rm -f {MARKER}; touch {MARKER}")
+    before = joined.run(TRACES)
+    yield joined
+    joined.run(f"while systemctl is-active --quiet {UNIT}; do sleep 0.2; done")
+    assert joined.run(TRACES).splitlines() == before.splitlines()
+
+
+def rehearsed(lab: Lab, folder: Path, profile: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of `numaforge rehearse` for the first node, and what it says of that node."""
+    file = inventory(lab, folder, profile=profile, start_seconds=500)
+    done = rollouts.program("numaforge", "rehearse", "-o", "json", str(file), stderr=subprocess.PIPE)
+    report = json.loads(done.stdout)
+    assert not report["failed"], report
+    return done.returncode, report["hosts"][lab.nodes[0].name]
+
+
+def test_the_kubelet_starts_with_the_plan_and_leaves_nothing(
+    lab: Lab, untouched: Node, tmp_path: Path
+) -> None:
+    code, said = rehearsed(lab, tmp_path, STRICT)
+    assert (code, said["verdict"], said["differences"]) == (0, "starts", []), said
+    assert said["memory"].keys() == {"0", "1", "2", "3"}
+    assert said["shared_cpus"]
+
+
+def test_a_plan_that_only_the_nodes_own_kubelet_refuses_is_not_begun(
+    lab: Lab, untouched: Node, tmp_path: Path
+) -> None:
+    """Its kubelet has a rule that `check` does not know, as a new minor may have."""
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
+    rollouts.await_deployment(lab, "web")
+    pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
+    refuses = 'E1129 00:00:00.000000 1 run.go:72] "command failed" err="a rule of its own"'
+    untouched.run(
+        "mv /usr/bin/kubelet /usr/bin/kubelet.own; cat > /usr/bin/kubelet; chmod 755 /usr/bin/kubelet",
+        input_text="#!/bin/sh\nif grep -qs static /etc/kubernetes/kubelet.conf.d/*; then\n"
+        f"    echo '{refuses}' >&2\n    exit 1\nfi\nexec /usr/bin/kubelet.own \"$@\"\n",
+    )
+    try:
+        file = inventory(lab, tmp_path, profile=STRICT, start_seconds=500)
+        rollout = begin("run", file, state=tmp_path)
+        assert rollout.end() == 3, (rollout.events, rollout.errors())
+        report = json.dumps(rollout.report)
+        assert "the kubelet refuses the plan in its rehearsal: a rule of its own" in report
+        assert "`check` says that it starts: please report it with the snapshot" in report
+        assert "refused-by-kubelet" in report
+        assert free(lab, untouched)
+        assert "cordon" not in rollouts.phases(tmp_path, untouched)
+        assert {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]} == pods
+    finally:
+        untouched.run("mv /usr/bin/kubelet.own /usr/bin/kubelet")
+        rollouts.kubectl(lab, "delete", "deployment", "web", "--wait=true")
+
+
+def begun(lab: Lab, folder: Path) -> "subprocess.Popen[str]":
+    """Start a rehearsal, and return once its kubelet runs."""
+    node = lab.nodes[0]
+    file = inventory(lab, folder, profile=STRICT, start_seconds=500)
+    command = [str(Path(sys.executable).with_name("numaforge")), "rehearse", "-o", "json", str(file)]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    wait_until(
+        lambda: node.try_run("pgrep -f -- '--[m]anifest-url='").returncode == 0,
+        "the rehearsal did not begin",
+        240,
+    )
+    return process
+
+
+@pytest.mark.long
+def test_a_rehearsal_that_is_killed_leaves_nothing(lab: Lab, untouched: Node, tmp_path: Path) -> None:
+    process = begun(lab, tmp_path)
+    untouched.run(f"systemctl kill -s KILL {UNIT}")
+    report = json.loads(process.communicate()[0])
+    assert process.returncode == 3
+    assert report["hosts"][untouched.name]["verdict"] == "unknown"
+
+
+@pytest.mark.long
+def test_a_rehearsal_whose_runner_dies_ends_and_leaves_nothing(
+    lab: Lab, untouched: Node, tmp_path: Path
+) -> None:
+    kill_tree(begun(lab, tmp_path))
+    ended = f"while systemctl is-active --quiet {UNIT}; do sleep 0.2; done"
+    assert "rehearsal" not in untouched.run(f"{ended}; ls /run; systemctl list-units --all")
+
+
+@pytest.mark.long
+def test_a_node_that_reboots_meanwhile_has_nothing_of_it(lab: Lab, joined: Node, tmp_path: Path) -> None:
+    process = begun(lab, tmp_path)
+    boot = joined.run("cat /proc/sys/kernel/random/boot_id")
+    with joined.monitor() as monitor:
+        monitor.execute("system_reset")
+    wait_until(
+        lambda: joined.try_run("cat /proc/sys/kernel/random/boot_id", timeout_s=60).stdout not in ("", boot),
+        "the node did not come back",
+        900,
+    )
+    kill_tree(process)
+    joined.run(rollouts.HEALTHY)
+    assert "rehearsal" not in joined.run("ls /run /tmp /var/lib /etc/systemd/system /run/systemd/transient")
+
+
+@pytest.mark.long
+def test_a_full_disk_does_not_matter(lab: Lab, untouched: Node, tmp_path: Path) -> None:
+    untouched.run("dd if=/dev/zero of=/root/full bs=1M 2> /dev/null || true; df / | tail -n 1")
+    try:
+        code, said = rehearsed(lab, tmp_path, STRICT)
+    finally:
+        untouched.run("rm /root/full")
+    assert (code, said["verdict"]) == (0, "starts"), said

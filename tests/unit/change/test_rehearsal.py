@@ -1,0 +1,207 @@
+"""What a node's kubelet is shown in a rehearsal, and what its answer means."""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.change.goal import Goal
+from numaforge.lib.cpulist import parse_cpulist
+from numaforge.lib.errors import HostUnreachableError
+from numaforge.lib.framing import Answer
+from numaforge.roles.kubelet.rehearsal import (
+    Rehearsal,
+    Rehearsed,
+    Verdict,
+    from_document,
+    present_rehearsal,
+    read_rehearsed,
+    refusal,
+    rehearsal,
+    rehearse,
+    to_document,
+)
+from tests.unit.change.test_need import PROFILE, STATIC, found, target
+
+CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
+LAST = 'E1129 00:00:00.000000       1 run.go:72] "command failed" err="a rule of its own"'
+STARTED = {"outcome": "started", "took": "273", "cpu": "2500000"}
+ENDED = {"outcome": "ended", "took": "90", "cpu": "500000", "output": LAST}
+
+
+def answer(lines: Mapping[str, str], **state: str) -> Answer:
+    """Return what the script prints."""
+    said = [f"{kind} {_encoded(text) if kind == 'output' else text}" for kind, text in lines.items()]
+    said += [f"state {name} {_encoded(text)}" for name, text in state.items()]
+    return Answer({"": tuple(said)})
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def shown(on: Goal, **changes: str | None) -> Rehearsal:
+    planned = rehearsal(on, found(on, **changes))
+    assert isinstance(planned, Rehearsal)
+    return planned
+
+
+def with_policy(policy: str, profile: Mapping[str, Any] = PROFILE) -> Goal:
+    return target({**profile, "maintenance": {"rehearsal": policy}}, "kubelet")
+
+
+def test_the_kubelet_finds_the_planned_files_and_no_cluster() -> None:
+    on = target(PROFILE, "kubelet")
+    planned = shown(on)
+    assert on.plan.kubelet is not None
+    assert on.plan.kubelet.drop_in in planned.files
+    assert planned.program == "/usr/bin/kubelet"
+    assert planned.endpoint == "/run/containerd/containerd.sock"
+    assert not [each for each in planned.arguments if "kubeconfig" in each]
+    assert f"--config-dir={on.plan.kubelet.config_dir}" in planned.arguments
+    assert planned.arguments[-1] == "--manifest-url="
+
+
+def test_a_login_in_two_words_is_left_out_whole() -> None:
+    on = target(PROFILE, "kubelet")
+    assert on.machine.kubelet is not None
+    flags = ("--kubeconfig", "/etc/kubernetes/kubelet.conf", "--v=2")
+    on = replace(on, machine=replace(on.machine, kubelet=replace(on.machine.kubelet, flags=flags)))
+    assert shown(on).arguments[0] == "--v=2"
+
+
+def test_it_finds_the_state_files_as_the_transaction_would_leave_them() -> None:
+    earlier = {CPU_STATE: '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'}
+    assert shown(target(PROFILE, "kubelet"), **earlier).removed == (CPU_STATE,)
+
+
+def test_it_sees_the_planned_pools_of_huge_pages() -> None:
+    on = target(PROFILE, "kubelet")
+    pool = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+    planned = rehearsal(on, found(on, {pool: 0}))
+    assert isinstance(planned, Rehearsal)
+    assert planned.faces[pool] == "16\n"
+    assert planned.faces["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "64\n"
+
+
+def test_it_sees_the_cpus_that_are_left_and_the_planned_kernel_values() -> None:
+    on = target(PROFILE, "kubelet")
+    tuning = replace(on.plan.tuning, sysctls={"vm.overcommit_memory": "2", "vm.swappiness": "1"})
+    offline = replace(tuning.offline, cpus=parse_cpulist("15"))
+    plan = replace(on.plan, tuning=replace(tuning, offline=offline, swap_off=True))
+    faces = shown(replace(on, plan=plan, machine=replace(on.machine, swap_bytes=4096))).faces
+    assert faces["/sys/devices/system/cpu/online"] == "0-14\n"
+    assert faces["/proc/sys/vm/overcommit_memory"] == "2\n"
+    assert "/proc/sys/vm/swappiness" not in faces
+    assert faces["/proc/swaps"].count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"distribution": "k3s"}, "k3s runs the kubelet inside", id="inside-another-program"),
+        pytest.param(
+            {"flags": ("--container-runtime-endpoint=unix:///run/cri-dockerd.sock",)},
+            "neither containerd nor CRI-O",
+            id="a-runtime-that-is-not-known",
+        ),
+    ],
+)
+def test_what_cannot_be_rehearsed_says_why(change: Mapping[str, Any], why: str) -> None:
+    on = target(PROFILE, "kubelet")
+    assert on.machine.kubelet is not None
+    machine = replace(on.machine, kubelet=replace(on.machine.kubelet, **change))
+    assert why in str(rehearsal(replace(on, machine=machine), found(on)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict", "words"),
+    [
+        pytest.param(STARTED, Verdict.STARTS, "", id="started"),
+        pytest.param(ENDED, Verdict.REFUSED, "a rule of its own", id="its-last-words-whole"),
+        pytest.param({**ENDED, "output": "Killed"}, Verdict.REFUSED, "Killed", id="words-of-no-log"),
+        pytest.param(
+            {"cannot": "SELinux is enforcing"}, Verdict.UNKNOWN, "SELinux is enforcing", id="not-there"
+        ),
+        pytest.param(
+            {"outcome": "late", "took": "6000"}, Verdict.UNKNOWN, "after 60 s the kubelet had", id="too-late"
+        ),
+        pytest.param({}, Verdict.UNKNOWN, "the unit of the rehearsal was ended", id="killed"),
+    ],
+)
+def test_an_answer_is_a_verdict(lines: Mapping[str, str], verdict: Verdict, words: str) -> None:
+    read = read_rehearsed(answer(lines))
+    assert (read.verdict, read.words[: len(words)]) == (verdict, words)
+    assert from_document(json.loads(json.dumps(to_document(read)))) == read
+
+
+def test_an_answer_that_is_cut_off_is_none() -> None:
+    with pytest.raises(HostUnreachableError):
+        read_rehearsed("numaforge answers 1\noutcome started\n")
+
+
+def test_what_the_present_configuration_suffers_as_well_says_nothing_of_the_plan() -> None:
+    on = target(PROFILE, "kubelet")
+    assert on.machine.kubelet is not None
+    running = replace(on, machine=replace(on.machine, kubelet=replace(on.machine.kubelet, running=True)))
+    asked = []
+
+    def refuses(script: str, _: int) -> Answer:
+        asked.append(script)
+        return answer(ENDED)
+
+    said = rehearse(running, found(on), refuses)
+    assert said.verdict is Verdict.UNKNOWN
+    assert said.words == "the present configuration does not start there, either: a rule of its own"
+    assert len(asked) == 2
+    present = present_rehearsal(running, shown(running))
+    assert present is not None
+    assert (present.files, present.faces, present.removed) == ({}, {}, ())
+
+
+def test_a_plan_that_only_the_kubelet_refuses_is_refused_and_to_be_reported() -> None:
+    on = target(PROFILE, "kubelet")
+    said = rehearse(on, found(on), lambda _script, _seconds: answer(ENDED))
+    assert said.differences == ("`check` says that it starts",)
+    assert refusal(on, said).startswith("the kubelet refuses the plan in its rehearsal: a rule of its own; ")
+    assert "report it with the snapshot" in refusal(on, said)
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [pytest.param("required", True, id="required"), pytest.param("when-possible", False, id="when-possible")],
+)
+def test_what_is_not_known_is_a_refusal_only_where_a_rehearsal_is_required(
+    policy: str, refused: bool
+) -> None:
+    unknown = Rehearsed(Verdict.UNKNOWN, "systemd does not run")
+    assert bool(refusal(with_policy(policy), unknown)) is refused
+
+
+def test_the_kubelets_own_numbers_are_compared_with_the_plan() -> None:
+    on = target(STATIC, "kubelet")
+    nodes = on.machine.numa_nodes
+    tables = {
+        str(node.id): {
+            "numberOfAssignments": 0,
+            "memoryMap": {
+                "memory": {
+                    "total": node.memory_bytes,
+                    "systemReserved": 0,
+                    "allocatable": 0 if node.id == 0 else (node.memory_bytes or 0) - 16 * 2 * 2**20,
+                }
+            },
+            "cells": [],
+        }
+        for node in nodes
+    }
+    cpus = json.dumps({"policyName": "static", "defaultCpuSet": "0-14", "entries": {}})
+    memory = json.dumps({"policyName": "Static", "machineState": tables, "entries": {}})
+    files = {"cpu_manager_state": cpus, "memory_manager_state": memory}
+    said = rehearse(on, found(on), lambda _script, _seconds: answer(STARTED, **files))
+    assert said.verdict is Verdict.STARTS
+    assert said.shared_cpus == "0-14" or "cpu_manager_state reads" in said.differences[0]
+    assert len(said.differences) == 2

@@ -1,0 +1,73 @@
+"""The node's side of a rehearsal, under the shells that hosts have; what it does is in tests/lab."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from numaforge.lib.shell import library
+from numaforge.roles.kubelet.rehearsal import Rehearsal, Verdict, read_rehearsed
+
+ON_A_NODE = ("systemd-run", "unshare", "mount", "base64", "find", "mktemp", "timeout", "stat", "cat", "grep")
+
+
+@pytest.fixture(params=["dash", "bash", "busybox sh"])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    words = str(request.param).split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"there is no {words[0]} here")
+    return [str(shutil.which(words[0])), *words[1:]]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        pytest.param("system.slice", "system.slice", id="at-the-top"),
+        pytest.param("a-b-c.slice", "a.slice/a-b.slice/a-b-c.slice", id="each-dash-is-a-level"),
+        pytest.param("kube", "kube.slice", id="without-its-suffix"),
+    ],
+)
+def test_a_slice_lies_where_systemd_has_it(shell: list[str], name: str, path: str) -> None:
+    done = subprocess.run(
+        [*shell, "-c", library("node/rehearsal"), "sh", "slice", name],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == path
+
+
+@pytest.mark.parametrize(
+    ("lacks", "why"),
+    [
+        pytest.param("unshare", "the node lacks unshare", id="a-program"),
+        pytest.param("", "systemd does not run", id="systemd"),
+    ],
+)
+def test_a_node_that_lacks_something_says_what(
+    shell: list[str], lacks: str, why: str, tmp_path: Path
+) -> None:
+    if lacks == "" and Path("/run/systemd/system").exists():
+        pytest.skip("systemd runs here")
+    for name in {*ON_A_NODE} - {lacks}:
+        (tmp_path / name).symlink_to(shutil.which(name) or "/bin/true")
+    wanted = Rehearsal(
+        program="/usr/bin/kubelet",
+        unit="kubelet.service",
+        runtime="containerd",
+        endpoint="/run/containerd/containerd.sock",
+        root_dir="/var/lib/kubelet",
+        arguments=("--v=2", "--node-labels=a=$(reboot) 'b'"),
+    )
+    done = subprocess.run(
+        shell,
+        input=wanted.script,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = read_rehearsed(done.stdout)
+    assert (said.verdict, said.words) == (Verdict.UNKNOWN, why)
+    assert not list(Path("/run").glob("numaforge-rehearsal*"))
