@@ -315,9 +315,13 @@ def compared(rehearsed: Rehearsed, goal: Goal, state: NodeState) -> Rehearsed:
         return rehearsed
     report = effect_on(goal, kubelet, state).after
     if rehearsed.verdict is Verdict.REFUSED:
-        return replace(rehearsed, differences=("`check` says that it starts",) if report.starts else ())
+        return replace(
+            rehearsed, differences=("`kubelet check` says that it starts",) if report.starts else ()
+        )
     if not report.starts:
-        return replace(rehearsed, differences=(f"`check` says that it would not start: {report.error}",))
+        return replace(
+            rehearsed, differences=(f"`kubelet check` says that it would not start: {report.error}",)
+        )
     _, after = machines(goal, state)
     shared, wrong_cpus = _shared_cpus(rehearsed, report, after)
     memory, wrong_memory = _memory(rehearsed, report, after)

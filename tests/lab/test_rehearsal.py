@@ -87,7 +87,7 @@ def test_a_plan_that_only_the_nodes_own_kubelet_refuses_is_not_begun(
         assert rollout.end() == 3, (rollout.events, rollout.errors())
         report = json.dumps(rollout.report)
         assert "the kubelet refuses the plan in its rehearsal: a rule of its own" in report
-        assert "`check` says that it starts: please report it with the snapshot" in report
+        assert "`kubelet check` says that it starts: please report it with the snapshot" in report
         assert "refused-by-kubelet" in report
         assert free(lab, untouched)
         assert "cordon" not in rollouts.phases(tmp_path, untouched)

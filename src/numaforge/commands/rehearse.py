@@ -41,7 +41,7 @@ def rehearse(
     The kubelet starts beside the running one, in a transient unit with namespaces of its own, with the plan
     of --profile, else the one saved on HOST; of a pyinfra INVENTORY every host with its own plan. HOST is
     named as for `numaforge capture`. Shows whether it starts, its last words where it does not, and where
-    `numaforge check` says something else.
+    `numaforge kubelet check` says something else.
 
     Exit codes: 0 it starts, 1 it refuses the plan, 3 it cannot be rehearsed there, 6 hosts are unreachable.
 

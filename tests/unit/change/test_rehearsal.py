@@ -165,7 +165,7 @@ def test_what_the_present_configuration_suffers_as_well_says_nothing_of_the_plan
 def test_a_plan_that_only_the_kubelet_refuses_is_refused_and_to_be_reported() -> None:
     on = target(PROFILE, "kubelet")
     said = rehearse(on, found(on), lambda _script, _seconds: answer(ENDED))
-    assert said.differences == ("`check` says that it starts",)
+    assert said.differences == ("`kubelet check` says that it starts",)
     assert refusal(on, said).startswith("the kubelet refuses the plan in its rehearsal: a rule of its own; ")
     assert "report it with the snapshot" in refusal(on, said)
 
