@@ -89,6 +89,17 @@ def test_no_more_nodes_fail_than_may(limit, begun):
     assert (len(world.order), len(report.outcomes)) == (begun, begun)
 
 
+def test_a_plan_that_a_kubelet_refuses_in_its_rehearsal_is_a_failure_and_takes_nothing_out_of_service():
+    world = Watched(4)
+    world.machine_of("node-0000").trouble = Trouble(rehearsal="the kubelet refuses the plan")
+    report = world.roll_out(canaries=1)
+    outcome = report.outcomes["node-0000"]
+    assert (outcome.ending, outcome.reason) == (Ending.REFUSED_BY_KUBELET, "the kubelet refuses the plan")
+    assert (report.exit_code, len(report.not_begun)) == (ExitCode.BLOCKED, 3)
+    assert report.stopped == "node-0000 is refused-by-kubelet, and no more than 0 may fail"
+    assert not any(world.cluster.node(f"node-000{number}").unschedulable for number in range(4))
+
+
 @pytest.mark.parametrize(("limit", "begun"), [(None, 4), (0, 1), (1, 2)])
 def test_no_more_nodes_are_blocked_than_may(limit, begun):
     world = Watched(4)
