@@ -8,7 +8,7 @@ import pytest
 from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.machine.topology.links import LEGEND
-from numaforge.report.wording import rdma_roles
+from numaforge.report.machine_wording import rdma_roles
 from tests.fixtures.machines import hgx_b200
 from tests.fixtures.rdma_hosts import CARD, PF, VF, rdma_device, rdma_host
 

@@ -63,6 +63,11 @@ PLANS = {
 }
 
 
+def test_a_run_of_pyinfra_without_a_role_knows_no_machine() -> None:
+    modules = loaded("from gevent import monkey; monkey.patch_all(); import numaforge.run.pyinfra_cli")
+    assert not modules & (PLANS | {"numaforge.machine.topology.model", "pydantic", "rich"})
+
+
 def test_what_plans_a_host_is_imported_once_a_host_has_answered() -> None:
     program = "from gevent import monkey; monkey.patch_all(); import numaforge.run.site_run"
     _, deploy, _ = (REPOSITORY / "deploys/site.py").read_text().split("\n\n")

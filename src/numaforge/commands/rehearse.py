@@ -71,7 +71,7 @@ def rehearse(
 
 
 def _of_one(host: str, data: Sequence[str], profile: str | None) -> Rehearsed:
-    from numaforge.commands.capture import asked_of
+    from numaforge.commands.one_host import asked_of
 
     def ask(name: str, how: Mapping[str, str | int]) -> Rehearsed:
         # Imports pyinfra, for which gevent has patched this process by now.

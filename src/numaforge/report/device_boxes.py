@@ -32,20 +32,18 @@ from numaforge.report.boxes import (
     stacked,
     text_width,
 )
-from numaforge.report.near_gpus import linked_lines
-from numaforge.report.slices import GpuPart, GpuParts, parts_of
-from numaforge.report.wording import (
+from numaforge.report.machine_wording import (
     accelerator_label,
-    counted,
     gpu_label,
-    human_bytes,
-    joined,
     nic_label,
     nic_speed,
     pcie_link,
     rdma_roles,
     slicing_in_force,
 )
+from numaforge.report.near_gpus import linked_lines
+from numaforge.report.slices import GpuPart, GpuParts, parts_of
+from numaforge.report.wording import counted, human_bytes, joined
 
 Drawn: TypeAlias = Device | Nvme
 """What has a chip in the picture."""

@@ -31,10 +31,11 @@ from numaforge.report.boxes import (
     text_width,
 )
 from numaforge.report.device_boxes import all_devices, devices_box, links_box, place_of
+from numaforge.report.machine_wording import cpu_counts, memory_and_devices
 from numaforge.report.rails import rails_box
 from numaforge.report.slices import gpus_planned
 from numaforge.report.sums import Grain
-from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
+from numaforge.report.wording import counted, human_bytes, joined
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -13,7 +13,8 @@ from numaforge.machine.topology.rails import Rail, best_devices, rails
 from numaforge.report.boxes import BODY, PADDING, SMALL, Box, Text, bottom, in_grid, panel, text_width
 from numaforge.report.columns import add_row, columns
 from numaforge.report.device_boxes import SMALL_CHIP, small_chip
-from numaforge.report.wording import counted, joined, rdma_roles
+from numaforge.report.machine_wording import rdma_roles
+from numaforge.report.wording import counted, joined
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology, RdmaDevice

@@ -28,24 +28,21 @@ from numaforge.machine.topology.model import (
 )
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.gpus import driver_words, gpu_notes
-from numaforge.report.mig import geometry_section
-from numaforge.report.rails import rail_table
-from numaforge.report.slices import partitions_section
-from numaforge.report.sums import Grain
-from numaforge.report.wording import (
+from numaforge.report.machine_wording import (
     accelerator_label,
-    counted,
     cpu_counts,
     empty_numa_nodes,
     gpu_label,
-    human_bytes,
-    joined,
     memory_and_devices,
     nic_speed,
     pcie_link,
     slices_label,
-    wrapped_cpulist,
 )
+from numaforge.report.mig import geometry_section
+from numaforge.report.rails import rail_table
+from numaforge.report.slices import partitions_section
+from numaforge.report.sums import Grain
+from numaforge.report.wording import counted, human_bytes, joined, wrapped_cpulist
 
 if TYPE_CHECKING:
     from numaforge.lib.file_content import PlannedFile

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
-from numaforge.report.printable import in_one_line
-from numaforge.report.slices import parts_of
-from numaforge.report.wording import (
+from numaforge.report.machine_wording import (
     accelerator_label,
-    counted,
     empty_numa_nodes,
     gpu_label,
-    human_bytes,
-    joined,
     nic_label,
     nic_speed,
     pci_class_name,
     pcie_link,
 )
+from numaforge.report.printable import in_one_line
+from numaforge.report.slices import parts_of
+from numaforge.report.wording import counted, human_bytes, joined
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import CoreCaches, NodeTopology, NumaNode

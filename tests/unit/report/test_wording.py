@@ -3,7 +3,8 @@
 import pytest
 
 from numaforge.machine.topology.model import Gpu, GpuPartition, Nic, PciLink
-from numaforge.report.wording import human_bytes, nic_speed, pcie_link, slices_label, wrapped_cpulist
+from numaforge.report.machine_wording import nic_speed, pcie_link, slices_label
+from numaforge.report.wording import human_bytes, wrapped_cpulist
 
 
 @pytest.mark.parametrize(
