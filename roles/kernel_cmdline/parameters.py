@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # The patterns of words in angle brackets: text that no boot loader's script misreads. The kernel checks the
 # rest of a value's syntax.
@@ -122,6 +122,7 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
         "console=<console>",
         "earlyprintk=serial,ttyS<n>|serial,ttyS<n>,<n>|efi",
         "earlycon",
+        "earlycon=<earlycon>",
         "loglevel=<n>",
         "log_buf_len=<size>",
         "ignore_loglevel",
@@ -176,6 +177,8 @@ _VALUES |= {
     "<pci>": f"{_PCI_OPTION}(,{_PCI_OPTION})*",
     "<framebuffers>": f"{_FRAMEBUFFERS}(,{_FRAMEBUFFERS})*",
     "<console>": r"(tty[0-9]+|(ttyS|ttyAMA|hvc)[0-9]+(,[0-9]+[noe]?[0-9]?r?)?)",
+    "<earlycon>": r"(efifb(,ram)?|(uart|uart8250|pl011|ns16550a?),((io|mmio(16|32)?),)?0x[0-9A-Fa-f]+"
+    r"(,[0-9]+[noe]?[0-9]?)?)",
     "<crashkernel>": r"(auto|[0-9]+[KMGkmg](,(high|low))?|[0-9]+[KMGkmg]?-([0-9]+[KMGkmg]?)?:[0-9]+[KMGkmg]"
     r"(,[0-9]+[KMGkmg]?-([0-9]+[KMGkmg]?)?:[0-9]+[KMGkmg])*)(@[0-9]+[KMGkmg]?)?",
 }
@@ -184,6 +187,7 @@ _EXAMPLES = {
     "<pci>": "realloc, realloc=off, noaer, noats, pcie_bus_perf, disable_acs_redir= and the like",
     "<framebuffers>": "drivers of displays, such as nouveau",
     "<console>": "tty0, ttyS0,115200 and the like",
+    "<earlycon>": "efifb, uart8250,io,0x3f8,115200 and the like",
     "<crashkernel>": "512M, 1G-4G:192M,4G-:256M and the like",
     "<cpus>": "a cpulist",
     "<flags>": "nohz,domain,managed_irq, in any number before ",
@@ -224,6 +228,14 @@ _ELSEWHERE = {
 
 REPEATED = frozenset({"console", "earlycon"})
 """Parameters of which the kernel takes each: of consoles the last is /dev/console."""
+
+
+def with_one_pci(words: Sequence[str]) -> list[str]:
+    """Return the words with the options of all `pci=` in the first: the kernel reads each of them."""
+    options = ",".join(word.removeprefix("pci=") for word in words if word.startswith("pci="))
+    first = next((index for index, word in enumerate(words) if word.startswith("pci=")), None)
+    words_kept = [word for word in words if not word.startswith("pci=")]
+    return words_kept if first is None else [*words_kept[:first], f"pci={options}", *words_kept[first:]]
 
 
 def parameter_name(parameter: str) -> str:

@@ -19,6 +19,7 @@ from numaforge.roles.kernel_cmdline.parameters import (
     parameter_name,
     refusal,
     refused_pattern,
+    with_one_pci,
 )
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
@@ -57,7 +58,8 @@ def _risk(value: object) -> str:
     return " ".join(value.split())
 
 
-def _one_value_each(parameters: tuple[str, ...]) -> tuple[str, ...]:
+def _one_value_each(given: tuple[str, ...]) -> tuple[str, ...]:
+    parameters = tuple(with_one_pci(given))
     by_name: dict[str, str] = {}
     for parameter in parameters:
         name = parameter if parameter_name(parameter) in REPEATED else parameter_name(parameter)

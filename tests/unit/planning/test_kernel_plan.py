@@ -243,3 +243,8 @@ def test_a_risk_is_repeated_by_the_plan() -> None:
     ]
     (reason,) = [each.reason for each in plan.decisions if each.subject == "kernel.unsafe"]
     assert reason.endswith("NICs are renamed")
+
+
+def test_options_of_several_pci_parameters_are_one_as_the_kernel_reads_them() -> None:
+    kernel = NodeProfile(kernel={"cmdline": ["pci=realloc", "quiet", "pci=noaer"]}).kernel
+    assert kernel.cmdline == ("pci=realloc,noaer", "quiet")

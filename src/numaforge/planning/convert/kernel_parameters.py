@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from numaforge.lib.mistakes import sentence
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.rows import Fate
-from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name
+from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name, with_one_pci
 from numaforge.roles.kernel_cmdline.section import Parameter
 
 _PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
@@ -92,14 +92,6 @@ def _pool(size: str, match: re.Match[str]) -> dict[str, Any]:
 def _page_size(text: str) -> str | None:
     match = re.fullmatch(r"([0-9]{1,6})([MG])", text.upper())
     return f"{match[1]}{match[2]}i" if match else None
-
-
-def with_one_pci(words: list[str]) -> list[str]:
-    """Return the words with the options of all `pci=` in the first: the kernel reads each of them."""
-    options = ",".join(word.removeprefix("pci=") for word in words if word.startswith("pci="))
-    first = next((index for index, word in enumerate(words) if word.startswith("pci=")), None)
-    words_kept = [word for word in words if not word.startswith("pci=")]
-    return words_kept if first is None else [*words_kept[:first], f"pci={options}", *words_kept[first:]]
 
 
 def _refusal(word: str) -> str | None:

@@ -183,7 +183,9 @@ def _place_kubelet(draft: Draft, values: Mapping[str, Any]) -> None:
                 for field_path in (field, f"{field}.cpu", f"{field}.memory")
             }
     for flags in _FLAGS:
-        settings_of_flag = settings_of_flags(draft, values.get(flags), flags)
+        given = values.get(flags)  # kubespray writes the entries of a list into one line
+        line = " ".join(map(str, given)) if isinstance(given, list) else given
+        settings_of_flag = settings_of_flags(draft, line, flags)
         config |= settings_of_flag
         names |= {
             field_path: flags

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 from numaforge.lib.errors import NumaforgeError
@@ -15,7 +16,7 @@ from numaforge.lib.given import digits, mapping
 from numaforge.machine.knobs import KNOB_AT
 from numaforge.planning.convert.documents import read_ini
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.kernel_parameters import add_parameters, with_one_pci
+from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, METADATA_ROWS
 from numaforge.planning.convert.rows import (
     ANY_KEY,
@@ -29,6 +30,7 @@ from numaforge.planning.convert.rows import (
     not_ours,
     same,
 )
+from numaforge.roles.kernel_cmdline.parameters import with_one_pci
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _UNKNOWN = re.compile(r"\$\{")
@@ -437,7 +439,7 @@ def _place_modules(draft: Draft, options: Mapping[str, str]) -> None:
 
 def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
     """Compose the command line as TuneD does: options sorted by name, `+` adds, `-` removes."""
-    words: dict[str, str] = {}
+    words: list[tuple[str, str]] = []  # with their options; a word may be repeated, as hugepages= is
     for name in sorted(options):
         if not name.startswith("cmdline"):
             if f"[bootloader] {name}" not in {row.field for row in TUNED_ROWS}:
@@ -448,12 +450,19 @@ def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
         value = options[name].strip()
         removed = _words(value.removeprefix("+").removeprefix("-").strip().strip('"'))
         if value.startswith("-"):
-            words = {word: field for word, field in words.items() if word not in removed}
+            words = [(word, field) for word, field in words if word not in removed]
         else:
-            words.update(dict.fromkeys(removed, f"[bootloader] {name}"))
-    pci = next((field for word, field in words.items() if word.startswith("pci=")), "")
-    for word in with_one_pci(list(words)):
-        _place_parameter(draft, word, words.get(word, pci))
+            words += [(word, f"[bootloader] {name}") for word in removed]
+    pci = next((field for word, field in words if word.startswith("pci=")), "")
+    options_of = dict(words)
+    merged = with_one_pci([word for word, _ in words])
+    for field, of_option in groupby(merged, key=lambda word: options_of.get(word, pci)):
+        for computed, group in groupby(of_option, key=lambda word: bool(_UNKNOWN.search(word))):
+            if not computed:
+                add_parameters(draft, group, field)
+                continue
+            for word in group:
+                _place_computed(draft, word, field)
 
 
 def _words(text: str) -> list[str]:
@@ -468,11 +477,10 @@ def _words(text: str) -> list[str]:
     return [word for word in words if word]
 
 
-def _place_parameter(draft: Draft, word: str, field: str) -> None:
+def _place_computed(draft: Draft, word: str, field: str) -> None:
+    """Place a parameter whose value is computed on the host or set in another file."""
     parameter, _, value = word.partition("=")
-    if not _UNKNOWN.search(word):
-        add_parameters(draft, [word], field)
-    elif parameter == "isolcpus" and value.split(",")[-1] in _ISOLATED and "domain" in value:
+    if parameter == "isolcpus" and value.split(",")[-1] in _ISOLATED and "domain" in value:
         draft.put("kernel.isolated_cpus", _ALLOCATABLE, field)
     elif parameter in _CPU_SETS and value in _ISOLATED:
         draft.put(_CPU_SETS[parameter], _ALLOCATABLE, field)
@@ -484,13 +492,12 @@ def _place_parameter(draft: Draft, word: str, field: str) -> None:
             "kernel.cmdline",
         )
         return
-    if _UNKNOWN.search(word):
-        draft.note(
-            field,
-            Fate.DIFFERS,
-            f"{word}: another file sets the CPUs; here they are all but the reserved ones",
-            "kernel.nohz_full",
-        )
+    draft.note(
+        field,
+        Fate.DIFFERS,
+        f"{word}: another file sets the CPUs; here they are all but the reserved ones",
+        "kernel.nohz_full",
+    )
 
 
 def is_profile(sections: Mapping[str, Any]) -> bool:
