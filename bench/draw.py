@@ -15,8 +15,8 @@ from rich.console import Console
 
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
+from numaforge.report.plan import plan_in_full, topology_tables
 from numaforge.report.svg import draw
-from numaforge.report.tables import plan_tables, topology_tables
 from tests.fixtures import machines
 
 ROUNDS = 5
@@ -52,7 +52,7 @@ def main() -> None:
         timings = (
             best_ms(lambda topology=topology, plan=plan: draw(topology, plan)),
             best_ms(lambda topology=topology: printed(topology_tables(topology))),
-            best_ms(lambda plan=plan: printed(plan_tables(plan))),
+            best_ms(lambda plan=plan: printed(plan_in_full(plan))),
         )
         print(
             f"{name:<12}{len(topology.online):>6}{timings[0]:>10.1f}{size:>10.0f}{timings[1]:>13.1f}{timings[2]:>10.1f}"

@@ -159,7 +159,7 @@ def _decisions(plan: HostPlan, profile: NodeProfile) -> Iterator[Decision]:
         yield Decision(f"host.hold_packages.{kind}", "held", reason)
     if plan.swap_off:
         reason = f"{profile.choice('tuning.swap')}: not at boot either, whichever unit would turn it on"
-        yield Decision("host.swap", ", ".join(("units of swap", *plan.swap_services)), reason)
+        yield Decision("host.swap", ", ".join(("off at boot", *plan.swap_services)), reason)
     if plan.time_sync:
         yield Decision("host.time_sync", "required", profile.choice("host.time_sync"))
     if plan.cgroup:

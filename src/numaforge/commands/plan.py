@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -16,38 +17,53 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
-from numaforge.report.terminal import show, show_json
+from numaforge.report.terminal import screen, show, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
+
+_ALL = "all"
 
 
 @click.command()
 @machines_or_plans_argument
 @root_option
 @planning_options
+@click.option(
+    "--why",
+    is_flag=False,
+    flag_value=_ALL,
+    metavar="[SECTION]",
+    help="Show the reason for each decision, or for those of one SECTION, such as cpus.",
+)
 @output_option("table", "json")
 def plan(
     sources: tuple[str, ...],
     root: str | None,
     profile: str | None,
     kubelet_version: str | None,
+    why: str | None,
     output: str,
 ) -> int:
     """Plan a machine, with a reason for each decision.
 
-    Shows the plan of --profile, else the one saved on the host. A PLAN file is shown as it is. Several
-    machines, or a folder of snapshots, make one table.
+    Shows the plan of --profile, or else the one saved on the host, on one screen. A PLAN file is shown as it
+    is. Several machines, or a folder of snapshots, make one table.
 
     Exit codes: 1 some cannot be planned, 6 hosts are unreachable and nothing else is wrong.
 
     \b
     Examples:
       numaforge plan dgx-h100 --profile training
+      numaforge plan dgx-h100 --profile training --why cpus
       numaforge plan fleet/ --profile training
     """
+    if why and not sources and why != _ALL and not _is_section(why):
+        sources, why = (why,), _ALL  # `plan --why dgx-h100`
     names = each_named(sources)
     if len(names) > 1:
         return _plan_all(names, root, profile, kubelet_version, output)
@@ -56,11 +72,35 @@ def plan(
         from numaforge.planning.document import to_document
 
         show_json(to_document(decided))
-    else:
-        from numaforge.report.tables import plan_tables
+    elif why is None:
+        from numaforge.report.plan import plan_screen
 
-        show(plan_tables(decided, machine))
+        show(plan_screen(decided, machine, screen().width if sys.stdout.isatty() else None))
+    else:
+        show(_reasons(decided, machine, why))
     return ExitCode.YES
+
+
+def _is_section(why: str) -> bool:
+    from dataclasses import fields
+
+    from numaforge.planning.plan import NodePlan
+
+    return why.partition(".")[0] in {field.name for field in fields(NodePlan)}
+
+
+def _reasons(decided: NodePlan, machine: NodeTopology, why: str) -> RenderableType:
+    from numaforge.report.plan import plan_in_full, reasons, sections_of
+
+    if why == _ALL:
+        return plan_in_full(decided, machine)
+    chosen = reasons(decided, why)
+    if chosen is None:
+        raise click.BadParameter(
+            f"nothing is decided in {why!r}; this plan decides in {', '.join(sections_of(decided))}",
+            param_hint="--why",
+        )
+    return chosen
 
 
 def _decided(

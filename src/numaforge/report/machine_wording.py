@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sized
 from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
@@ -11,10 +11,11 @@ from numaforge.machine.topology.gpu_models import model_of
 from numaforge.machine.topology.links import nodes_of_gpus
 from numaforge.machine.topology.pcie_lanes import lanes
 from numaforge.machine.topology.slices import partitions_of
-from numaforge.report.wording import counted, human_bytes
+from numaforge.report.wording import counted, human_bytes, joined
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
+    from numaforge.planning.plan import NodePlan
 
 
 def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
@@ -161,3 +162,28 @@ _PCI_CLASSES = {
 def pci_class_name(pci_class: str) -> str:
     """Return the kind of a PCI function by its class, else its base class: `SATA`, or `PCI class ff00`."""
     return _PCI_CLASSES.get(pci_class) or _PCI_CLASSES.get(pci_class[:2]) or f"PCI class {pci_class}"
+
+
+def policies_of(plan: NodePlan) -> str:
+    """Return the policies of the kubelet's managers in a line; "" without a kubelet.
+
+    `CPU manager static (full-pcpus-only) · topology manager best-effort, pod · memory manager None`
+    """
+    settings = plan.kubelet.settings if plan.kubelet else {}
+    topology = settings.get("topologyManagerPolicy")
+    scope = settings.get("topologyManagerScope") if topology not in (None, "none") else None
+    managers = {
+        "CPU manager": ("cpuManagerPolicy", settings.get("cpuManagerPolicy")),
+        "topology manager": ("topologyManagerPolicy", ", ".join(filter(None, (topology, scope)))),
+        "memory manager": ("memoryManagerPolicy", settings.get("memoryManagerPolicy")),
+    }
+    return joined(
+        f"{manager} {policy}{_policy_options(settings.get(f'{field}Options') or {})}"
+        for manager, (field, policy) in managers.items()
+        if policy
+    )
+
+
+def _policy_options(options: Mapping[str, str]) -> str:
+    names = [name if value == "true" else f"{name}={value}" for name, value in options.items()]
+    return f" ({', '.join(names)})" if names else ""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
-from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.lib.quantity import parse_bytes
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
 from numaforge.machine.topology.memory_mode import DRIVER, NUMA, gpu_memory_mode
 from numaforge.machine.topology.model import (
@@ -38,19 +34,10 @@ from numaforge.report.machine_wording import (
     pcie_link,
     slices_label,
 )
-from numaforge.report.mig import geometry_section
 from numaforge.report.rails import rail_table
-from numaforge.report.slices import partitions_section
-from numaforge.report.sums import Grain
 from numaforge.report.wording import counted, human_bytes, joined, wrapped_cpulist
 
 if TYPE_CHECKING:
-    from numaforge.lib.file_content import PlannedFile
-    from numaforge.lib.reasons import Decision, Notice
-    from numaforge.planning.capacity import PredictedAllocatable
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.hugepages.plan import PlannedPool
-    from numaforge.roles.kubelet.largest_pods import LargestPod
     from numaforge.roles.memory.plan import NumaNodePlan
 
 _CPULIST_WIDTH = 16  # a plan's table has two of them side by side on 80 columns
@@ -59,13 +46,13 @@ _CPULIST_WIDTH = 16  # a plan's table has two of them side by side on 80 columns
 def topology_tables(topology: NodeTopology) -> RenderableType:
     """Return the tables of a machine: its facts, NUMA nodes, GPUs, NICs and rails."""
     parts: list[RenderableType] = [
-        _title(topology.hostname or "this machine", _system(topology)),
+        title_line(topology.hostname or "this machine", _system(topology)),
         text_line(joined(cpu_counts(topology))),
         text_line(joined([*memory_and_devices(topology), _swap(topology.swap_bytes), _cgroups(topology)])),
         *_facts(topology),
         text_line(""),
         _numa_node_table(topology),
-        *_empty_nodes(topology.numa_nodes, topology),
+        *empty_nodes(topology.numa_nodes, topology),
     ]
     if topology.gpus:
         parts += [text_line(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
@@ -78,40 +65,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
     return Group(*parts)
 
 
-def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> RenderableType:
-    """Return the tables of a plan: NUMA nodes, sums, each decision with its reason, files, notices.
-
-    With the machine the geometry and the partitions of its GPUs are shown before and after.
-    """
-    kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
-    parts: list[RenderableType] = [
-        _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
-        text_line(""),
-        _planned_numa_node_table(plan),
-        *_empty_nodes(plan.memory.numa_nodes, machine),
-        text_line(""),
-        _memory_sum(plan),
-    ]
-    if plan.allocatable is not None:
-        parts.append(_allocatable(plan.allocatable))
-    if plan.largest_pods:
-        parts += [text_line(""), _largest_pod_table(plan.largest_pods)]
-    if plan.mig.gpus:
-        parts += _section("MIG", [geometry_section(plan.mig, machine)])
-    if plan.amd_partitions.gpus:
-        parts += _section("AMD partitions", [partitions_section(plan.amd_partitions, machine)])
-    parts += _section("Notices", [_notice(notice) for notice in plan.notices])
-    parts += _section("Decisions", [line for decision in plan.decisions for line in _decision(decision)])
-    parts += _section("Files", [_file(file) for file in plan.files])
-    return Group(*parts)
-
-
-def _file(file: PlannedFile) -> Text:
-    waits = "  waits for a boot" if file.waits else ""
-    return text_line(f"{file.path}  {file.mode} {file.owner}:{file.group}{waits}")
-
-
-def _title(name: str, details: str) -> Text:
+def title_line(name: str, details: str) -> Text:
     return assembled((name, "bold"), ("  " + details if details else "", "dim"))
 
 
@@ -187,14 +141,14 @@ def _unreadable(paths: Sequence[str]) -> str:
     return f"{', '.join(paths[:3])}{' and others' if len(paths) > 3 else ''}; capture as root to see them"
 
 
-def _is_empty(node: NumaNode | NumaNodePlan) -> bool:
+def is_empty(node: NumaNode | NumaNodePlan) -> bool:
     return not node.cpus and node.memory_bytes == 0
 
 
-def _empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[Text]:
+def empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[Text]:
     """Return a line for the NUMA nodes without CPUs and memory: 28 or 32 on a GB200."""
     return [
-        text_line(line) for line in empty_numa_nodes((node.id for node in nodes if _is_empty(node)), topology)
+        text_line(line) for line in empty_numa_nodes((node.id for node in nodes if is_empty(node)), topology)
     ]
 
 
@@ -204,7 +158,7 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
     names, memory_of = gpu_names(topology.gpus), gpu_memory_nodes(topology)
     of_gpus = nodes_of_gpus(topology)
     for node in topology.numa_nodes:
-        if _is_empty(node):
+        if is_empty(node):
             continue
         without_cpus = "memory of a GPU" if node.id in of_gpus else "none"
         without_cpus = f"{names[memory_of[node.id]]} memory" if node.id in memory_of else without_cpus
@@ -336,111 +290,3 @@ def _nic_table(nics: Sequence[Nic]) -> RenderableType:
 
 def _numa_node_number(numa_node: int | None) -> str:
     return "unknown" if numa_node is None else str(numa_node)
-
-
-def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
-    grain = Grain.of(max((node.memory_bytes for node in plan.memory.numa_nodes), default=0))
-    rows = [_memory_grains(node, grain) for node in plan.memory.numa_nodes]
-    memory, reserved, for_pods = (grain.number(sum(row[column] for row in rows)) for column in range(3))
-    table = columns(show_footer=True)
-    table.add_column("NUMA", "all", justify="right")
-    for header, cpus in (("Reserved CPUs", plan.cpus.reserved), ("CPUs for pods", plan.cpus.allocatable)):
-        table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
-    table.add_column(f"Memory\n{grain.unit}", memory, justify="right", no_wrap=True)
-    table.add_column(f"Reserved\n{grain.unit}", reserved, justify="right", no_wrap=True)
-    totals = (_total(plan.hugepages.pools), _total(plan.hugepages.kept))
-    table.add_column("Hugepages", "\n".join(_planned_pools(*totals)))
-    table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
-    for node, grains in zip(plan.memory.numa_nodes, rows, strict=True):
-        if _is_empty(node):
-            continue
-        memory, reserved, for_pods = map(grain.number, grains)
-        add_row(
-            table,
-            str(node.id),
-            wrapped_cpulist(format_cpulist(node.reserved_cpus), _CPULIST_WIDTH) or "none",
-            wrapped_cpulist(format_cpulist(node.cpus - node.reserved_cpus), _CPULIST_WIDTH) or "none",
-            memory,
-            reserved,
-            _planned_pools(plan.hugepages.planned(node.id), plan.hugepages.unchanged(node.id)),
-            for_pods,
-        )
-    return table
-
-
-def _memory_grains(node: NumaNodePlan, grain: Grain) -> tuple[int, int, int]:
-    """Return memory, its reserved part and the part for pods; the rest is huge pages, shown as counts."""
-    reserved, for_pods = node.reserved_memory_bytes, node.allocatable_memory_bytes
-    rounded = grain.parts([reserved, for_pods, max(0, node.memory_bytes - reserved - for_pods)])
-    return grain.rounded(node.memory_bytes), rounded[0], rounded[1]
-
-
-def _total(pools: Iterable[PlannedPool]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for pool in pools:
-        counts[pool.size] += pool.pages
-    return dict(counts)
-
-
-def _planned_pools(planned: Mapping[str, int], existing: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the planned pages, and the existing ones that stay, in lines."""
-    ordered = sorted(
-        [(parse_bytes(size), f"{count} x {size}") for size, count in planned.items() if count]
-        + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in existing.items()]
-    )
-    return tuple(line for _, line in ordered)
-
-
-def _memory_sum(plan: NodePlan) -> Text:
-    memory = plan.memory
-    reserved = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
-    return assembled(
-        ("Memory reserved: ", "bold"),
-        f"kubeReserved {format_bytes(memory.kube_reserved_bytes)}"
-        f" + systemReserved {format_bytes(memory.system_reserved_bytes)}"
-        f" + evictionHard {format_bytes(memory.eviction_hard_bytes)} = {format_bytes(reserved)}",
-    )
-
-
-def _allocatable(allocatable: PredictedAllocatable) -> Text:
-    return assembled(
-        ("Allocatable predicted: ", "bold"),
-        ", ".join(f"{name} {value}" for name, value in allocatable.quantities.items()),
-        f" ({human_bytes(allocatable.gpu_memory_bytes)} of the memory is that of GPUs)"
-        if allocatable.gpu_memory_bytes
-        else "",
-    )
-
-
-def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
-    """Return the largest pods of an empty node; numbers of devices with the same answer share a row."""
-    headers = ("Largest pod with", "CPUs", "Memory", "Hugepages")
-    table = columns(*headers, right=("CPUs", "Memory"), wraps=("CPUs",))
-    for _, alike in groupby(pods, key=lambda pod: replace(pod, devices=0)):
-        group = list(alike)
-        counts = format_cpulist(pod.devices for pod in group)
-        first = group[0]
-        name = f"{counts} {first.resource}" if first.resource else "no devices"
-        if not first.cpus:
-            add_row(table, name, "none", "", "")
-            continue
-        pages = ", ".join(f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items())
-        add_row(table, name, str(first.cpus), human_bytes(first.memory_bytes), pages)
-    return table
-
-
-def _notice(notice: Notice) -> Text:
-    return assembled((notice.id, "bold yellow"), f": {notice.message}")
-
-
-def _decision(decision: Decision) -> list[RenderableType]:
-    return [
-        assembled((decision.subject, "bold"), f" = {decision.value}" if decision.value else ""),
-        Padding(text_line(decision.reason, "dim"), (0, 0, 0, 4), expand=False),
-    ]
-
-
-def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
-    if not lines:
-        return []
-    return [text_line(""), text_line(title, "bold underline"), *lines]

@@ -62,7 +62,7 @@ def test_plan_as_json_is_the_plan_document(lab_document, capsys):
 
 
 def test_plan_is_a_table_for_people(lab_document, capsys):
-    assert run(["plan", lab_document, "--profile", "best-effort-mixed"]) == ExitCode.YES
+    assert run(["plan", lab_document, "--profile", "best-effort-mixed", "--why", "cpus"]) == ExitCode.YES
     assert "cpus.reserved = " in capsys.readouterr().out
 
 

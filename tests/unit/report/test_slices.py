@@ -145,7 +145,7 @@ memory in 4 parts of 48 GiB
 def test_a_plan_shows_the_partitions_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     page = (REPOSITORY / "docs" / "amd.md").read_text(encoding="utf-8")
     shown = page.partition("```text\n")[2].partition("```")[0]
-    assert run(["plan", "mi300x", "--profile", "mi300x-cpx"]) == ExitCode.YES
+    assert run(["plan", "mi300x", "--profile", "mi300x-cpx", "--why"]) == ExitCode.YES
     said = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
     assert f"{TITLE}{shown}" in said
 

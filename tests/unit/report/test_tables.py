@@ -10,7 +10,8 @@ from numaforge.machine.topology.model import HugepagePool, KubeletInstall, NodeT
 from numaforge.planning.capacity import PredictedAllocatable
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.report.tables import plan_tables, topology_tables
+from numaforge.report.plan import plan_in_full
+from numaforge.report.tables import topology_tables
 from numaforge.roles.kubelet.largest_pods import LargestPod
 from tests.fixtures import machines
 from tests.fixtures.terminal import printed
@@ -68,7 +69,7 @@ def test_each_rdma_device_shows_its_gpus(topology, rail):
     "topology", [pytest.param(t, id=name) for name, t in MACHINES.items() if len(t.cores) > 1]
 )
 def test_a_plan_fits_into_80_columns_uncut(topology):
-    text = printed(plan_tables(plan_node(replace(topology, kubelet=None), load_profile({"name": "test"}))))
+    text = printed(plan_in_full(plan_node(replace(topology, kubelet=None), load_profile({"name": "test"}))))
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
 
@@ -183,7 +184,7 @@ def lab_plan():
 
 
 def test_a_planned_numa_node_shows_both_cpu_sets_and_all_its_memory(lab_plan):
-    text = printed(plan_tables(lab_plan))
+    text = printed(plan_in_full(lab_plan))
     memory, reserved, for_pods = 2015, 612 // 4, 2015 - 612 // 4 - 256 * 2
     assert row(text, "1") == ["1", "4-5", "6-7", str(memory), str(reserved), "256", "x", "2Mi", str(for_pods)]
     assert "256 x 2Mi" in " ".join(row(text, "1"))
@@ -196,50 +197,50 @@ def test_pages_that_are_there_and_stay_are_told_from_planned_ones():
     )
     plan = plan_node(machine, load_profile({"name": "test"}))
     assert plan.hugepages.unchanged(0) == {"2Mi": 512}
-    text = printed(plan_tables(plan), width=120)
+    text = printed(plan_in_full(plan), width=120)
     memory, reserved, *pages, for_pods = row(text, "0")[3:]
     assert pages == ["512", "x", "2Mi", "(there)"]
     assert float(memory) == round(float(reserved) + 1.0 + float(for_pods), 1)
 
 
 def test_the_memory_sum_is_exact(lab_plan):
-    text = printed(plan_tables(lab_plan), width=120)
+    text = printed(plan_in_full(lab_plan), width=120)
     assert "kubeReserved 256Mi + systemReserved 256Mi + evictionHard 100Mi = 612Mi" in text
 
 
 def test_every_decision_is_printed_with_its_reason(lab_plan):
-    text = section(printed(plan_tables(lab_plan), width=2000), "Decisions")
-    assert [line.split(" = ")[0] for line in text.splitlines()[::2]] == [
-        d.subject for d in lab_plan.decisions
-    ]
-    assert [line.strip() for line in text.splitlines()[1::2]] == [d.reason for d in lab_plan.decisions]
+    text = section(printed(plan_in_full(lab_plan), width=2000), "Decisions")
+    for decision in lab_plan.decisions:
+        assert f" = {decision.value}\n" in text
+        assert decision.reason in text
+    assert text.splitlines()[0] == "kubelet.cpuManagerPolicy = static"
 
 
 def test_files_show_mode_and_owner(lab_plan):
-    assert "/etc/numaforge/plan.json  0600 root:root" in section(printed(plan_tables(lab_plan)), "Files")
+    assert "/etc/numaforge/plan.json  0600 root:root" in section(printed(plan_in_full(lab_plan)), "Files")
 
 
 def test_notices_show_their_id(lab_plan):
-    text = printed(plan_tables(replace(lab_plan, notices=(Notice("uneven-smt", "Core 3 has one thread."),))))
+    text = printed(plan_in_full(replace(lab_plan, notices=(Notice("uneven-smt", "Core 3 has one thread."),))))
     assert section(text, "Notices").strip() == "uneven-smt: Core 3 has one thread."
 
 
 def test_allocatable_is_said_in_kubernetes_quantities(lab_plan):
     allocatable = PredictedAllocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
-    text = printed(plan_tables(replace(lab_plan, allocatable=allocatable)), width=120)
+    text = printed(plan_in_full(replace(lab_plan, allocatable=allocatable)), width=120)
     assert "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n" in text
 
 
 def test_memory_of_gpus_is_told_apart(lab_plan):
     allocatable = PredictedAllocatable(7500, 3 * 2**30, gpu_memory_bytes=2**30)
-    text = printed(plan_tables(replace(lab_plan, allocatable=allocatable)), width=120)
+    text = printed(plan_in_full(replace(lab_plan, allocatable=allocatable)), width=120)
     assert "memory 3Gi (1 GiB of the memory is that of GPUs)\n" in text
 
 
 def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
     pods = [LargestPod("nvidia.com/gpu", n, 110, 2**40, {"1Gi": 2**34}) for n in (1, 2)]
     pods += [LargestPod("nvidia.com/gpu", n, 0, 0) for n in (3, 4)]
-    text = printed(plan_tables(replace(lab_plan, largest_pods=tuple(pods))))
+    text = printed(plan_in_full(replace(lab_plan, largest_pods=tuple(pods))))
     lines = [line.split() for line in text.splitlines() if "nvidia.com/gpu" in line]
     assert lines == [
         ["1-2", "nvidia.com/gpu", "110", "1", "TiB", "16", "GiB", "of", "1Gi"],
@@ -248,7 +249,7 @@ def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
 
 
 def test_a_pipe_gets_no_colours(lab_plan):
-    assert "\x1b" not in printed(plan_tables(lab_plan))
+    assert "\x1b" not in printed(plan_in_full(lab_plan))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,342 @@
+"""A plan for people: one screen, and every decision with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.report.columns import add_row, assembled, columns, text_line
+from numaforge.report.hostnames import folded
+from numaforge.report.machine_wording import policies_of
+from numaforge.report.mig import geometry_section
+from numaforge.report.slices import partitions_section
+from numaforge.report.sums import Grain
+from numaforge.report.tables import empty_nodes, is_empty, title_line
+from numaforge.report.wording import counted, human_bytes, joined, wrapped_cpulist
+
+if TYPE_CHECKING:
+    from numaforge.lib.file_content import PlannedFile
+    from numaforge.lib.reasons import Decision, Notice
+    from numaforge.planning.capacity import PredictedAllocatable
+    from numaforge.planning.plan import NodePlan
+    from numaforge.roles.hugepages.plan import PlannedPool
+    from numaforge.roles.kubelet.largest_pods import LargestPod
+    from numaforge.roles.memory.plan import NumaNodePlan
+
+_CPULIST_WIDTH = 16  # two of them stand side by side on 80 columns
+
+_FIRST = ("kubelet", "cpus", "memory")
+"""The sections whose decisions come first; the others follow in the plan's order."""
+
+_IN_TABLE = ("cpus.reserved", "memory", "hugepages")
+_IN_POLICIES = ("kubelet.cpuManager", "kubelet.memoryManagerPolicy", "kubelet.topologyManager")
+_ELSEWHERE = (*_IN_TABLE, *_IN_POLICIES)
+"""What begins a subject that the table or the line of policies shows."""
+
+_DOTTED_NAMES = ("labels",)  # the names in these sections have dots of their own
+_MANY = 3  # so many settings of a group are counted, not listed
+_MOST_NOTICES = 3  # on a terminal
+
+
+def plan_screen(plan: NodePlan, machine: NodeTopology | None, width: int | None) -> RenderableType:
+    """Return a plan on one screen: NUMA nodes, policies, largest pods, what else changes, notices.
+
+    On a terminal, `width` columns wide, a section and a notice have one line each; None shows all of them.
+    """
+    kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
+    parts: list[RenderableType] = [
+        title_line(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
+        text_line(""),
+        _planned_numa_node_table(plan),
+        *empty_nodes(plan.memory.numa_nodes, machine),
+        text_line(""),
+    ]
+    if policies := policies_of(plan):
+        parts.append(text_line(policies))
+    if plan.largest_pods:
+        parts.append(text_line(f"largest pod with {_largest_pods(plan.largest_pods)}"))
+    rows = [*_sections(plan).items()]
+    notices = _notices(plan.notices)
+    shown = notices if width is None else notices[:_MOST_NOTICES]
+    rows += [("notice", [notice]) for notice in shown]
+    if rows:
+        parts += [text_line(""), _section_table(rows, width)]
+    footer = (
+        f"{counted(len(plan.decisions), 'decision')}: --why",
+        f"{counted(len(plan.files), 'file')}: numaforge render",
+        f"{counted(len(notices) - len(shown), 'more notice')}: --why" if len(notices) > len(shown) else "",
+    )
+    return Group(*parts, text_line(joined(footer), "dim"))
+
+
+def plan_in_full(plan: NodePlan, machine: NodeTopology | None = None) -> RenderableType:
+    """Return all of a plan: the screen's tables with sums, each decision with its reason, files, notices.
+
+    With the machine the geometry and the partitions of its GPUs are shown before and after.
+    """
+    kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
+    parts: list[RenderableType] = [
+        title_line(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
+        text_line(""),
+        _planned_numa_node_table(plan),
+        *empty_nodes(plan.memory.numa_nodes, machine),
+        text_line(""),
+        _memory_sum(plan),
+    ]
+    if plan.allocatable is not None:
+        parts.append(_allocatable(plan.allocatable))
+    if plan.largest_pods:
+        parts += [text_line(""), _largest_pod_table(plan.largest_pods)]
+    if plan.mig.gpus:
+        parts += _section("MIG", [geometry_section(plan.mig, machine)])
+    if plan.amd_partitions.gpus:
+        parts += _section("AMD partitions", [partitions_section(plan.amd_partitions, machine)])
+    parts += _section("Notices", [_notice(notice.id, notice.message) for notice in plan.notices])
+    parts += _section("Decisions", _reasons(plan.decisions))
+    parts += _section("Files", [_file(file) for file in plan.files])
+    return Group(*parts)
+
+
+def reasons(plan: NodePlan, subject: str) -> RenderableType | None:
+    """Return the decisions of a section, or below a subject, with their reasons; None without any."""
+    chosen = [decision for decision in plan.decisions if decision.subject.lower().startswith(subject.lower())]
+    return Group(*_reasons(chosen)) if chosen else None
+
+
+def sections_of(plan: NodePlan) -> list[str]:
+    """Return the sections in which the plan has decided something."""
+    return list(dict.fromkeys(decision.subject.partition(".")[0] for decision in _in_order(plan.decisions)))
+
+
+def _in_order(decisions: Iterable[Decision]) -> list[Decision]:
+    def rank(decision: Decision) -> int:
+        section = decision.subject.partition(".")[0]
+        return _FIRST.index(section) if section in _FIRST else len(_FIRST)
+
+    return sorted(decisions, key=rank)
+
+
+def _group_and_name(decision: Decision) -> tuple[str, str]:
+    """Return a decision's group and its name there: `tuning.sysctls` and `vm.swappiness`."""
+    section, _, rest = decision.subject.partition(".")
+    group, _, name = rest.partition(".")
+    if section in _DOTTED_NAMES or not name:
+        return section, rest
+    return f"{section}.{group}", name
+
+
+def _largest_pods(pods: Sequence[LargestPod]) -> str:
+    """Return the largest pods in a line: `1-4 nvidia.com/gpu: 106 CPUs, 1 TiB · 5-8 nvidia.com/gpu: none`."""
+    phrases = []
+    for _, group in groupby(pods, key=lambda pod: replace(pod, devices=0)):
+        alike = list(group)
+        counts, first = format_cpulist(pod.devices for pod in alike), alike[0]
+        pages = [f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items()]
+        amounts = [f"{first.cpus} CPUs", human_bytes(first.memory_bytes), *pages] if first.cpus else ["none"]
+        phrases.append(
+            f"{f'{counts} {first.resource}' if first.resource else 'no devices'}: {', '.join(amounts)}"
+        )
+    return joined(phrases)
+
+
+def _sections(plan: NodePlan) -> dict[str, list[str]]:
+    """Return what else the plan sets, by section, the shortest first."""
+    decisions = [decision for decision in plan.decisions if not decision.subject.startswith(_ELSEWHERE)]
+    names: dict[str, dict[str, str]] = {}
+    for decision in _in_order(decisions):
+        group, name = _group_and_name(decision)
+        names.setdefault(group, {})[name] = decision.value
+    sections: dict[str, list[str]] = {}
+    for group, values in names.items():
+        section, _, group_name = group.partition(".")
+        items = sections.setdefault(section, [])
+        if group_name and len(values) >= _MANY:
+            short = folded(values)
+            items.append(f"{len(values)} {group_name}" if "," in short else f"{group_name} {short}")
+        else:
+            prefix = f"{group_name}." if group_name else ""
+            items += [f"{prefix}{name} {value}".strip() for name, value in values.items()]
+    sections = {section: sorted(items, key=len) for section, items in sections.items()}
+    if plan.mig.gpus:
+        others = [item for item in sections["mig"] if not item.startswith("gpu[")]
+        sections["mig"] = [*_geometries(plan), *others]
+    return sections
+
+
+def _geometries(plan: NodePlan) -> list[str]:
+    """Return the MIG instances of GPUs: `8 GPUs with 7 x 1g.10gb`."""
+    geometries = Counter(
+        ", ".join(f"{n} x {profile}" for profile, n in Counter(i.profile for i in gpu.instances).items())
+        or f"MIG {gpu.mode}"
+        for gpu in plan.mig.gpus
+    )
+    return [f"{counted(count, 'GPU')} with {geometry}" for geometry, count in geometries.items()]
+
+
+def _section_table(rows: Sequence[tuple[str, Sequence[str]]], width: int | None) -> RenderableType:
+    table = columns("section", "settings", wraps=("settings",))
+    table.show_header = False
+    table.columns[0].style = "bold"
+    room = width and width - max(len(name) for name, _ in rows) - 2
+    for name, items in rows:
+        add_row(table, name, _in_one_line(items, room))
+    return table
+
+
+def _in_one_line(items: Sequence[str], room: int | None) -> str:
+    """Return the items that fit, and the number of the others."""
+    text = ", ".join(items)
+    if room is None or len(text) <= room:
+        return text
+    for shown in range(len(items) - 1, 0, -1):
+        text = ", ".join([*items[:shown], f"{len(items) - shown} more"])
+        if len(text) <= room:
+            return text
+    return f"{items[0][: room - 1]}…"
+
+
+def _notices(notices: Sequence[Notice]) -> list[str]:
+    """Return the first notice of each id, with the number of the others."""
+    return [
+        f"{notice_id}: {messages[0]}{f' ({len(messages) - 1} more)' if len(messages) > 1 else ''}"
+        for notice_id, messages in grouped((notice.id, notice.message) for notice in notices).items()
+    ]
+
+
+def _notice(notice_id: str, message: str) -> Text:
+    return assembled((notice_id, "bold yellow"), f": {message}")
+
+
+def _reasons(decisions: Iterable[Decision]) -> list[RenderableType]:
+    """Return decisions with their reasons; settings of one group with one reason have it once."""
+    lines: list[RenderableType] = []
+    for (group, reason), several in groupby(
+        _in_order(decisions), key=lambda decision: (_group_and_name(decision)[0], decision.reason)
+    ):
+        alike = list(several)
+        names = [_group_and_name(decision)[1] for decision in alike]
+        if len(alike) == 1:
+            lines.append(_value(alike[0].subject, alike[0].value))
+        else:
+            lines.append(text_line(f"{group}.{folded(names)}", "bold"))
+            values = [_value(name, decision.value) for name, decision in zip(names, alike, strict=True)]
+            lines += [Padding(value, (0, 0, 0, 4), expand=False) for value in values]
+        lines.append(Padding(text_line(reason, "dim"), (0, 0, 0, 4), expand=False))
+    return lines
+
+
+def _value(name: str, value: str) -> Text:
+    return assembled((name, "bold"), f" = {value}" if value else "")
+
+
+def _file(file: PlannedFile) -> Text:
+    waits = "  waits for a boot" if file.waits else ""
+    return text_line(f"{file.path}  {file.mode} {file.owner}:{file.group}{waits}")
+
+
+def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
+    grain = Grain.of(max((node.memory_bytes for node in plan.memory.numa_nodes), default=0))
+    rows = [_memory_grains(node, grain) for node in plan.memory.numa_nodes]
+    memory, reserved, for_pods = (grain.number(sum(row[column] for row in rows)) for column in range(3))
+    table = columns(show_footer=True)
+    table.add_column("NUMA", "all", justify="right")
+    for header, cpus in (("Reserved CPUs", plan.cpus.reserved), ("CPUs for pods", plan.cpus.allocatable)):
+        table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
+    table.add_column(f"Memory\n{grain.unit}", memory, justify="right", no_wrap=True)
+    table.add_column(f"Reserved\n{grain.unit}", reserved, justify="right", no_wrap=True)
+    totals = (_total(plan.hugepages.pools), _total(plan.hugepages.kept))
+    table.add_column("Hugepages", "\n".join(_planned_pools(*totals)))
+    table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
+    for node, grains in zip(plan.memory.numa_nodes, rows, strict=True):
+        if is_empty(node):
+            continue
+        memory, reserved, for_pods = map(grain.number, grains)
+        add_row(
+            table,
+            str(node.id),
+            wrapped_cpulist(format_cpulist(node.reserved_cpus), _CPULIST_WIDTH) or "none",
+            wrapped_cpulist(format_cpulist(node.cpus - node.reserved_cpus), _CPULIST_WIDTH) or "none",
+            memory,
+            reserved,
+            _planned_pools(plan.hugepages.planned(node.id), plan.hugepages.unchanged(node.id)),
+            for_pods,
+        )
+    return table
+
+
+def _memory_grains(node: NumaNodePlan, grain: Grain) -> tuple[int, int, int]:
+    """Return memory, its reserved part and the part for pods; the rest is huge pages, shown as counts."""
+    reserved, for_pods = node.reserved_memory_bytes, node.allocatable_memory_bytes
+    rounded = grain.parts([reserved, for_pods, max(0, node.memory_bytes - reserved - for_pods)])
+    return grain.rounded(node.memory_bytes), rounded[0], rounded[1]
+
+
+def _total(pools: Iterable[PlannedPool]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for pool in pools:
+        counts[pool.size] += pool.pages
+    return dict(counts)
+
+
+def _planned_pools(planned: Mapping[str, int], existing: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the planned pages, and the existing ones that stay, in lines."""
+    ordered = sorted(
+        [(parse_bytes(size), f"{count} x {size}") for size, count in planned.items() if count]
+        + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in existing.items()]
+    )
+    return tuple(line for _, line in ordered)
+
+
+def _memory_sum(plan: NodePlan) -> Text:
+    memory = plan.memory
+    reserved = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
+    return assembled(
+        ("Memory reserved: ", "bold"),
+        f"kubeReserved {format_bytes(memory.kube_reserved_bytes)}"
+        f" + systemReserved {format_bytes(memory.system_reserved_bytes)}"
+        f" + evictionHard {format_bytes(memory.eviction_hard_bytes)} = {format_bytes(reserved)}",
+    )
+
+
+def _allocatable(allocatable: PredictedAllocatable) -> Text:
+    return assembled(
+        ("Allocatable predicted: ", "bold"),
+        ", ".join(f"{name} {value}" for name, value in allocatable.quantities.items()),
+        f" ({human_bytes(allocatable.gpu_memory_bytes)} of the memory is that of GPUs)"
+        if allocatable.gpu_memory_bytes
+        else "",
+    )
+
+
+def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
+    """Return the largest pods of an empty node; numbers of devices with the same answer share a row."""
+    headers = ("Largest pod with", "CPUs", "Memory", "Hugepages")
+    table = columns(*headers, right=("CPUs", "Memory"), wraps=("CPUs",))
+    for _, alike in groupby(pods, key=lambda pod: replace(pod, devices=0)):
+        group = list(alike)
+        counts = format_cpulist(pod.devices for pod in group)
+        first = group[0]
+        name = f"{counts} {first.resource}" if first.resource else "no devices"
+        if not first.cpus:
+            add_row(table, name, "none", "", "")
+            continue
+        pages = ", ".join(f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items())
+        add_row(table, name, str(first.cpus), human_bytes(first.memory_bytes), pages)
+    return table
+
+
+def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
+    if not lines:
+        return []
+    return [text_line(""), text_line(title, "bold underline"), *lines]
