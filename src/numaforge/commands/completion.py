@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import get_completion_class, shell_complete
 
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import print_data
@@ -39,8 +39,6 @@ def completion(shell: str) -> None:
 
 def complete(program: click.Command, instruction: str) -> int:
     """Print completions for the words in the shell script's variables; return the exit code."""
-    from click.shell_completion import shell_complete
-
     if instruction.endswith("_complete") and not os.environ.keys() >= {"COMP_WORDS", "COMP_CWORD"}:
         raise NumaforgeError(
             "there are no words to complete: COMP_WORDS and COMP_CWORD are not set",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import plan_of, profile_option
+from numaforge.commands.one_host import asked_of
 from numaforge.commands.options import output_option
 from numaforge.report.terminal import echo, screen, show_json
 
@@ -71,8 +72,6 @@ def rehearse(
 
 
 def _of_one(host: str, data: Sequence[str], profile: str | None) -> Rehearsed:
-    from numaforge.commands.one_host import asked_of
-
     def ask(name: str, how: Mapping[str, str | int]) -> Rehearsed:
         # Imports pyinfra, for which gevent has patched this process by now.
         from numaforge.run.rehearsing import rehearse_host

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from pyinfra.api import Host, State
+from gevent import monkey  # type: ignore[import-untyped]
+from pyinfra.api import Config, Host, Inventory, State
+from pyinfra.api.connect import disconnect_all
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.context import ctx_host, ctx_state
 
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.machine.snapshot import Snapshot
@@ -29,14 +33,7 @@ def answer_of(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer])
 
     Raises HostError when the host cannot be reached or lacks the rights, and what `ask` raises.
     """
-    from gevent import monkey  # type: ignore[import-untyped]
-
     monkey.patch_all()
-    from pyinfra.api import Config, Inventory
-    from pyinfra.api.connect import disconnect_all
-    from pyinfra.api.exceptions import ConnectError, PyinfraError
-    from pyinfra.context import ctx_host, ctx_state
-
     try:
         inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
         reach_as_openssh(inventory)

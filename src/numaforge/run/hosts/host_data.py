@@ -16,6 +16,7 @@ from pyinfra.api.arguments import AllArguments, all_argument_meta, auth_argument
 
 from numaforge.lib import ansible
 from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.report.hostnames import in_short, is_host_name
 from numaforge.rollout.names import ANSWER_SECONDS, PLACE, RETRY_FAILED
 from numaforge.rollout.same_machine import PIN
 from numaforge.run.hosts.failures import print_error, say_error, tell_refused
@@ -307,8 +308,6 @@ def notices(hosts: Iterable[Host]) -> list[str]:
     grouped = [*sorted(hosts_of.items()), *_at_one_address(hosts).items()]
     if not grouped:
         return []
-    from numaforge.report.hostnames import in_short
-
     return [f"{in_short(names)}: {sentence}" for sentence, names in grouped]
 
 
@@ -411,8 +410,6 @@ def _nothing_for_pyinfra(host: Host, data: Mapping[str, Any]) -> dict[str, str]:
 
 def _odd_name(host: Host) -> str:
     """Return that SSH finds no host by a name, and what to write for `root@gpu-1:22`; "" for other names."""
-    from numaforge.report.hostnames import is_host_name
-
     of_ssh = "ssh_port" in host.connector_cls.data_meta
     if not of_ssh or host.data.get("ssh_hostname") or is_host_name(host.name):
         return ""

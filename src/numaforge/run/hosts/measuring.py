@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyinfra import host
+
 from numaforge.fleet.measure.asking import (
     MEASUREMENT,
     Readiness,
@@ -72,16 +74,12 @@ def kept() -> None:
 
 def keep() -> None:
     """Keep on the host what the host data's `file` has of it: a document for each host, by name."""
-    from pyinfra import host
-
     documents = json.loads(Path(datum(host, DATA)["file"]).read_text(encoding="utf-8"))
     if host.name in documents:
         _record_answer(KEPT, lambda each: _keep(each, MEASUREMENT.decode(documents[each.name])))
 
 
 def _record_answer(kind: str, ask: Any) -> None:
-    from pyinfra import host
-
     if host in host.state.failed_hosts:
         return
     try:

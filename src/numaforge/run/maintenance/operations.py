@@ -13,8 +13,11 @@ from numaforge.change.look import GUARD, look
 from numaforge.change.need import need, pending
 from numaforge.lib.errors import HostError
 from numaforge.roles.kubelet.rehearsal import is_wanted
+from numaforge.rollout.configz import read_answer, why_unreadable
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import START_KUBELET
+from numaforge.rollout.patience import patiently
+from numaforge.rollout.steps import run
 from numaforge.run.hosts import (
     COMMAND_SECONDS,
     Commands,
@@ -168,8 +171,6 @@ def _roll_out(
 
 def _why_unreadable(ask: Callable[[str], Answer], target: Target) -> str:
     """Return why the node may not read its kubelet's running configuration; "" where it may."""
-    from numaforge.rollout.configz import read_answer, why_unreadable
-
     return why_unreadable(lambda: read_answer(ask(target.endpoint.script)))
 
 
@@ -184,8 +185,6 @@ def _change(on: Host, target: Target, options: RolloutOptions, planned_change: T
 
     A host that has waited for its turn is looked at again: it may need something else by then.
     """
-    from numaforge.rollout.patience import patiently
-    from numaforge.rollout.steps import run
 
     def ask(script: str) -> Answer:
         seconds = options.unreachable_timeout
