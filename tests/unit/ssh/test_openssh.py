@@ -1,0 +1,35 @@
+"""What `ssh -G` is asked: a host whose configuration waits too long fails alone."""
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.lib.errors import HostError
+from numaforge.ssh import openssh
+
+pytestmark = pytest.mark.skipif(bool(openssh.without_openssh()), reason="asks ssh")
+
+CONFIG = """
+Match originalhost hangs exec "sleep 600"
+  User never
+Match originalhost slow-* exec "sleep 0.8"
+  User slow
+Host *
+  User by-default
+"""
+SLOW = ["slow-1", "slow-2", "slow-3"]  # longer together than one may take
+
+
+def test_the_limit_is_that_of_each_answer_and_a_host_without_one_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openssh, "_ANSWER_SECONDS", 2)
+    config = tmp_path / "config"
+    config.write_text(CONFIG)
+    data = {"ssh_config_file": str(config)}
+    openssh.ask_openssh((name, data) for name in SLOW)
+    openssh.ask_openssh((name, data) for name in ("hangs", "gpu-1", "gpu-2"))
+    with pytest.raises(HostError, match="has not answered within 2 s"):
+        openssh.destination_of("hangs", data)
+    users = {name: openssh.destination_of(name, data).user for name in (*SLOW, "gpu-1", "gpu-2")}
+    assert users == {**dict.fromkeys(SLOW, "slow"), "gpu-1": "by-default", "gpu-2": "by-default"}
