@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from numaforge.kubelet.findings import Report
     from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 
+_MOST_CORRECTIONS = 10
+
 
 @click.group()
 def kubelet() -> None:
@@ -48,7 +50,9 @@ def kubelet() -> None:
 @click.option(
     "--state-dir", metavar="DIR", type=click.Path(), help="Path to the folder of cpu_manager_state."
 )
-@click.option("--fix", is_flag=True, help="Print CONFIG.yaml with the right reservedMemory.")
+@click.option(
+    "--fix", is_flag=True, help="Print CONFIG.yaml with everything corrected that has one right value."
+)
 @as_planned_options
 @output_option("table", "json", "sarif")
 def check(
@@ -116,13 +120,16 @@ def _fix(
     *,
     live: bool,
 ) -> int:
-    """Print the file with the right reservedMemory if the kubelet starts with it, else what is wrong."""
+    """Print the file with what has one right value if the kubelet starts with it, else what is wrong."""
     from numaforge.commands.inputs import read_settings
     from numaforge.kubelet.startup.fix import fixed
 
-    text = read_settings(config)
-    corrected = fixed(text, report, topology) or text
-    if corrected != text:
+    corrected = read_settings(config)
+    for _ in range(_MOST_CORRECTIONS):  # the kubelet names some mistakes only once others are mended
+        text = corrected
+        corrected = fixed(text, report, topology, config)
+        if corrected == text:
+            break
         report = _as_it_is(topology, config, *given, live=live, is_local=False, text=corrected)
     if not report.starts:
         echo_lines(report_lines(report))

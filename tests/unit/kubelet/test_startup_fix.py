@@ -1,4 +1,4 @@
-"""`kubelet check --fix` prints a file with the right reservedMemory, and leaves every other line alone."""
+"""`kubelet check --fix` corrects what has one right value, and leaves every other line alone."""
 
 from pathlib import Path
 
@@ -38,6 +38,33 @@ reservedMemory:
         ),
         pytest.param(f"{HEAD}{STATIC}{TAIL}", f"{HEAD}{STATIC}{SHARES}{TAIL}", id="none at all"),
         pytest.param(f"{HEAD}{TAIL}", f"{HEAD}{TAIL}", id="nothing is wrong"),
+        pytest.param(
+            f"{HEAD}cpuManagerPolicy: Static  # why\nreservedSystemCPUs: 0\ntopologyManagerScope: 'POD'\n",
+            f'{HEAD}cpuManagerPolicy: static  # why\nreservedSystemCPUs: "0"\ntopologyManagerScope: pod\n',
+            id="a word in another case, and a number that has to be a text",
+        ),
+        pytest.param(
+            f"{HEAD}topologyManagerPolicy: restricted\n"
+            "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: yes}\n",
+            f"{HEAD}topologyManagerPolicy: restricted\n"
+            'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n',
+            id="an option that has to be a text",
+        ),
+        pytest.param(
+            f"{HEAD}featureGates: {{MemoryQoS: false, CPUManager: true}}\n",
+            f"{HEAD}featureGates: {{MemoryQoS: false}}\n",
+            id="a gate in braces that this minor no longer knows",
+        ),
+        pytest.param(
+            f"{HEAD}featureGates:\n  MemoryQoS: false\n  DynamicKubeletConfig: false  # old\n",
+            f"{HEAD}featureGates:\n  MemoryQoS: false\n",
+            id="a gate that no minor here knows",
+        ),
+        pytest.param(
+            f"{HEAD}maxPods: 100\nclusterDNS:\n- 10.0.0.1\nmaxPods: 200\nclusterDNS: [10.0.0.10]\n",
+            f"{HEAD}maxPods: 200\nclusterDNS: [10.0.0.10]\n",
+            id="keys that are written twice",
+        ),
     ],
 )
 def test_the_corrected_file(
@@ -51,9 +78,20 @@ def test_the_corrected_file(
     assert file.read_text(encoding="utf-8") == text
 
 
-def test_what_is_wrong_besides_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [
+        ("topologyManagerPolicy: single\n", "topologyManagerPolicy"),
+        ("featureGates: {MemoryQos: true}\n", "MemoryQos"),
+        ('cpuManagerPolicy: none\ncpuManagerPolicyOptions: {full-pcpus-only: "true"}\n', "full-pcpus-only"),
+    ],
+    ids=["a word that is near none", "a misspelt gate", "an option that needs another policy"],
+)
+def test_what_has_several_right_values_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mistake: str, named: str
+) -> None:
     file = tmp_path / "kubelet.yaml"
-    file.write_text(f"{HEAD}{STATIC}topologyManagerPolicy: single\n", encoding="utf-8")
+    file.write_text(f"{HEAD}{STATIC}{mistake}", encoding="utf-8")
     asked = ["kubelet", "check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]
     assert run(asked) == ExitCode.NO
-    assert "topologyManagerPolicy" in capsys.readouterr().out
+    assert named in capsys.readouterr().out
