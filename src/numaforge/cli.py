@@ -28,7 +28,7 @@ COMMANDS = {
     "Plan": ("plan", "render", "convert"),
     "Change nodes": ("init", "doctor", "rehearse", "apply", "verify", "rollout"),
     "Ask without a node": ("kubelet", "admit", "fit", "cluster", "mig", "device-plugin", "rdma"),
-    "Write for other tools": ("generate", "completion"),
+    "Write for other tools": ("generate", "image", "completion"),
 }
 """The commands of `--help` by heading; each is in the module of `numaforge.commands` with its name."""
 

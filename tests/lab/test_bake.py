@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,8 @@ SYSCTLS = (
     "vm/compaction_proactiveness",
 )
 START = 'exec "$@"'
+NEEDED = "etc/numaforge/image/cmdline"
+UPDATE_GRUB = "usr/sbin/update-grub"
 MOUNTED = f'for each in proc sys; do mount --rbind "/$each" "$0/$each"; done; {START}'
 EARLY = ("trixie",)
 LATE = ("bookworm", "noble", "resolute")
@@ -243,6 +246,86 @@ def test_folders_that_a_node_could_not_write_are_named_with_their_mount(
     (plain / "etc/fstab").unlink()
     assert done.stderr == ""
     assert "".join(done.stdout.splitlines()[:1]) == why
+
+
+ACS = "pci=disable_acs_redir=0000:00:01.0;0000:00:02.0"
+NEEDS = f"# who\ndgx allowed iommu=pt\nspark never {ACS}\n"
+NOTHING_TO_CHANGE = (
+    "dgx needs iommu=pt, which no boot loader of this root gives the kernel, and the first boot finds none "
+    "that it could change"
+)
+NO_REBOOT = (
+    f"spark needs {ACS}, which no boot loader of this root gives the kernel, and its profile lets no reboot "
+    "add it (maintenance.reboot)"
+)
+GIVES = f"quiet iommu=pt {ACS}"
+LINES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "a direct boot": ({}, (NOTHING_TO_CHANGE, NO_REBOOT)),
+    "the builder, by the image's own word": ({NEEDED: f"given - iommu=pt\ngiven - {ACS}\n{NEEDS}"}, ()),
+    "a GRUB that the first boot changes": (
+        {UPDATE_GRUB: "the root's", "etc/default/grub.d/a.cfg": "GRUB_CMDLINE_LINUX='quiet'\n"},
+        (NO_REBOOT,),
+    ),
+    "GRUB's settings": (
+        {"etc/default/grub.d/a.cfg": f'GRUB_CMDLINE_LINUX_DEFAULT="$G iommu=pt pci=\\"{ACS[4:]}\\""\n'},
+        (),
+    ),
+    "GRUB's menu": ({"boot/grub2/grub.cfg": f"\tlinux\t/vmlinuz {GIVES}\n"}, ()),
+    "an entry of systemd-boot or BLS": ({"efi/loader/entries/a.conf": f"title a\noptions {GIVES}\n"}, ()),
+    "the line of kernel-install": ({"etc/kernel/cmdline": GIVES}, ()),
+    "bootc": ({"usr/lib/bootc/kargs.d/1.toml": f'kargs = ["iommu=pt", "{ACS}"]\n'}, ()),
+    "a unified kernel image": ({"boot/EFI/Linux/a.efi": GIVES}, ()),
+}
+
+
+def unified(line: str) -> bytes:
+    """Return a file in PE's format with two sections, the second one .cmdline."""
+    sections = [(b".text", b"code"), (b".cmdline", line.encode())]
+    place, headers = 512, b""
+    for name, content in sections:
+        headers += struct.pack("<8sIIII16x", name, len(content), 0x1000, 512, place)
+        place += 512
+    start = b"MZ".ljust(60, b"\0") + struct.pack("<I", 64) + b"PE\0\0"
+    coff = struct.pack("<HH12xHH", 0x8664, len(sections), 8, 0) + b"\0" * 8
+    return (start + coff + headers).ljust(512, b"\0") + b"".join(
+        text.ljust(512, b"\0") for _, text in sections
+    )
+
+
+@pytest.mark.parametrize(("files", "sentences"), LINES.values(), ids=LINES)
+def test_kernel_parameters_are_looked_for_in(
+    plain: Path, files: Mapping[str, str], sentences: tuple[str, ...]
+) -> None:
+    update_grub, kept = plain / "usr/sbin/update-grub", plain / "usr/sbin/update-grub.kept"
+    made = []
+    if UPDATE_GRUB not in files:
+        update_grub.rename(kept)
+    for name, text in {NEEDED: NEEDS, **files}.items():
+        path = plain / name
+        if name != UPDATE_GRUB:
+            made.append(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(unified(text) if name.endswith(".efi") else text.encode())
+    script = shell.library("roles/kernel_cmdline/look", "image/bake/hygiene") + shell.call("tell_cmdline")
+    done = subprocess.run(["chroot", plain, "sh", "-c", script], capture_output=True, text=True, check=True)
+    for path in made:
+        path.unlink()
+    if kept.exists():
+        kept.rename(update_grub)
+    assert (done.stderr, tuple(done.stdout.splitlines())) == ("", sentences)
+
+
+def test_a_bake_notes_what_a_machine_would_not_boot_with(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "{extends: training, name: own, kernel: {cmdline: [iommu=pt]}, maintenance: {reboot: allowed}}\n"
+    )
+    wish = {**WISH, "boot": {"profile": "own"}, "profiles": [str(own)], "enable": ["kubelet.service"]}
+    root = root_of(EARLY[0], tmp_path)
+    (root / UPDATE_GRUB).unlink()
+    done = bake(root, wish)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "note: dgx-h100 needs iommu=pt, which no boot loader" in done.stdout + done.stderr
 
 
 def test_a_root_on_which_no_plan_could_be_written_is_refused(plain: Path) -> None:

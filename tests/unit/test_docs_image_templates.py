@@ -18,7 +18,7 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.cli import numaforge
-from numaforge.image.bake.wish import KEY, read_image
+from numaforge.image.wish import KEY, read_image
 from numaforge.planning.profiles import load_profile
 
 FOLDER = REPOSITORY / "docs/examples/image"

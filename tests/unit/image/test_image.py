@@ -9,9 +9,9 @@ import pytest
 
 from numaforge.image.bake import FoundImage, Recipe, best_python, checksum
 from numaforge.image.bake.manifest import BOM, Installed, bill
-from numaforge.image.bake.wish import Image, read_image
 from numaforge.image.first_boot.settings import MANIFEST
 from numaforge.image.first_boot.stamp import PROGRAM
+from numaforge.image.wish import Image, read_image
 from numaforge.lib.errors import HostError, NumaforgeError
 
 MISTAKES: dict[str, tuple[object, str]] = {

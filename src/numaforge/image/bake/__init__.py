@@ -16,22 +16,17 @@ from pyinfra import host
 from numaforge.change.look import GUARD
 from numaforge.image.bake import program
 from numaforge.image.bake.manifest import BOM, Installed, bill, manifest
-from numaforge.image.bake.wish import KEY, Image, read_image
 from numaforge.image.first_boot.hardware import MACHINES, written
 from numaforge.image.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.image.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
+from numaforge.image.machines import CMDLINE, cmdline_text, machines_of, plans_of, profile_files
+from numaforge.image.wish import KEY, Image, read_image
 from numaforge.lib import shell
-from numaforge.lib.errors import HostError, NumaforgeError, PlanError
+from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import WRITTEN_BELOW
 from numaforge.lib.framing import Answer, asking
-from numaforge.lib.given import NotJsonError, parse_json, read_text
-from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.ready import ready_machine, ready_machines
-from numaforge.machine.topology.saved import saved_machine
+from numaforge.lib.given import read_text
 from numaforge.node.bundle import checksum
-from numaforge.planning.node import plan_node
-from numaforge.planning.profile import NodeProfile
-from numaforge.planning.profiles import load_profile
 from numaforge.run.hosts import Commands, announce, host_command, host_operation, reached, role
 
 if TYPE_CHECKING:
@@ -55,7 +50,8 @@ class FoundImage:
     """An image as found.
 
     `node` is the reason why this is a node and not an image, or "". `unwritable` has a sentence for each
-    folder that a plan writes to and a node of the image cannot. `pythons` are usable ones: version,
+    folder that a plan writes to and a node of the image cannot, `cmdline` one for each kernel parameter that
+    a machine needs and its first boot would not have. `pythons` are usable ones: version,
     machine, path. `files` has checksums by path, `units` the state from `systemctl is-enabled`, `packages`
     the version of each wanted package and whether it is held. `left` are paths that sysprep would remove or
     empty.
@@ -63,6 +59,7 @@ class FoundImage:
 
     node: str = ""
     unwritable: tuple[str, ...] = ()
+    cmdline: tuple[str, ...] = ()
     pythons: tuple[tuple[str, str, str], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -164,46 +161,11 @@ def image() -> None:
     Changes nothing outside the image, and nothing that is already as wanted; starts nothing.
     """
     wish = read_image(host.data.get(KEY) or {})
-    profile_files = {Path(file).stem: Path(file) for file in wish.profiles}
-    for file in profile_files.values():
-        load_profile(file, images=profile_files)
-    profile_name = wish.boot.profile
-    profile = (
-        load_profile(profile_name, where=f"{KEY}: boot.profile", images=profile_files)
-        if profile_name
-        else None
-    )
-    profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in profile_files.items()}
-    machines = {Path(file_or_name).stem: _machine(file_or_name) for file_or_name in wish.machines}
-    for name, machine in machines.items():
-        if profile is not None:
-            _plan(machine, profile, name)
-    expected = {f"{MACHINES}/{name}.json": written(machine) for name, machine in machines.items()}
+    profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in profile_files(wish).items()}
+    expected = {f"{MACHINES}/{name}.json": written(machine) for name, machine in machines_of(wish).items()}
+    if plans := plans_of(wish):
+        expected[CMDLINE] = cmdline_text(plans, wish.kernel_cmdline)
     _bake(name="Bake the image", recipe=Recipe(wish, profiles, expected))
-
-
-def _machine(name_or_file: str) -> NodeTopology:
-    """Return a ready machine, or the one in a file."""
-    if name_or_file in ready_machines():
-        return ready_machine(name_or_file)
-    try:
-        return saved_machine(parse_json(read_text(name_or_file)))
-    except NotJsonError as error:
-        raise NumaforgeError(f"is not valid JSON: {error}", where=name_or_file) from error
-    except NumaforgeError as error:
-        raise error.at(name_or_file) from error
-
-
-def _plan(machine: NodeTopology, profile: NodeProfile, name: str) -> None:
-    """Plan a machine that the image is for, so that a plan that fails does so before a node boots."""
-    try:
-        plan_node(machine, profile)
-    except PlanError as error:
-        raise PlanError(
-            f"the profile {profile.name} cannot be planned for {name}: {error.message}",
-            where=error.where,
-            remedy=error.remedy,
-        ) from error
 
 
 @host_operation
@@ -259,6 +221,8 @@ def _make(on: Host, recipe: Recipe) -> None:
     _put(ask, present, recipe.records(present))
     if recipe.wish.sysprep:
         ask(_script("sysprep"))
+    for sentence in present.cmdline:
+        on.log(f"note: {sentence}")
 
 
 def _put(ask: partial[Answer], present: FoundImage, files: Mapping[str, str]) -> None:
@@ -279,6 +243,7 @@ def read_found(answer: Answer) -> FoundImage:
     return FoundImage(
         node="".join(rows.get("node", ())[:1]),
         unwritable=tuple(rows.get("unwritable", ())),
+        cmdline=tuple(rows.get("cmdline", ())),
         pythons=tuple((version, machine, path) for version, machine, path in pythons),
         files={path: total for total, path in (row.split(" ", 1) for row in rows.get("file", ()))},
         units={unit: state for state, unit in (row.split(" ", 1) for row in rows.get("unit", ()))},
@@ -330,6 +295,6 @@ def _look(recipe: Recipe) -> str:
 
 def _script(function: str, *arguments: str, data: str = "") -> str:
     libraries = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)}) + shell.library(
-        "image/bake/hygiene", "image/bake/image"
+        "roles/kernel_cmdline/look", "image/bake/hygiene", "image/bake/image"
     )
     return asking(libraries + shell.call(function, arguments, data))

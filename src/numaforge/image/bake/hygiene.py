@@ -34,6 +34,7 @@ RULES = {
     "program": "numaforge runs in the image",
     "manifest": "what numaforge wrote is as its manifest says",
     "held": "packages that decide are held",
+    "cmdline": "each machine boots with the kernel parameters that its plan needs",
     "writable": "the node can write each folder that a plan writes to",
 }
 
@@ -41,8 +42,9 @@ RULES = {
 @pytest.fixture(scope="module")
 def leftovers(host: Any) -> dict[str, list[str]]:
     """The violations, by rule."""
+    library = shell.library("roles/kernel_cmdline/look", "image/bake/hygiene")
     written = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)})
-    done = host.run("sh -c %s", written + shell.library("image/bake/hygiene") + "tell_leftovers")
+    done = host.run("sh -c %s", written + library + "tell_leftovers")
     assert done.rc == 0, done.stderr
     violations: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():

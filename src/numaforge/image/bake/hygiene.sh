@@ -69,8 +69,53 @@ tell_leftovers() {
         say program "/opt/numaforge/numaforge does not run: $(printf '%s\n' "$said" | tail -n 1)"
     fi
     tell_unwritable | sed 's/^/writable /'
+    tell_cmdline | sed 's/^/cmdline /'
     tell_manifest
 }
+# Kernel parameters that a machine of the image needs, that no boot loader of the root gives, and no first boot adds.
+tell_cmdline() {
+    needs=/etc/numaforge/image/cmdline
+    if [ ! -s "$needs" ]; then return; fi
+    loader=$(cmdline_loader)
+    lines=" $(boot_lines 2> /dev/null | tr -d '"\134' | tr '\n\t' '  ') "
+    while read -r machine reboot parameter; do
+        case $machine$lines in
+        \#* | *" $parameter "*) ;;
+        given*) lines="$lines$parameter " ;;
+        *)
+            why="$machine needs $parameter, which no boot loader of this root gives the kernel"
+            if [ "$reboot" != allowed ]; then
+                echo "$why, and its profile lets no reboot add it (maintenance.reboot)"
+            elif [ "$loader" = none ]; then
+                echo "$why, and the first boot finds none that it could change"
+            fi
+            ;;
+        esac
+    done < "$needs"
+}
+boot_lines() { # print what the root's boot loaders, and the files that they are made of, give a kernel
+    sed -n 's/^[[:space:]]*linux[a-z0-9]*[[:space:]]*[^[:space:]]*//p' /boot/grub/grub.cfg /boot/grub2/grub.cfg
+    sed -n 's/^GRUB_CMDLINE_LINUX\(_DEFAULT\)\{0,1\}=//p' /etc/default/grub /etc/default/grub.d/*.cfg | tr -d "'"
+    for folder in /boot /efi /boot/efi; do
+        sed -n 's/^options[[:space:]]*//p' "$folder"/loader/entries/*.conf
+        for kernel in "$folder"/EFI/Linux/*.efi; do
+            [ ! -f "$kernel" ] || python3 -c "$UNIFIED_KERNEL" "$kernel"
+        done
+    done
+    sed 's/^/ /' /etc/kernel/cmdline /usr/lib/kernel/cmdline /etc/cmdline.d/*.conf
+    sed -n 's/^kargs *= *\[\(.*\)\].*/\1/p' /usr/lib/bootc/kargs.d/*.toml | tr -d "'\"" | tr ',' ' '
+}
+# Prints the section .cmdline of a unified kernel image, a file in PE's format.
+UNIFIED_KERNEL='
+import struct, sys
+image = open(sys.argv[1], "rb").read()
+header, = struct.unpack_from("<I", image, 60)
+count, optional = struct.unpack_from("<H12xH", image, header + 6)
+for section in range(count):
+    name, size, place = struct.unpack_from("<8sI8xI", image, header + 24 + optional + 40 * section)
+    if name.rstrip(b"\0") == b".cmdline":
+        print(image[place:place + size].decode(errors="replace").strip("\0"))
+'
 # By the mounts that the root has for a boot: those of a build are others.
 tell_unwritable() { # of the folders in WRITTEN_BELOW
     mounts=$(boot_mounts)

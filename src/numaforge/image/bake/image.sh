@@ -18,6 +18,7 @@ print("python", "%d.%d" % sys.version_info[:2], platform.machine(), shutil.which
     for package in $3; do tell_package "$package"; done
     if [ "$4" = sysprep ]; then tell_left; fi
     tell_unwritable | sed 's/^/unwritable /'
+    tell_cmdline | sed 's/^/cmdline /'
     tell_all
 }
 tell_package() {

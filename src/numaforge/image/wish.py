@@ -65,6 +65,12 @@ class Image(Section):
         description="Units that start at boot. None is started while the image is made.",
         examples=[["containerd.service", "kubelet.service"]],
     )
+    kernel_cmdline: str = Field(
+        default="",
+        description="The kernel's command line that the builder gives the nodes where the root does not have "
+        "it: of a unified kernel image that is made later, of a direct boot.",
+        examples=["quiet intel_iommu=on"],
+    )
     driver: Literal["image", "gpu-operator", "none"] = Field(
         default="none",
         description="Who owns the GPU driver on these nodes; two owners replace each other's modules.",
