@@ -35,6 +35,7 @@ COMMANDS = {
 PLUMBING = ("boot", "schema")
 """Commands for units and editors, which `--help` does not show."""
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 _ESCAPED = "numaforge.escaped"
 _WRITTEN = ("-o", "--output", "--to")  # where - is standard output
@@ -68,7 +69,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return _BROKEN_PIPE
     except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             _discard_output()
         return _complain(_in_words(error), ExitCode.BAD_INPUT)
     except Exception as fault:
@@ -108,6 +109,14 @@ def _prepare_streams() -> None:
         if stream is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (as long as we run)
         elif isinstance(stream, io.TextIOWrapper):
+            own = stream is getattr(sys, f"__{name}__")
+            if own and isinstance(
+                stream.buffer, io.RawIOBase
+            ):  # PYTHONUNBUFFERED: a short write would end unnoticed
+                stream = io.TextIOWrapper(
+                    io.BufferedWriter(stream.detach()), stream.encoding, write_through=True
+                )
+                setattr(sys, name, stream)
             stream.reconfigure(errors=_ESCAPED)
 
 
@@ -183,7 +192,7 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"a file is not UTF-8 text: {error.reason} at byte {error.start}"
     reason = error.strerror or str(error)
-    where = error.filename or (error.errno == errno.ENOSPC and "standard output")
+    where = error.filename or (error.errno in _FULL and "standard output")
     return f"{where}: {reason}" if where else reason
 
 

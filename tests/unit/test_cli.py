@@ -170,6 +170,23 @@ def test_a_full_disk_is_said(saved):
     assert answer.stderr == "numaforge: standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_an_answer_that_is_cut_off_is_no_answer(saved, tmp_path, unbuffered):
+    with (tmp_path / "answer").open("w") as file:
+        answer = subprocess.run(
+            ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", sys.executable, "-m", "numaforge", "draw", saved],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            text=True,
+            check=False,
+        )
+    assert (answer.returncode, answer.stderr) == (
+        ExitCode.BAD_INPUT,
+        "numaforge: standard output: File too large\n",
+    )
+
+
 def test_an_interrupt_is_one_line(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
     "--to",
     metavar="FILE|DIR",
     type=click.Path(),
-    help="Where to save it; else standard output. For an INVENTORY the folder of the snapshots.",
+    help="Where to save it; for an INVENTORY the folder of the snapshots. [default: HOST.snapshot.json on a "
+    "terminal, else standard output]",
 )
 @click.option("-o", "--output", type=click.Choice(["json"]), expose_value=False, help="Format.")
 @click.option(
@@ -67,8 +71,16 @@ def capture(
     else:
         with progress("asking this machine"):
             snapshot = snapshot_of(None, root)
+    if to is None and sys.stdout.isatty():  # a snapshot has thousands of lines
+        name = host or (Path(root).resolve().name if root else socket.gethostname())
+        to = f"{_file_name(name)}.snapshot.json"
     save(snapshot.to_json(), to, private=True)
     return ExitCode.YES
+
+
+def _file_name(host: str) -> str:
+    """Return a host's name as one of a file: `@docker/web` is `docker-web`."""
+    return re.sub(r"[^\w.-]+", "-", host).strip("-.") or "host"
 
 
 def is_inventory(source: str) -> bool:

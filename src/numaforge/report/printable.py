@@ -21,3 +21,17 @@ def in_one_line(text: object) -> str:
     Indented lines of our own errors are joined.
     """
     return re.sub(r"\n +|\t", " ", plain(text)).replace("\n", "\N{REPLACEMENT CHARACTER}")
+
+
+_COMMAND = re.compile("`[^`]*`")
+_JOINT = "\ue000"  # for private use: stands for a space at which no line ends
+
+
+def with_whole_commands(text: str) -> str:
+    """Return a text to be wrapped in which commands between backticks have no spaces; see `spaced`."""
+    return _COMMAND.sub(lambda command: command[0].replace(" ", _JOINT), text)
+
+
+def spaced(text: str) -> str:
+    """Return a text of `with_whole_commands` with its spaces."""
+    return text.replace(_JOINT, " ")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from numaforge.lib.errors import NumaforgeError
-from numaforge.report.printable import in_one_line, plain
+from numaforge.report.printable import in_one_line, plain, spaced, with_whole_commands
 
 # Functions that print with rich import it themselves: `--help` answers at once.
 if TYPE_CHECKING:
@@ -81,18 +81,23 @@ def console(*, stderr: bool = False) -> Console:
     """Return the console for tables and progress, with the colours of the command line."""
     from numaforge.report.console import CleanConsole
 
-    colour = _option(COLOUR)
-    if colour == "always":
+    wanted = _coloured()
+    if wanted:
         return CleanConsole(stderr=stderr, highlight=False, force_terminal=True, no_color=False)
-    return CleanConsole(stderr=stderr, highlight=False, color_system=None if colour == "never" else "auto")
+    return CleanConsole(stderr=stderr, highlight=False, color_system="auto" if wanted is None else None)
+
+
+def _coloured() -> bool | None:
+    """Return whether output has colours, by --color, NO_COLOR or FORCE_COLOR; None: on a terminal."""
+    colour = {"always": True, "never": False}.get(str(_option(COLOUR)))
+    if colour is None and (os.environ.get("NO_COLOR") or os.environ.get("FORCE_COLOR")):
+        return not os.environ.get("NO_COLOR")
+    return colour
 
 
 def echo(line: str, *, err: bool = False) -> None:
     """Print one line, with the colours of the command line."""
-    colour = {"always": True, "never": False}.get(str(_option(COLOUR)))
-    if colour is None and os.environ.get("NO_COLOR"):
-        colour = False
-    click.echo(line_of(line), color=colour, err=err)
+    click.echo(line_of(line), color=_coloured(), err=err)
 
 
 def echo_lines(lines: Iterable[str], *, err: bool = False) -> None:
@@ -108,24 +113,22 @@ def _width(stream: TextIO) -> int | None:
     if not stream.isatty():
         return None
     columns = os.environ.get("COLUMNS", "")
-    return (
-        int(columns)
-        if columns.isdecimal() and int(columns)
-        else os.get_terminal_size(stream.fileno()).columns
-    )
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    return os.get_terminal_size(stream.fileno()).columns or Screen.width  # a serial console has 0
 
 
 def folded(line: str, width: int) -> list[str]:
     """Return a line wrapped to `width`, with later lines indented by two more.
 
-    A style continues over the end of a line; names and paths stay whole.
+    A style continues over the end of a line; names, paths and commands between backticks stay whole.
     """
     line = line_of(line)
     shown = click.unstyle(line)
     if len(shown) <= width:
         return [line]
     indent = " " * (len(shown) - len(shown.lstrip()) + 2)
-    first, *words = re.split(r"(?<=\S) (?! )", line)
+    first, *words = re.split(r"(?<=\S) (?! )", with_whole_commands(line))
     lines = [first]
     for word in words:
         longer = f"{lines[-1]} {word}"
@@ -133,7 +136,7 @@ def folded(line: str, width: int) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(indent + word)
-    return [*map(Styled, lines)]
+    return [Styled(spaced(line)) for line in lines]
 
 
 def show_json(document: object) -> None:
@@ -251,7 +254,7 @@ def progress(title: str) -> Iterator[Callable[[str], object]]:
     """
     screen = console(stderr=True)
     with step(title):
-        if _option(QUIET) or not screen.is_terminal:
+        if _option(QUIET) or not (screen.is_terminal and sys.stderr.isatty()):
             yield lambda _: None
             return
         from rich.text import Text

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from numaforge.kubelet_minors.values.pages import in_pages
-from numaforge.report.printable import in_one_line
+from numaforge.report.printable import in_one_line, spaced, with_whole_commands
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MOST = 2**63  # the bound of a Kubernetes quantity
@@ -43,9 +43,9 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[str]:
-    """Return a text wrapped to `width`, in at most `most` lines; names and paths stay whole."""
-    return textwrap.wrap(
-        in_one_line(text),
+    """Return a text wrapped to `width`, in at most `most` lines; names, paths and `commands` stay whole."""
+    lines = textwrap.wrap(
+        with_whole_commands(in_one_line(text)),
         width,
         initial_indent=indent,
         subsequent_indent=f"{indent}  ",
@@ -54,6 +54,7 @@ def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) 
         break_on_hyphens=False,
         break_long_words=False,
     )
+    return [spaced(line) for line in lines]
 
 
 def some_of(names: Iterable[str], most: int = 3) -> str:

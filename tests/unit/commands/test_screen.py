@@ -57,12 +57,15 @@ def test_every_command_takes_the_options_of_the_screen(words, capsys):
         pytest.param(["--color", "always"], {}, True, id="always means in a pipe, too"),
         pytest.param(["--colour=always"], {"NO_COLOR": "1"}, True, id="the option is stronger than NO_COLOR"),
         pytest.param(["--color", "never"], {"FORCE_COLOR": "1"}, False, id="and than FORCE_COLOR"),
+        pytest.param([], {"FORCE_COLOR": "1"}, True, id="FORCE_COLOR colours a pipe"),
+        pytest.param([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, id="unless NO_COLOR is set"),
     ],
 )
-def test_colours(arguments, environment, coloured, machine, monkeypatch, capsys):
+@pytest.mark.parametrize("words", ["topology", "audit --only gpudirect"])
+def test_colours(words, arguments, environment, coloured, machine, monkeypatch, capsys):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert run(["topology", machine, *arguments]) == ExitCode.YES
+    assert run([*words.split(), machine, *arguments]) == ExitCode.YES
     assert (ESCAPE in capsys.readouterr().out) is coloured
 
 

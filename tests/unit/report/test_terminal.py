@@ -31,6 +31,7 @@ DIM = style("  source: a b", dim=True)
             DIM, 12, ["\x1b[2m  source: a", "    b\x1b[0m"], id="a style goes on over the end of a line"
         ),
         pytest.param("", 1, [""], id="an empty line stays one"),
+        pytest.param("see `a b c` d", 6, ["see", "  `a b c`", "  d"], id="a command is never cut"),
     ],
 )
 def test_a_line_is_folded_for_a_screen(line: str, width: int, expected: list[str]) -> None:
@@ -115,3 +116,16 @@ def test_a_sign_of_life_ends_without_a_word_where_a_host_is_asked(
     shown = on_a_terminal(80, *words.split())
     assert "asking @local" in shown
     assert "Exception" not in shown
+
+
+def test_a_terminal_of_no_width_counts_as_80_columns() -> None:
+    words = ANSWERS["findings"].split()
+    assert on_a_terminal(0, *words) == on_a_terminal(80, *words)
+
+
+def test_a_capture_on_a_terminal_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "node-1/proc").mkdir(parents=True)
+    (tmp_path / "node-1/proc/cmdline").write_text("quiet\n")
+    monkeypatch.chdir(tmp_path)
+    assert "wrote node-1.snapshot.json\n" in on_a_terminal(80, "capture", "--root", "node-1")
+    assert (tmp_path / "node-1.snapshot.json").read_text().startswith("{")
