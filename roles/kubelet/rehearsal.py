@@ -52,7 +52,7 @@ LIMIT_SECONDS = 60
 """The longest rehearsal where a start of the kubelet may take the usual 120 s: half of that."""
 
 _LOGIN = ("kubeconfig", "bootstrap-kubeconfig")
-_ALONE = (
+ALONE = (
     "--anonymous-auth=false",
     "--authentication-token-webhook=false",
     "--authorization-mode=AlwaysAllow",
@@ -244,21 +244,25 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
     runtime = next((name for name in ("containerd", "crio") if name in endpoint), None)
     if runtime is None:
         return f"the container runtime at {endpoint} is neither containerd nor CRI-O"
-    config = state.text(kubelet.config_file)
-    files = [file for file in goal.files_of(role, config) if _is_read(file.path)]
+    config, read = state.text(kubelet.config_file), (kubelet.config_file, kubelet.drop_in)
+    files = [file for file in goal.files_of(role, config) if file.path in read]
     written = [file.path for file in files]
     folder = kubelet.config_dir or install.config_dir
     logs = effective.get("podLogsDir")
+    if blank := next(
+        (path for path in (*written, kubelet.root_dir, endpoint) if len(path.split()) > 1), None
+    ):
+        return f"{blank} has a blank in its name"
     return Rehearsal(
         program=_program(kubelet.exec_start or install.exec_start),
         unit=kubelet.unit,
         runtime=runtime,
         endpoint=endpoint.removeprefix("unix://"),
         root_dir=kubelet.root_dir,
-        arguments=(*_without_login(flags_after(install, kubelet)), *_ALONE),
+        arguments=(*_without_login(flags_after(install, kubelet)), *ALONE),
         files={file.path: file.text for file in files},
         removed=(
-            *(path for path in paths(goal.plan, goal.machine) if path not in written and _is_read(path)),
+            *(path for path in paths(goal.plan, goal.machine) if path not in written and path in read),
             *expected.invalid,
         ),
         faces=_faces(goal, before, after),
@@ -274,7 +278,7 @@ def present_rehearsal(goal: Goal, planned: Rehearsal) -> Rehearsal | None:
     install = goal.machine.kubelet
     if install is None or not install.running:
         return None
-    arguments = (*_without_login(install.flags), *_ALONE)
+    arguments = (*_without_login(install.flags), *ALONE)
     return replace(planned, program="", arguments=arguments, files={}, removed=(), faces={})
 
 
@@ -415,11 +419,6 @@ def _faces(goal: Goal, before: NodeTopology, after: NodeTopology) -> dict[str, s
         if (value := tuning.sysctls.get(name)) is not None:
             faces[f"/proc/sys/{name.replace('.', '/')}"] = f"{value}\n"
     return faces
-
-
-def _is_read(path: str) -> bool:
-    """Whether a kubelet reads a file, not systemd."""
-    return not path.startswith("/etc/systemd/")
 
 
 def _program(exec_start: str | None) -> str:

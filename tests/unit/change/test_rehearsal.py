@@ -57,7 +57,7 @@ def test_the_kubelet_finds_the_planned_files_and_no_cluster() -> None:
     on = target(PROFILE, "kubelet")
     planned = shown(on)
     assert on.plan.kubelet is not None
-    assert on.plan.kubelet.drop_in in planned.files
+    assert planned.files.keys() == {on.plan.kubelet.drop_in}
     assert planned.program == "/usr/bin/kubelet"
     assert planned.endpoint == "/run/containerd/containerd.sock"
     assert not [each for each in planned.arguments if "kubeconfig" in each]
@@ -107,6 +107,11 @@ def test_it_sees_the_cpus_that_are_left_and_the_planned_kernel_values() -> None:
             {"flags": ("--container-runtime-endpoint=unix:///run/cri-dockerd.sock",)},
             "neither containerd nor CRI-O",
             id="a-runtime-that-is-not-known",
+        ),
+        pytest.param(
+            {"flags": ("--container-runtime-endpoint=unix:///run/my containerd.sock",)},
+            "has a blank in its name",
+            id="a-path-of-two-words",
         ),
     ],
 )

@@ -1,0 +1,104 @@
+"""A rehearsal says what a real start on the node says, by the record in docs/kubelets.json.
+
+NUMAFORGE_REHEARSED names the minors, `1.30,1.37` for example; else it is the lab's own.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import IO
+
+import pytest
+
+from lab import kubelets
+from lab.cluster import Lab
+from lab.kubelets import CONFIG_PATH, DROP_IN_DIR, FOLDER, Trial
+from lab.node import Node
+from lab.paths import REPOSITORY
+from numaforge.roles.kubelet.rehearsal import ALONE, Rehearsal, Rehearsed, Verdict, read_rehearsed
+from tests.fixtures.kubelet_texts import in_any_order, without_path
+from tests.lab.kubelet_cases import all_cases
+
+MINORS = tuple(filter(None, os.environ.get("NUMAFORGE_REHEARSED", kubelets.OWN).split(",")))
+RECORD: Mapping[str, Mapping[str, list[str]]] = json.loads((REPOSITORY / "docs/kubelets.json").read_text())[
+    "outcomes"
+]
+MOST = 60
+ROOT_DIR = "/var/lib/kubelet"
+
+
+def _names(minor: str) -> list[str]:
+    """Return the cases of a minor that need no kubelet before them, spread over the whole table."""
+    names = [case.trial.id for case in all_cases(0) if case.is_for(minor) and case.trial.before is None]
+    step = max(1, len(names) // MOST)
+    return names[::step][:MOST]
+
+
+NAMES = [(minor, name) for minor in MINORS for name in _names(minor)]
+
+
+@pytest.fixture(scope="module")
+def trials(lab: Lab) -> Mapping[str, Trial]:
+    """The configurations, for the memory that the node has; its own kubelet runs on."""
+    node = lab.nodes[0]
+    kib = int(node.run("sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
+    return {case.trial.id: case.trial for case in all_cases(kib * 1024)}
+
+
+@pytest.fixture(scope="module")
+def placed() -> list[str]:
+    """The minor whose kubelet lies on the node."""
+    return []
+
+
+def _place(node: Node, minor: str) -> None:
+    kubelet: IO[bytes]
+    with kubelets.build(minor).open("rb") as kubelet:
+        subprocess.run(
+            [*node.ssh_arguments(), f"mkdir -p {FOLDER}; cat > {FOLDER}/kubelet; chmod 755 {FOLDER}/kubelet"],
+            stdin=kubelet,
+            check=True,
+        )
+
+
+def _rehearsed(node: Node, trial: Trial) -> Rehearsed:
+    folder = (f"--config-dir={DROP_IN_DIR}",) if trial.drop_ins else ()
+    wanted = Rehearsal(
+        program=f"{FOLDER}/kubelet",
+        unit="kubelet.service",
+        runtime="containerd",
+        endpoint="/run/containerd/containerd.sock",
+        root_dir=ROOT_DIR,
+        arguments=(f"--config={CONFIG_PATH}", *folder, *trial.flags, *ALONE),
+        files={
+            CONFIG_PATH: trial.config,
+            **{f"{DROP_IN_DIR}/{name}": text for name, text in trial.drop_ins.items()},
+            **{f"{ROOT_DIR}/{name}": text for name, text in trial.state.items()},
+        },
+        removed=tuple(
+            f"{ROOT_DIR}/{name}"
+            for name in ("cpu_manager_state", "memory_manager_state")
+            if name not in trial.state
+        ),
+        limit_seconds=250,
+    )
+    return read_rehearsed(node.run("sh -s", input_text=wanted.script))
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
+def test_a_rehearsal_says_what_a_real_start_says(
+    lab: Lab, trials: Mapping[str, Trial], placed: list[str], minor: str, name: str
+) -> None:
+    node = lab.nodes[0]
+    if placed != [minor]:
+        _place(node, minor)
+        placed[:] = [minor]
+    said = _rehearsed(node, trials[name])
+    (outcome,) = [text for text, minors in RECORD[name].items() if minor in minors]
+    if outcome == "starts":
+        assert (said.verdict, said.words) == (Verdict.STARTS, "")
+    else:
+        assert said.verdict is Verdict.REFUSED, said
+        assert in_any_order(without_path(said.words)) == in_any_order(outcome)
