@@ -68,15 +68,18 @@ def test_the_kubelet_starts_with_the_plan_and_leaves_nothing(
     assert said["shared_cpus"]
 
 
+@pytest.mark.timeout(1500)
+@pytest.mark.long
 def test_a_plan_that_only_the_nodes_own_kubelet_refuses_is_not_begun(
-    lab: Lab, untouched: Node, tmp_path: Path
+    lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     """Its kubelet has a rule that `check` does not know, as a new minor may have."""
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
     pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
+    runs = joined.run("systemctl show -p MainPID -p NRestarts kubelet containerd")
     refuses = 'E1129 00:00:00.000000 1 run.go:72] "command failed" err="a rule of its own"'
-    untouched.run(
+    joined.run(
         "mv /usr/bin/kubelet /usr/bin/kubelet.own; cat > /usr/bin/kubelet; chmod 755 /usr/bin/kubelet",
         input_text="#!/bin/sh\nif grep -qs static /etc/kubernetes/kubelet.conf.d/*; then\n"
         f"    echo '{refuses}' >&2\n    exit 1\nfi\nexec /usr/bin/kubelet.own \"$@\"\n",
@@ -89,12 +92,13 @@ def test_a_plan_that_only_the_nodes_own_kubelet_refuses_is_not_begun(
         assert "the kubelet refuses the plan in its rehearsal: a rule of its own" in report
         assert "`kubelet check` says that it starts: please report it with the snapshot" in report
         assert "refused-by-kubelet" in report
-        assert free(lab, untouched)
-        assert "cordon" not in rollouts.phases(tmp_path, untouched)
+        assert free(lab, joined)
+        assert "cordon" not in rollouts.phases(tmp_path, joined)
         assert {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]} == pods
+        assert joined.run("systemctl show -p MainPID -p NRestarts kubelet containerd") == runs
     finally:
-        untouched.run("mv /usr/bin/kubelet.own /usr/bin/kubelet")
-        rollouts.kubectl(lab, "delete", "deployment", "web", "--wait=true")
+        joined.run("mv /usr/bin/kubelet.own /usr/bin/kubelet")
+        rollouts.kubectl(lab, "delete", "deployment", "web")
 
 
 def begun(lab: Lab, folder: Path) -> "subprocess.Popen[str]":

@@ -41,9 +41,9 @@ each() { # KIND COMMAND: run it with the words of each line of that kind
         case $kind in "$1") "$2" $words ;; esac
     done < "$OWN/data"
 }
-hundredths() {
-    read -r uptime _ < /proc/uptime
-    echo "${uptime%.*}${uptime#*.}"
+look_at_clock() { # sets `now` to hundredths of a second since the boot
+    read -r now _ < /proc/uptime
+    now=${now%.*}${now#*.}
 }
 
 # ---- mounts and control groups ----
@@ -52,8 +52,8 @@ alone() { # FOLDER and what `apart` takes
     exec unshare --mount --ipc --uts --cgroup sh "$1/program" prepare "$@"
 }
 prepare() { # FOLDER KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS
-    begun=$(hundredths)
-    root_dir=$5
+    look_at_clock
+    begun=$now root_dir=$5
     attempt mount -n -t tmpfs -o mode=0755,size=64m rehearsal "$1/run"
     attempt mkdir -m 0700 "$1/run/rehearsal"
     attempt cp "$1/data" "$1/program" "$1/run/rehearsal/"
@@ -127,10 +127,10 @@ hide() { # FOLDER: as large as what it hides; of the kubelet's own the plain fil
     attempt mount -n -t tmpfs -o "mode=0755,size=${size:-65536}k" rehearsal "$new"
     case $1 in
     */kubelet | "$root_dir")
-        find "$1" -maxdepth 1 -type f -size -8192k -exec cp -p {} "$new/" \;
+        find "$1/" -maxdepth 1 -type f -size -8192k -exec cp -p {} "$new/" \;
         if [ -d "$1/pki" ]; then
             mkdir -m 0700 "$new/pki"
-            find "$1/pki" -maxdepth 1 -type f ! -name 'kubelet-client*' -exec cp -p {} "$new/pki/" \;
+            find "$1/pki/" -maxdepth 1 -type f ! -name 'kubelet-client*' -exec cp -p {} "$new/pki/" \;
         fi
         copy_to=$new copy_from=$1
         each copied copy_below
@@ -201,17 +201,18 @@ face() { # PATH BASE64: a file of memory in its place
 }
 watch() { # PID: until the managers have started, or it ends
     outcome=late
-    while [ "$(hundredths)" -lt "$deadline" ]; do
+    while look_at_clock && [ "$now" -lt "$deadline" ]; do
         if grep -qsF "$STARTED" "$OWN/output"; then
             outcome=started
             sleep 0.2
         fi
         if ! kill -0 "$1" 2> /dev/null; then outcome=ended; fi
         if [ "$outcome" != late ]; then break; fi
-        sleep 0.1
+        sleep 0.2
     done
+    look_at_clock
     echo "outcome $outcome"
-    echo "took $(($(hundredths) - begun))"
+    echo "took $((now - begun))"
     sed -n 's/^usage_usec /cpu /p' /sys/fs/cgroup/cpu.stat
     for name in cpu_manager_state memory_manager_state; do
         if [ -e "$root_dir/$name" ]; then echo "state $name $(base64 < "$root_dir/$name" | tr -d '\n')"; fi
@@ -232,9 +233,10 @@ start_runtime() { # NAME PROGRAM ENDPOINT: the node's own, that knows nothing of
     esac
     runtime_pid=$!
     until [ -S "$3" ] && grep -q "$ready" "$OWN/runtime"; do
+        look_at_clock
         if ! kill -0 "$runtime_pid" 2> /dev/null; then
             cannot "$1 ended: $(tail -n 1 "$OWN/runtime")"
-        elif [ "$(hundredths)" -ge "$deadline" ]; then
+        elif [ "$now" -ge "$deadline" ]; then
             cannot "$1 was not ready in time: $(tail -n 1 "$OWN/runtime")"
         fi
         sleep 0.1
@@ -256,4 +258,5 @@ END
 }
 
 hidden_folders='' control_groups='' overlaid='' overlays=0 faces=0
+set -f # no path is a pattern
 "$@"

@@ -11,9 +11,9 @@ cannot() { # REASON
     echo "cannot $1"
 }
 why_no_rehearsal() { # sets `why` where the node has not what it takes
-    for program in systemd-run unshare mount base64 find mktemp timeout; do
-        command -v "$program" > /dev/null 2>&1 || {
-            why="the node lacks $program"
+    for name in systemd-run unshare mount base64 find mktemp; do
+        command -v "$name" > /dev/null 2>&1 || {
+            why="the node lacks $name"
             return
         }
     done
@@ -46,9 +46,9 @@ rehearse() {
     why_no_rehearsal
     kubelet=$(program_of "$KUBELET_UNIT" kubelet)
     kubelet=${KUBELET:-$kubelet}
-    runtime=$(program_of "$RUNTIME.service" "$RUNTIME")
+    engine=$(program_of "$RUNTIME.service" "$RUNTIME")
     if [ -z "$why" ] && [ ! -x "$kubelet" ]; then why="no program of a kubelet was found"; fi
-    if [ -z "$why" ] && [ -z "$runtime" ]; then why="no program of $RUNTIME was found"; fi
+    if [ -z "$why" ] && [ -z "$engine" ]; then why="no program of $RUNTIME was found"; fi
     if [ -z "$why" ] && systemctl is-active --quiet "$REHEARSAL_UNIT"; then why="another rehearsal is in progress"; fi
     if [ -n "$why" ]; then
         cannot "$why"
@@ -68,6 +68,9 @@ rehearse() {
         -p Delegate=yes -p CPUWeight=20 -p IOWeight=20 -p MemoryMax=2G -p MemorySwapMax=0 -p TasksMax=2048 \
         -p OOMScoreAdjust=500 -p "RuntimeMaxSec=$((START_SECONDS + 30))" -p TimeoutStopSec=5 -p KillSignal=SIGKILL \
         -p PrivateNetwork=yes -p ProtectSystem=strict -p "ExecStopPost=+$(command -v rm) -rf $folder" \
-        sh "$folder/program" alone "$folder" "$kubelet" "$RUNTIME" "$runtime" "$ROOT_DIR" "$ENDPOINT" \
-        "$START_SECONDS" < /dev/null 2> "$folder/errors" || cannot "$(tail -n 1 "$folder/errors")"
+        sh "$folder/program" alone "$folder" "$kubelet" "$RUNTIME" "$engine" "$ROOT_DIR" "$ENDPOINT" \
+        "$START_SECONDS" < /dev/null 2> "$folder/errors" || {
+        error=$(tail -n 1 "$folder/errors")
+        [ -z "$error" ] || cannot "$error"
+    }
 }

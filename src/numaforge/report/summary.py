@@ -26,6 +26,7 @@ STYLES = {
     "held": "bold red",
     "left in progress": "bold red",
     "rolled back": "red",
+    "refused by kubelet": "red",
     "refused": "yellow",
     "blocked": "yellow",
     "aborted": "yellow",

@@ -178,3 +178,10 @@ def test_what_a_host_says_moves_no_cursor() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[red]" in text
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_every_ending_is_a_line_of_the_report(ending: Ending) -> None:
+    report = FleetReport({"gpu-001": Outcome(ending, "why")}, {})
+    assert ending.replace("-", " ") in "\n".join(shown(report))
+    assert report_document(report)
