@@ -69,6 +69,9 @@ _FIELDS = {
     "memoryManagerPolicy": "kubelet.memory_manager_policy",
 }
 
+# Before it k3s and RKE2 give their kubelet flags alone, which no file overrides.
+_FIRST_MINOR_OF_DISTRIBUTIONS = 32
+
 _EPYC = "AuthenticAMD"
 
 Options = dict[str, str]
@@ -82,14 +85,14 @@ def kubelet_version(
     Raises PlanError where the host has a kubelet, or `previous` planned one, whose version is not known.
     """
     distribution = topology.kubelet.distribution if topology.kubelet else None
-    if distribution is not None and version_wish is None:
+    if distribution is not None and version_wish is None and not _takes_drop_ins(topology.kubelet):
         return Reasoned(
             None,
             notices=(
                 Notice(
                     "kubelet-of-a-distribution",
-                    f"{distribution} runs this host's kubelet its own way: its settings are not planned, and "
-                    "what would disturb its pods is refused",
+                    f"{distribution} runs this host's kubelet its own way, and no drop-in is known to reach "
+                    "it: its settings are not planned, and what would disturb its pods is refused",
                 ),
             ),
         )
@@ -120,6 +123,13 @@ def kubelet_version(
         raise PlanError(error.message, where=field, remedy=error.remedy) from error
     notices = (Notice("newer-kubelet", version.notice),) if version.notice else ()
     return Reasoned(version, notices=notices)
+
+
+def _takes_drop_ins(kubelet: KubeletInstall | None) -> bool:
+    """Return whether a distribution's kubelet runs and reads drop-ins, as k3s' and RKE2's from 1.32 on."""
+    if kubelet is None or kubelet.unit is None or kubelet.config_dir is None or kubelet.version is None:
+        return False
+    return KubeletVersion.parse(kubelet.version).minor >= _FIRST_MINOR_OF_DISTRIBUTIONS
 
 
 def _is_there(kubelet: KubeletInstall | None, previous: NodePlan | None) -> bool:

@@ -407,14 +407,27 @@ def test_the_profiles_version_is_for_hosts_without_a_kubelet():
     assert "no-kubelet" in [notice.id for notice in chosen.notices]
 
 
-@pytest.mark.parametrize("version", [{}, {"version": "1.35"}], ids=["unsaid", "named-by-the-profile"])
-def test_the_kubelet_of_a_distribution_is_not_planned(version):
-    install = KubeletInstall(None, None, None, None, (), distribution="k3s")
+@pytest.mark.parametrize(
+    ("version", "unit"),
+    [(None, "k3s.service"), ("1.31.9", "k3s.service"), ("1.36.5", None)],
+    ids=["unknown", "before-it-has-drop-ins", "down"],
+)
+@pytest.mark.parametrize("wish", [{}, {"version": "1.35"}], ids=["unsaid", "named-by-the-profile"])
+def test_the_kubelet_of_a_distribution_is_not_planned(wish, version, unit):
+    install = KubeletInstall(version, unit, None, unit and "/k3s/conf.d", (), distribution="k3s")
     machine = replace(laptop(), swap_bytes=0, kubelet=install)
-    chosen = plan_node(machine, load_profile({"kubelet": version}))
+    chosen = plan_node(machine, load_profile({"kubelet": wish}))
     assert chosen.kubelet is None
     (notice,) = (each for each in chosen.notices if each.id == "kubelet-of-a-distribution")
     assert notice.message.startswith("k3s runs this host's kubelet its own way")
+
+
+def test_a_distribution_with_drop_ins_gets_one_in_its_folder():
+    flags = ("--config-dir=/k3s/conf.d",)
+    install = KubeletInstall("1.36.5", "k3s.service", None, "/k3s/conf.d", flags, distribution="k3s")
+    chosen = plan_node(replace(laptop(), swap_bytes=0, kubelet=install), load_profile({})).kubelet
+    assert (chosen.drop_in, chosen.unit) == ("/k3s/conf.d/90-numaforge.conf", "k3s.service")
+    assert not chosen.adds_config_dir
 
 
 def test_a_kubelet_to_be_installed_is_planned_for_the_profiles_version():

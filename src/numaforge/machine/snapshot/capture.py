@@ -77,6 +77,8 @@ def _capture(root: str) -> str:
         "units_wanted": " ".join(catalogue.UNITS),
         "kubelet_unit": catalogue.UNIT,
         "kubelet_parents": " ".join(catalogue.KUBELET_PARENTS),
+        "kubelet_hosts": " ".join(catalogue.KUBELET_HOSTS),
+        "distributions_dirs": " ".join(catalogue.DISTRIBUTIONS_DIRS),
         "containerd_units": " ".join(catalogue.CONTAINERD_UNITS),
         "program_folders": " ".join(catalogue.PROGRAM_FOLDERS),
         "containerd_keys": catalogue.CONTAINERD_KEYS,
@@ -496,7 +498,9 @@ class _Tree:
         flags = _kubelet_flags(" ".join(words))
         self._roots = list(dict.fromkeys((kubelet_paths.ROOT_DIR, *flags["--root-dir"])))
         yield from sorted({kubelet_paths.CONFIG_PATH, *flags["--config"]})
-        for folder in sorted({kubelet_paths.DROP_IN_DIR, *flags["--config-dir"]}):
+        for folder in sorted(
+            {kubelet_paths.DROP_IN_DIR, *catalogue.DISTRIBUTIONS_DIRS, *flags["--config-dir"]}
+        ):
             yield from self._below(folder, "*.conf")
         for folder in self._roots:
             yield from (f"{folder}/{name}" for name in catalogue.STATE_FILES)

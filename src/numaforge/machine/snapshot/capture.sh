@@ -512,12 +512,16 @@ find_main_processes() {
     unit_says "$kubelet_unit" MainPID
     kubelet_pid=${unit_value#0}
     [ -n "$kubelet_pid" ] || find_child_kubelet
+    for unit in $kubelet_hosts; do
+        unit_says "$unit" MainPID
+        [ -z "${unit_value#0}" ] || { host_unit=$unit && host_pid=$unit_value; }
+    done
     for unit in $containerd_units; do
         unit_says "$unit" MainPID
         [ -z "${unit_value#0}" ] || [ -n "$containerd" ] || { containerd=$unit && containerd_pid=$unit_value; }
     done
     set -- proc/1/ns/mnt
-    for pid in $kubelet_pid $containerd_pid; do set -- "$@" "proc/$pid/ns/mnt" "proc/$pid/exe"; done
+    for pid in $kubelet_pid $host_pid $containerd_pid; do set -- "$@" "proc/$pid/ns/mnt" "proc/$pid/exe"; done
     [ "$#" = 1 ] || programs=$(ls -ln "$@" 2> /dev/null)
 }
 find_child_kubelet() { # in RKE2's own control group, and no other's
@@ -583,7 +587,11 @@ kubelet_setup() { # not called kubelet: `command -v` names functions, too
         read_words "$unit"
     done
     if [ -z "$root" ]; then
-        find_program "$kubelet_unit" "$kubelet_pid" kubelet
+        if [ -n "$host_pid" ]; then
+            find_program "$host_unit" "$host_pid" k3s
+        else
+            find_program "$kubelet_unit" "$kubelet_pid" kubelet
+        fi
         kubelet_program=$program
         [ -z "$containerd" ] || find_program "$containerd" "$containerd_pid" containerd
         [ -z "$containerd" ] || containerd_program=$program
@@ -597,7 +605,7 @@ kubelet_setup() { # not called kubelet: `command -v` names functions, too
     done
 
     config_files=$config_file
-    config_folders=$config_dir
+    config_folders="$config_dir $distributions_dirs"
     root_folders=$root_dir
     previous=
     set -f
@@ -706,6 +714,8 @@ units_say=
 programs=
 kubelet_pid=
 kubelet_program=
+host_unit=
+host_pid=
 containerd=
 containerd_pid=
 containerd_program=

@@ -179,16 +179,21 @@ KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
 
 @dataclass(frozen=True)
 class Distribution:
-    """How to recognize a distribution with a kubelet of its own, running or stopped."""
+    """How to recognize a distribution with a kubelet of its own, running or stopped.
+
+    `config_dir` is the --config-dir that it gives its kubelet from Kubernetes 1.32 on, None for none.
+    """
 
     logins: tuple[str, ...]
     units: tuple[str, ...]
+    config_dir: str | None = None
 
 
 DISTRIBUTIONS = {
     "k3s": Distribution(
         logins=("/var/lib/rancher/k3s/agent/kubelet.kubeconfig",),
         units=("/etc/systemd/system/k3s.service", "/etc/systemd/system/k3s-agent.service"),
+        config_dir="/var/lib/rancher/k3s/agent/etc/kubelet.conf.d",
     ),
     "RKE2": Distribution(
         logins=("/var/lib/rancher/rke2/agent/kubelet.kubeconfig",),
@@ -197,6 +202,7 @@ DISTRIBUTIONS = {
             for folder in ("/usr/local/lib", "/usr/lib", "/etc")
             for role in ("server", "agent")
         ),
+        config_dir="/var/lib/rancher/rke2/agent/etc/kubelet.conf.d",
     ),
     "MicroK8s": Distribution(
         logins=("/var/snap/microk8s/current/credentials/kubelet.config",),
@@ -205,8 +211,13 @@ DISTRIBUTIONS = {
 }
 """Distributions whose kubelet is no kubelet.service: it runs inside their process or as its child."""
 
+DISTRIBUTIONS_DIRS = tuple(each.config_dir for each in DISTRIBUTIONS.values() if each.config_dir)
+
 KUBELET_PARENTS = ("rke2-server.service", "rke2-agent.service")
 """Units whose kubelet is a process of its own in their control group."""
+
+KUBELET_HOSTS = ("k3s.service", "k3s-agent.service")
+"""Units whose main process is the kubelet, too: its program has the version; its arguments may be secret."""
 
 IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 """A device through which containers share GPU memory with other hosts of a rack."""

@@ -19,7 +19,7 @@ from numaforge.machine.topology.device_checkpoint import read_plugin_resources
 from numaforge.machine.topology.model import KubeletInstall
 from numaforge.machine.topology.units import Units, read_units
 
-_VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
+_VERSION = re.compile(r"(?:Kubernetes|k3s version) v([0-9]+\.[0-9]+\.[0-9]+)")
 _NO_ANSWER = ("0", "124", "137", "143")
 """Exit codes after `timeout`, coreutils' or busybox', ended the command; 0 where even that failed."""
 
@@ -47,7 +47,12 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     traces = (version, problem, binary, command_line, distribution)
     if not unit_texts and all(trace is None for trace in traces):
         return None
+    login = _login(snapshot, distribution)
+    own_unit = catalogue.UNIT if unit_texts else None
     unit_flags = _arguments(_expanded(unit, snapshot.files))
+    if distribution:  # a kubelet.service that is left starts nothing
+        own_unit, unit, our_drop_in = _unit_of(distribution, units), _ServiceUnit(), ""
+        unit_flags = _flags_of(distribution, login) if own_unit else ()
     unit_config_dir = flag_value(unit_flags, "config-dir")
     added_flags = [word for word in our_drop_in.split() if word.startswith("--config-dir=")]
     if unit_config_dir is None:
@@ -58,7 +63,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     root_dir = flag_value(flags, "root-dir") or ROOT_DIR
     return KubeletInstall(
         version=version,
-        unit=catalogue.UNIT if unit_texts else None,
+        unit=own_unit,
         config_file=config_file,
         config_dir=config_dir,
         flags=flags,
@@ -72,11 +77,11 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
             for name in catalogue.STATE_FILES
             if (text := snapshot.files.get(posixpath.join(root_dir, name))) is not None
         },
-        running=command_line is not None,
+        running=command_line is not None or bool(distribution and own_unit),
         binary=binary,
         problem=problem,
         distribution=distribution,
-        login=_login(snapshot, distribution),
+        login=login,
         plugin_resources=read_plugin_resources(
             snapshot.files.get(posixpath.join(root_dir, catalogue.DEVICE_CHECKPOINT), "")
         ),
@@ -96,6 +101,21 @@ def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | 
         if present.intersection((*distribution.logins, *distribution.units)):
             return name
     return None
+
+
+def _unit_of(distribution: str, units: Units) -> str | None:
+    """Return the unit of a distribution that runs; None where none does."""
+    names = map(posixpath.basename, catalogue.DISTRIBUTIONS[distribution].units)
+    return next((name for name in names if name in units.main_pids), None)
+
+
+def _flags_of(distribution: str, login: str | None) -> tuple[str, ...]:
+    """Return the flags that a distribution gives a kubelet whose command line cannot be seen.
+
+    Those of an admin (`kubelet-arg`) stand in files with secrets, and are not read.
+    """
+    flags = {"config-dir": catalogue.DISTRIBUTIONS[distribution].config_dir, "kubeconfig": login}
+    return tuple(f"--{name}={value}" for name, value in flags.items() if value)
 
 
 def _login(snapshot: Snapshot, distribution: str | None) -> str | None:

@@ -32,7 +32,8 @@ def refuse_undrained(target: Target, options: RolloutOptions, transaction: Trans
     """
     if transaction is None or not transaction.disturbs or _permitted(options):
         return
-    if target.distribution is not None and (target.joined or transaction.drains):
+    planned = target.goal.plan.kubelet is not None
+    if target.distribution is not None and not planned and (target.joined or transaction.drains):
         parts = ", ".join(part.name for part in transaction.parts if part.drains)
         raise HostError(
             f"nothing was changed, {target.distribution} runs this host's kubelet, and numaforge cannot "

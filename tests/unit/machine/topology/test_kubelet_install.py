@@ -261,3 +261,18 @@ def test_a_distribution_is_known_by_what_runs_and_by_what_is_there(files, units,
     commands = {"present": present, "units": units}
     kubelet = read_kubelet(Snapshot(files=files, commands=commands))
     assert (kubelet.distribution, kubelet.login) == (name, login)
+
+
+DEFAULTS = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf"
+
+
+def test_k3s_that_runs_has_its_unit_its_folder_and_its_version():
+    commands = {
+        "present": LOGINS["k3s"],
+        "units": AGENT,
+        "kubelet --version": "k3s version v1.36.5+k3s1 (3d)",
+    }
+    kubelet = read_kubelet(Snapshot(files={**KUBEADM, DEFAULTS: "maxPods: 9"}, commands=commands))
+    assert (kubelet.unit, kubelet.version, kubelet.running) == ("k3s-agent.service", "1.36.5", True)
+    assert kubelet.flags == (f"--config-dir={DEFAULTS.rpartition('/')[0]}", f"--kubeconfig={LOGINS['k3s']}")
+    assert kubelet.drop_ins == {DEFAULTS: "maxPods: 9"}
