@@ -417,6 +417,31 @@ def test_openshift_kubelet_config_is_read_with_its_lines() -> None:
     assert "OpenShift" in finding(report, "NF602").evidence
 
 
+OPENSHIFT_ITEM = """\
+{apiVersion: machineconfiguration.openshift.io/v1, kind: KubeletConfig, spec: {kubeletConfig: {
+  cpuManagerPolicy: static, reservedSystemCPUs: '0,99'}}}
+"""
+CONFIG_MAP_ITEM = """\
+kind: ConfigMap
+  data:
+    kubelet: |
+      apiVersion: kubelet.config.k8s.io/v1beta1
+      kind: KubeletConfiguration
+      reservedSystemCPUs: '0,99'
+"""
+
+
+@pytest.mark.parametrize(
+    ("item", "line"),
+    [(OPENSHIFT_ITEM, 5), (CONFIG_MAP_ITEM, 9)],
+    ids=["an OpenShift KubeletConfig", "kubeadm's ConfigMap"],
+)
+def test_a_configuration_in_a_list_is_read_with_its_lines(item: str, line: int) -> None:
+    report = check(f"apiVersion: v1\nkind: List\nitems:\n- {item}", topology=node(), version="1.33")
+    assert finding(report, "NF201").line == line
+    assert finding(report, "NF602").where.startswith("items[0].")
+
+
 def test_openshift_settings_in_the_wrong_place_are_named() -> None:
     text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nspec:\n  maxPods: 5\n"
     report = check(text, topology=node(), version="1.33")

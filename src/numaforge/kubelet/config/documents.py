@@ -38,15 +38,16 @@ def find_embedded(text: str, first: Document) -> Embedded | None:
     for index, document in enumerate(chain((first,), _further(text, first))):
         data = document.data if isinstance(document.data, dict) else {}
         kind = data.get("kind")
-        if kind == "KubeletConfig" and str(data.get("apiVersion", "")).startswith(
-            "machineconfiguration.openshift.io/"
-        ):
-            return _openshift(document, data)
-        inner = data.get("data") if kind == "ConfigMap" else None
-        if isinstance(inner, dict) and isinstance(inner.get("kubelet"), str):
-            return _config_map(document, inner["kubelet"])
+        for at, entry in _entries(data):
+            if entry.get("kind") == "KubeletConfig" and str(entry.get("apiVersion", "")).startswith(
+                "machineconfiguration.openshift.io/"
+            ):
+                return _openshift(document, entry, at)
+            inner = entry.get("data") if entry.get("kind") == "ConfigMap" else None
+            if isinstance(inner, dict) and isinstance(inner.get("kubelet"), str):
+                return _config_map(document, inner["kubelet"], at)
         if kind == KIND:
-            return Embedded(document, "kubeadm configuration", ()) if index else None
+            return Embedded(document, "a kubeadm configuration", ()) if index else None
         if not data:
             return None
     return None
@@ -84,27 +85,38 @@ def is_openshift_without_settings(data: object) -> bool:
     return not isinstance(spec, dict) or not isinstance(spec.get("kubeletConfig"), dict)
 
 
-def _openshift(document: Document, data: Mapping[str, Any]) -> Embedded | None:
+def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield a document, or those of a List, each with its path."""
+    items = data.get("items") if str(data.get("kind")).endswith("List") else None
+    if not isinstance(items, list):
+        yield (), data
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, dict):
+            yield ("items", index), item
+
+
+def _openshift(document: Document, data: Mapping[str, Any], at: Path) -> Embedded | None:
     spec = data.get("spec")
     settings = spec.get("kubeletConfig") if isinstance(spec, dict) else None
     if not isinstance(settings, dict):
         return None
-    path: Path = ("spec", "kubeletConfig")
-    lines = {where[2:]: line for where, line in document.lines.items() if where[:2] == path}
-    duplicates = tuple((where[2:], line) for where, line in document.duplicates if where[:2] == path)
+    path: Path = (*at, "spec", "kubeletConfig")
+    depth = len(path)
+    lines = {where[depth:]: line for where, line in document.lines.items() if where[:depth] == path}
+    duplicates = tuple((where[depth:], line) for where, line in document.duplicates if where[:depth] == path)
     filled = {"apiVersion": API_VERSION, "kind": KIND, **settings}
     return Embedded(
-        Document(filled, lines, duplicates, document.strict_error), "OpenShift KubeletConfig", path
+        Document(filled, lines, duplicates, document.strict_error), "an OpenShift KubeletConfig", path
     )
 
 
-def _config_map(document: Document, text: str) -> Embedded:
-    path: Path = ("data", "kubelet")
+def _config_map(document: Document, text: str, at: Path) -> Embedded:
+    path: Path = (*at, "data", "kubelet")
     inner = read(text)
     offset = document.lines[path]
     lines = {where: line + offset for where, line in inner.lines.items()}
     duplicates = tuple((where, line + offset) for where, line in inner.duplicates)
-    return Embedded(Document(inner.data, lines, duplicates, inner.strict_error), "kubeadm ConfigMap", path)
+    return Embedded(Document(inner.data, lines, duplicates, inner.strict_error), "a kubeadm ConfigMap", path)
 
 
 def _further(text: str, first: Document) -> Iterator[Document]:

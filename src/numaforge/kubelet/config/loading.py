@@ -339,10 +339,9 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
         return main, ()
     note = finding_of(
         "NF602",
-        f"the configuration is part of a {embedded.holder}; what the platform merges it with is not "
-        "seen here",
+        f"the configuration is part of {embedded.holder}; what the platform merges it with is not seen here",
         "check the file that the node ends up with as well",
-        path=".".join(map(str, embedded.path)) or None,
+        path=dotted(embedded.path) or None,
         file=path,
     )
     return main, (note,)
