@@ -25,7 +25,7 @@ FORMATS = ("svg", "png", "pdf")
     "--to",
     metavar="FILE",
     type=click.Path(),
-    help="Where to save it, in the format of its name; else SVG on standard output.",
+    help="Where to save it, in the format of its name [default: SVG on standard output].",
 )
 @click.option("-o", "--output", type=click.Choice(FORMATS), help="The format.")
 def draw(

@@ -21,7 +21,7 @@ BUILDERS = ("line", "mkosi", "grub", "bootc")
 
 @click.group()
 def image() -> None:
-    """Write what the builder of a node image needs to know."""
+    """Write what the builder of a node image needs."""
 
 
 @image.command()

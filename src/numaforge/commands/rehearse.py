@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 def rehearse(
     host: str, profile: str | None, limits: tuple[str, ...], data: tuple[str, ...], output: str
 ) -> ExitCode:
-    """Have a node's own kubelet try the plan; drains and changes nothing.
+    """Try a plan with a node's own kubelet.
 
-    The kubelet starts beside the running one, in a transient unit with namespaces of its own, with the plan
-    of --profile, else the one saved on HOST; of a pyinfra INVENTORY every host with its own plan. HOST is
-    named as for `numaforge capture`. Shows whether it starts, its last words where it does not, and where
-    `numaforge kubelet check` says something else.
+    Drains and changes nothing. The kubelet starts beside the running one, in a transient unit with
+    namespaces of its own, with the plan of --profile, else the one saved on HOST; of a pyinfra INVENTORY
+    every host with its own plan. HOST is named as for `numaforge capture`. Shows whether it starts, its
+    last words where it does not, and where `numaforge kubelet check` says something else.
 
     Exit codes: 0 it starts, 1 it refuses the plan, 3 it cannot be rehearsed there, 6 hosts are unreachable.
 

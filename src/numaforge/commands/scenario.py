@@ -45,7 +45,7 @@ scenario_options = offered(
         "--devices",
         metavar="FILE",
         type=click.Path(),
-        help='What device plugins advertise, as {"nvidia.com/gpu": [0, 0, 1, 1]}; else the machine\'s GPUs.',
+        help='Devices by NUMA node, as {"nvidia.com/gpu": [0, 0, 1, 1]} [default: the machine\'s GPUs].',
     ),
     as_planned_options,
     _of_kubelet(

@@ -69,8 +69,7 @@ class RolloutOptions(Section):
 
     kubeconfig: str | None = Field(
         default=None,
-        description="The login to the cluster, on the machine where numaforge runs. By default the one that "
-        "kubectl would use.",
+        description="Path to a kubeconfig on the machine where numaforge runs [default: kubectl's].",
         examples=["/home/ops/.kube/fleet"],
     )
     context: str | None = Field(default=None, description="The kubeconfig's context.", examples=["fleet"])
@@ -106,8 +105,8 @@ class RolloutOptions(Section):
     )
     failure_domain: str | None = Field(
         default=None,
-        description="The label of the failure domains, which are rolled out one after the other. By default "
-        "racks are the domains, by nvidia.com/gpu.clique.",
+        description="Node label of the failure domains, which are rolled out one after the other "
+        "[default: racks, by nvidia.com/gpu.clique].",
         examples=["topology.kubernetes.io/zone"],
     )
     domains_at_once: int = Field(
@@ -120,8 +119,8 @@ class RolloutOptions(Section):
     )
     ends_compute_domains: bool = Field(
         default=False,
-        description="Also drain nodes of a ComputeDomain, which ends its work on all of its nodes. By "
-        "default they wait until it has ended.",
+        description="Also drain nodes of a ComputeDomain, which ends its work on all of its nodes "
+        "[default: wait until it has ended].",
         examples=[True],
     )
     control_plane_outage: Annotated[str, BeforeValidator(_reason)] | None = Field(
@@ -138,7 +137,7 @@ class RolloutOptions(Section):
     )
     canary_hosts: tuple[str, ...] = Field(
         default=(),
-        description="The hosts that go first, each in its stage. By default a stage's first ones by name.",
+        description="Hosts that go first, each in its stage [default: a stage's first ones by name].",
         examples=[["gpu-07"]],
     )
     soak_seconds: Seconds = Field(
@@ -150,13 +149,13 @@ class RolloutOptions(Section):
     max_blocked: int | None = Field(
         default=None,
         ge=0,
-        description="How many hosts may be blocked or refused. By default any number.",
+        description="How many hosts may be blocked or refused [default: any number].",
         examples=[5],
     )
     drain_timeout: Seconds | None = Field(
         default=None,
-        description="How long a drain may take. By default 600, or the longest grace period plus a minute "
-        "if that is more.",
+        description="How long a drain may take [default: 600, or the longest grace period plus a minute "
+        "if that is more].",
         examples=[3600],
     )
     delete_empty_dir_data: bool = Field(
@@ -198,8 +197,8 @@ class RolloutOptions(Section):
 
     retry_failed: bool = Field(
         default=False,
-        description="Retry a plan that was rolled back on the host before. By default it is refused until "
-        "the plan changes or the host reboots.",
+        description="Retry a plan that was rolled back on the host before [default: refused until the plan "
+        "changes or the host reboots].",
         examples=[True],
     )
 

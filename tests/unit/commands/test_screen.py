@@ -12,7 +12,7 @@ import click
 import pytest
 import yaml
 
-from numaforge.cli import numaforge, run
+from numaforge.cli import COMMANDS, PLUMBING, numaforge, run
 from numaforge.commands.options import OF_EVERY_COMMAND
 from numaforge.lib.errors import ExitCode
 from tests.fixtures import machines
@@ -48,6 +48,32 @@ def test_every_command_takes_the_options_of_the_screen(words, capsys):
     assert all(option in last for option in ("--color", "--quiet", "--verbose", "--help"))
     own = re.findall(r"^  --?\w", first.partition("\nOptions:\n")[2].partition("\n\n")[0], re.MULTILINE)
     assert len(own) <= 10, "those that matter come first, others have a heading"
+
+
+@pytest.mark.parametrize("name", [name for names in COMMANDS.values() for name in names])
+def test_a_command_has_one_short_sentence_under_its_heading(name, capsys):
+    assert run(["--help"]) == ExitCode.YES
+    shown = capsys.readouterr().out
+    (sentence,) = re.findall(rf"^  {name} +(.*)$", shown, re.MULTILINE)
+    assert re.fullmatch(r"[A-Z].{0,53}\w\.", sentence)
+
+
+def test_plumbing_is_left_out_of_help_and_works(capsys):
+    assert run(["--help"]) == ExitCode.YES
+    shown = capsys.readouterr().out
+    assert [*re.findall(r"^(\w.*):$", shown, re.MULTILINE)] == ["Options", *COMMANDS]
+    for name in PLUMBING:
+        assert f"  {name} " not in shown
+        assert run([name, "--help"]) == ExitCode.YES
+    assert run(["rollout", "--help"]) == ExitCode.YES
+    assert "unlock" not in capsys.readouterr().out.rpartition("Commands:")[2]
+
+
+def test_abort_offers_what_it_uses(capsys):
+    assert run(["rollout", "abort", "--help"]) == ExitCode.YES
+    shown = capsys.readouterr().out
+    assert "--unreachable-timeout" in shown
+    assert not re.search("--(canar|pool|max-|drain|force|soak|failure)", shown)
 
 
 @pytest.mark.parametrize(

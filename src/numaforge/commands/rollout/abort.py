@@ -24,11 +24,12 @@ from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import owner_of, this_runner
 
 _SLOT_SECONDS = 120.0
+_OWN = (*LOGIN, "unreachable_timeout", "ready_timeout", "settle_seconds", "verify")
 _UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
 
 
 @click.command()
-@fleet_command
+@fleet_command(_OWN)
 @click.option(
     "--timeout",
     cls=GroupedOption,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, get_args
 
 import click
+from pydantic.fields import FieldInfo
 
 from numaforge.commands.deploys import deploy_file
 from numaforge.commands.options import Command, GroupedOption, offered, output_option
@@ -67,7 +68,7 @@ def rollout_options(names: Iterable[str]) -> Callable[[Command], Command]:
 def _option_of(name: str) -> Callable[[Command], Command]:
     field = RolloutOptions.model_fields[name]
     flag = "--" + ("canary" if name == "canary_hosts" else name.replace("_", "-"))
-    settings: dict[str, Any] = {"help": field.description, "default": None}
+    settings: dict[str, Any] = {"help": _help_of(field), "default": None}
     if field.annotation is bool:
         settings["is_flag"] = True
         flag = f"{flag}/--no-{flag[2:]}" if field.default else flag
@@ -83,9 +84,20 @@ def _option_of(name: str) -> Callable[[Command], Command]:
     return click.option(flag, name, **settings)
 
 
-def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of a roll-out; it gets `program`, `output` and `verbose`."""
+def _help_of(field: FieldInfo) -> str:
+    """Return an option's description with its default, which the command line leaves to the inventory."""
+    shown = (
+        isinstance(field.default, int | str) and not isinstance(field.default, bool) and field.default != ""
+    )
+    return f"{field.description}  [default: {field.default}]" if shown else str(field.description)
 
+
+def fleet_command(names: Iterable[str] = _OF_A_FLEET) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command these options of a roll-out; it gets `program`, `output` and `verbose`."""
+    return partial(_fleet_command, tuple(names))
+
+
+def _fleet_command(names: Sequence[str], command: Callable[..., int]) -> Callable[..., int]:
     @wraps(command)
     def called(
         *,
@@ -97,7 +109,7 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
         output: str,
         **options: Any,
     ) -> int:
-        fleet_options = {key: options.pop(key) for key in _OF_A_FLEET}
+        fleet_options = {key: options.pop(key) for key in names}
         own_shard = Shard.parse(shard) if shard else None
         role = RunRole(own_shard.name_of(name) if own_shard else name)
         program = replace(_program(inventory, deploy, limits, role, fleet_options), shard=own_shard)
@@ -123,7 +135,7 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
             "canaries and limits of failures.",
         ),
         click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the roll-out."),
-        rollout_options(_OF_A_FLEET),
+        rollout_options(names),
     )
     return offer(called)
 

@@ -17,7 +17,7 @@ from numaforge.rollout.self_planned import plan_themselves
 
 
 @click.command()
-@fleet_command
+@fleet_command()
 def plan(program: Pyinfra, output: str, verbose: bool) -> int:
     """Show which hosts would change in which order, which pods leave, and what blocks.
 

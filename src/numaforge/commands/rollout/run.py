@@ -26,7 +26,7 @@ from numaforge.rollout.runner import this_runner
 
 
 @click.command()
-@fleet_command
+@fleet_command()
 def run(program: Pyinfra, output: str, verbose: bool) -> int:
     """Take nodes out of service within the budget, change them, prove them, and put them back."""
     return roll_out(program, output, verbose=verbose, go_on=False)
