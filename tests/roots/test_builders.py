@@ -65,8 +65,17 @@ ACCEPTED = {
 def test_the_builder_accepts_its_template(tool: str, folder: Path) -> None:
     done = run(tool, folder, ACCEPTED[tool])
     assert done.returncode == 0, done.stdout + done.stderr
+    if tool == "vagrant-libvirt":
+        assert "warning" not in done.stderr
     if tool == "mkosi":
         assert "Finalize Scripts: /mnt/mkosi/mkosi.finalize" in done.stdout
+
+
+def test_a_number_of_machines_that_is_none_is_one_message(folder: Path) -> None:
+    done = run("vagrant-libvirt", folder, "LAB_NODES=x vagrant validate")
+    assert done.returncode != 0
+    assert "LAB_NODES=x is no number of machines; write one from 1 to 9" in done.stderr
+    assert "Vagrantfile:" not in done.stderr
 
 
 MISTAKES = {

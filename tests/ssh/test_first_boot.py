@@ -66,7 +66,7 @@ def held(node: Sandbox) -> str:
     assert done.returncode != 0
     said = node.path(ISSUE).read_text()
     assert said.startswith("numaforge: the kubelet is not started: ")
-    assert said in done.stderr
+    assert done.stderr.startswith(said), "the reason comes first"
     assert "Traceback" not in said
     return said
 

@@ -104,6 +104,13 @@ complain() { # WHY
     show "the kubelet is not started: $1"
     return 1
 }
+last_message() { # FILE: each message begins with "numaforge: "
+    reason=
+    while IFS= read -r line || [ -n "$line" ]; do
+        case $line in "numaforge: "*) reason=${line#numaforge: } ;; *) reason=$reason${reason:+$newline}$line ;; esac
+    done < "$1"
+    printf '%s\n' "$reason"
+}
 show() { # TEXT: where it is visible without a login
     set -- "numaforge: $1"
     printf '%s\n' "$1" >&2
@@ -138,7 +145,8 @@ before_kubelet() {
     inputs > "$RUN/inputs"
     if ! as_planned; then
         if ! "$PROGRAM" boot 2> "$RUN/said"; then
-            complain "$(sed 's/^numaforge: //' "$RUN/said")"
+            complain "$(last_message "$RUN/said")"
+            cat "$RUN/said" >&2 # what came before the reason
             return 1
         fi
         cat "$RUN/said" >&2
