@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,11 @@ PROGRAMS = Path(sys.executable).parent
 KUBELET = """[Unit]
 Description=a kubelet
 [Service]
-ExecStart=/bin/true
+ExecStart=/opt/bin/kubelet --config=/k
 [Install]
 WantedBy=multi-user.target
 """
+PROGRAM = "#!/bin/sh\necho Kubernetes v1.36.3\n"
 WISH: dict[str, object] = {
     "boot": {"profile": "training"},
     "machines": ["dgx-h100", "epyc-nps4"],
@@ -80,6 +82,9 @@ def root_of(suite: str, folder: Path) -> Path:
     root = folder / suite
     subprocess.run(["cp", "-a", str(kept), str(root)], check=True)
     (root / "etc/systemd/system/kubelet.service").write_text(KUBELET)
+    (root / "opt/bin").mkdir()
+    (root / "opt/bin/kubelet").write_text(PROGRAM)
+    (root / "opt/bin/kubelet").chmod(0o755)
     return root
 
 
@@ -191,7 +196,7 @@ def test_nothing_comes_to_be_outside_of_the_root(baked: Baked) -> None:
     assert baked.after == baked.before
 
 
-def test_the_manifest_names_every_package_of_the_root(baked: Baked) -> None:
+def test_the_manifest_names_every_package_and_the_kubelet_of_the_root(baked: Baked) -> None:
     manifest = json.loads((baked.root / str(OUTSIDE).lstrip("/") / "etc/image/manifest.json").read_text())
     names = subprocess.run(
         ["chroot", baked.root, "dpkg-query", "-W", "-f", "${Package}\n"],
@@ -200,6 +205,11 @@ def test_the_manifest_names_every_package_of_the_root(baked: Baked) -> None:
         check=True,
     )
     assert {*manifest["packages"]} == {*names.stdout.split()}
+    assert manifest["kubelet"] == {
+        "version": "1.36.3",
+        "source": "no package",
+        "file": {"/opt/bin/kubelet": sha256(PROGRAM.encode()).hexdigest()},
+    }
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def image(tmp_path: Path) -> str:
     files = {
         "boot.yaml": "profile: own\n",
         "profiles/own.yaml": "extends: best-effort-mixed\nmemory: {system_reserved: 3Gi}\n",
-        "image/manifest.json": json.dumps({"packages": {"kubelet": "1.35.2-1.1"}}),
+        "image/manifest.json": json.dumps({"kubelet": {"version": "1.35.2"}}),
     }
     for name, text in files.items():
         file = tmp_path / "image/etc/numaforge" / name

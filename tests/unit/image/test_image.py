@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.image.bake import FoundImage, Recipe, best_python, checksum
+from numaforge.image.bake import FoundImage, Recipe, best_python, checksum, read_found
 from numaforge.image.bake.manifest import BOM, Installed, bill
+from numaforge.image.first_boot.chosen import image_kubelet
 from numaforge.image.first_boot.settings import MANIFEST
 from numaforge.image.first_boot.stamp import PROGRAM
 from numaforge.image.wish import Image, read_image
 from numaforge.lib.errors import HostError, NumaforgeError
+from numaforge.lib.framing import Answer
 
 MISTAKES: dict[str, tuple[object, str]] = {
     "a package with a blank": (
@@ -103,6 +105,35 @@ def without(found: FoundImage, path: str) -> FoundImage:
 
 WISH = recipe(packages={"containerd": "2.1-*"}, sysprep=True)
 WHOLE = whole(WISH)
+
+
+ROOTS_KUBELET = {
+    "a file that no package brought": ("1.36.3 0a /opt/bin/kubelet no package", "1.36.3", "no package"),
+    "a package's": (
+        "1.36.1 0a /usr/bin/kubelet package kubelet 1.36.1-1.1",
+        "1.36.1",
+        "package kubelet 1.36.1-1.1",
+    ),
+    "one that does not run here": ("unknown 0a /usr/bin/kubelet no package", None, "no package"),
+}
+
+
+@pytest.mark.parametrize(("row", "version", "source"), ROOTS_KUBELET.values(), ids=ROOTS_KUBELET)
+def test_the_manifest_has_the_version_that_the_kubelet_prints_itself(
+    row: str, version: str | None, source: str, tmp_path: Path
+) -> None:
+    found = replace(WHOLE, kubelet=read_found(Answer({"": (f"kubelet {row}",)})).kubelet)
+    text = WISH.records(found)[MANIFEST]
+    assert json.loads(text)["kubelet"] == {
+        "version": version,
+        "source": source,
+        "file": {row.split()[2]: "0a"},
+    }
+    (tmp_path / MANIFEST[1:]).parent.mkdir(parents=True)
+    (tmp_path / MANIFEST[1:]).write_text(text)
+    assert image_kubelet(tmp_path) == version
+
+
 LACKS: dict[str, tuple[FoundImage, tuple[str, ...]]] = {
     "nothing": (WHOLE, ()),
     "a file": (without(WHOLE, PROGRAM), (f"{PROGRAM} is written",)),

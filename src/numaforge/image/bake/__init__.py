@@ -15,7 +15,7 @@ from pyinfra import host
 
 from numaforge.change.look import GUARD
 from numaforge.image.bake import program
-from numaforge.image.bake.manifest import BOM, Installed, bill, manifest
+from numaforge.image.bake.manifest import BOM, Installed, RootKubelet, bill, manifest
 from numaforge.image.first_boot.hardware import MACHINES, written
 from numaforge.image.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.image.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
@@ -60,6 +60,7 @@ class FoundImage:
     node: str = ""
     unwritable: tuple[str, ...] = ()
     cmdline: tuple[str, ...] = ()
+    kubelet: RootKubelet | None = None
     pythons: tuple[tuple[str, str, str], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -125,6 +126,7 @@ class Recipe:
             present.release,
             present.installed,
             sums,
+            kubelet=present.kubelet,
             digest=program.digest(python, machine),
             driver=self.wish.driver,
             held=self.wish.packages,
@@ -244,6 +246,7 @@ def read_found(answer: Answer) -> FoundImage:
         node="".join(rows.get("node", ())[:1]),
         unwritable=tuple(rows.get("unwritable", ())),
         cmdline=tuple(rows.get("cmdline", ())),
+        kubelet=_kubelet(rows.get("kubelet", ())),
         pythons=tuple((version, machine, path) for version, machine, path in pythons),
         files={path: total for total, path in (row.split(" ", 1) for row in rows.get("file", ()))},
         units={unit: state for state, unit in (row.split(" ", 1) for row in rows.get("unit", ()))},
@@ -252,6 +255,13 @@ def read_found(answer: Answer) -> FoundImage:
         left=tuple(rows.get("left", ())),
         release="".join(rows.get("release", ())[:1]),
     )
+
+
+def _kubelet(rows: Sequence[str]) -> RootKubelet | None:
+    for row in rows:
+        version, sha256, path, source = row.split(" ", 3)
+        return RootKubelet(None if version == "unknown" else version, sha256, path, source)
+    return None
 
 
 def best_python(present: FoundImage) -> tuple[str, str, str]:

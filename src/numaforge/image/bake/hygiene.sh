@@ -158,7 +158,7 @@ tell_manifest() {
         say manifest "$manifest is missing"
         return
     fi
-    sed -n 's/^    "\(\/[^"]*\)": "\([0-9a-f]\{64\}\)",\{0,1\}$/\2  \1/p' "$manifest" |
+    sed -n 's/^ *"\(\/[^"]*\)": "\([0-9a-f]\{64\}\)",\{0,1\}$/\2  \1/p' "$manifest" |
         sha256sum -c --quiet 2> /dev/null | sed 's/^/manifest /'
     sed -n '/^  "held": \[$/,/^  \]/s/^    "\([^"]*\)",\{0,1\}$/\1/p' "$manifest" | while read -r package; do
         if [ "$(apt-mark showhold "$package" 2> /dev/null)" != "$package" ]; then say held "$package is not held"; fi

@@ -16,6 +16,7 @@ print("python", "%d.%d" % sys.version_info[:2], platform.machine(), shutil.which
     done
     for unit in $2; do printf 'unit %s %s\n' "$(systemctl is-enabled "$unit" 2> /dev/null || :)" "$unit"; done
     for package in $3; do tell_package "$package"; done
+    tell_kubelet
     if [ "$4" = sysprep ]; then tell_left; fi
     tell_unwritable | sed 's/^/unwritable /'
     tell_cmdline | sed 's/^/cmdline /'
@@ -27,6 +28,23 @@ tell_package() {
     held=free
     if [ "$(apt-mark showhold "$1" 2> /dev/null)" = "$1" ]; then held=held; fi
     printf 'package %s %s %s\n' "$held" "${version#* }" "$1"
+}
+tell_kubelet() { # VERSION SHA256 PATH SOURCE of the kubelet that its unit starts, whatever brought it
+    program=$(cat /usr/lib/systemd/system/kubelet.service /usr/lib/systemd/system/kubelet.service.d/*.conf \
+        /etc/systemd/system/kubelet.service /etc/systemd/system/kubelet.service.d/*.conf 2> /dev/null |
+        sed -n 's/^ExecStart=[-@:+!]*\([^[:space:]]*\/kubelet\)\([[:space:]].*\)\{0,1\}$/\1/p' | tail -n 1)
+    for path in "$program" /usr/bin/kubelet /usr/local/bin/kubelet /opt/bin/kubelet; do
+        [ -f "$path" ] || continue
+        version=$("$path" --version 2> /dev/null)
+        owner=$(dpkg-query -S "$path" 2> /dev/null) || owner=
+        if [ -n "$owner" ]; then
+            owner=$(dpkg-query -W -f 'package ${Package} ${Version}' "${owner%%:*}" 2> /dev/null)
+        fi
+        sum=$(sha256sum < "$path")
+        case $version in "Kubernetes v"[0-9]*) version=${version#Kubernetes v} ;; *) version=unknown ;; esac
+        printf 'kubelet %s %s %s %s\n' "$version" "${sum%% *}" "$path" "${owner:-no package}"
+        return
+    done
 }
 tell_all() { # every package, for the manifest
     dpkg-query -W -f 'installed ${Package} ${Version} ${Architecture}\n' 2> /dev/null

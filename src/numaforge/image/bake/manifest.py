@@ -23,11 +23,25 @@ class Installed:
     architecture: str
 
 
+@dataclass(frozen=True)
+class RootKubelet:
+    """The kubelet in a root: the version that it prints itself, None where it prints none, and its origin.
+
+    `source` is "package NAME VERSION", or "no package".
+    """
+
+    version: str | None
+    sha256: str
+    path: str
+    source: str
+
+
 def manifest(
     release: str,
     installed: Sequence[Installed],
     files: Mapping[str, str],
     *,
+    kubelet: RootKubelet | None,
     digest: str,
     driver: str,
     held: Iterable[str],
@@ -38,6 +52,12 @@ def manifest(
         "release": release,
         "driver": {"owner": driver},
         "held": sorted(held),
+        "kubelet": kubelet
+        and {
+            "version": kubelet.version,
+            "source": kubelet.source,
+            "file": {kubelet.path: kubelet.sha256},
+        },
         "files": dict(sorted(files.items())),
         "packages": {
             package.name: package.version for package in sorted(installed, key=lambda package: package.name)

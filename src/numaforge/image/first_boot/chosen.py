@@ -59,10 +59,10 @@ def image_profile(root: Path) -> NamedProfile:
 
 
 def image_kubelet(root: Path) -> str | None:
-    """Return the kubelet's version from an image's manifest; None where it has none."""
+    """Return the version of the root's kubelet in an image's manifest; None where it has none."""
     try:
-        packages = parse_json(_below(root, Path(MANIFEST)).read_text(encoding="utf-8"))["packages"]
-        return str(packages["kubelet"]).partition("-")[0]
+        kubelet = parse_json(_below(root, Path(MANIFEST)).read_text(encoding="utf-8"))["kubelet"]
+        return None if kubelet["version"] is None else str(kubelet["version"])
     except (OSError, NotJsonError, UnicodeDecodeError, KeyError, TypeError):
         return None
 
