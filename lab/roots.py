@@ -6,6 +6,7 @@ What a mirror does not have is no root: `UnavailableError` says so.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,11 @@ KERNEL_FROM = "trixie"
 """The oldest release here whose kernel knows `pci=config_acs=`: 6.12, where Debian 12 has 6.1."""
 _NOT_THERE = ("does not have a Release file", "Failed to fetch", "Could not resolve", "Unable to connect")
 """apt's errors where a mirror is unreachable, or has no such suite."""
+
+
+RPM_FROM = "trixie"
+"""Debian's release whose rpm and dnf the root of RPM packages has."""
+RPM_TOOLS = ("createrepo-c", "dnf", "dnf-plugins-core", "file", "python3-systemd", "rpm", "systemd-sysv")
 
 
 class UnavailableError(LabError):
@@ -144,6 +150,27 @@ def build_tools(suite: str, packages: tuple[str, ...]) -> Path:
         _bootstrap(RELEASES[suite], options, folder / "root", mirror())
 
     return cache.obtain(f"root-tools-{suite}", key, make) / "root"
+
+
+def build_rpm() -> Path:
+    """Return a root whose packages are RPM's: `dnf` and `rpm` are Debian's, the packages are of the lab.
+
+    Raises UnavailableError as `build` does.
+    """
+    tools = build_tools(RPM_FROM, RPM_TOOLS)
+    script = Path(__file__).with_name("rpm_root.sh")
+
+    def make(folder: Path) -> None:
+        root = folder / "root"
+        subprocess.run(["cp", "-a", str(tools), str(root)], check=True)
+        shutil.copy(script, root / "root/make")
+        done = subprocess.run(
+            ["chroot", str(root), "sh", "/root/make"], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise LabError(f"a root of RPM packages cannot be made: {done.stderr.strip()[-2000:]}")
+
+    return cache.obtain("root-rpm", cache.digest([str(tools), script.read_text()]), make) / "root"
 
 
 def _ubuntu_sources(suite: str) -> list[str]:

@@ -347,6 +347,22 @@ def test_a_root_on_which_no_plan_could_be_written_is_refused(plain: Path) -> Non
     assert not (plain / "opt/numaforge").exists()
 
 
+DOUBTS = {
+    "no database": ("var/lib/dpkg/status", "neither dpkg's database nor RPM's"),
+    "no apt": ("usr/bin/apt-get", "it has packages of apt, and no apt-get"),
+}
+
+
+@pytest.mark.parametrize(("gone", "why"), DOUBTS.values(), ids=DOUBTS)
+def test_a_root_whose_packages_cannot_be_managed_is_refused(plain: Path, gone: str, why: str) -> None:
+    aside = (plain / gone).rename(plain / "aside")
+    try:
+        assert f"the packages of the image cannot be managed: {why}" in refused(plain, WISH)
+    finally:
+        aside.rename(plain / gone)
+    assert not (plain / "opt/numaforge").exists()
+
+
 def test_why_apt_has_no_such_version_is_said(plain: Path) -> None:
     said = refused(plain, {**WISH, "packages": {"containerd": "0.1.2-3"}})
     assert "Version '0.1.2-3' for 'containerd' was not found" in said

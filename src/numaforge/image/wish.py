@@ -16,11 +16,11 @@ from numaforge.lib.section import Section, validated
 from numaforge.lib.strict_yaml import read_yaml
 
 KEY = "numaforge_image"
-_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-_VERSION = re.compile(r"[A-Za-z0-9.+~:*-]+")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]+")
+_VERSION = re.compile(r"[A-Za-z0-9.+~^:_*-]+")
 _UNIT = re.compile(r"[A-Za-z0-9@:_.][A-Za-z0-9@:_.\\-]*\.(service|socket|timer|target|path|mount)")
 _DRIVER = re.compile(
-    r"(nvidia-(driver|kernel|open|headless|dkms)|cuda-drivers|linux-(modules|objects)-nvidia)"
+    r"(nvidia-(driver|kernel|open|headless|dkms)|cuda-drivers|a?kmod-nvidia|linux-(modules|objects)-nvidia)"
 )
 
 
@@ -33,7 +33,7 @@ def _matching(pattern: re.Pattern[str], description: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Package = Annotated[str, _matching(_PACKAGE, "the name of a Debian package")]
+Package = Annotated[str, _matching(_PACKAGE, "the name of a package")]
 Version = Annotated[str, _matching(_VERSION, "a version, in which * stands for anything")]
 Unit = Annotated[str, _matching(_UNIT, "a unit, such as kubelet.service")]
 

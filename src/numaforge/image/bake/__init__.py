@@ -54,7 +54,7 @@ class FoundImage:
     a machine needs and its first boot would not have. `pythons` are usable ones: version,
     machine, path. `files` has checksums by path, `units` the state from `systemctl is-enabled`, `packages`
     the version of each wanted package and whether it is held. `left` are paths that sysprep would remove or
-    empty.
+    empty. `manager` is apt or dnf, `package_doubt` why it cannot be used, or "".
     """
 
     node: str = ""
@@ -68,6 +68,8 @@ class FoundImage:
     installed: tuple[Installed, ...] = ()
     left: tuple[str, ...] = ()
     release: str = ""
+    manager: str = ""
+    package_doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Recipe:
             **self.profiles,
             **self.machines,
         }
-        if self.wish.packages:
+        if self.wish.packages and present.manager == "apt":
             blacklist = "".join(
                 f'    "^{name.replace("+", "[+]")}$";\n' for name in sorted(self.wish.packages)
             )
@@ -131,7 +133,8 @@ class Recipe:
             driver=self.wish.driver,
             held=self.wish.packages,
         )
-        materials = bill(present.release, present.installed, program.libraries())
+        kind = "rpm" if present.manager == "dnf" else "deb"
+        materials = bill(present.release, kind, present.installed, program.libraries())
         return {MANIFEST: text, **({BOM: materials} if materials else {})}
 
     def lacks(self, present: FoundImage) -> Iterator[str]:
@@ -184,6 +187,11 @@ def _bake(recipe: Recipe) -> Commands:
             f"no plan can be written on a node of this image: {'; '.join(present.unwritable)}",
             remedy="mount these folders writable, or an overlay over them",
         )
+    if present.package_doubt:
+        raise HostError(
+            f"the packages of the image cannot be managed: {present.package_doubt}",
+            remedy="have the builder put apt, or dnf and rpm, into the root",
+        )
     lacks = [*recipe.lacks(present)]
     if not lacks:
         host.noop("the image is as it is to be")
@@ -199,11 +207,11 @@ def _make(on: Host, recipe: Recipe) -> None:
     if missing := recipe.missing(present):
         ask(_script("install_packages", *(_apts(name, recipe.wish.packages[name]) for name in missing)))
     if unheld := recipe.unheld(present):
-        ask(_script("hold", *unheld))
+        ask(_script("hold_packages", *unheld))
     present = read_found(ask(_look(recipe)))
     if wrong := recipe.missing(present):
         has = ", ".join(f"{name} {present.packages.get(name, ('nothing', ''))[0]}" for name in wrong)
-        raise HostError(f"apt has installed {has}", where=f"{KEY}: packages")
+        raise HostError(f"{present.manager} has installed {has}", where=f"{KEY}: packages")
     python, machine, command = best_python(present)
     files = recipe.files(present)
     if present.files.get(PROGRAM) != checksum(files[PROGRAM]):
@@ -221,6 +229,7 @@ def _make(on: Host, recipe: Recipe) -> None:
     if disabled := recipe.disabled(present):
         ask(_script("enable", *disabled))
     _put(ask, present, recipe.records(present))
+    ask(_script("label", program.HOME, "/etc/numaforge", "/etc/systemd/system"))
     if recipe.wish.sysprep:
         ask(_script("sysprep"))
     for sentence in present.cmdline:
@@ -254,6 +263,8 @@ def read_found(answer: Answer) -> FoundImage:
         installed=tuple(Installed(*row.split(" ")) for row in rows.get("installed", ())),
         left=tuple(rows.get("left", ())),
         release="".join(rows.get("release", ())[:1]),
+        manager="".join(rows.get("manager", ())),
+        package_doubt="; ".join(rows.get("packages", ())),
     )
 
 
@@ -276,7 +287,7 @@ def best_python(present: FoundImage) -> tuple[str, str, str]:
     raise HostError(
         f"the image has {has}, and numaforge needs {program.OLDEST_PYTHON}",
         where=f"{KEY}: packages",
-        remedy="name one: python3, or on Ubuntu 22.04 python3.11",
+        remedy="name one: python3, python3.11 on Ubuntu 22.04, python3.12 on RHEL 9",
     )
 
 
@@ -305,6 +316,10 @@ def _look(recipe: Recipe) -> str:
 
 def _script(function: str, *arguments: str, data: str = "") -> str:
     libraries = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)}) + shell.library(
-        "roles/kernel_cmdline/look", "image/bake/hygiene", "image/bake/image"
+        "roles/host/look",
+        "roles/kernel_cmdline/look",
+        "image/bake/packages",
+        "image/bake/hygiene",
+        "image/bake/image",
     )
     return asking(libraries + shell.call(function, arguments, data))

@@ -33,6 +33,7 @@ RULES = {
     "enabled": "the kubelet, and what plans the node before it, start at boot",
     "program": "numaforge runs in the image",
     "manifest": "what numaforge wrote is as its manifest says",
+    "packages": "the packages are those of a manager that can be asked",
     "held": "packages that decide are held",
     "cmdline": "each machine boots with the kernel parameters that its plan needs",
     "writable": "the node can write each folder that a plan writes to",
@@ -42,7 +43,9 @@ RULES = {
 @pytest.fixture(scope="module")
 def leftovers(host: Any) -> dict[str, list[str]]:
     """The violations, by rule."""
-    library = shell.library("roles/kernel_cmdline/look", "image/bake/hygiene")
+    library = shell.library(
+        "roles/host/look", "roles/kernel_cmdline/look", "image/bake/packages", "image/bake/hygiene"
+    )
     written = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)})
     done = host.run("sh -c %s", written + library + "tell_leftovers")
     assert done.rc == 0, done.stderr

@@ -34,7 +34,7 @@ left_by_making() { # ACTION
     each cloud-init /var/lib/cloud/instance /var/lib/cloud/instances/*
     each leases /var/lib/dhcp/*.leases /var/lib/dhclient/* /run/systemd/netif/leases/* /var/lib/NetworkManager/*lease*
     each builder /opt/numaforge.new /opt/numaforge.old /tmp/* /var/tmp/* /root/.bash_history /root/.cache/* \
-        /etc/apt/apt.conf.d/99mmdebstrap
+        /etc/apt/apt.conf.d/99mmdebstrap /var/cache/dnf/* /var/cache/libdnf5/*
     each crashes /var/crash/* /var/lib/systemd/coredump/*
     each journal /var/log/journal/*
     act=say
@@ -68,6 +68,8 @@ tell_leftovers() {
     if ! said=$(/opt/numaforge/numaforge --version 2>&1); then
         say program "/opt/numaforge/numaforge does not run: $(printf '%s\n' "$said" | tail -n 1)"
     fi
+    package_manager
+    tell_package_doubt | sed 's/^/packages /'
     tell_unwritable | sed 's/^/writable /'
     tell_cmdline | sed 's/^/cmdline /'
     tell_manifest
@@ -161,6 +163,6 @@ tell_manifest() {
     sed -n 's/^ *"\(\/[^"]*\)": "\([0-9a-f]\{64\}\)",\{0,1\}$/\2  \1/p' "$manifest" |
         sha256sum -c --quiet 2> /dev/null | sed 's/^/manifest /'
     sed -n '/^  "held": \[$/,/^  \]/s/^    "\([^"]*\)",\{0,1\}$/\1/p' "$manifest" | while read -r package; do
-        if [ "$(apt-mark showhold "$package" 2> /dev/null)" != "$package" ]; then say held "$package is not held"; fi
+        is_held "$package" || say held "$package is not held"
     done
 }

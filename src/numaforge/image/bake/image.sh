@@ -15,6 +15,8 @@ print("python", "%d.%d" % sys.version_info[:2], platform.machine(), shutil.which
         if [ -f "$path" ]; then printf 'file %s %s\n' "$(sha256sum < "$path" | cut -c 1-64)" "$path"; fi
     done
     for unit in $2; do printf 'unit %s %s\n' "$(systemctl is-enabled "$unit" 2> /dev/null || :)" "$unit"; done
+    package_manager
+    tell_package_doubt | sed 's/^/packages /'
     for package in $3; do tell_package "$package"; done
     tell_kubelet
     if [ "$4" = sysprep ]; then tell_left; fi
@@ -23,11 +25,12 @@ print("python", "%d.%d" % sys.version_info[:2], platform.machine(), shutil.which
     tell_all
 }
 tell_package() {
-    version=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$1" 2> /dev/null) || return 0
-    case $version in installed*) ;; *) return 0 ;; esac
+    found=$(installed_packages "$1" | tail -n 1)
+    [ -n "$found" ] || return 0
     held=free
-    if [ "$(apt-mark showhold "$1" 2> /dev/null)" = "$1" ]; then held=held; fi
-    printf 'package %s %s %s\n' "$held" "${version#* }" "$1"
+    if is_held "$1"; then held=held; fi
+    found=${found#* }
+    printf 'package %s %s %s\n' "$held" "${found% *}" "$1"
 }
 tell_kubelet() { # VERSION SHA256 PATH SOURCE of the kubelet that its unit starts, whatever brought it
     program=$(cat /usr/lib/systemd/system/kubelet.service /usr/lib/systemd/system/kubelet.service.d/*.conf \
@@ -47,7 +50,8 @@ tell_kubelet() { # VERSION SHA256 PATH SOURCE of the kubelet that its unit start
     done
 }
 tell_all() { # every package, for the manifest
-    dpkg-query -W -f 'installed ${Package} ${Version} ${Architecture}\n' 2> /dev/null
+    echo "manager $manager"
+    installed_packages | sed 's/^/installed /'
     # shellcheck source=/dev/null
     . /etc/os-release && printf 'release %s %s\n' "${ID-}" "${VERSION_ID-}"
 }
@@ -57,24 +61,36 @@ put() { # PATH MODE: the content on stdin, in base64
 }
 # Compiles with hashes instead of times: a builder that resets all times would cause a recompilation at each start.
 unpack() { # FOLDER PYTHON: replace the folder by the archive on stdin
-    rm -rf "$1.new" && mkdir -p "$1.new" && base64 -d | tar -xz --no-same-owner -C "$1.new" || return 1
-    "$2" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$1.new" -p "$1" "$1.new/lib" > /dev/null 2>&1 || : # a file for another Python
-    rm -rf "$1.old"
-    if [ -e "$1" ]; then mv "$1" "$1.old" || return 1; fi
-    mv "$1.new" "$1" && rm -rf "$1.old"
+    home=$(home_of "$1")
+    rm -rf "$home.new" && mkdir -p "$home.new" && base64 -d | tar -xz --no-same-owner -C "$home.new" || return 1
+    "$2" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$home.new" -p "$home" "$home.new/lib" > /dev/null 2>&1 || : # a file for another Python
+    rm -rf "$home.old"
+    if [ -e "$home" ] || [ -L "$home" ]; then mv "$home" "$home.old" || return 1; fi
+    mv "$home.new" "$home" && rm -rf "$home.old" || return 1
+    [ "$home" = "$1" ] || link_home "$1" "$home"
 }
-install_packages() { # NAME=VERSION...: without starting any service
-    policy=/usr/sbin/policy-rc.d
-    if [ -e "$policy" ]; then mv "$policy" "$policy.numaforge" || return 1; fi
-    printf '#!/bin/sh\nexit 101\n' > "$policy" && chmod 755 "$policy"
-    said=$({ apt-get -q update && apt-get -q -y --no-install-recommends --allow-change-held-packages install "$@"; } 2>&1)
-    status=$?
-    rm -f "$policy"
-    if [ -e "$policy.numaforge" ]; then mv "$policy.numaforge" "$policy"; fi
-    [ "$status" = 0 ] || printf '%s\n' "$said" | tail -n 5 >&2
-    return "$status"
+# Where /opt leads to /var (bootc, ostree), an update of the image would leave the old program: it lies in /usr there.
+home_of() { # FOLDER
+    case $(readlink -f "${1%/*}")/ in
+    /var/*) echo "/usr/lib/${1##*/}" ;;
+    *) echo "$1" ;;
+    esac
 }
-hold() { apt-mark hold "$@" > /dev/null; } # NAME...
+link_home() { # FOLDER HOME: now, and on a node whose /var is older than its image
+    mkdir -p "$(readlink -f "${1%/*}")" /usr/lib/tmpfiles.d && rm -rf "$1" && ln -s "$2" "$1" &&
+        printf '# Written by numaforge.\nL+ %s - - - - %s\n' "$(readlink -f "${1%/*}")/${1##*/}" "$2" \
+            > /usr/lib/tmpfiles.d/numaforge-image.conf
+}
+# Gives files the types of the image's own SELinux policy; without setfiles the first boot does it.
+label() { # FOLDER PATH...
+    home=$(home_of "$1")
+    shift
+    type=
+    [ ! -e /etc/selinux/config ] || type=$(sed -n 's/^SELINUXTYPE=//p' /etc/selinux/config | tail -n 1)
+    contexts=/etc/selinux/${type:-none}/contexts/files/file_contexts
+    [ -e "$contexts" ] && ! grep -qx 'SELINUX=disabled' /etc/selinux/config || return 0
+    setfiles -F "$contexts" "$home" "$@" > /dev/null 2>&1 || : > /.autorelabel
+}
 enable() { systemctl enable "$@" 2>&1 | sed '/^Created symlink/d' >&2; [ -z "$(disabled "$@")" ]; } # UNIT...
 disabled() {
     for unit; do

@@ -66,8 +66,11 @@ def manifest(
     return json.dumps(document, indent=2) + "\n"
 
 
-def bill(release: str, installed: Sequence[Installed], libraries: Mapping[str, str]) -> str | None:
-    """Return the bill of materials in CycloneDX 1.6; None where cyclonedx-python-lib is not installed."""
+def bill(release: str, kind: str, installed: Sequence[Installed], libraries: Mapping[str, str]) -> str | None:
+    """Return the bill of materials in CycloneDX 1.6, `kind` being deb or rpm.
+
+    None where cyclonedx-python-lib is not installed.
+    """
     try:
         from cyclonedx.model.bom import Bom
         from cyclonedx.model.component import Component, ComponentType
@@ -84,9 +87,9 @@ def bill(release: str, installed: Sequence[Installed], libraries: Mapping[str, s
             name=package.name,
             version=package.version,
             type=ComponentType.LIBRARY,
-            bom_ref=f"deb/{package.name}",
+            bom_ref=f"{kind}/{package.name}",
             purl=PackageURL(
-                "deb",
+                kind,
                 name,
                 package.name,
                 package.version,

@@ -114,11 +114,9 @@ def _own_files() -> Iterator[tuple[str, Path]]:
             file = Path(folder, name)
             if file.suffix != ".pyc":
                 yield f"numaforge/{file.relative_to(package)}", file
-    metadata = distribution("numaforge")
-    yield (
-        f"numaforge-{__version__}.dist-info/METADATA",
-        Path(str(metadata.locate_file(f"numaforge-{__version__}.dist-info/METADATA"))),
-    )
+    # a checkout may have been installed at another version
+    metadata = next(file for file in distribution("numaforge").files or () if file.name == "METADATA")
+    yield f"numaforge-{__version__}.dist-info/METADATA", Path(str(metadata.locate()))
 
 
 @cache

@@ -1,0 +1,123 @@
+"""`deploys/bake.py` on a root of RPM packages: real rpm and dnf, and packages of the lab's own.
+
+What only a real distribution shows: SELinux in force, dracut, and the packages' own scripts.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.roots import UnavailableError, build_rpm
+from tests.lab.test_bake import PROGRAMS, bake, refused
+
+pytestmark = pytest.mark.long
+WISH: dict[str, object] = {
+    "boot": {"profile": "training"},
+    "packages": {"kubelet": "1.36.2-*", "containerd": "*"},
+    "enable": ["containerd.service", "kubelet.service"],
+    "sysprep": True,
+}
+HOME = "usr/lib/numaforge"
+"""Where the program lies in an image whose /opt leads to /var."""
+SETFILES = '#!/bin/sh\necho "$*" > /var/labelled\n'
+
+
+def copy(folder: Path) -> Path:
+    if os.geteuid() != 0:
+        pytest.skip("only root enters a root file system")
+    try:
+        kept = build_rpm()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    root = folder / "rpm"
+    subprocess.run(["cp", "-a", str(kept), str(root)], check=True)
+    return root
+
+
+def inside(root: Path, *command: str) -> str:
+    return subprocess.run(["chroot", root, *command], capture_output=True, text=True, check=True).stdout
+
+
+def verified(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [PROGRAMS / "numaforge", "verify", "--image", str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def baked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root as bootc has it: /opt leads to /var."""
+    root = copy(tmp_path_factory.mktemp("rpm"))
+    (root / "opt").rmdir()
+    (root / "opt").symlink_to("var/opt")
+    (root / "usr/sbin/setfiles").write_text(SETFILES)
+    (root / "usr/sbin/setfiles").chmod(0o755)
+    done = bake(root, WISH)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root
+
+
+def test_every_rule_is_kept_and_a_second_run_changes_nothing(baked: Path) -> None:
+    assert verified(baked).returncode == 0, verified(baked).stdout
+    again = bake(baked, WISH)
+    assert "No changes" in again.stdout + again.stderr, again.stdout + again.stderr
+
+
+def test_the_wanted_versions_are_installed_recorded_and_stay(baked: Path) -> None:
+    assert inside(baked, "rpm", "-q", "kubelet") == "kubelet-1.36.2-1.el9.noarch\n"
+    inside(baked, "dnf", "-q", "-y", "upgrade")
+    assert inside(baked, "rpm", "-q", "kubelet") == "kubelet-1.36.2-1.el9.noarch\n"
+    manifest = json.loads((baked / "etc/numaforge/image/manifest.json").read_text())
+    assert manifest["packages"] == {
+        "containerd": "2.2.9-1.el9",
+        "kubelet": "1.36.2-1.el9",
+        "lab-release": "9.4-1.el9",
+    }
+    assert manifest["held"] == ["containerd", "kubelet"]
+
+
+def test_another_version_takes_the_place_of_a_held_one(baked: Path) -> None:
+    other = bake(baked, {**WISH, "packages": {"kubelet": "1.36.3-*", "containerd": "*"}})
+    assert other.returncode == 0, other.stdout + other.stderr
+    assert inside(baked, "rpm", "-q", "kubelet") == "kubelet-1.36.3-1.el9.noarch\n"
+    back = bake(baked, WISH)
+    assert back.returncode == 0, back.stdout + back.stderr
+    assert verified(baked).returncode == 0
+
+
+def test_where_opt_leads_to_var_an_update_of_the_image_brings_the_program(baked: Path) -> None:
+    assert (baked / HOME / "numaforge").is_file()
+    assert str((baked / "var/opt/numaforge").readlink()) == f"/{HOME}"
+    lines = (baked / "usr/lib/tmpfiles.d/numaforge-image.conf").read_text().splitlines()
+    assert lines[1:] == [f"L+ /var/opt/numaforge - - - - /{HOME}"]
+
+
+def test_files_get_the_types_of_the_images_own_policy(baked: Path) -> None:
+    contexts = "/etc/selinux/targeted/contexts/files/file_contexts"
+    labelled = (baked / "var/labelled").read_text().split()
+    assert labelled == ["-F", contexts, f"/{HOME}", "/etc/numaforge", "/etc/systemd/system"]
+    assert not (baked / ".autorelabel").exists()
+
+
+def test_an_unheld_package_breaks_a_rule(baked: Path) -> None:
+    inside(baked, "dnf", "-q", "-y", "versionlock", "delete", "kubelet")
+    done = verified(baked)
+    inside(baked, "dnf", "-q", "-y", "versionlock", "add", "kubelet")
+    assert done.returncode == 1
+    assert "kubelet is not held" in done.stdout
+
+
+def test_what_the_repositories_do_not_have_is_said(baked: Path) -> None:
+    said = refused(baked, {**WISH, "packages": {"kubelet": "9.9.9-*"}})
+    assert "kubelet-9.9.9-*" in said
+
+
+def test_without_setfiles_the_first_boot_labels(tmp_path: Path) -> None:
+    root = copy(tmp_path)
+    done = bake(root, WISH)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (root / ".autorelabel").exists()
+    assert (root / "opt/numaforge/numaforge").is_file()
+    assert not (root / HOME).exists()
