@@ -348,7 +348,7 @@ def test_a_root_on_which_no_plan_could_be_written_is_refused(plain: Path) -> Non
 
 
 DOUBTS = {
-    "no database": ("var/lib/dpkg/status", "neither dpkg's database nor RPM's"),
+    "no database": ("var/lib/dpkg/status", "it has neither dpkg's database nor RPM's"),
     "no apt": ("usr/bin/apt-get", "it has packages of apt, and no apt-get"),
 }
 
