@@ -22,13 +22,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from numaforge.change import parts
-from numaforge.change.transaction import Transaction
 from numaforge.image import bake as image
 from numaforge.lib import shell
-from numaforge.machine.snapshot import Snapshot
-from numaforge.machine.topology.model import NodeTopology
-from numaforge.planning.plan import NodePlan
-from numaforge.planning.profile import NodeProfile
 from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
@@ -124,21 +119,21 @@ def path() -> str:
     """Return the path that everything takes, from a snapshot to what is verified."""
     width, height, gap, top = 158, 66, 34, 100
     stations = (
-        (Snapshot.__name__, ("raw text of the host", "numaforge capture")),
-        (NodeTopology.__name__, ("what is there", "numaforge topology")),
-        (NodePlan.__name__, ("decisions with reasons", "numaforge plan")),
-        (Transaction.__name__, ("one maintenance", "deploys/site.py")),
-        ("verified", ("against the same plan", "numaforge verify")),
+        ("numaforge capture", ("gpu-01.snapshot.json:", "raw text of the host")),
+        ("numaforge topology", ("NUMA nodes, cores,", "memory and devices")),
+        ("numaforge plan", ("plan.json: decisions", "with their reasons")),
+        ("numaforge apply", ("one maintenance, rolled", "back when it fails")),
+        ("numaforge verify", ("the live node against", "the same plan.json")),
     )
     elements: list[str] = []
     for number, (name, lines) in enumerate(stations):
         x = 20 + number * (width + gap)
-        kind = "good" if name == "verified" else "forwards"
+        kind = "good" if name == "numaforge verify" else "forwards"
         elements += Block(kind, x, top, width, height, name, lines).svg()
         if number:
             elements.append(_arrow(f"M{x - gap} {top + height / 2}H{x - 1}"))
     x = 20 + 2 * (width + gap)
-    elements += Block("plain", x, 14, width, 48, NodeProfile.__name__, ("what you want",)).svg()
+    elements += Block("plain", x, 14, width, 48, "profiles/gpu.yaml", ("what you want",)).svg()
     elements.append(_arrow(f"M{x + width / 2} 62V{top - 1}"))
     return _document("The path from a snapshot to a verified node", 20 + 5 * (width + gap), 186, elements)
 

@@ -31,7 +31,7 @@ from numaforge.report.boxes import (
     text_width,
 )
 from numaforge.report.device_boxes import all_devices, devices_box, links_box, place_of
-from numaforge.report.machine_wording import cpu_counts, memory_and_devices
+from numaforge.report.machine_wording import cpu_counts, memory_and_devices, policies_of
 from numaforge.report.rails import rails_box
 from numaforge.report.slices import gpus_planned
 from numaforge.report.sums import Grain
@@ -150,7 +150,7 @@ def _heading(topology: NodeTopology, plan: NodePlan | None, width: float) -> Box
     name = topology.hostname or (plan.hostname if plan else None) or "this machine"
     lines = [joined([*cpu_counts(topology), *memory_and_devices(topology)])]
     if plan is not None:
-        lines += _reservation(plan)
+        lines += [*_reservation(plan), *filter(None, [policies_of(plan)])]
     lines += [
         f"{counted(len(cpus), 'CPU')} {state}: {format_cpulist(cpus)}"
         for state, cpus in (("offline", topology.offline), ("isolated by the kernel", topology.isolated))
@@ -210,32 +210,40 @@ _LEGEND = {
     ("nvme",): "NVMe drive",
     ("pcie-switch",): "PCIe switch",
     ("gpu-switch", "gpu-link"): "NVLink, XGMI",
-    ("rail-link",): "rail: a NIC and the GPUs nearest to it (PIX: one PCIe switch apart, PXB: several)",
+    (
+        "rail-link",
+    ): "rail: a NIC and its nearest GPUs (through PIX: one PCIe switch, PXB: several, PHB: a host bridge, "
+    "NODE: several of one NUMA node, SYS: the link between NUMA nodes)",
 }
 
 
 def _legend(kinds: frozenset[str], width: float) -> Box:
-    swatch, x, y = 12.0, 0.0, 0.0
+    swatch, x, y, height = 12.0, 0.0, 0.0, 12.0
     entries = []
     for alike, label in _LEGEND.items():
         if kinds.isdisjoint(alike):
             continue
-        entry_width = swatch + 5 + text_width(label, SMALL)
+        lines = list(broken(label, width - swatch - 5, SMALL))
+        entry_width = swatch + 5 + max(text_width(line, SMALL) for line in lines)
         if x and x + entry_width > width:
-            x, y = 0.0, y + swatch + 6
+            x, y = 0.0, y + height + 6
+        height = swatch * len(lines)
         entries.append(
             Box(
                 ("legend-entry",),
                 entry_width,
-                swatch,
+                height,
                 x=x,
                 y=y,
-                texts=(Text(label, swatch + 5, swatch - 2.5, SMALL),),
+                texts=tuple(
+                    Text(line, swatch + 5, swatch * number - 2.5, SMALL)
+                    for number, line in enumerate(lines, 1)
+                ),
                 children=(Box(("swatch", alike[0]), swatch, swatch),),
             )
         )
         x += entry_width + 16
-    return Box(("legend",), width, y + swatch, children=tuple(entries))
+    return Box(("legend",), width, y + height, children=tuple(entries))
 
 
 def _kinds(box: Box) -> frozenset[str]:
