@@ -75,3 +75,9 @@ def test_every_measurement_is_in_the_figures():
     scripts = sorted(path.name for path in (REPOSITORY / "bench").glob("*.py"))
     named = re.findall(r"python bench/(\w+\.py)", PAGES["docs/figures.md"])
     assert sorted({*named}) == scripts
+
+
+def test_the_first_look_fits_a_screen_of_40_lines():
+    first, _, _ = PAGES["README.md"].partition("\n## Provision your nodes\n")
+    assert first.count("\n") <= 40
+    assert "numaforge plan" in first
