@@ -273,6 +273,7 @@ ELSEWHERE = {
     "doctor": "as apply",
     "verify": "as apply",
     "measure": "hosts: tests/unit/fleet/measure has their answers",
+    "rehearse": "hosts: tests/unit/change/test_rehearsal.py has their answers",
     "boot": "it plans the machine that it runs on; its files: tests/unit/image/first_boot",
     "capture": "it writes; what hosts say: test_fuzz_hosts.py",
     "init": "takes names alone",

@@ -1,0 +1,34 @@
+"""`numaforge rehearse` over a real sshd: a host where it cannot be done says why; others are in tests/lab."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from numaforge import cli
+from numaforge.lib.errors import ExitCode
+from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.test_measure import inventory
+
+PROFILE = {
+    "name": "t",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "kubelet": {"version": "1.36.3", "cpu_manager_policy": "static"},
+}
+
+
+def test_a_host_that_has_no_kubelet_yet_is_not_known(
+    start_sandbox: StartSandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    host = start_sandbox({**machine(), "/var/lib/kubelet/config.yaml": KUBEADM_CONFIG})
+    file = Path(inventory(tmp_path, {"gpu-1": host}))
+    file.write_text(
+        file.read_text() + f"for _, data in nodes:\n    data['numaforge_profile'] = {PROFILE!r}\n"
+    )
+    code = cli.run(["rehearse", "-q", "-o", "json", str(file)])
+    report = json.loads(capfd.readouterr().out)
+    assert (code, report["failed"]) == (ExitCode.BLOCKED, {})
+    assert report["hosts"]["gpu-1"]["verdict"] == "unknown"
+    assert report["hosts"]["gpu-1"]["words"]
