@@ -110,7 +110,7 @@ def begun(lab: Lab, folder: Path) -> "subprocess.Popen[str]":
     wait_until(
         lambda: node.try_run("pgrep -f -- '--[m]anifest-url='").returncode == 0,
         "the rehearsal did not begin",
-        240,
+        900,
     )
     return process
 
