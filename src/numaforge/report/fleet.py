@@ -200,11 +200,20 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
         yield from wrapped("drains: pods leave the node first", width)
     for sentence in (*first.sentences, *first.pending):
         yield from wrapped(sentence, width)
-    yield from wrapped("; ".join(condensed(first.moves)), width, most=values)
+    yield from _value_lines(first.moves, width, values)
     for kind, paths in first.files.items():
         yield from wrapped(f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=files)
     for name, message in first.notices if first.state in (*_CHANGING, "planned") else ():
         yield from wrapped(f"notice {name}: {message}", width, most=notice)
+
+
+def _value_lines(moves: Sequence[str], width: int, most: int | None) -> list[str]:
+    """Return a line a value, `vm.swappiness  60 -> 0`, with the number of those beyond `most`."""
+    rows = [(name, change) for name, _, change in (move.partition(": ") for move in condensed(moves))]
+    column = max((len(name) for name, _ in rows if len(name) < width / 2), default=0)
+    shown = rows if most is None or len(rows) <= most else rows[: most - 1]
+    lines = [line for name, change in shown for line in wrapped(f"{name:{column}}  {change}".rstrip(), width)]
+    return lines if len(shown) == len(rows) else [*lines, f"  and {len(rows) - len(shown)} more values"]
 
 
 def _took(seconds: Iterable[float]) -> str:

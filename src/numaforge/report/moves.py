@@ -19,6 +19,7 @@ _NUMBERED = (
         "NUMA nodes",
     ),
 )
+_CHOICES = re.compile(r": (?:[\w+-]+ )*\[(?P<chosen>[\w+-]+)\](?: [\w+-]+)* ->")
 _SYSCTL = re.compile(r"/proc/sys/(?P<name>[^:]+)(?P<to>: .*)")
 
 
@@ -26,11 +27,11 @@ def condensed(moves: Iterable[str]) -> list[str]:
     """Return lines of changing values, with equal ones of many CPUs or NUMA nodes merged.
 
     `/sys/.../cpu0/cpufreq/scaling_governor: a -> b`, and so on to CPU 127, is `cpus 0-127 scaling_governor: a
-    -> b`, at the place of the first.
+    -> b`, at the place of the first. Of choices, `always [madvise] never`, shows the one in effect.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for move in moves:
-        kind, rest, number = _numbered(move)
+        kind, rest, number = _numbered(_CHOICES.sub(r": \g<chosen> ->", move, count=1))
         groups.setdefault((kind, rest), []).extend(number)
     return [
         f"{kind} {format_cpulist(numbers)} {rest}" if numbers else rest

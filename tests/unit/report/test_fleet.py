@@ -63,6 +63,10 @@ VALUES = {
         ],
         ["NUMA nodes 0-1 hugepages-2048kB: 0 -> 16"],
     ),
+    "a kernel's choices": (
+        ["/sys/kernel/mm/ksm: always defer defer+madvise [madvise] never -> defer+madvise"],
+        ["/sys/kernel/mm/ksm: madvise -> defer+madvise"],
+    ),
     "a sysctl": (["/proc/sys/vm/swappiness: 60 -> 1"], ["vm.swappiness: 60 -> 1"]),
     "anything else": (["module ib_umad: loaded"], ["module ib_umad: loaded"]),
 }
@@ -120,8 +124,24 @@ def test_hosts_that_cannot_be_reached_for_one_reason_are_one_group_whatever_thei
 def test_nothing_is_left_out_where_all_hosts_are_alike():
     moves = tuple(f"value{n}: before -> after" for n in range(40))
     lines = shown(change("a", moves=moves, notices=(("odd", "a sentence that is long " * 9),)), width=60)
-    assert "value39: before -> after" in " ".join(lines)
+    assert "  value39  before -> after" in lines
     assert not [line for line in lines if line.endswith("…")]
+
+
+def test_values_stand_in_a_table_a_line_each():
+    moves = ("/proc/sys/vm/swappiness: 60 -> 0", "swap: on -> off", "/sys/a: always [madvise] never -> never")
+    lines = shown(change("a", moves=moves))
+    assert [line for line in lines if "->" in line] == [
+        "  vm.swappiness  60 -> 0",
+        "  swap           on -> off",
+        "  /sys/a         madvise -> never",
+    ]
+
+
+def test_of_several_groups_the_number_of_other_values_is_given():
+    moves = tuple(f"value{n}: before -> after" for n in range(8))
+    lines = shown(change("a", moves=moves), change("b"))
+    assert "  and 4 more values" in lines
 
 
 def test_the_gravest_stand_first_with_their_reason_whole():
