@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.node import UNSCHEDULABLE
-from numaforge.kubelet.admission.nvidia_resources import mig_resource
+from numaforge.kubelet.admission.nvidia_resources import MIG_PREFIX, mig_resource
 from numaforge.kubelet.admission.scheduler import like
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.near_gpus import granted_document, granted_lines
@@ -95,7 +95,8 @@ def other_names(missing: Iterable[str], offered: Iterable[str], machine: NodeTop
             continue
         if names:
             yield f"no device plugin advertises {resource} here; this node offers {', '.join(names)}"
-        if "mig-" in resource and (profiles := _mig_profiles(machine)):
+        is_cut = any(name.startswith(MIG_PREFIX) for name in plugins)
+        if "mig-" in resource and not is_cut and (profiles := _mig_profiles(machine)):
             yield f"the profiles of its GPUs, once a profile or mig-parted cuts them: {profiles}"
 
 

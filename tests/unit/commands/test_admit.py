@@ -421,3 +421,12 @@ def test_which_gpus_belong_together_by_links_and_switches(files: Path) -> None:
     shown = runner.invoke(fit, [*options, pods[0]], standalone_mode=False).output
     best = "2 GPUs of one NUMA node with the most NVLinks (2): GPU0+GPU3, GPU1+GPU2 and 4 others"
     assert best in " ".join(shown.split())
+
+
+def test_the_profiles_of_gpus_that_are_not_cut_stand_beside_a_mig_device_that_is_missing(files: Path) -> None:
+    (files / "mig.yaml").write_text(pod("mig", **{"nvidia.com/mig-1g.5gb": "1"}))
+    (files / "none.yaml").write_text(CONFIG.split("cpu")[0])
+    options = ["--machine", str(files / "dgx.json"), "--config", str(files / "none.yaml")]
+    for command in (admit, fit):
+        result = CliRunner().invoke(command, [*options, str(files / "mig.yaml")], standalone_mode=False)
+        assert "nvidia.com/mig-1g.10gb, nvidia.com/mig-1g.10gb.me" in result.output
