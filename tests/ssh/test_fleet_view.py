@@ -13,7 +13,7 @@ from tests.ssh.machine import machine
 from tests.ssh.sandbox import free_port, pyinfra
 from tests.ssh.site_runs import PROFILE, data, plain
 
-SCREEN = 45  # lines
+SCREEN = 48  # lines, with those of pyinfra
 WIDTH = 100
 SYSCTLS = "/etc/sysctl.d/90-numaforge.conf"
 ALIKE = ("gpu-01", "gpu-02", "gpu-03")
@@ -169,6 +169,5 @@ def test_an_operation_of_ones_own_that_fails_and_one_that_does_not_are_told_apar
     assert run.returncode == 1
     assert re.search(r"1 host failed: bad \(\d+ s\)\n  see the messages above", said), said
     assert re.search(r"1 host changed: good \(\d+ s\)\n", said), said
-    assert "cpus 0-7 scaling_governor: schedutil -> performance" in said
-    assert "NUMA nodes 0-1 hugepages-2048kB: 0 -> 16" in said
+    assert re.search(r"\n  \d+ values, \d+ files new", said), said
     assert "Grand total" in said

@@ -44,7 +44,7 @@ EVERY_HOST = "all"
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _SHOWN_GROUPS = 12
 _LINES_OF_FILES = 2
-_LINES_OF_VALUES = 5
+_LINES_OF_VALUES = 3
 _LINES_OF_REASON = 8
 
 
@@ -196,6 +196,11 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
     reason = first.reason if len(group) == 1 else without_name(first.reason, first.host)
     for line in [line for text in reason.splitlines() for line in wrapped(text, width)][:_LINES_OF_REASON]:
         yield style(line, fg=STATES[first.state] if first.state in FAILED else None)
+    if first.state == "changed":
+        yield from wrapped(_done(first), width, most=1)
+        for sentence in first.pending:
+            yield from wrapped(sentence, width)
+        return
     if first.drains and first.state in _CHANGING:
         yield from wrapped("drains: pods leave the node first", width)
     for sentence in (*first.sentences, *first.pending):
@@ -205,6 +210,15 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
         yield from wrapped(f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=files)
     for name, message in first.notices if first.state in (*_CHANGING, "planned") else ():
         yield from wrapped(f"notice {name}: {message}", width, most=notice)
+
+
+def _done(summary: HostSummary) -> str:
+    """Return what was changed in a line: `9 values, 7 files new; the kubelet restarted`."""
+    values = len(condensed(summary.moves))
+    counts = [counted(values, "value")] if values else []
+    counts += [f"{counted(len(paths), 'file')} {kind}" for kind, paths in summary.files.items()]
+    disturbed = [word for word, did in (("drained", summary.drains), ("rebooted", summary.reboots)) if did]
+    return "; ".join(filter(None, (", ".join([*counts, *disturbed]), *summary.sentences)))
 
 
 def _value_lines(moves: Sequence[str], width: int, most: int | None) -> list[str]:

@@ -138,10 +138,20 @@ def test_values_stand_in_a_table_a_line_each():
     ]
 
 
+def test_what_was_changed_is_one_line_after_a_run():
+    moves = ("/proc/sys/vm/swappiness: 60 -> 0", "swap: on -> off")
+    sentences = ("the kubelet restarts, for cpuManagerPolicy",)
+    lines = shown(HostSummary("a", "changed", moves=moves, changed=(NEW,), sentences=sentences, seconds=3.0))
+    assert lines[1:] == [
+        "1 host changed: a (3 s)",
+        "  2 values, 1 file new; the kubelet restarts, for cpuManagerPolicy",
+    ]
+
+
 def test_of_several_groups_the_number_of_other_values_is_given():
     moves = tuple(f"value{n}: before -> after" for n in range(8))
     lines = shown(change("a", moves=moves), change("b"))
-    assert "  and 4 more values" in lines
+    assert "  and 6 more values" in lines
 
 
 def test_the_gravest_stand_first_with_their_reason_whole():
