@@ -5,7 +5,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import REPOSITORY
 from lab.roots import RELEASES, UnavailableError, build
 from numaforge.lib import shell
 from numaforge.lib.file_content import WRITTEN_BELOW
+from tests.lab.bakes import PROGRAMS, START, bake, refusal, refused
 
-PROGRAMS = Path(sys.executable).parent
 KUBELET = """[Unit]
 Description=a kubelet
 [Service]
@@ -49,7 +47,6 @@ SYSCTLS = (
     "net/ipv4/ip_forward",
     "vm/compaction_proactiveness",
 )
-START = 'exec "$@"'
 NEEDED = "etc/numaforge/image/cmdline"
 UPDATE_GRUB = "usr/sbin/update-grub"
 MOUNTED = f'for each in proc sys; do mount --rbind "/$each" "$0/$each"; done; {START}'
@@ -86,32 +83,6 @@ def root_of(suite: str, folder: Path) -> Path:
     (root / "opt/bin/kubelet").write_text(PROGRAM)
     (root / "opt/bin/kubelet").chmod(0o755)
     return root
-
-
-def bake(root: Path, wish: Mapping[str, object], start: str = START) -> subprocess.CompletedProcess[str]:
-    file = root.with_name(f"{root.name}.yaml")
-    file.write_text(json.dumps(wish))
-    pyinfra = (str(PROGRAMS / "pyinfra"), "-y", f"@chroot/{root}", "deploys/bake.py")
-    return subprocess.run(
-        ["unshare", "--mount", "sh", "-euc", start, str(root), *pyinfra, "--data", f"numaforge_image={file}"],
-        cwd=REPOSITORY,
-        env={**os.environ, "COLUMNS": "1000"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def refused(root: Path, wish: Mapping[str, object]) -> str:
-    """Return why a root cannot be baked."""
-    return refusal(bake(root, wish))
-
-
-def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode != 0, done.stdout + done.stderr
-    said = done.stdout + done.stderr
-    assert "Traceback" not in said
-    return said
 
 
 def of_the_builder() -> dict[str, str]:

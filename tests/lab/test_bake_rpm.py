@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.roots import UnavailableError, build_rpm
-from tests.lab.test_bake import PROGRAMS, bake, refused
+from tests.lab.bakes import PROGRAMS, bake, refused
 
 pytestmark = pytest.mark.long
 WISH: dict[str, object] = {

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.fixtures.machines import two_cpu_vm
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox
+from tests.ssh.site_runs import inventory
 
 _CPU, _NODE = "/sys/devices/system/cpu", "/sys/devices/system/node"
 _FAST, _SLOW = 4000.0, 400.0
@@ -72,12 +72,6 @@ def stand_ins(sysbench: str) -> dict[str, str]:
 
 def rate(mebibytes: float) -> str:
     return f"echo '1.00 MiB transferred ({mebibytes:.2f} MiB/sec)'"
-
-
-def inventory(folder: Path, hosts: Mapping[str, Sandbox]) -> str:
-    file = folder / "inventory.py"
-    file.write_text(f"nodes = {[(name, host.data()) for name, host in hosts.items()]!r}\n")
-    return str(file)
 
 
 def measure(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -153,7 +147,7 @@ def test_the_slow_one_of_four_siblings_is_named_first_and_each_keeps_what_the_ot
 ) -> None:
     rates = {"gpu-1": _FAST, "gpu-2": _SLOW, "gpu-3": _FAST, "gpu-4": _FAST * 1.1}
     nodes = {name: start_sandbox({**two_cpus(), **stand_ins(rate(each))}) for name, each in rates.items()}
-    hosts = inventory(tmp_path, nodes)
+    hosts = str(inventory(tmp_path, {name: node.data() for name, node in nodes.items()}))
     code, document = measure(capfd, hosts, "--seconds", "1", "--runs", "1")
     assert code == ExitCode.NO
     assert next(iter(document["machines"])) == "gpu-2"

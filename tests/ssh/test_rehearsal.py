@@ -10,7 +10,7 @@ from numaforge.lib.errors import ExitCode
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
-from tests.ssh.test_measure import inventory
+from tests.ssh.site_runs import inventory
 
 PROFILE = {
     "name": "t",
@@ -23,10 +23,7 @@ def test_a_host_that_has_no_kubelet_yet_is_not_known(
     start_sandbox: StartSandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     host = start_sandbox({**machine(), "/var/lib/kubelet/config.yaml": KUBEADM_CONFIG})
-    file = Path(inventory(tmp_path, {"gpu-1": host}))
-    file.write_text(
-        file.read_text() + f"for _, data in nodes:\n    data['numaforge_profile'] = {PROFILE!r}\n"
-    )
+    file = inventory(tmp_path, {"gpu-1": {**host.data(), "numaforge_profile": PROFILE}})
     code = cli.run(["rehearse", "-q", "-o", "json", str(file)])
     report = json.loads(capfd.readouterr().out)
     assert (code, report["failed"]) == (ExitCode.BLOCKED, {})

@@ -13,7 +13,6 @@ from numaforge.change.need import need, pending
 from numaforge.change.transaction import Transaction
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.bundle import FileState
 from numaforge.node.fence import Fingerprint
 from numaforge.node.part import NodeState, Part, Unit
@@ -24,62 +23,19 @@ from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import role_files
 from numaforge.roles.gpudirect.plan import AcsPlan
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
-from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, pool_pages
+from numaforge.roles.hugepages.paths import hugepage_totals, pool_pages
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
-from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, not_asked, target
 from tests.fixtures.rdma_machines import dgx
-from tests.fixtures.role_files import hugepage_files, kubelet_files
 
-PROFILE: dict[str, Any] = {
-    "name": "t",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "memory": {"system_reserved": "512Mi"},
-    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
-    "kubelet": {"cpu_manager_policy": "static"},
-}
-STATIC = {**PROFILE, "kubelet": {"cpu_manager_policy": "static", "memory_manager_policy": "Static"}}
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 STATIC_STATE = {MEMORY_STATE: '{"policyName":"Static","machineState":{},"entries":{},"checksum":0}'}
 RUNNING = Unit("active", "running", ("curl",))
 STOPPED = Unit("inactive", "dead", ("curl",))
 OTHER_DROP_IN = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 30\n"
 NO_SYSTEMD = Unit(None, None, ("curl",))
-
-
-def target(profile: Mapping[str, Any] = PROFILE, *roles: str) -> Goal:
-    """Return the plan of a host that is as planned already, but for what a test finds there."""
-    machine = replace(lab_node(), kubelet=kubeadm_kubelet())
-    plan = plan_node(machine, load_profile(dict(profile)))
-    assert plan.kubelet is not None
-    return Goal(plan, replace(machine, kubelet=_provisioned(machine, plan)), frozenset(roles or ("kubelet",)))
-
-
-def _provisioned(machine: NodeTopology, plan: Any) -> Any:
-    return replace(
-        machine.kubelet,
-        config_dir=plan.kubelet.config_dir,
-        flags=(*machine.kubelet.flags, f"--config-dir={plan.kubelet.config_dir}"),  # type: ignore[union-attr]
-        config_dir_added=True,
-    )
-
-
-def found(on: Goal, pools: Mapping[str, int] | None = None, **changes: str | None) -> NodeState:
-    """Return the host's files as planned and its pools, with `changes`: None for a file that is not there."""
-    kubelet = on.plan.kubelet
-    assert kubelet is not None
-    assert kubelet.drop_in is not None
-    files = [*kubelet_files(on.plan, KUBEADM_CONFIG), *hugepage_files(on.plan)[0]]
-    files += [*role_files(on.plan, "topology"), *role_files(on.plan, "tuning")]
-    states = {file.path: FileState(file.text, file.mode, file.owner, file.group) for file in files}
-    states[kubelet.config_file] = FileState(KUBEADM_CONFIG, "0644", "root", "root")
-    for path, text in changes.items():
-        states.pop(path, None)
-        if text is not None:
-            states[path] = FileState(text, "0644", "root", "root")
-    pages = {path: str(count) for path, count in {**hugepage_counts(on.plan), **(pools or {})}.items()}
-    return NodeState(states, (kubelet.drop_in,), values=pages, unit=not_asked)
 
 
 def drop_in(on: Goal) -> str:
@@ -104,10 +60,6 @@ def names(transaction: Transaction) -> list[str]:
 
 def written(transaction: Transaction) -> list[str]:
     return [change.path for part in transaction.parts for change in part.changed if change.new]
-
-
-def not_asked() -> Unit:
-    pytest.fail("systemd was asked, and nothing changes")
 
 
 @pytest.mark.parametrize(

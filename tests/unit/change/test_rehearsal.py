@@ -24,7 +24,7 @@ from numaforge.roles.kubelet.rehearsal import (
     rehearse,
     to_document,
 )
-from tests.unit.change.test_need import PROFILE, STATIC, found, target
+from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, target
 
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 LAST = 'E1129 00:00:00.000000       1 run.go:72] "command failed" err="a rule of its own"'
