@@ -30,10 +30,23 @@ def doubt(pairs: Sequence[Pair]) -> str | None:
 
 
 def _matrix(pairs: Sequence[Pair]) -> list[str]:
-    """Return the distance of each GPU and NIC, and whether GPUDirect works between them."""
+    """Return the distance of each GPU and NIC, and whether GPUDirect works between them.
+
+    NICs that do not fit beside the others have a table of their own below.
+    """
     cells = {(pair.gpu, pair.nic): f"{pair.distance or '?'} {pair.works}" for pair in pairs}
-    names = list(dict.fromkeys(pair.gpu for pair in pairs)), sorted({pair.nic for pair in pairs}, key=natural)
-    return _aligned([("", *names[1]), *((gpu, *(cells[gpu, nic] for nic in names[1])) for gpu in names[0])])
+    gpus, nics = (
+        list(dict.fromkeys(pair.gpu for pair in pairs)),
+        sorted({pair.nic for pair in pairs}, key=natural),
+    )
+    cell_width = max(map(len, (*cells.values(), *nics))) + 2
+    at_once = max(1, (max(screen().width, Screen.width) - max(map(len, gpus))) // cell_width)
+    lines: list[str] = []
+    for first in range(0, len(nics), at_once):
+        some = nics[first : first + at_once]
+        rows = [(gpu, *(cells[gpu, nic] for nic in some)) for gpu in gpus]
+        lines += [*([""] if lines else []), *_aligned([("", *some), *rows])]
+    return lines
 
 
 def _table(pairs: Sequence[Pair]) -> list[str]:
