@@ -18,6 +18,7 @@ from tests.lab import rollouts
 from tests.lab.rollouts import PROFILE, begin, free, inventory
 
 UNIT = "numaforge-rehearsal.service"
+ENDED = f'until [ "$(systemctl show -p LoadState --value {UNIT})" = not-found ]; do sleep 0.2; done'
 STRICT: dict[str, Any] = {
     **PROFILE,
     "maintenance": {"rehearsal": "required"},
@@ -46,7 +47,7 @@ def untouched(joined: Node) -> Iterator[Node]:
     joined.run(f"rm -f {MARKER}; touch {MARKER}")
     before = joined.run(TRACES)
     yield joined
-    joined.run(f"while systemctl is-active --quiet {UNIT}; do sleep 0.2; done")
+    joined.run(ENDED)
     assert joined.run(TRACES).splitlines() == before.splitlines()
 
 
@@ -129,8 +130,7 @@ def test_a_rehearsal_whose_runner_dies_ends_and_leaves_nothing(
     lab: Lab, untouched: Node, tmp_path: Path
 ) -> None:
     kill_tree(begun(lab, tmp_path))
-    ended = f"while systemctl is-active --quiet {UNIT}; do sleep 0.2; done"
-    assert "rehearsal" not in untouched.run(f"{ended}; ls /run; systemctl list-units --all")
+    assert "rehearsal" not in untouched.run(f"{ENDED}; ls /run; systemctl list-units --all")
 
 
 @pytest.mark.long
