@@ -10,10 +10,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
@@ -60,17 +59,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except NumaforgeError as error:
         return _complain(str(error), error.exit_code)
     except click.ClickException as error:
-        with suppress(OSError):
+        try:
             _show(_located(error))
+        except OSError:
+            _discard(sys.stderr)
         return ExitCode.BAD_INPUT
     except (KeyboardInterrupt, click.Abort):  # click's own, at a question
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:  # the reader of our output closed it
-        _discard_output()
+        _discard(sys.stdout)
         return _BROKEN_PIPE
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-            _discard_output()
+            _discard(sys.stdout)
         return _complain(_in_words(error), ExitCode.BAD_INPUT)
     except Exception as fault:
         return _of_fault(fault)
@@ -109,14 +110,10 @@ def _prepare_streams() -> None:
         if stream is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (as long as we run)
         elif isinstance(stream, io.TextIOWrapper):
-            own = stream is getattr(sys, f"__{name}__")
-            if own and isinstance(
-                stream.buffer, io.RawIOBase
-            ):  # PYTHONUNBUFFERED: a short write would end unnoticed
-                stream = io.TextIOWrapper(
-                    io.BufferedWriter(stream.detach()), stream.encoding, write_through=True
-                )
-                setattr(sys, name, stream)
+            if stream is sys.__stdout__ and isinstance(stream.buffer, io.RawIOBase):
+                # PYTHONUNBUFFERED: a short write would end unnoticed
+                buffer = io.BufferedWriter(stream.detach())
+                stream = sys.stdout = io.TextIOWrapper(buffer, stream.encoding, write_through=True)
             stream.reconfigure(errors=_ESCAPED)
 
 
@@ -156,9 +153,9 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
-def _discard_output() -> None:
-    """Redirect standard output to /dev/null, so that flushing it at exit cannot fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard(stream: TextIO) -> None:
+    """Redirect standard output or error to /dev/null, so that flushing it at exit cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _refuse_empty(arguments: Sequence[str]) -> None:
@@ -183,8 +180,10 @@ def _refuse_input_twice(arguments: Sequence[str]) -> None:
 
 
 def _complain(message: str, exit_code: int) -> int:
-    with suppress(OSError):  # where standard error is full or gone, the exit code still says it
+    try:
         complain(f"numaforge: {message}")
+    except OSError:  # where standard error is full or gone, the exit code still says it
+        _discard(sys.stderr)
     return exit_code
 
 

@@ -220,7 +220,7 @@ INVENTORIES = {
     "numaforge's profile": (
         "nodes.yaml",
         "extends: training\n",
-        "nodes.yaml: an inventory is Python, and this",
+        "nodes.yaml names no host: ansible-inventory",
     ),
 }
 
