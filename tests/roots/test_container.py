@@ -26,11 +26,12 @@ RUN = """
     mount -t proc proc proc
     mount --rbind /dev dev
     mount --bind /etc/resolv.conf etc/resolv.conf
-    mkdir -p etc/ssl/certs
-    mount --bind /etc/ssl/certs etc/ssl/certs
+    : > run/certificates
+    mount --bind "$2/certificates" run/certificates
     exec chroot --userspec "$3" . env --ignore-environment $4 sh -c "$5"
 """
-"""A step: files, names and the certificates of the network are those of this machine, as in a build."""
+"""A step: devices, names and certificates are those of this machine; of the last it gets a copy."""
+CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def instructions() -> list[tuple[str, str]]:
 
 def carried_out(image: Image, context: Path) -> Image:
     """Carry out the instructions as a builder would."""
-    of_network = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
+    of_network = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    of_network |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE"), "/run/certificates")
     user, environment, entrypoint = "0:0", {"PATH": PATH}, ()
     for instruction, words in instructions():
         if instruction == "RUN":
@@ -106,6 +108,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     folder = tmp_path_factory.mktemp("image")
     for name in ("upper", "work", "root"):
         (folder / name).mkdir()
+    shutil.copy(CERTIFICATES, folder / "certificates")
     return carried_out(Image(base, folder, {}), context)
 
 
