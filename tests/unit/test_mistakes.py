@@ -123,7 +123,10 @@ YAML_FILES = {
     "own-alias": (text("a: &x [*x]"), "contains itself|not valid JSON"),
     "merge-cycle": (text("a: &x\n  <<: *x"), "contains itself|not valid JSON"),
     "tag": (text("a: !!float x"), "the tag !!float is not accepted|not valid JSON"),
-    "key-twice": (text("a: 1\nb: 2\na: 3"), "line 3: the key 'a' is written twice|not valid JSON|a: unknown key"),
+    "key-twice": (
+        text("a: 1\nb: 2\na: 3"),
+        "line 3: the key 'a' is written twice|not valid JSON|a: unknown key",
+    ),
     "large-number": (text(f"a: {'9' * 5000}"), "too many digits|not valid JSON"),
     "not-a-number": (text("a: .nan"), "is not a number|not valid JSON"),
     "a-date-that-is-none": (text("a: 2025-02-30"), ""),

@@ -97,6 +97,8 @@ PARTS = (
 
 _FOLDERS = {part.name: part.role.folder for part in PARTS}
 _ROLES = Path(__file__).parent.parent / "roles"
+_PROGRAMS = ("arguments", "at_boot", "probe")
+"""The shell files that units run on their own; of the others only functions are used."""
 _FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 
 
@@ -144,5 +146,5 @@ def _files_of(part: str) -> tuple[str, ...]:
     return tuple(
         f"roles/{folder}/{file.stem}"
         for file in sorted((_ROLES / folder).glob("*.sh"))
-        if file.stem not in ("probe", "at_boot")
+        if file.stem not in _PROGRAMS
     )

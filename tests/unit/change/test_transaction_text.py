@@ -2,12 +2,15 @@
 
 import json
 import re
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from numaforge.change.parts import PARTS, shell_of
+from numaforge.change.parts import PARTS, look_shell_of, shell_of
 from numaforge.change.transaction import (
     CONFIRM_SECONDS,
     Process,
@@ -32,6 +35,21 @@ from tests.fixtures.answers import FILES, PROCESS, RESULT, answered, status_of
 STATUS = Status(None, False, None, "b")
 KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
 POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages": 0})
+
+
+@pytest.mark.parametrize("of", [shell_of, look_shell_of], ids=["changes", "looks"])
+def test_the_shell_of_parts_does_nothing_before_a_function_of_it_is_called(
+    of: Callable[[list[str]], list[str]], tmp_path: Path
+) -> None:
+    library = shell.library(*of([part.name for part in PARTS]))
+    done = subprocess.run(
+        ["sh", "-c", library, "sh", "rescue", "word", "another"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, [*tmp_path.iterdir()]) == ("", "", [])
 
 
 @pytest.mark.parametrize(
