@@ -247,14 +247,14 @@ def test_after_a_boot_in_between_old_numbers_are_left_alone(node: Sandbox) -> No
     """A number of the boot before may be another device's."""
     node.run(f"echo 3 > {affinity(30)}")
     failing = kernel_values.part({"/proc/sys/vm/swappiness": "10"}, {"/proc/sys/vm/swappiness": "60"})
-    change = change()
-    change = replace(change, parts=(change.parts[0], failing))
+    both = change()
+    first = replace(both, parts=(both.parts[0], failing))
     when(
         node,
         "apply kernel_values",
         f"echo second > {BOOT_ID}; echo 0-7 > {affinity(30)}; rm -rf /run/numaforge; kill -KILL $PPID",
     )
-    node.run(start_script(change))
+    node.run(start_script(first))
     until(node, "idle")
     node.run(settle_script())
     assert ended(node).outcome == "rolled-back"

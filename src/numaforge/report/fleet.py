@@ -200,15 +200,15 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
         yield from wrapped(_done(first), width, most=1)
         for sentence in first.pending:
             yield from wrapped(sentence, width)
-        return
-    if first.drains and first.state in _CHANGING:
-        yield from wrapped("drains: pods leave the node first", width)
-    for sentence in (*first.sentences, *first.pending):
-        yield from wrapped(sentence, width)
-    yield from _value_lines(first.moves, width, values)
-    for kind, paths in first.files.items():
-        yield from wrapped(f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=files)
-    for name, message in first.notices if first.state in (*_CHANGING, "planned") else ():
+    else:
+        if first.drains and first.state in _CHANGING:
+            yield from wrapped("drains: pods leave the node first", width)
+        for sentence in (*first.sentences, *first.pending):
+            yield from wrapped(sentence, width)
+        yield from _value_lines(first.moves, width, values)
+        for kind, paths in first.files.items():
+            yield from wrapped(f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=files)
+    for name, message in first.notices if first.state in (*_CHANGING, "planned", "changed") else ():
         yield from wrapped(f"notice {name}: {message}", width, most=notice)
 
 
