@@ -15,8 +15,9 @@ from rich.console import Console
 
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.report.plan import plan_in_full, topology_tables
+from numaforge.report.plan import plan_in_full
 from numaforge.report.svg import draw
+from numaforge.report.tables import topology_tables
 from tests.fixtures import machines
 
 ROUNDS = 5

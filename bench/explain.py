@@ -113,7 +113,7 @@ def main() -> int:
 
     def explained() -> None:
         live = read_cluster(documents)
-        [workload] = workloads_of([gang], "gang.yaml")
+        [workload] = workloads_of([gang], "gang.yaml").workloads
         explain(workload, candidates(machines, live.nodes))
 
     of_pods = cpu_seconds(explained)

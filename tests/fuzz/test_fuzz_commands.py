@@ -282,6 +282,7 @@ ELSEWHERE = {
     "cluster verify": "machines, as generate cluster; live objects: tests/unit/cluster",
     "completion": "takes a name alone",
     "schema": "takes a name alone",
+    "image cmdline": "an image's settings: tests/unit/image; machines, as plan",
     **{
         f"rollout {verb}": "an inventory, as apply; the cluster's answers: test_fuzz_documents.py"
         for verb in ("plan", "run", "resume", "status", "abort", "unlock", "release", "mig-labels")

@@ -72,6 +72,9 @@ class ScriptedMachine:
     def held(self) -> tuple[str, ...]:
         return ()
 
+    def rehearse(self, transaction: Transaction | None = None) -> str:  # noqa: ARG002
+        return ""
+
     def running_config(self) -> Mapping[str, Any]:
         self.asked("running_config")
         return {}

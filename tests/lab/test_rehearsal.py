@@ -26,7 +26,7 @@ STRICT: dict[str, Any] = {
 }
 MARKER = "/root/marker"
 TRACES = f"""
-find /sys/fs/cgroup -type d | grep -v 'session-\\|user@\\|user-' | sort
+find /sys/fs/cgroup -type d | grep -v 'session-\\|user@\\|user-\\|/systemd-[a-z]*d[.]service' | sort
 sed 's/^[0-9]* [0-9]* //' /proc/1/mountinfo | sort
 awk '$4 == "00010000" {{ print $8 }}' /proc/net/unix | sort
 iptables-save 2> /dev/null | grep -v '^#' | sed 's/\\[.*\\]//'

@@ -192,14 +192,14 @@ apart() { # BEGUN KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS: the first o
         case $line in "argument "*) set -- "$@" "${line#argument }" ;; esac
     done < "$OWN/data"
     "$kubelet" "$@" > "$OWN/output" 2>&1 < /dev/null &
-    watch "$!"
+    await_managers "$!"
 }
 face() { # PATH BASE64: a file of memory in its place
     faces=$((faces + 1))
     printf '%s' "$2" | base64 -d > "$OWN/face$faces"
     if [ -e "$1" ]; then attempt mount -n --bind "$OWN/face$faces" "$1"; fi
 }
-watch() { # PID: until the managers have started, or it ends
+await_managers() { # PID: until the managers have started, or it ends
     outcome=late
     while look_at_clock && [ "$now" -lt "$deadline" ]; do
         if grep -qsF "$STARTED" "$OWN/output"; then

@@ -261,7 +261,7 @@ def test_plan_by_a_profile_for_programs(capsys, tmp_path, cut):
 
 def test_a_nodes_plan_shows_the_geometry_before_and_after(capsys, tmp_path, cut):
     wish = profile(tmp_path, gpus=[{"devices": {"1g": 1}}])
-    assert run(["plan", cut, "--profile", wish]) == 0
+    assert run(["plan", cut, "--profile", wish, "--why"]) == 0
     shown = capsys.readouterr().out.partition("\nMIG\n")[2].partition("\nNotices")[0].splitlines()
     assert shown[0] == "0000:1b:00.0  MIG enabled"
     assert [line.strip() for line in shown[1:7]] == [
