@@ -133,17 +133,25 @@ def test_a_rehearsal_whose_runner_dies_ends_and_leaves_nothing(
     assert "rehearsal" not in untouched.run(f"{ENDED}; ls /run; systemctl list-units --all")
 
 
+def boot_of(node: Node) -> str:
+    """Return the node's boot, "" where it does not answer; no connection of before a reset is waited for."""
+    patience = ("ControlPath=none", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=2")
+    options = [word for option in patience for word in ("-o", option)]
+    login = node.ssh_arguments("-l", "root", *options)
+    command = [*login, "cat /proc/sys/kernel/random/boot_id"]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    ).stdout
+
+
 @pytest.mark.long
 def test_a_node_that_reboots_meanwhile_has_nothing_of_it(lab: Lab, joined: Node, tmp_path: Path) -> None:
     process = begun(lab, tmp_path)
-    boot = joined.run("cat /proc/sys/kernel/random/boot_id")
+    boot = boot_of(joined)
+    assert boot
     with joined.monitor() as monitor:
         monitor.execute("system_reset")
-    wait_until(
-        lambda: joined.try_run("cat /proc/sys/kernel/random/boot_id", timeout_s=60).stdout not in ("", boot),
-        "the node did not come back",
-        900,
-    )
+    wait_until(lambda: boot_of(joined) not in ("", boot), "the node did not come back", 900)
     kill_tree(process)
     joined.run(rollouts.HEALTHY)
     assert "rehearsal" not in joined.run("ls /run /tmp /var/lib /etc/systemd/system /run/systemd/transient")
