@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.deploys import deploy_file
-from numaforge.commands.options import output_option
+from numaforge.commands.options import limit_option, output_option
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import QUIET, echo, screen, show_json, verbosity
 
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 @click.argument("inventory", type=click.Path())
 @click.option("--dry", is_flag=True, help="Show every change, and change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Apply without asking; required without a terminal.")
-@click.option(
-    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-)
+@limit_option
 @click.option("--diff", is_flag=True, help="Also show every changed file as a diff.")
 @click.option("--retry-failed", is_flag=True, help="Also apply a plan that was rolled back on a host.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import each_named, machine_of, machines_argument, root_option
-from numaforge.commands.options import WITHIN_SECONDS, output_option
+from numaforge.commands.options import WITHIN_SECONDS, limit_option, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, print_data, save, screen, show_json
 
@@ -36,9 +36,7 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     type=click.Choice(SUBJECTS),
     help="Judge by the rules of one subject; shows one MACHINE in detail.",
 )
-@click.option(
-    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-)
+@limit_option
 @click.option(
     "--baseline", metavar="FILE", type=click.Path(), help="Accept the findings of an earlier audit (-o json)."
 )

@@ -15,6 +15,7 @@ import click
 
 from numaforge.commands.machine import root_option, snapshot_of
 from numaforge.commands.one_host import captured
+from numaforge.commands.options import limit_option
 from numaforge.lib import ansible
 from numaforge.lib.errors import ExitCode, HostError
 from numaforge.report.terminal import complain, progress, remark, save
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     "terminal, else standard output]",
 )
 @click.option("-o", "--output", type=click.Choice(["json"]), expose_value=False, help="Format.")
-@click.option(
-    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-)
+@limit_option
 @click.option(
     "--data",
     metavar="KEY=VALUE",

@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
     planned_machine,
     planning_options,
 )
-from numaforge.commands.options import Command, offered, output_option
+from numaforge.commands.options import Command, limit_option, offered, output_option
 from numaforge.lib.errors import HostError, PlanError
 from numaforge.report.terminal import save, show_json
 
@@ -51,9 +51,7 @@ def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Com
     """Offer the options of a ConfigMap for a GPU manager: machines or an inventory, name and namespace."""
     return offered(
         machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True),
-        click.option(
-            "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-        ),
+        limit_option,
         planning_options,
         config_map_options(name, namespace),
         output_option("yaml", "json"),

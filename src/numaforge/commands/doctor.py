@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.options import output_option
+from numaforge.commands.options import limit_option, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, screen, show_json
 
@@ -22,9 +22,7 @@ HERE, CLUSTER, RACKS = "this machine", "the cluster", "the racks"  # no host has
 
 @click.command()
 @click.argument("inventory", required=False, type=click.Path())
-@click.option(
-    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-)
+@limit_option
 @output_option("table", "json")
 def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
     """Check the prerequisites of a run; change nothing.

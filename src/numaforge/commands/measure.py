@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.options import GroupedOption, output_option
+from numaforge.commands.options import GroupedOption, limit_option, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, save, screen, show_json
 
@@ -27,9 +27,7 @@ _NOTHING = "has no saved measurement: measure without --last"
 
 @click.command()
 @click.argument("host", metavar="[HOST|INVENTORY]", required=False)
-@click.option(
-    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-)
+@limit_option
 @click.option(
     "--data",
     metavar="KEY=VALUE",

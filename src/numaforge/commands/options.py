@@ -72,6 +72,11 @@ class GroupedOption(click.Option):
         self.heading = heading
 
 
+limit_option = click.option(
+    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
+)
+
+
 def screen_options(command: click.Command) -> click.Command:
     """Offer `--color`, `-q` and `-v` on a command and its subcommands; `report.terminal` reads them.
 

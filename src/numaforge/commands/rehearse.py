@@ -10,7 +10,7 @@ import click
 
 from numaforge.commands.machine import plan_of, profile_option
 from numaforge.commands.one_host import asked_of
-from numaforge.commands.options import output_option
+from numaforge.commands.options import limit_option, output_option
 from numaforge.report.terminal import echo, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("host", metavar="HOST|INVENTORY")
 @profile_option
-@click.option(
-    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-)
+@limit_option
 @click.option(
     "--data",
     metavar="KEY=VALUE",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.options import output_option
+from numaforge.commands.options import limit_option, output_option
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import complain, echo, progress, screen, show_json
 
@@ -32,9 +32,7 @@ _HOSTS_OF_PROCESS = 8  # this many take as long as starting a process
     metavar="DIR",
     help="Verify an image by its root directory instead of nodes; needs root.",
 )
-@click.option(
-    "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-)
+@limit_option
 @click.option(
     "--kubeconfig",
     metavar="FILE",

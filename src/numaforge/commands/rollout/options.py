@@ -15,7 +15,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from numaforge.commands.deploys import deploy_file
-from numaforge.commands.options import Command, GroupedOption, offered, output_option
+from numaforge.commands.options import Command, GroupedOption, limit_option, offered, output_option
 from numaforge.lib.errors import NumaforgeError
 from numaforge.report.terminal import verbosity
 from numaforge.rollout.launch import Pyinfra
@@ -122,9 +122,7 @@ def _fleet_command(names: Sequence[str], command: Callable[..., int]) -> Callabl
         click.option(
             "--deploy", metavar="FILE", type=click.Path(), help="Deploy to apply [default: deploys/site.py]."
         ),
-        click.option(
-            "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
-        ),
+        limit_option,
         click.option(
             "--shard",
             cls=GroupedOption,
