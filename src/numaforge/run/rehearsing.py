@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.change.goal import Goal
 from numaforge.change.look import look, question
-from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.machine.snapshot import parse_output, script
 from numaforge.machine.topology.read import read_topology
 from numaforge.roles import ROLES
 from numaforge.roles.kubelet.rehearsal import Rehearsed, rehearse, to_document
-from numaforge.rollout import events
 from numaforge.run.hosts.capture import answer_of
 from numaforge.run.hosts.facts import as_root, detect
-from numaforge.run.hosts.failures import fail_host, fault
+from numaforge.run.hosts.failures import record_answer
 from numaforge.run.hosts.host_data import datum
 from numaforge.run.hosts.roles import planned, seen
 
@@ -35,22 +33,14 @@ def rehearse_each() -> None:
     """Rehearse the plan of the host of this deploy, and record it for the process that started this run."""
     from pyinfra import host
 
-    if host in host.state.failed_hosts:
-        return
-    try:
+    def answer() -> object:
         snapshot = detect(host)
         from .decide import remember_plan
 
         remember_plan(snapshot)
-        rehearsed = _rehearsed(host, seen(host), planned(host), datum(host, "kubelet_start_seconds"))
-    except HostError as error:
-        fail_host(host, error)
-    except NumaforgeError as error:
-        events.record(REHEARSED, host.name, refused=str(error))
-    except Exception as error:  # one odd host must not end the run of all
-        events.record(REHEARSED, host.name, refused=str(fault(error)))
-    else:
-        events.record(REHEARSED, host.name, document=to_document(rehearsed))
+        return to_document(_rehearsed(host, seen(host), planned(host), datum(host, "kubelet_start_seconds")))
+
+    record_answer(host, REHEARSED, answer)
 
 
 def rehearse_host(name: str, data: Mapping[str, Any], plan: Planner) -> Rehearsed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from pyinfra import logger
@@ -26,6 +27,22 @@ def fail_host(host: Host, error: NumaforgeError) -> None:
         host.name
     )  # not pyinfra's `host`, which is another one elsewhere
     host.state.fail_hosts({inventory_host})  # type: ignore[no-untyped-call]
+
+
+def record_answer(host: Host, kind: str, answer: Callable[[], object]) -> None:
+    """Record a host's answer, as JSON data, for the process that started this run; or why it has none."""
+    if host in host.state.failed_hosts:
+        return
+    try:
+        document = answer()
+    except HostError as error:
+        fail_host(host, error)
+    except NumaforgeError as error:
+        events.record(kind, host.name, refused=str(error))
+    except Exception as error:  # one odd host must not end the run of all
+        events.record(kind, host.name, refused=str(fault(error)))
+    else:
+        events.record(kind, host.name, document=document)
 
 
 def fault(error: Exception) -> NumaforgeError:

@@ -6,7 +6,7 @@ The host data `numaforge_measure` is a mapping with the fields of `MeasureOrder`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,9 @@ from numaforge.machine.snapshot import parse_output, script
 from numaforge.machine.topology.read import read_topology
 from numaforge.node.pods import Pods
 from numaforge.planning.document import saved_plan
-from numaforge.rollout import events
 from numaforge.run.hosts.capture import answer_of
 from numaforge.run.hosts.facts import as_root
-from numaforge.run.hosts.failures import fail_host, fault
+from numaforge.run.hosts.failures import record_answer
 from numaforge.run.hosts.host_data import datum
 
 if TYPE_CHECKING:
@@ -64,34 +63,27 @@ _IN_USE = (
 
 def measure() -> None:
     """Measure the host of this deploy, keep it there, and record it for the process that started this run."""
-    _record_answer(MEASURED, lambda host: measured_on(host, _order(datum(host, DATA))))
+    _record(MEASURED, lambda host: measured_on(host, _order(datum(host, DATA))))
 
 
 def kept() -> None:
     """Record what the host of this deploy keeps of its last measurement."""
-    _record_answer(KEPT, kept_on)
+    _record(KEPT, kept_on)
 
 
 def keep() -> None:
     """Keep on the host what the host data's `file` has of it: a document for each host, by name."""
     documents = json.loads(Path(datum(host, DATA)["file"]).read_text(encoding="utf-8"))
     if host.name in documents:
-        _record_answer(KEPT, lambda each: _keep(each, MEASUREMENT.decode(documents[each.name])))
+        _record(KEPT, lambda each: _keep(each, MEASUREMENT.decode(documents[each.name])))
 
 
-def _record_answer(kind: str, ask: Any) -> None:
-    if host in host.state.failed_hosts:
-        return
-    try:
+def _record(kind: str, ask: Callable[[Host], Measurement | None]) -> None:
+    def answer() -> object:
         measured = ask(host)
-    except HostError as error:
-        fail_host(host, error)
-    except NumaforgeError as error:
-        events.record(kind, host.name, refused=str(error))
-    except Exception as error:  # one odd host must not end the run of all
-        events.record(kind, host.name, refused=str(fault(error)))
-    else:
-        events.record(kind, host.name, document=None if measured is None else MEASUREMENT.encode(measured))
+        return None if measured is None else MEASUREMENT.encode(measured)
+
+    record_answer(host, kind, answer)
 
 
 def _order(document: Mapping[str, Any]) -> MeasureOrder:
