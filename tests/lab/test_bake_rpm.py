@@ -76,6 +76,7 @@ def test_the_wanted_versions_are_installed_recorded_and_stay(baked: Path) -> Non
         "lab-release": "9.4-1.el9",
     }
     assert manifest["held"] == ["containerd", "kubelet"]
+    assert manifest["kubelet"]["source"] == "package kubelet 1.36.2-1.el9"
 
 
 def test_another_version_takes_the_place_of_a_held_one(baked: Path) -> None:

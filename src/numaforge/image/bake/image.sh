@@ -39,10 +39,7 @@ tell_kubelet() { # VERSION SHA256 PATH SOURCE of the kubelet that its unit start
     for path in "$program" /usr/bin/kubelet /usr/local/bin/kubelet /opt/bin/kubelet; do
         [ -f "$path" ] || continue
         version=$("$path" --version 2> /dev/null)
-        owner=$(dpkg-query -S "$path" 2> /dev/null) || owner=
-        if [ -n "$owner" ]; then
-            owner=$(dpkg-query -W -f 'package ${Package} ${Version}' "${owner%%:*}" 2> /dev/null)
-        fi
+        owner=$(package_with "$path")
         sum=$(sha256sum < "$path")
         case $version in "Kubernetes v"[0-9]*) version=${version#Kubernetes v} ;; *) version=unknown ;; esac
         printf 'kubelet %s %s %s %s\n' "$version" "${sum%% *}" "$path" "${owner:-no package}"

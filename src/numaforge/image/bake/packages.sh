@@ -34,15 +34,24 @@ installed_packages() { # print "NAME VERSION ARCHITECTURE" of each, or of those 
         ;;
     esac 2> /dev/null
 }
+package_with() { # FILE: print "package NAME VERSION", nothing where none has it
+    case $manager in
+    apt) owner=$(dpkg-query -S "$1") && set -- "${owner%%:*}" ;;
+    dnf) owner=$(rpm -q --qf '%{NAME}\n' -f "$1") && set -- "$owner" ;;
+    *) return ;;
+    esac 2> /dev/null || return
+    found=$(installed_packages "$1" | tail -n 1)
+    [ -z "$found" ] || printf 'package %s\n' "${found% *}"
+}
 install_packages() { # NAME=VERSION or NAME...: without starting any service
     package_manager
     case $manager in
-    apt) install_debs "$@" ;;
-    dnf) install_rpms "$@" ;;
-    esac > "${TMPDIR:-/tmp}/numaforge-said" 2>&1
+    apt) installer=install_debs ;;
+    dnf) installer=install_rpms ;;
+    esac
+    said=$("$installer" "$@" 2>&1)
     status=$?
-    [ "$status" = 0 ] || tail -n 5 "${TMPDIR:-/tmp}/numaforge-said" >&2
-    rm -f "${TMPDIR:-/tmp}/numaforge-said"
+    [ "$status" = 0 ] || printf '%s\n' "$said" | tail -n 5 >&2
     return "$status"
 }
 install_debs() {
