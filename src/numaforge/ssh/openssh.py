@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gevent import monkey  # type: ignore[import-untyped]
 from paramiko import SSHConfig
 from paramiko.ssh_exception import ConfigParseError
 
@@ -265,13 +266,15 @@ def _output_of(script: str) -> bytes:
     """Return all output of a shell; it is ended where it prints nothing for _ANSWER_SECONDS.
 
     Its descriptor 3 shows that it has ended. gevent's subprocess would fork this process, which takes as long
-    as two answers.
+    as two answers; its posix_spawn misses the end of a shell that is faster than this process, and its
+    waitpid then waits forever.
     """
+    spawn, wait = monkey.get_original("os", ["posix_spawnp", "waitpid"])
     near_end, far_end = socket.socketpair()
     with near_end, tempfile.TemporaryFile() as output, Path(os.devnull).open("rb") as nothing:
         with far_end:
             descriptors = ((nothing, 0), (output, 1), (output, 2), (far_end, 3))
-            shell = os.posix_spawnp(
+            shell = spawn(
                 "sh",
                 ["sh", "-c", script],
                 os.environ,
@@ -284,7 +287,8 @@ def _output_of(script: str) -> bytes:
         while not ended.poll(_ANSWER_SECONDS * 1000):
             if size == (size := os.fstat(output.fileno()).st_size):
                 os.killpg(shell, signal.SIGKILL)  # and a program of `Match exec`
-        os.waitpid(shell, 0)
+        with suppress(ChildProcessError):  # gevent's loop has seen it end first
+            wait(shell, 0)
         output.seek(0)
         return output.read()
 

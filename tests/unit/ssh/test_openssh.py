@@ -1,5 +1,7 @@
 """What `ssh -G` is asked: a host whose configuration waits too long fails alone."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,29 @@ def test_the_limit_is_that_of_each_answer_and_a_host_without_one_fails_alone(
         openssh.destination_of("hangs", data)
     users = {name: openssh.destination_of(name, data).user for name in (*SLOW, "gpu-1", "gpu-2")}
     assert users == {**dict.fromkeys(SLOW, "slow"), "gpu-1": "by-default", "gpu-2": "by-default"}
+
+
+FASTER_THAN_THIS_PROCESS = """
+from gevent import monkey
+
+monkey.patch_all()  # as in a run of pyinfra
+
+import sys
+
+from numaforge.ssh import openssh
+
+
+def pause(frame, event, called):
+    if event == "c_return" and called.__name__ == "posix_spawnp":
+        monkey.get_original("time", "sleep")(0.3)
+
+
+sys.setprofile(pause)
+print(openssh.destination_of("gpu-1", {"ssh_config_file": "/dev/null"}).host)
+"""
+
+
+def test_a_shell_that_ends_before_this_process_looks_is_seen_to_end() -> None:
+    script = [sys.executable, "-c", FASTER_THAN_THIS_PROCESS]
+    answer = subprocess.run(script, capture_output=True, text=True, timeout=60, check=False)
+    assert (answer.stdout, answer.stderr) == ("gpu-1\n", "")
