@@ -25,7 +25,6 @@ from numaforge.commands.options import limit_option, output_option
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import QUIET, echo, screen, show_json, verbosity
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.run.site_run import SiteRun
 

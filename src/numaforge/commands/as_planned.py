@@ -15,7 +15,6 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.kubelet_paths import CONFIG_PATH
 from numaforge.report.terminal import remark
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan

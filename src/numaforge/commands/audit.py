@@ -15,7 +15,6 @@ from numaforge.commands.options import WITHIN_SECONDS, limit_option, output_opti
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, print_data, save, screen, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.commands.many_machines import ManyMachines
     from numaforge.findings import Severity

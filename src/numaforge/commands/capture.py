@@ -21,7 +21,6 @@ from numaforge.lib.errors import ExitCode, HostError
 from numaforge.report.terminal import complain, progress, remark, save
 from numaforge.report.wording import counted
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
 

@@ -13,7 +13,6 @@ from numaforge.commands.served import DRA, SYSTEMS, served_nodes, systems_option
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo, echo_lines, remark, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

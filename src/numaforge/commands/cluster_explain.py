@@ -22,7 +22,6 @@ from numaforge.commands.options import WITHIN_SECONDS, login_options, output_opt
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain, echo_lines, remark, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.cluster.explain.candidates import GivenMachine
     from numaforge.cluster.explain.claims import ClaimWorld

@@ -22,7 +22,6 @@ from numaforge.commands.options import Command, limit_option, offered, output_op
 from numaforge.lib.errors import HostError, PlanError
 from numaforge.report.terminal import save, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan

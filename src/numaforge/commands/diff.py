@@ -14,7 +14,6 @@ from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import show, show_json
 from numaforge.report.wording import counted
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan

@@ -11,7 +11,6 @@ from numaforge.commands.options import limit_option, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, screen, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
     from numaforge.preflight import Check

@@ -13,7 +13,6 @@ from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import remark, show, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

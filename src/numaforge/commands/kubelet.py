@@ -21,7 +21,6 @@ from numaforge.report.check import DOCUMENTS, report_lines
 from numaforge.report.printable import plain
 from numaforge.report.terminal import echo_lines, save, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.kubelet.findings import Report
     from numaforge.machine.topology.model import KubeletInstall, NodeTopology

@@ -25,7 +25,6 @@ from numaforge.lib.given import MOST_MIB, read_json
 from numaforge.lib.ordering import natural
 from numaforge.report.terminal import step
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.machine.snapshot import Snapshot
     from numaforge.machine.topology.model import NodeTopology

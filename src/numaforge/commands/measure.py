@@ -15,7 +15,6 @@ from numaforge.commands.options import GroupedOption, limit_option, output_optio
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, save, screen, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.fleet.measure.order import MeasureOrder
     from numaforge.fleet.measure.record import Measurement

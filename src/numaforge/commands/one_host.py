@@ -14,7 +14,6 @@ from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.lib.given import digits
 from numaforge.report.terminal import progress
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.machine.snapshot import Snapshot
 

@@ -13,7 +13,6 @@ from numaforge.commands.one_host import asked_of
 from numaforge.commands.options import limit_option, output_option
 from numaforge.report.terminal import echo, screen, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.lib.errors import ExitCode
     from numaforge.machine.topology.model import NodeTopology

@@ -20,7 +20,6 @@ from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import echo_lines, print_data, remark, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.lib.file_content import FileContent
     from numaforge.node.bundle import FileState

@@ -19,7 +19,6 @@ from numaforge.commands.machine import machine_of
 from numaforge.commands.options import GroupedOption, offered
 from numaforge.report.terminal import remark
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.cluster.explain.claims import ClaimWorld
     from numaforge.kubelet.admission.fit import Scenario

@@ -10,7 +10,6 @@ from numaforge.commands.machine import answers_of, each_named, machine_and_plan
 from numaforge.lib.errors import NumaforgeError
 from numaforge.report.terminal import remark
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -11,7 +11,6 @@ from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import save, show, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
 

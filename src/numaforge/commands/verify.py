@@ -16,7 +16,6 @@ from numaforge.commands.options import limit_option, output_option
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import complain, echo, progress, screen, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.verification.reach import ReachedHost
     from numaforge.verification.suite import CaseResult

@@ -11,6 +11,11 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DictSchema
 
+from numaforge.machine.topology.document import TOPOLOGY
+from numaforge.planning.document import PLAN
+from numaforge.planning.profile import NodeProfile
+from numaforge.planning.profiles import machine_profiles, ready_profiles
+
 # What a schema says of a key besides what it accepts, and what holds values of the key, not schemas.
 _SAID = ("default", "description", "examples")
 _PLAIN = ("default", "examples", "enum", "required")
@@ -23,9 +28,6 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def _profile() -> dict[str, Any]:
-    from numaforge.planning.profile import NodeProfile
-    from numaforge.planning.profiles import machine_profiles, ready_profiles
-
     body = _with_nulls(NodeProfile.model_json_schema(schema_generator=_Generator))
     # Read while a profile is loaded, so neither is a field of the model.
     head = {
@@ -76,14 +78,10 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plan() -> dict[str, Any]:
-    from numaforge.planning.document import PLAN
-
     return PLAN.json_schema(_Generator)
 
 
 def _topology() -> dict[str, Any]:
-    from numaforge.machine.topology.document import TOPOLOGY
-
     return TOPOLOGY.json_schema(_Generator)
 
 

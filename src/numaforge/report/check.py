@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numaforge.kubelet.findings import RULES
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.findings import finding_lines
 from numaforge.report.sarif import sarif_log
@@ -51,8 +52,6 @@ def to_document(report: Report) -> dict[str, Any]:
 
 def to_sarif(report: Report) -> dict[str, Any]:
     """Return the report as a SARIF 2.1.0 log, which code hosts show beside the changed lines."""
-    from numaforge.kubelet.findings import RULES
-
     ids = sorted({finding.id for finding in report.findings})
     return sarif_log(
         "numaforge kubelet check",

@@ -1,1 +1,4 @@
-"""pyinfra's side: what deploys call, and how a run asks and changes its hosts."""
+"""pyinfra's side: what deploys call, and how a run asks and changes its hosts.
+
+Imports inside functions are those that a dry run, or a host without a cluster, does not need.
+"""

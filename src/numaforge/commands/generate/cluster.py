@@ -14,7 +14,6 @@ from numaforge.commands.options import login_options, output_option
 from numaforge.commands.served import served_nodes, systems_option
 from numaforge.report.terminal import print_data, remark, show_json
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.cluster.schedulers.systems import Folder
 
