@@ -22,9 +22,8 @@ from tests.ssh.sandbox import REPOSITORY, Sandbox
 from tests.ssh.site_runs import PROFILE, inventory
 from tests.ssh.site_runs import data as data_of
 from tests.ssh.standin_systemd import DROP_IN
-from tests.ssh.transactions import KEEPS_OUT, until, when
+from tests.ssh.transactions import HOLD, KEEPS_OUT, hold, until
 
-HOLD = "touch /run/held; until [ -e /run/go ]; do sleep 0.05; done"
 Hosts = Mapping[str, Mapping[str, object]]
 
 
@@ -32,12 +31,6 @@ Hosts = Mapping[str, Mapping[str, object]]
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     """A node as kubeadm leaves it, its kubelet running."""
     return start_kubelet(start_sandbox(kubeadm_files(port)), port)
-
-
-def hold(node: Sandbox) -> None:
-    """Have the next change wait in the middle until /run/go is there."""
-    node.run("mkdir -p /run/when")
-    when(node, "apply files", HOLD)
 
 
 def command(folder: Path, verb: str, hosts: Hosts, *more: str) -> tuple[list[str], dict[str, Any]]:

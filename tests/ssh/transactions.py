@@ -43,6 +43,7 @@ WAITS = (
 """Whether a transaction waits for its confirmation, on the node."""
 KEEPS_OUT = f"if {WAITS}; then exit 1; fi"
 """What a login does on a host that runs on and refuses new logins, once it has changed."""
+HOLD = "touch /run/held; until [ -e /run/go ]; do sleep 0.05; done"
 SWAPPINESS = "/proc/sys/vm/swappiness"
 LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
 KILL = "kill -KILL $PPID"
@@ -106,6 +107,12 @@ def transaction(port: int, wish: str, **changes: Any) -> Transaction:
 def when(node: Sandbox, event: str, script: str) -> None:
     """Have a script run once, when a phase has been recorded or a staged file has been placed."""
     node.path(f"/run/when/{event}").write_text(script)
+
+
+def hold(node: Sandbox) -> None:
+    """Have the next change wait in the middle until /run/go is there."""
+    node.run("mkdir -p /run/when")
+    when(node, "apply files", HOLD)
 
 
 def pages(node: Sandbox) -> dict[str, int]:

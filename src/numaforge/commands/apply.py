@@ -69,8 +69,7 @@ def apply(
     if asks and (output == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())):
         raise click.UsageError("no terminal to ask on: give --yes to change the hosts, or --dry to look")
     quiet = bool(click.get_current_context().meta.get(QUIET))
-    if quiet:
-        os.environ["PYINFRA_PROGRESS"] = "off"
+    os.environ["PYINFRA_PROGRESS"] = "off"  # ours is shown in its place
     from gevent import monkey  # type: ignore[import-untyped]  # pyinfra does so when it is imported
 
     monkey.patch_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from rich.text import Text
 from numaforge.report.hostnames import grouped_by_reason, in_short, without_name
 from numaforge.report.printable import in_one_line
 from numaforge.report.summary import AS_WISHED, STYLES, counts_of
-from numaforge.report.terminal import Screen, console, echo, screen, show_json_line
+from numaforge.report.terminal import Screen, echo, rewritable, screen, show_json_line
 from numaforge.report.wording import ELLIPSIS
 from numaforge.rollout.fleet import Fleet
 from numaforge.rollout.steps import Clock
@@ -31,6 +32,17 @@ _QUIET_SECONDS = 60.0
 _STEPS = 20
 """The number of progress lines of a larger fleet, one per equal share of ended hosts."""
 _PHASES = 3
+
+
+@dataclass(frozen=True)
+class Age:
+    """The time since a moment, counted whenever it is shown: a fleet that is silent still moves."""
+
+    since: float
+    clock: Clock
+
+    def __rich__(self) -> Text:
+        return Text(f"{self.clock() - self.since:.0f} s")
 
 
 class HostProgress(Protocol):
@@ -64,9 +76,8 @@ class LiveView:
         self._lines = _Lines(self.clock)
 
     def __enter__(self) -> Self:
-        screen = console(stderr=True)
-        if not self.as_json and screen.is_terminal:
-            self._live = Live(console=screen, refresh_per_second=4, transient=True)
+        if not self.as_json and (console := rewritable()) is not None:
+            self._live = Live(console=console, transient=True, redirect_stdout=False)
             self._live.start()
         return self
 
@@ -84,14 +95,11 @@ class LiveView:
         if waits:
             self._note("", _HostStatus("", "waits", (waits,)))
         if self._live is not None:
-            self._live.update(fleet_screen(self.fleet, self._statuses, self._ages(), screen()))
+            ages = {host: Age(since, self.clock) for host, since in self._since.items()}
+            self._live.update(fleet_screen(self.fleet, self._statuses, ages, screen()))
         elif not self.as_json:
             for line in self._lines.new(self.fleet, self._statuses, waits):
                 echo(f"{datetime.now().astimezone():%H:%M:%S} {line}", err=True)
-
-    def _ages(self) -> dict[str, float]:
-        moment = self.clock()
-        return {host: moment - since for host, since in self._since.items()}
 
     def _note(self, host: str, status: _HostStatus) -> None:
         previous = self._statuses.get(host)
@@ -184,27 +192,28 @@ def _in_progress(fleet: Fleet, statuses: Mapping[str, _HostStatus]) -> str:
 
 
 def fleet_screen(
-    fleet: Fleet, statuses: Mapping[str, _HostStatus], ages: Mapping[str, float], room: Screen
+    fleet: Fleet, statuses: Mapping[str, _HostStatus], ages: Mapping[str, Age], room: Screen
 ) -> RenderableType:
     """Return a fleet's progress on one screen: counts, then hosts in progress, longest in their phase first.
 
-    `ages` has the seconds of each host in its phase. The hosts that ended last follow, as space allows.
+    `ages` has the time of each host in its phase. The hosts that ended last follow, as space allows.
     """
     notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note][:1]
     table = Table(box=None, pad_edge=False, expand=True)
     for title in ("Node", "Phase", "Since", "Waits for"):
         table.add_column(title, no_wrap=True, overflow="ellipsis", ratio=1 if title == "Waits for" else None)
     rows = max(1, room.height - 3 - len(notes))  # counts, headings, and the line of the cursor
-    running = sorted(fleet.running, key=lambda host: -ages.get(host, 0))
+    running = sorted(fleet.running, key=lambda host: ages[host].since if host in ages else math.inf)
     hosts = [*running, *reversed(fleet.outcomes)]
     hidden = len(running) - rows + 1 if len(running) > rows else 0
     if hidden:
         hosts = running[: rows - 1]
     for host in hosts[:rows]:
         state = statuses.get(host, _HostStatus("", "connects", ()))
-        seconds = f"{ages.get(host, 0):.0f} s"
         style = STYLES.get(state.phase.replace("-", " "), "")
-        table.add_row(_text(host), _text(state.phase, style), seconds, _text(" ".join(state.reasons)))
+        table.add_row(
+            _text(host), _text(state.phase, style), ages.get(host, ""), _text(" ".join(state.reasons))
+        )
     lines = [_text(fleet_counts(fleet), "bold"), *(_text(note, "yellow") for note in notes)]
     return Group(*lines, table, *([_text(f"and {hidden} more in progress")] if hidden else []))
 

@@ -248,19 +248,35 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[str], object]]:
-    """Show a spinner on standard error while a command waits, on a terminal.
+    """Show on a terminal's standard error what a command waits for, and since when.
 
     Yields a function that shows the progress; -v prints the duration.
     """
-    screen = console(stderr=True)
+    far, began = [""], time.monotonic()
     with step(title):
-        if _option(QUIET) or not (screen.is_terminal and sys.stderr.isatty()):
+        if _option(QUIET) or (screen := rewritable()) is None:
             yield lambda _: None
             return
+        from rich.live import Live
         from rich.text import Text
 
-        with screen.status(Text(title)) as status:
-            yield lambda far: status.update(Text(f"{title}: {far}" if far else title))
+        def line() -> Text:
+            text = in_one_line(
+                ": ".join(filter(None, (f"{title}, {time.monotonic() - began:.0f} s", far[0])))
+            )
+            return Text(text, no_wrap=True, overflow="ellipsis")
+
+        def show_far(words: str) -> None:
+            far[0] = words
+
+        with Live(console=screen, get_renderable=line, transient=True, redirect_stdout=False):
+            yield show_far
+
+
+def rewritable() -> Console | None:
+    """Return the console of standard error where its lines can be rewritten; None for a file or a log."""
+    screen = console(stderr=True)
+    return screen if sys.stderr.isatty() and screen.is_terminal and not screen.is_dumb_terminal else None
 
 
 def _option(name: str) -> object:

@@ -30,7 +30,7 @@ from pyinfra_cli.util import exec_file, load_deploy_file  # type: ignore[import-
 
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.fleet import HostSummary
-from numaforge.report.terminal import complain
+from numaforge.report.terminal import complain, progress
 from numaforge.report.wording import counted
 from numaforge.run.hosts.interrupts import INTERRUPTED, changes, interrupts
 from numaforge.run.hosts.overview import FORGET, MAINTENANCE, Overview, collect
@@ -111,7 +111,7 @@ class SiteRun:
         """
         self._state.set_stage(StateStage.Execute)
         try:
-            with changes(self._tell_interrupted), _what_is_left():
+            with changes(self._tell_interrupted), _what_is_left(), self._overview.changing():
                 run_ops(self._state)
         except KeyboardInterrupt:
             self._overview.leave(self._state)
@@ -158,7 +158,7 @@ def prepared(run: Run, *, looks: bool) -> Iterator[SiteRun]:
     site = SiteRun(state, collect())
     try:
         with interrupts():
-            with _in_our_words(run):
+            with _in_our_words(run), progress("looking at the hosts"):
                 _prepare(state, run)
             yield site
     except (KeyboardInterrupt, click.Abort) as interrupt:  # click's own, at a question

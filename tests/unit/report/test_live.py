@@ -1,11 +1,12 @@
 """Where a roll-out is: within the screen of a terminal, in few lines in a log."""
 
+import re
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from numaforge.report.live import LiveView, fleet_screen
+from numaforge.report.live import Age, LiveView, fleet_screen
 from numaforge.report.terminal import Screen
 from numaforge.rollout.fleet import Fleet, FleetSettings, Member
 from numaforge.rollout.outcome import Outcome, Progress
@@ -104,6 +105,24 @@ def test_after_a_minute_without_a_line_the_phases_are_said(capsys):
     assert log.lines() == []
     assert log.lines(60) == ["0 of 300 ended, 5 in progress; connects: gpu-[001-005]"]
     assert log.lines(60) == []
+
+
+def test_the_time_of_a_host_moves_while_the_fleet_is_silent(capsys):
+    log = Log(1, capsys)
+    log.begin("gpu-001")
+    unchanged = fleet_screen(log.fleet, {}, {"gpu-001": Age(0.0, log.clock)}, Screen())
+    console = Console(file=StringIO(), width=80)
+    for log.now in (0.0, 7.0):
+        console.print(unchanged)
+    assert re.findall(r"connects +(\d+) s", console.file.getvalue()) == ["0", "7"]
+
+
+def test_colours_in_a_log_bring_no_screen(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    log = Log(1, capsys)
+    log.begin("gpu-001")
+    with log.view:
+        assert log.lines() == ["0 of 1 ended, 1 in progress; connects: gpu-001"]
 
 
 @pytest.mark.parametrize("size", [Screen(), Screen(40, 10)], ids=str)

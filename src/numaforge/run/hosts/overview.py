@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from numaforge.report.fleet import (
     fleet_document,
     fleet_lines,
 )
-from numaforge.report.terminal import echo, screen
+from numaforge.report.terminal import echo, progress, screen
 from numaforge.run.hosts.connect_errors import connect_error
 from numaforge.run.hosts.patches import command_line
 from numaforge.run.hosts.processes import hosts_of
@@ -63,6 +65,7 @@ class Overview:
         self._roles_called = False
         self._shown: StateStage | None = None
         self._under_way: dict[str, tuple[float, Unfinished]] = {}
+        self._show_far: Callable[[str], object] = str
 
     def note(self, host: Host, **facts: Any) -> None:
         """Record facts of a host; later ones win."""
@@ -109,6 +112,13 @@ class Overview:
             self._under_way.pop(host.name, None)
         else:
             self._under_way[host.name] = time.monotonic(), change
+        self._show_far(", ".join(f"{name} {change.state}" for name, (_, change) in self._under_way.items()))
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Show on a terminal what each host does while hosts are changed."""
+        with progress("changing the hosts") as self._show_far:
+            yield
 
     @property
     def under_way(self) -> dict[str, Unfinished]:
@@ -225,7 +235,17 @@ def show_overview() -> None:
 
         return end
 
-    command_line(print_meta=in_its_place, print_results=in_its_place, disconnect_all=at_the_end)
+    def on_one_line(run_ops: Callable[..., None]) -> Callable[..., None]:
+        def change(*arguments: Any, **options: Any) -> None:
+            os.environ["PYINFRA_PROGRESS"] = "off"
+            with mine.changing():
+                run_ops(*arguments, **options)
+
+        return change
+
+    command_line(
+        print_meta=in_its_place, print_results=in_its_place, run_ops=on_one_line, disconnect_all=at_the_end
+    )
 
 
 def follow(state: State) -> None:

@@ -29,7 +29,8 @@ def command_line(**replacements: Callable[[Any], Any]) -> None:
     """Replace functions of pyinfra's command line; each of `ours` receives the one that it replaces.
 
     `make_inventory` takes no folder, `connect_all` ends the run for all hosts where one has bad data, and
-    a run of many hosts is shown at `print_inventory`, `print_meta`, `print_results` and `disconnect_all`.
+    a run of many hosts is shown at `print_inventory`, `print_meta`, `run_ops`, `print_results` and
+    `disconnect_all`.
     Until pyinfra's command line takes these functions as arguments, or has a plugin for them.
     """
     from pyinfra_cli import cli  # type: ignore[import-untyped]

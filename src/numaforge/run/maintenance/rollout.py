@@ -166,8 +166,9 @@ def _out_of_service(
 
 def _report(host: Host, progress: Progress) -> None:
     events.record("progress", host.name, phase=progress.phase, waits_for=progress.waits_for)
-    show_progress(host, Unfinished(progress.node, "rolls out", progress.phase))
-    host.log(": ".join(filter(None, (progress.phase, "; ".join(progress.waits_for)))))
+    status = ": ".join(filter(None, (progress.phase, "; ".join(progress.waits_for))))
+    show_progress(host, Unfinished(progress.node, "rolls out", status))
+    host.log(status)
 
 
 def _veto(options: RolloutOptions, role: RunRole) -> str | None:
