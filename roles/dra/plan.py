@@ -17,7 +17,13 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.lib.reasons import Decision, Notice, Reasoned
-from numaforge.machine.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_unit
+from numaforge.machine.topology.runtime import (
+    CONTAINERD,
+    CRIO,
+    MICROK8S_CONTAINERD,
+    crio_minor,
+    runtime_unit,
+)
 from numaforge.roles.kubelet.engine import by_claims
 
 if TYPE_CHECKING:
@@ -250,7 +256,11 @@ def _runtime_notices(machine: NodeTopology) -> Iterator[Notice]:
             )
         return
     containerd = machine.userland.containerd if machine.userland else None
-    if unit not in (CONTAINERD, None) or containerd is None or containerd.version is None:
+    if (
+        unit not in (CONTAINERD, MICROK8S_CONTAINERD, None)
+        or containerd is None
+        or containerd.version is None
+    ):
         yield _unknown("the container runtime", f"containerd {_FIRST_CONTAINERD}.0")
         return
     old = int(containerd.version.partition(".")[0]) < _FIRST_CONTAINERD

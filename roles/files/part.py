@@ -19,20 +19,20 @@ NAME = "files"
 def look(goal: Goal) -> Look:
     """Return the paths to look at, and the texts already known."""
     install = goal.machine.kubelet
-    files, absent = goal.files(goal.machine.kubelet_config)
+    files, absent = goal.files(goal.machine.edited_kubelet_text)
     paths = [*(file.path for file in files), *absent]
     texts = [file.text for file in files]
     if goal.plan.kubelet and "kubelet" in goal.roles:
-        paths.append(goal.plan.kubelet.config_file)
+        paths += [goal.plan.kubelet.config_file, goal.plan.kubelet.edited_file]
         if install:
-            texts += [*install.drop_ins.values(), install.config_text or ""]
+            texts += [*install.drop_ins.values(), install.config_text or "", install.arguments_text or ""]
     return Look(files=tuple(paths), known=tuple(texts))
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """Return the part that writes and removes files; None where nothing changes."""
     kubelet = goal.plan.kubelet
-    files, absent = goal.files(state.text(kubelet.config_file) if kubelet else None, state)
+    files, absent = goal.files(state.text(kubelet.edited_file) if kubelet else None, state)
     changed = changes(files, absent, state.files)
     return part(changed) if changed else None
 

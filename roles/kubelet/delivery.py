@@ -12,6 +12,7 @@ from numaforge.lib.codec import ByName
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, DROP_IN_NAME, ROOT_DIR
 from numaforge.lib.reasons import Notice
+from numaforge.machine.snapshot.catalogue import DISTRIBUTIONS
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.roles.kubelet.existing import (
     ExistingSettings,
@@ -39,7 +40,8 @@ class KubeletPlan:
     `config_file` and this one no longer wants there; a value is removed if the file still has it. `binary` is
     the file whose version was `binary_version` when this was planned, so that it need not be run again for
     its version. `rehearsal` is "required", "when-possible" or "never": whether the kubelet tries the plan
-    before it is applied.
+    before it is applied. `arguments_file` is a distribution's file with the kubelet's arguments; `argument`
+    is the line that numaforge adds to it, None where it adds none.
     """
 
     version: str
@@ -56,6 +58,13 @@ class KubeletPlan:
     binary: str | None = None
     binary_version: str | None = None
     rehearsal: str = "when-possible"
+    arguments_file: str | None = None
+    argument: str | None = None
+
+    @property
+    def edited_file(self) -> str:
+        """The host's own file that numaforge edits: the kubelet's arguments, else its main config file."""
+        return self.arguments_file or self.config_file
 
     @property
     def adds_config_dir(self) -> bool:
@@ -102,10 +111,11 @@ def plan_delivery(
             exec_start=None,
             retired=_retired(earlier, settings),
         )
-    config_dir = install.config_dir or DROP_IN_DIR
+    config_dir = install.config_dir or _new_folder(install)
     exec_start, variable = _added_flag(topology.kubelet, config_dir, notices)
     return KubeletPlan(
         **common,
+        argument=_argument(install, config_dir),
         delivery="drop-in",
         settings=settings,
         config_dir=config_dir,
@@ -125,7 +135,7 @@ def hand_back(
     """
     install = topology.kubelet or KubeletInstall(None, None, None, None, ())
     earlier = previous.kubelet if previous else None
-    config_dir = install.config_dir or DROP_IN_DIR
+    config_dir = install.config_dir or _new_folder(install)
     drop_in = str(PurePosixPath(config_dir) / DROP_IN_NAME)
     other_drop_ins = sorted(path for path in install.drop_ins if PurePosixPath(path).name != DROP_IN_NAME)
     flag_stays = install.config_dir_added and bool(other_drop_ins)
@@ -141,6 +151,7 @@ def hand_back(
         )
     return KubeletPlan(
         **_common(version, install),
+        argument=_argument(install, config_dir) if flag_stays else None,
         delivery="none",
         settings={},
         config_dir=install.config_dir,
@@ -157,7 +168,19 @@ def _common(version: KubeletVersion, install: KubeletInstall) -> dict[str, Any]:
         "unit": install.unit or "kubelet.service",
         "config_file": install.config_file or CONFIG_PATH,
         "root_dir": install.root_dir or ROOT_DIR,
+        "arguments_file": install.arguments_file,
     }
+
+
+def _new_folder(install: KubeletInstall) -> str:
+    """Return the folder of drop-ins of a kubelet that has none yet."""
+    return DISTRIBUTIONS[install.distribution].config_dir if install.distribution else DROP_IN_DIR
+
+
+def _argument(install: KubeletInstall, config_dir: str) -> str | None:
+    """Return the line to add to the kubelet's file of arguments; None without one, or if it has a folder."""
+    added = install.config_dir is None or install.config_dir_added
+    return f"--config-dir={config_dir}" if install.arguments_file and added else None
 
 
 def _added_flag(
@@ -173,7 +196,7 @@ def _added_flag(
             )
         )
         return None, None
-    if install.config_dir is not None and not install.config_dir_added:
+    if install.arguments_file or (install.config_dir is not None and not install.config_dir_added):
         return None, None
     if install.exec_start is None:
         raise PlanError(

@@ -28,6 +28,8 @@ ARGUMENTS_PATH = "/run/numaforge/kubelet-arguments"
 ARGUMENTS_SCRIPT_PATH = f"{PROGRAMS}/kubelet-arguments.sh"
 MEMORY_STATE_SCRIPT_PATH = f"{PROGRAMS}/memory-state.sh"
 
+_ARGUMENTS_MODE = "0660"  # as MicroK8s installs them
+
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -149,6 +151,8 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     else:
         # The CIS benchmark wants kubelet configuration readable only by root.
         settings = [PlannedFile(kubelet.drop_in, "kubelet", "kubelet/drop-in.conf.j2", mode="0600")]
+    if kubelet.argument is not None:
+        settings.append(PlannedFile(kubelet.edited_file, "kubelet", None, mode=_ARGUMENTS_MODE))
     if kubelet.variable is not None:
         settings.append(PlannedFile(ARGUMENTS_SCRIPT_PATH, "kubelet", "kubelet/arguments.sh.j2"))
     if kubelet.adds_config_dir:
@@ -171,20 +175,38 @@ def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
     return (*memory_state_paths(kubelet), ARGUMENTS_SCRIPT_PATH, _unit_drop_in(kubelet), *settings)
 
 
+def _other_arguments(kubelet: KubeletPlan, text: str | None) -> list[str]:
+    """Return the lines of a file of arguments without those of an earlier run."""
+    lines = (text or "").splitlines()
+    ours = [line for line in lines if line.startswith("# Written by numaforge ")]
+    return [line for line in lines if line not in (*ours, ours and f"--config-dir={kubelet.config_dir}")]
+
+
 def text(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:
-    """Return the main config file with the plan's settings merged into it."""
+    """Return the host's own file with the plan's settings, or its argument, merged into it."""
+    if plan.kubelet and plan.kubelet.argument:
+        arguments = (*_other_arguments(plan.kubelet, config_text), plan.kubelet.argument)
+        return "".join(f"{line}\n" for line in (f"# {header(plan)}", *arguments))
     return f"# {header(plan)}\n{as_yaml(_merged(plan, config_text))}"
 
 
 def read_back(plan: NodePlan, file: PlannedFile, config_text: str | None, text: str) -> Both:
-    """Return the merged file's content and the expected content."""
+    """Return the edited file's content and the expected content."""
+    if plan.kubelet and plan.kubelet.argument:
+        expected = [*_other_arguments(plan.kubelet, config_text), plan.kubelet.argument]
+        return text.splitlines()[1:], expected
     return _data(text), plain(_merged(plan, config_text))
 
 
 def others(plan: NodePlan, config_text: str | None, _text_of: object) -> list[FileContent]:
-    """Return the main config file where values of an earlier plan must be removed from it."""
+    """Return the host's own file where an earlier plan's values, or its argument, must be removed."""
     planned = plan.kubelet
-    if not planned or not config_text or planned.config_file in [file.path for file in files(plan)]:
+    if not planned or not config_text or planned.edited_file in [file.path for file in files(plan)]:
         return []
+    if planned.arguments_file:
+        others = _other_arguments(planned, config_text)
+        if others == config_text.splitlines():
+            return []
+        return [FileContent(planned.arguments_file, "".join(f"{line}\n" for line in others), _ARGUMENTS_MODE)]
     remaining = text_without_retired(plan, config_text)
     return [] if remaining is None else [FileContent(planned.config_file, remaining)]

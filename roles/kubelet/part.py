@@ -58,7 +58,7 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     expected = effect_on(goal, kubelet, state)
     restarting_parts = [part.name for part in below if part.restarts_kubelet]
     written = {change.path for part in below for change in part.changed}
-    kubelet_files = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.config_file}
+    kubelet_files = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.edited_file}
     if not (written & kubelet_files or restarting_parts or expected.removals):
         return None
     require_start(expected.after)
@@ -167,8 +167,9 @@ def effect_on(goal: Goal, kubelet: KubeletPlan, state: NodeState) -> Effect:
         name: text for name in _STATE_FILES if (text := state.text(f"{kubelet.root_dir}/{name}")) is not None
     }
     config = state.text(kubelet.config_file)
+    files = goal.files_of(role, state.text(kubelet.edited_file))
     machine, after = machines(goal, state)
-    return effect(goal.plan, machine, after, goal.files_of(role, config), config, drop_ins, state_files)
+    return effect(goal.plan, machine, after, files, config, drop_ins, state_files)
 
 
 def _sentences(

@@ -85,14 +85,16 @@ def kubelet_version(
     Raises PlanError where the host has a kubelet, or `previous` planned one, whose version is not known.
     """
     distribution = topology.kubelet.distribution if topology.kubelet else None
-    if distribution is not None and version_wish is None and not _takes_drop_ins(topology.kubelet):
+    if topology.kubelet and distribution and version_wish is None and not _takes_drop_ins(topology.kubelet):
+        arguments = topology.kubelet.arguments_file
+        unread = f"; {arguments} was not read" if arguments in topology.unreadable else ""
         return Reasoned(
             None,
             notices=(
                 Notice(
                     "kubelet-of-a-distribution",
                     f"{distribution} runs this host's kubelet its own way, and no drop-in is known to reach "
-                    "it: its settings are not planned, and what would disturb its pods is refused",
+                    f"it{unread}: its settings are not planned, and what would disturb its pods is refused",
                 ),
             ),
         )
@@ -125,9 +127,11 @@ def kubelet_version(
     return Reasoned(version, notices=notices)
 
 
-def _takes_drop_ins(kubelet: KubeletInstall | None) -> bool:
-    """Return whether a distribution's kubelet runs and reads drop-ins, as k3s' and RKE2's from 1.32 on."""
-    if kubelet is None or kubelet.unit is None or kubelet.config_dir is None or kubelet.version is None:
+def _takes_drop_ins(kubelet: KubeletInstall) -> bool:
+    """Return whether a distribution's kubelet runs, and reads drop-ins or can be told to by its arguments."""
+    if kubelet.unit is None or kubelet.version is None:
+        return False
+    if kubelet.config_dir is None and kubelet.arguments_text is None:
         return False
     return KubeletVersion.parse(kubelet.version).minor >= _FIRST_MINOR_OF_DISTRIBUTIONS
 

@@ -81,7 +81,7 @@ def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, 
     from numaforge.planning.render import files_of
     from numaforge.roles.kubelet import kubelet
 
-    return planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
+    return planned_node(machine, plan, files_of(kubelet, plan, machine.edited_kubelet_text), state)
 
 
 def plan_for(

@@ -94,7 +94,7 @@ def _files(
     machine, plan = machine_and_plan(source, root, profile, kubelet_version)
     if plan is None:
         raise click.UsageError("no plan: give --profile")
-    files = plan_files(plan, machine.kubelet_config)
+    files = plan_files(plan, machine.edited_kubelet_text)
     return files, {file.path: str(path) for file in plan.files if (path := template_path(file))}
 
 
@@ -154,7 +154,7 @@ def _of_host(
         plan = plan_of(machine, profile, kubelet_version)
         if plan is None:
             raise NumaforgeError("has no plan", remedy="give --profile NAME")
-        files = plan_files(plan, machine.kubelet_config)
+        files = plan_files(plan, machine.edited_kubelet_text)
         answer = as_root(connected, read_script([file.path for file in files]))
         return files, parse_states(answer)
 

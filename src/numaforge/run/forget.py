@@ -36,14 +36,19 @@ _EDITS = "/var/lib/numaforge-edits"
 def forget() -> None:
     """Remove the saved plan, and the backups of earlier changes; what an admin edited meanwhile is kept."""
     kubelet = planned(host).kubelet
-    _forget(name=FORGET, flag_stays=bool(kubelet and kubelet.adds_config_dir))
+    _forget(
+        name=FORGET,
+        flag_stays=bool(kubelet and (kubelet.adds_config_dir or kubelet.argument)),
+        config_dir=(kubelet and kubelet.arguments_file and kubelet.config_dir) or DROP_IN_DIR,
+    )
 
 
 @host_operation
-def _forget(flag_stays: bool) -> Commands:
+def _forget(flag_stays: bool, config_dir: str) -> Commands:
     """Remove the saved plan and the backups, and say where an admin's edits are kept.
 
     + flag_stays: whether the kubelet still reads the folder of drop-ins that was added for it
+    + config_dir: that folder
     """
     values = {
         "ROOT": TRANSACTIONS,
@@ -53,7 +58,7 @@ def _forget(flag_stays: bool) -> Commands:
         "RUN": _RUN,
         "EDITS": _EDITS,
         "PLAN": PLAN_PATH,
-        "CONFIG_DIR": DROP_IN_DIR,
+        "CONFIG_DIR": config_dir,
         "MODPROBE": MODPROBE_PATH,
     }
     library = shell.assignments(values) + shell.library("node/paths", "run/forget")

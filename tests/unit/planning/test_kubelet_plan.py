@@ -9,6 +9,7 @@ from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
+from numaforge.planning.render import plan_files
 from numaforge.roles.kubelet.plan import KubeletPlan
 from tests.fixtures.machines import (
     EXEC_START,
@@ -428,6 +429,52 @@ def test_a_distribution_with_drop_ins_gets_one_in_its_folder():
     chosen = plan_node(replace(laptop(), swap_bytes=0, kubelet=install), load_profile({})).kubelet
     assert (chosen.drop_in, chosen.unit) == ("/k3s/conf.d/90-numaforge.conf", "k3s.service")
     assert not chosen.adds_config_dir
+
+
+MICROK8S = KubeletInstall(
+    "1.36.5",
+    "snap.microk8s.daemon-kubelite.service",
+    None,
+    None,
+    ("--eviction-hard=memory.available<100Mi",),
+    distribution="MicroK8s",
+    arguments_file="/args/kubelet",
+    arguments_text='--eviction-hard="memory.available<100Mi"\n',
+)
+MICROK8S_FLAG = "--config-dir=/var/snap/microk8s/common/etc/kubelet.conf.d"
+
+
+def planned_on(install: KubeletInstall, profile: object) -> dict[str, str]:
+    """Return the text of the file of arguments by its path, where it is written."""
+    machine = replace(laptop(), swap_bytes=0, kubelet=install)
+    files = plan_files(plan_node(machine, load_profile(profile)), machine.edited_kubelet_text)
+    return {file.path: file.text for file in files if file.path == install.arguments_file}
+
+
+def test_microk8s_gets_a_line_in_its_arguments_and_loses_it_again():
+    (text,) = planned_on(MICROK8S, {}).values()
+    header, *lines = text.splitlines()
+    assert header.startswith("# Written by numaforge ")
+    assert lines == ['--eviction-hard="memory.available<100Mi"', MICROK8S_FLAG]
+    folder = MICROK8S_FLAG.partition("=")[2]
+    wired = replace(MICROK8S, arguments_text=text, config_dir=folder, config_dir_added=True)
+    assert planned_on(wired, {}) == {"/args/kubelet": text}
+    assert planned_on(wired, {"kubelet": {"state": "absent"}}) == {"/args/kubelet": MICROK8S.arguments_text}
+    assert planned_on(MICROK8S, {"kubelet": {"state": "absent"}}) == {}
+
+
+def test_a_folder_of_drop_ins_that_microk8s_arguments_name_is_used():
+    own = replace(MICROK8S, config_dir="/own", flags=(*MICROK8S.flags, "--config-dir=/own"))
+    chosen = plan_node(replace(laptop(), swap_bytes=0, kubelet=own), load_profile({})).kubelet
+    assert (chosen.drop_in, chosen.argument) == ("/own/90-numaforge.conf", None)
+
+
+def test_arguments_of_microk8s_that_were_not_read_are_named():
+    unread = replace(MICROK8S, arguments_text=None, flags=())
+    machine = replace(laptop(), swap_bytes=0, kubelet=unread, unreadable=("/args/kubelet",))
+    chosen = plan_node(machine, load_profile({}))
+    assert chosen.kubelet is None
+    assert any("/args/kubelet was not read" in notice.message for notice in chosen.notices)
 
 
 def test_a_kubelet_to_be_installed_is_planned_for_the_profiles_version():

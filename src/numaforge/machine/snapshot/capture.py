@@ -79,6 +79,9 @@ def _capture(root: str) -> str:
         "kubelet_parents": " ".join(catalogue.KUBELET_PARENTS),
         "kubelet_hosts": " ".join(catalogue.KUBELET_HOSTS),
         "distributions_dirs": " ".join(catalogue.DISTRIBUTIONS_DIRS),
+        "arguments_files": " ".join(catalogue.ARGUMENTS_FILES),
+        "snap_data": catalogue.SNAP_DATA,
+        "snap_common": catalogue.SNAP_COMMON,
         "containerd_units": " ".join(catalogue.CONTAINERD_UNITS),
         "program_folders": " ".join(catalogue.PROGRAM_FOLDERS),
         "containerd_keys": catalogue.CONTAINERD_KEYS,
@@ -495,6 +498,9 @@ class _Tree:
         for path in sorted({path for unit in units for path in pattern.findall(self._text(unit))}):
             yield path
             words.append(self._text(path))
+        for path in catalogue.ARGUMENTS_FILES:
+            yield path
+            words.append(catalogue.expand_snap(self._text(path)))
         flags = _kubelet_flags(" ".join(words))
         self._roots = list(dict.fromkeys((kubelet_paths.ROOT_DIR, *flags["--root-dir"])))
         yield from sorted({kubelet_paths.CONFIG_PATH, *flags["--config"]})

@@ -586,6 +586,9 @@ kubelet_setup() { # not called kubelet: `command -v` names functions, too
         text "$unit"
         read_words "$unit"
     done
+    for file in $arguments_files; do
+        [ ! -e ".$file" ] || environment_files="$environment_files $file"
+    done
     if [ -z "$root" ]; then
         if [ -n "$host_pid" ]; then
             find_program "$host_unit" "$host_pid" k3s
@@ -611,6 +614,10 @@ kubelet_setup() { # not called kubelet: `command -v` names functions, too
     set -f
     IFS=" $tab$newline\"'="
     for word in $words; do
+        case $word in
+        "\${SNAP_DATA}"*) word=$snap_data${word#"\${SNAP_DATA}"} ;;
+        "\${SNAP_COMMON}"*) word=$snap_common${word#"\${SNAP_COMMON}"} ;;
+        esac
         case $previous in
         --config) config_files="$config_files $word" ;;
         --config[-_]dir)

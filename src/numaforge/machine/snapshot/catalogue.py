@@ -181,12 +181,20 @@ KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
 class Distribution:
     """How to recognize a distribution with a kubelet of its own, running or stopped.
 
-    `config_dir` is the --config-dir that it gives its kubelet from Kubernetes 1.32 on, None for none.
+    `config_dir` is the --config-dir of its kubelet from Kubernetes 1.32 on: its own, or the one that we add
+    to `arguments`, the file of its kubelet's arguments. `version` is a file with its version.
     """
 
     logins: tuple[str, ...]
     units: tuple[str, ...]
-    config_dir: str | None = None
+    config_dir: str
+    arguments: str | None = None
+    version: str | None = None
+
+
+SNAP_DATA = "/var/snap/microk8s/current"
+SNAP_COMMON = "/var/snap/microk8s/common"
+"""What MicroK8s' files call ${SNAP_DATA} and ${SNAP_COMMON}: the latter outlives every update of the snap."""
 
 
 DISTRIBUTIONS = {
@@ -205,13 +213,27 @@ DISTRIBUTIONS = {
         config_dir="/var/lib/rancher/rke2/agent/etc/kubelet.conf.d",
     ),
     "MicroK8s": Distribution(
-        logins=("/var/snap/microk8s/current/credentials/kubelet.config",),
+        logins=(f"{SNAP_DATA}/credentials/kubelet.config",),
         units=("/etc/systemd/system/snap.microk8s.daemon-kubelite.service",),
+        config_dir=f"{SNAP_COMMON}/etc/kubelet.conf.d",
+        arguments=f"{SNAP_DATA}/args/kubelet",
+        version="/snap/microk8s/current/meta/snap.yaml",
     ),
 }
 """Distributions whose kubelet is no kubelet.service: it runs inside their process or as its child."""
 
-DISTRIBUTIONS_DIRS = tuple(each.config_dir for each in DISTRIBUTIONS.values() if each.config_dir)
+DISTRIBUTIONS_DIRS = tuple(distribution.config_dir for distribution in DISTRIBUTIONS.values())
+
+ARGUMENTS_FILES = tuple(
+    distribution.arguments for distribution in DISTRIBUTIONS.values() if distribution.arguments
+)
+"""Files of a kubelet's arguments."""
+
+
+def expand_snap(text: str) -> str:
+    """Return a file's text with the two variables of a snap as kubelite expands them."""
+    return text.replace("${SNAP_DATA}", SNAP_DATA).replace("${SNAP_COMMON}", SNAP_COMMON)
+
 
 KUBELET_PARENTS = ("rke2-server.service", "rke2-agent.service")
 """Units whose kubelet is a process of its own in their control group."""
@@ -415,6 +437,7 @@ TEXTS = (
     "/etc/dnf/versionlock.toml",
     "/etc/zypp/locks",
     KERNEL_VALUES,
+    *(distribution.version for distribution in DISTRIBUTIONS.values() if distribution.version),
 )
 """Files that are taken whole."""
 
@@ -445,7 +468,7 @@ UNITS = (
 
 PROGRAM_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/opt/bin")
 """Where a kubelet is looked for whose unit names no program, whatever the PATH of a login is."""
-ROOT_DIRS = (ROOT_DIR, "/var/snap/microk8s/common/var/lib/kubelet")
+ROOT_DIRS = (ROOT_DIR, f"{SNAP_COMMON}/var/lib/kubelet")
 """The roots that kubelets have by default: k3s and RKE2 leave the kubelet its own, MicroK8s is confined."""
 
 STATE_FILES = ("cpu_manager_state", "memory_manager_state")

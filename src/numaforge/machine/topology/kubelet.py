@@ -20,6 +20,7 @@ from numaforge.machine.topology.model import KubeletInstall
 from numaforge.machine.topology.units import Units, read_units
 
 _VERSION = re.compile(r"(?:Kubernetes|k3s version) v([0-9]+\.[0-9]+\.[0-9]+)")
+_SNAP_VERSION = re.compile(r"^version: ['\"]?v([0-9]+\.[0-9]+\.[0-9]+)", re.MULTILINE)
 _NO_ANSWER = ("0", "124", "137", "143")
 """Exit codes after `timeout`, coreutils' or busybox', ended the command; 0 where even that failed."""
 
@@ -37,22 +38,25 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     """Return the kubelet, or None where the host shows no trace of one."""
     units = read_units(snapshot)
     binary = snapshot.commands.get("kubelet binary") or None
-    version = _version(snapshot, binary)
     unit_texts = _unit_texts(snapshot.files)
     our_drop_in = unit_texts.pop(DROP_IN_NAME, "")
     unit = _read_unit(unit_texts.values())
     command_line = _running_command_line(snapshot, units)
-    problem = None if version else _problem(snapshot.commands, binary)
     distribution = _distribution(snapshot, units, has_unit=bool(unit_texts))
+    version = _version(snapshot, distribution, binary)
+    problem = None if version else _problem(snapshot.commands, binary)
     traces = (version, problem, binary, command_line, distribution)
     if not unit_texts and all(trace is None for trace in traces):
         return None
     login = _login(snapshot, distribution)
     own_unit = catalogue.UNIT if unit_texts else None
     unit_flags = _arguments(_expanded(unit, snapshot.files))
+    arguments_file = arguments_text = None
     if distribution:  # a kubelet.service that is left starts nothing
         own_unit, unit, our_drop_in = _unit_of(distribution, units), _ServiceUnit(), ""
-        unit_flags = _flags_of(distribution, login) if own_unit else ()
+        arguments_file = catalogue.DISTRIBUTIONS[distribution].arguments
+        arguments_text = snapshot.files.get(arguments_file) if arguments_file else None
+        unit_flags = _flags_of(distribution, login, arguments_text) if own_unit else ()
     unit_config_dir = flag_value(unit_flags, "config-dir")
     added_flags = [word for word in our_drop_in.split() if word.startswith("--config-dir=")]
     if unit_config_dir is None:
@@ -60,6 +64,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     flags = unit_flags if command_line is None else _arguments(command_line)
     config_file = flag_value(flags, "config")
     config_dir = (added_flags and unit_config_dir) or flag_value(flags, "config-dir")
+    line_of_ours = arguments_text is not None and config_dir == _folder_of(distribution)
     root_dir = flag_value(flags, "root-dir") or ROOT_DIR
     return KubeletInstall(
         version=version,
@@ -68,7 +73,9 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
         config_dir=config_dir,
         flags=flags,
         exec_start=unit.exec_start,
-        config_dir_added=bool(added_flags) and unit_config_dir is None,
+        config_dir_added=line_of_ours or (bool(added_flags) and unit_config_dir is None),
+        arguments_file=arguments_file,
+        arguments_text=arguments_text,
         config_text=snapshot.files.get(config_file) if config_file else None,
         drop_ins=_drop_ins_below(snapshot.files, config_dir) if config_dir else {},
         root_dir=root_dir,
@@ -109,13 +116,30 @@ def _unit_of(distribution: str, units: Units) -> str | None:
     return next((name for name in names if name in units.main_pids), None)
 
 
-def _flags_of(distribution: str, login: str | None) -> tuple[str, ...]:
+def _flags_of(distribution: str, login: str | None, arguments: str | None) -> tuple[str, ...]:
     """Return the flags that a distribution gives a kubelet whose command line cannot be seen.
 
-    Those of an admin (`kubelet-arg`) stand in files with secrets, and are not read.
+    Those of an admin of k3s and RKE2 (`kubelet-arg`) stand in files with secrets, and are not read.
     """
-    flags = {"config-dir": catalogue.DISTRIBUTIONS[distribution].config_dir, "kubeconfig": login}
+    if catalogue.DISTRIBUTIONS[distribution].arguments:
+        return _arguments_of_file(arguments or "")
+    flags = {"config-dir": _folder_of(distribution), "kubeconfig": login}
     return tuple(f"--{name}={value}" for name, value in flags.items() if value)
+
+
+def _folder_of(distribution: str | None) -> str | None:
+    return catalogue.DISTRIBUTIONS[distribution].config_dir if distribution else None
+
+
+def _arguments_of_file(text: str) -> tuple[str, ...]:
+    """Return a file's arguments as MicroK8s' kubelite reads them: no comments, no quotes, split at blanks."""
+    lines = (line.strip() for line in catalogue.expand_snap(text).splitlines())
+    return tuple(
+        word
+        for line in lines
+        if not line.startswith("#")
+        for word in line.translate({ord('"'): None, ord("'"): None}).split()
+    )
 
 
 def _login(snapshot: Snapshot, distribution: str | None) -> str | None:
@@ -124,8 +148,14 @@ def _login(snapshot: Snapshot, distribution: str | None) -> str | None:
     return next((path for path in logins if path in present), None)
 
 
-def _version(snapshot: Snapshot, binary: str | None) -> str | None:
-    """Return the version that the kubelet printed, else the last plan's for the same binary."""
+def _version(snapshot: Snapshot, distribution: str | None, binary: str | None) -> str | None:
+    """Return the version that the kubelet printed, else the last plan's for the same binary.
+
+    kubelite has no --version: the kubelet of MicroK8s has the version of its snap.
+    """
+    if version_file := distribution and catalogue.DISTRIBUTIONS[distribution].version:
+        version = _SNAP_VERSION.search(snapshot.files.get(version_file, ""))
+        return version[1] if version else None
     if answer := _VERSION.search(snapshot.commands.get("kubelet --version", "")):
         return answer[1]
     try:

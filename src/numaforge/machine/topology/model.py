@@ -572,7 +572,8 @@ class KubeletInstall:
     `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the last
     ExecStart, as written, of the unit without our drop-in; `config_dir_added`: that drop-in adds
     --config-dir, and nothing else does. `config_text` is the file of --config, `drop_ins` the *.conf files
-    below --config-dir.
+    below --config-dir. `arguments_text` is `arguments_file`, from which a distribution's program takes the
+    kubelet's arguments at each start; there `config_dir_added` means a line of ours.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -596,6 +597,8 @@ class KubeletInstall:
     # extended resources with devices from device plugins, from its checkpoint; None: not known
     plugin_resources: tuple[str, ...] | None = None
     config_dir_added: bool = False
+    arguments_file: str | None = None
+    arguments_text: str | None = None
 
 
 def why_no_version(kubelet: KubeletInstall | None) -> str:
@@ -755,3 +758,8 @@ class NodeTopology:
     def kubelet_config(self) -> str | None:
         """The text of the kubelet's main config file; None where there is none, or no kubelet."""
         return self.kubelet.config_text if self.kubelet else None
+
+    @property
+    def edited_kubelet_text(self) -> str | None:
+        """The text of the file of the host that a plan edits: the kubelet's arguments, or its config."""
+        return (self.kubelet and self.kubelet.arguments_text) or self.kubelet_config

@@ -9,6 +9,7 @@ from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 
 CRIO = "crio.service"
 CONTAINERD = "containerd.service"
+MICROK8S_CONTAINERD = "snap.microk8s.daemon-containerd.service"
 RUNTIMES = {"containerd": CONTAINERD, "crio": CRIO}
 """The unit of each runtime, by the name of its process."""
 
@@ -51,6 +52,8 @@ def _asked_by(install: KubeletInstall) -> str | None:
         endpoint = ([""] + [match[1] for text in texts if (match := _ENDPOINT.search(text))])[-1]
     if "crio" in endpoint:
         return CRIO
+    if "microk8s" in endpoint:
+        return MICROK8S_CONTAINERD
     return None if "k3s" in endpoint else CONTAINERD
 
 

@@ -276,3 +276,36 @@ def test_k3s_that_runs_has_its_unit_its_folder_and_its_version():
     assert (kubelet.unit, kubelet.version, kubelet.running) == ("k3s-agent.service", "1.36.5", True)
     assert kubelet.flags == (f"--config-dir={DEFAULTS.rpartition('/')[0]}", f"--kubeconfig={LOGINS['k3s']}")
     assert kubelet.drop_ins == {DEFAULTS: "maxPods: 9"}
+
+
+KUBELITE = "snap.microk8s.daemon-kubelite.service 7 /system.slice/snap.microk8s.daemon-kubelite.service\n"
+ARGUMENTS, SNAP = "/var/snap/microk8s/current/args/kubelet", "/snap/microk8s/current/meta/snap.yaml"
+FOLDER = "/var/snap/microk8s/common/etc/kubelet.conf.d"
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "ours"),
+    [
+        pytest.param("", None, False, id="no-folder-of-drop-ins-yet"),
+        pytest.param(f"--config-dir={FOLDER}", FOLDER, True, id="ours"),
+        pytest.param(
+            "--config-dir ${SNAP_DATA}/own", "/var/snap/microk8s/current/own", False, id="an-admins"
+        ),
+        pytest.param(f"# --config-dir={FOLDER}", None, False, id="a-comment"),
+    ],
+)
+def test_microk8s_has_the_arguments_of_its_file_and_the_version_of_its_snap(line, folder, ours):
+    text = f"""--root-dir=${{SNAP_COMMON}}/var/lib/kubelet
+--eviction-hard="memory.available<100Mi,nodefs.available<1Gi"
+{line}
+"""
+    files = {**KUBEADM, ARGUMENTS: text, SNAP: "name: microk8s\nversion: v1.36.5\n"}
+    kubelet = read_kubelet(
+        Snapshot(files=files, commands={"units": KUBELITE, "kubelet --version": "Kubernetes v1.31.0"})
+    )
+    assert (kubelet.distribution, kubelet.version) == ("MicroK8s", "1.36.5")
+    assert kubelet.unit == "snap.microk8s.daemon-kubelite.service"
+    assert kubelet.root_dir == "/var/snap/microk8s/common/var/lib/kubelet"
+    assert "--eviction-hard=memory.available<100Mi,nodefs.available<1Gi" in kubelet.flags
+    assert (kubelet.config_dir, kubelet.config_dir_added) == (folder, ours)
+    assert (kubelet.arguments_file, kubelet.arguments_text) == (ARGUMENTS, text)
