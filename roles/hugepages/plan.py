@@ -78,14 +78,10 @@ def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int,
     current = {node.id: node.memory_bytes or 0 for node in pool_places(topology).values()}
     return {
         node: earlier_size
-        if abs((earlier_size := earlier.get(node, size)) - size) <= _a_boot_moves(size)
+        if abs((earlier_size := earlier.get(node, size)) - size) <= max(size // _STEADY_PART, _A_BOOT_MOVES)
         else size
         for node, size in current.items()
     }
-
-
-def _a_boot_moves(memory: int) -> int:
-    return max(memory // _STEADY_PART, _A_BOOT_MOVES)
 
 
 def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:

@@ -80,7 +80,7 @@ def _without_cpus(topology: NodeTopology) -> Iterator[Notice]:
     unsaid = any(gpu.memory_numa_node is None for gpu in topology.gpus)
     kinds = "CXL, HBM or a GPU's" if unsaid else "CXL or HBM"
     parts = [
-        f"{_listing(group)} ({_bytes(group)}, {kind})"
+        f"{_listing(group)} ({format_bytes(sum(node.memory_bytes or 0 for node in group))}, {kind})"
         for group, kind in ((of_gpus, "memory of GPUs"), (unexplained, f"{kinds} as it seems"))
         if group
     ]
@@ -126,7 +126,3 @@ def _range(ends: Iterable[str]) -> str:
 
 def _listing(nodes: list[NumaNode]) -> str:
     return f"NUMA nodes {format_cpulist({node.id for node in nodes})}"
-
-
-def _bytes(nodes: list[NumaNode]) -> str:
-    return format_bytes(sum(node.memory_bytes or 0 for node in nodes))

@@ -64,7 +64,6 @@ def real_cases() -> list[Any]:
 def lab_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeTopology]:
     root = tmp_path_factory.mktemp("machine")
     vectors = load("kubelet-real/startup.json")
-    assert vectors is not None
     with tarfile.open(VECTORS / "kubelet-real" / vectors["machine"]) as archive:
         archive.extractall(root, filter="data")
     return read_topology(from_root(root))
@@ -79,11 +78,8 @@ def bare(error: str | None) -> str | None:
 
 
 @pytest.mark.parametrize(("case", "minor"), real_cases())
-def test_real_kubelet_starts_or_dies_as_predicted(
-    case: dict[str, Any], minor: str, lab_node: NodeTopology
-) -> None:
+def test_real_kubelet_starts_or_dies_as_predicted(case, minor, lab_node):
     vectors = load("kubelet-real/startup.json")
-    assert vectors is not None
     report = check(
         case["yaml"],
         drop_ins=case["dropins"],
@@ -102,9 +98,8 @@ def test_real_kubelet_starts_or_dies_as_predicted(
 
 
 @pytest.mark.parametrize("case", cases("kubelet/startup.json", "cases", "checkpoint_cases"))
-def test_start_of_the_resource_managers(case: dict[str, Any]) -> None:
+def test_start_of_the_resource_managers(case):
     vectors = load("kubelet/startup.json")
-    assert vectors is not None
     topology = node_topology(vectors["machines"][case["machine"]])
     names = ("cpu_manager_state", "memory_manager_state")
     report = check(
@@ -125,9 +120,8 @@ def test_start_of_the_resource_managers(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("kubelet/validation.json", "cases"))
-def test_validation_refuses_what_the_kubelet_refuses(case: dict[str, Any]) -> None:
+def test_validation_refuses_what_the_kubelet_refuses(case):
     vectors = load("kubelet/validation.json")
-    assert vectors is not None
     config = {**vectors["base_config"], **case["mutation"]}
     config = {name: value for name, value in config.items() if value is not None}
     report = check(

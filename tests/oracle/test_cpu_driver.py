@@ -90,7 +90,6 @@ def planned(machine: NodeTopology, way: str) -> ServedNode:
 
 def question(node: ServedNode, root: Path, **changed: str) -> dict[str, str]:
     driver = node.plan.dra.cpus if node.plan.dra else None
-    assert driver is not None
     asked = {"mode": driver.device_mode, "groupBy": driver.group_by, "reservedCPUs": driver.reserved_cpus}
     return {"root": str(root), "node": node.name, **asked, **changed}
 
@@ -145,9 +144,7 @@ def by_cpu(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_plans_foresee_the_devices_that_the_driver_publishes_and_verify_takes_them(
-    way: str, laid_out: dict[str, LaidOut]
-) -> None:
+def test_plans_foresee_the_devices_that_the_driver_publishes_and_verify_takes_them(way, laid_out):
     program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     nodes = {}
     for name, laid in laid_out.items():
@@ -166,9 +163,7 @@ def test_plans_foresee_the_devices_that_the_driver_publishes_and_verify_takes_th
 
 
 @pytest.mark.parametrize("way", ["numanode", "socket", "individual"])
-def test_a_machine_of_which_the_driver_offers_no_cpu_is_refused(
-    way: str, laid_out: dict[str, LaidOut]
-) -> None:
+def test_a_machine_of_which_the_driver_offers_no_cpu_is_refused(way, laid_out):
     program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     refused = {}
     for name, laid in laid_out.items():
@@ -183,9 +178,7 @@ def test_a_machine_of_which_the_driver_offers_no_cpu_is_refused(
 
 @pytest.mark.parametrize("reserved", ["", "0-20"], ids=["none", "more"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_driver_that_is_told_other_reserved_cpus_is_named(
-    way: str, reserved: str, laid_out: dict[str, LaidOut]
-) -> None:
+def test_a_driver_that_is_told_other_reserved_cpus_is_named(way, reserved, laid_out):
     program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     laid = laid_out["epyc-9654-nps4"]
     node = planned(laid.machine, way)

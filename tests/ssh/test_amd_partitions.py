@@ -73,7 +73,7 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     return start_node(start_sandbox, port)
 
 
-def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node: Sandbox, port: int) -> None:
+def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node, port):
     applied(node, change(port))
     assert_new(node)
     assert f"stop {GPUAGENT}" in node.path("/run/systemctl.log").read_text()
@@ -88,14 +88,12 @@ def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node: Sandbox,
 
 
 @pytest.mark.long
-def test_the_question_for_pairs_leaves_the_driver_as_it_was(node: Sandbox, port: int) -> None:
+def test_the_question_for_pairs_leaves_the_driver_as_it_was(node, port):
     applied(node, change(port, ["DPX NPS1"]))
     assert node.path(f"{DRIVER}/{FIRST}/compute_partition_config/xcp_config").read_text() == "SPX\n"
 
 
-def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_touched(
-    node: Sandbox, port: int
-) -> None:
+def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_touched(node, port):
     applied(node, change(port, ["SPX NPS1", "CPX NPS1"]))
     assert_new(node, "SPX NPS1", "CPX NPS1")
     told = [line for line in asked(node) if not line.startswith("xcp_config")]
@@ -103,7 +101,7 @@ def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_tou
 
 
 @pytest.mark.long
-def test_a_kubelet_that_does_not_come_up_gets_the_old_modes_back(node: Sandbox, port: int) -> None:
+def test_a_kubelet_that_does_not_come_up_gets_the_old_modes_back(node, port):
     assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
     assert_old(node)
 
@@ -149,9 +147,7 @@ def test_a_kubelet_that_does_not_come_up_gets_the_old_modes_back(node: Sandbox, 
         ),
     ],
 )
-def test_a_driver_that_fails_brings_back_what_was_there(
-    node: Sandbox, port: int, fault: str, reason: str
-) -> None:
+def test_a_driver_that_fails_brings_back_what_was_there(node, port, fault, reason):
     faults(node, fault)
     if "every" in fault:
         when(node, "undo amd_partitions", ": > /run/amdgpu/faults")
@@ -163,14 +159,14 @@ def test_a_driver_that_fails_brings_back_what_was_there(
     assert_old(node)
 
 
-def test_a_driver_that_is_busy_for_a_moment_is_asked_again(node: Sandbox, port: int) -> None:
+def test_a_driver_that_is_busy_for_a_moment_is_asked_again(node, port):
     faults(node, "current_compute_partition 1 EBUSY")
     applied(node, change(port, impatient={"BUSY_SECONDS": "10"}))
     assert_new(node)
 
 
 @pytest.mark.long
-def test_a_request_that_waits_is_carried_out_and_undone(node: Sandbox, port: int) -> None:
+def test_a_request_that_waits_is_carried_out_and_undone(node, port):
     faults(node, "unload 1 EBUSY")
     result = run(node, change(port))
     assert result.outcome == "rolled-back", result
@@ -179,7 +175,7 @@ def test_a_request_that_waits_is_carried_out_and_undone(node: Sandbox, port: int
     assert_old(node)
 
 
-def test_a_request_that_cannot_be_carried_out_is_said(node: Sandbox, port: int) -> None:
+def test_a_request_that_cannot_be_carried_out_is_said(node, port):
     faults(node, "unload every EBUSY")
     result = run(node, change(port))
     assert result.outcome == "rolled-back", result
@@ -188,7 +184,7 @@ def test_a_request_that_cannot_be_carried_out_is_said(node: Sandbox, port: int) 
     assert_old(node)
 
 
-def test_a_pair_that_the_driver_does_not_allow_is_refused_before_anything(node: Sandbox, port: int) -> None:
+def test_a_pair_that_the_driver_does_not_allow_is_refused_before_anything(node, port):
     result = run(node, change(port, ["SPX NPS4"]))
     assert result.outcome == "refused"
     assert f"{FIRST}: its driver allows NPS1 with SPX, and not NPS4" in result.reason
@@ -196,14 +192,14 @@ def test_a_pair_that_the_driver_does_not_allow_is_refused_before_anything(node: 
     assert_old(node)
 
 
-def test_gpus_that_have_changed_since_the_look_are_refused(node: Sandbox, port: int) -> None:
+def test_gpus_that_have_changed_since_the_look_are_refused(node, port):
     result = run(node, change(port, was=["DPX NPS1"]))
     assert result.outcome == "refused"
     assert f"{FIRST} has SPX NPS1; when it was looked at it had DPX NPS1" in result.reason
 
 
 @pytest.mark.long
-def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
+def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, port):
     run(node, change(port))
     faults(node, "unload every EBUSY")
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -220,16 +216,14 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: S
 
 
 @pytest.mark.long
-def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
+def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node, port):
     polite, deaf = hold(node, POD), hold(node, POD, "dri/renderD129", 'trap "" TERM;')
     applied(node, replace(change(port), allowed=("1",)))
     assert not has_files_open(node, polite)
     assert not has_files_open(node, deaf)
 
 
-def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
-    node: Sandbox, port: int
-) -> None:
+def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(node, port):
     pid = hold(node, POD, "dri/renderD136")
     result = run(node, change(port))
     assert result.outcome == "refused"
@@ -241,7 +235,7 @@ def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
 @pytest.mark.parametrize(
     "group", [PERSON, "/system.slice/ssh.service", "/system.slice/systemd-logind.service"]
 )
-def test_a_process_of_a_person_is_named_and_nothing_is_changed(node: Sandbox, port: int, group: str) -> None:
+def test_a_process_of_a_person_is_named_and_nothing_is_changed(node, port, group):
     pid = hold(node, group)
     result = run(node, change(port))
     assert result.outcome == "refused"
@@ -250,7 +244,7 @@ def test_a_process_of_a_person_is_named_and_nothing_is_changed(node: Sandbox, po
     assert_old(node)
 
 
-def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node: Sandbox, port: int) -> None:
+def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node, port):
     node.path("/run/services/trainer.service").write_text(notifying(f"exec 3< {DEVICES}/dri/renderD128"))
     node.run("systemctl start trainer.service; : > /run/systemctl.log")
     result = run(node, change(port))
@@ -260,7 +254,7 @@ def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node: Sandbox
     assert_old(node)
 
 
-def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node: Sandbox, port: int) -> None:
+def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node, port):
     node.path("/run/services/trainer.service").write_text(notifying(f"exec 3< {DEVICES}/dri/renderD128"))
     node.run("systemctl start trainer.service; : > /run/systemctl.log")
     applied(node, change(port, may_stop=("trainer.service",)))
@@ -268,14 +262,14 @@ def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node: Sandbo
     assert active(node, "trainer.service")
 
 
-def test_another_vendors_card_is_nobodys_business(node: Sandbox, port: int) -> None:
+def test_another_vendors_card_is_nobodys_business(node, port):
     node.path(f"{DEVICES}/dri/card0").touch()
     pid = hold(node, PERSON, "dri/card0")
     applied(node, change(port, ["CPX NPS1"]))
     assert has_files_open(node, pid)
 
 
-def test_the_look_tells_which_units_hold_a_gpu_and_what_the_node_has(node: Sandbox, port: int) -> None:
+def test_the_look_tells_which_units_hold_a_gpu_and_what_the_node_has(node, port):
     hold(node, POD)
     hold(node, PERSON)
     asked_of = NodeQuery(
@@ -306,9 +300,7 @@ CALLS = [
 @pytest.mark.parametrize(
     "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 2 killed-before"))
 )
-def test_a_worker_that_is_killed_at_the_driver_leaves_the_old_modes(
-    node: Sandbox, port: int, fault: str
-) -> None:
+def test_a_worker_that_is_killed_at_the_driver_leaves_the_old_modes(node, port, fault):
     faults(node, fault)
     result = run(node, change(port))
     assert result.outcome == "rolled-back", result
@@ -320,9 +312,7 @@ def test_a_worker_that_is_killed_at_the_driver_leaves_the_old_modes(
 @pytest.mark.parametrize(
     "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 1 killed-after"))
 )
-def test_a_power_cut_at_the_driver_is_undone_at_the_boot(
-    node: Sandbox, port: int, fault: str, firmware: str
-) -> None:
+def test_a_power_cut_at_the_driver_is_undone_at_the_boot(node, port, fault, firmware):
     node.path(f"/run/amdgpu/{firmware}").touch()
     faults(node, fault.replace("killed", "power"))
     node.run(start_script(change(port)))
@@ -350,7 +340,7 @@ def boot_worker(node: Sandbox, transaction: Transaction) -> subprocess.Completed
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("firmware", ["keeps", "forgets"])
-def test_our_unit_brings_the_plan_back_after_a_boot(node: Sandbox, port: int, firmware: str) -> None:
+def test_our_unit_brings_the_plan_back_after_a_boot(node, port, firmware):
     transaction = change(port)
     run(node, transaction)
     node.path(f"/run/amdgpu/{firmware}").touch()
@@ -365,7 +355,7 @@ def test_our_unit_brings_the_plan_back_after_a_boot(node: Sandbox, port: int, fi
     assert len(asked(node)) == before
 
 
-def test_our_unit_stops_nothing_at_a_boot(node: Sandbox, port: int) -> None:
+def test_our_unit_stops_nothing_at_a_boot(node, port):
     done = boot_worker(node, change(port))
     assert done.returncode == 1
     assert "the AMD GPUs are in use by pid " in done.stderr
@@ -412,7 +402,7 @@ def broken(node: Sandbox, folder: Path) -> tuple[str, ...]:
     return tuple(str(result) for result in suite.failures(found))
 
 
-def test_from_the_profile_to_the_gpus_and_no_further_the_second_time(site: Sandbox, tmp_path: Path) -> None:
+def test_from_the_profile_to_the_gpus_and_no_further_the_second_time(site, tmp_path):
     deploy = "deploys/amd_partitions.py"
     dry = pyinfra(tmp_path, data(site), "--dry", deploy)
     assert re.search(rf"{FIRST} +SPX NPS1 -> CPX NPS4", plain(dry.stdout)), dry.stdout
@@ -463,9 +453,7 @@ def config_manager(
 
 
 @pytest.mark.long
-def test_the_manager_is_handed_the_modes_of_an_inventory(
-    site: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_manager_is_handed_the_modes_of_an_inventory(site, tmp_path, capfd):
     whole = {**HANDED, "gpus": [{"compute": "SPX", "memory": "NPS1"}]}
     hosts = {
         "cut": data(site, amd_partitions=HANDED)["node"],
@@ -486,9 +474,7 @@ def test_the_manager_is_handed_the_modes_of_an_inventory(
 
 
 @pytest.mark.long
-def test_no_config_map_is_written_where_a_host_is_silent_or_none_hands_over(
-    site: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_no_config_map_is_written_where_a_host_is_silent_or_none_hands_over(site, tmp_path, capfd):
     handed = data(site, amd_partitions=HANDED)["node"]
     inventory(tmp_path, {"cut": handed, "gone": {**handed, "ssh_port": free_port()}})
     document, said = config_manager(capfd, str(tmp_path), code=2)

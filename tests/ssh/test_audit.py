@@ -16,7 +16,6 @@ from numaforge.lib import bounded
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.snapshot.model import SCHEMA
 from tests.fixtures.fleet_snapshots import FAULTS, fleet_of
-from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.many_hosts import address, know, listening
 from tests.ssh.peak_memory import MEASURED, PEAK_MIB
@@ -30,9 +29,7 @@ TROUBLES = {
 
 
 @pytest.mark.long
-def test_hosts_in_trouble_cost_a_line_each_and_neither_memory_nor_the_others(
-    start_sandbox: StartSandbox, tmp_path: Path
-) -> None:
+def test_hosts_in_trouble_cost_a_line_each_and_neither_memory_nor_the_others(start_sandbox, tmp_path):
     nodes = {"good": start_sandbox(machine()).data()}
     for name, (shell, _) in TROUBLES.items():
         sandbox = start_sandbox(machine())
@@ -84,9 +81,7 @@ def answer(document: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.long
-def test_ten_faults_on_300_hosts_are_found_and_no_eleventh(
-    start_sandbox: StartSandbox, tmp_path: Path
-) -> None:
+def test_ten_faults_on_300_hosts_are_found_and_no_eleventh(start_sandbox, tmp_path):
     sandbox = start_sandbox({**machine(), "/usr/local/bin/answer": ANSWER})
     listener = listening(sandbox, sum(COUNTS.values()), "many_config", "ForceCommand /usr/local/bin/answer\n")
     know(sandbox, [listener], sum(COUNTS.values()))

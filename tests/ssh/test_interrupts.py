@@ -48,7 +48,7 @@ def tune(node: Sandbox, folder: Path, profile: dict[str, Any], *arguments: str) 
     return plain(done.stdout)
 
 
-def test_devices_and_daemons_go_to_the_reserved_cpus_without_a_reload(node: Sandbox, tmp_path: Path) -> None:
+def test_devices_and_daemons_go_to_the_reserved_cpus_without_a_reload(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     assert [text(node, affinity(number)) for number in INTERRUPTS[NIC]] == ["0,4"] * 2
     assert [text(node, affinity(number)) for number in INTERRUPTS[NVME]] == ["2,6"] * 2
@@ -57,7 +57,7 @@ def test_devices_and_daemons_go_to_the_reserved_cpus_without_a_reload(node: Sand
     assert "daemon-reload" not in text(node, "/run/systemctl.log")
 
 
-def test_irqbalance_is_told_to_leave_the_other_cpus_alone(node: Sandbox, tmp_path: Path) -> None:
+def test_irqbalance_is_told_to_leave_the_other_cpus_alone(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     assert text(node, IRQBALANCE_FILE).splitlines() == [
         "# the admin's",
@@ -70,20 +70,20 @@ def test_irqbalance_is_told_to_leave_the_other_cpus_alone(node: Sandbox, tmp_pat
     assert "restart irqbalance.service" in text(node, "/run/systemctl.log")
 
 
-def test_a_second_run_changes_nothing(node: Sandbox, tmp_path: Path) -> None:
+def test_a_second_run_changes_nothing(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.run(": > /run/systemctl.log")
     assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
     assert "set-property" not in text(node, "/run/systemctl.log")
 
 
-def test_irqbalance_may_choose_among_the_planned_cpus(node: Sandbox, tmp_path: Path) -> None:
+def test_irqbalance_may_choose_among_the_planned_cpus(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(30)).write_text("4\n")
     assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
 
 
-def test_what_has_wandered_off_is_brought_back(node: Sandbox, tmp_path: Path) -> None:
+def test_what_has_wandered_off_is_brought_back(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(31)).write_text("0-7\n")
     dry = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "--dry", "deploys/tune.py")
@@ -92,7 +92,7 @@ def test_what_has_wandered_off_is_brought_back(node: Sandbox, tmp_path: Path) ->
     assert text(node, affinity(31)) == "0,4"
 
 
-def test_a_profile_without_them_gives_everything_back(node: Sandbox, tmp_path: Path) -> None:
+def test_a_profile_without_them_gives_everything_back(node, tmp_path):
     before = state(node)
     tune(node, tmp_path, CONFINED)
     assert state(node) != before
@@ -106,7 +106,7 @@ def test_a_profile_without_them_gives_everything_back(node: Sandbox, tmp_path: P
     assert "noop: the node is already as planned" in tune(node, tmp_path, FREE, "-v")
 
 
-def test_what_an_admin_had_allowed_a_slice_comes_back(node: Sandbox, tmp_path: Path) -> None:
+def test_what_an_admin_had_allowed_a_slice_comes_back(node, tmp_path):
     node.run("systemctl set-property --runtime user.slice AllowedCPUs=0-3")
     tune(node, tmp_path, CONFINED)
     tune(node, tmp_path, FREE)
@@ -114,7 +114,7 @@ def test_what_an_admin_had_allowed_a_slice_comes_back(node: Sandbox, tmp_path: P
     assert text(node, effective("user.slice")) == "0-3"
 
 
-def test_irqbalance_off_stops_it_and_a_profile_without_that_starts_it(node: Sandbox, tmp_path: Path) -> None:
+def test_irqbalance_off_stops_it_and_a_profile_without_that_starts_it(node, tmp_path):
     off = {**CONFINED, "interrupts": {**CONFINED["interrupts"], "irqbalance": "off"}}
     tune(node, tmp_path, off)
     assert node.run("systemctl is-active irqbalance.service").stdout == "inactive\n"
@@ -124,7 +124,7 @@ def test_irqbalance_off_stops_it_and_a_profile_without_that_starts_it(node: Sand
     assert not node.path(IRQBALANCE_OFF_PATH).exists()
 
 
-def test_an_irqbalance_that_was_stopped_runs_again_after_an_undo(node: Sandbox, tmp_path: Path) -> None:
+def test_an_irqbalance_that_was_stopped_runs_again_after_an_undo(node, tmp_path):
     off = {**CONFINED, "interrupts": {**CONFINED["interrupts"], "irqbalance": "off"}}
     node.run("mkdir -p /run/broken; : > /run/broken/user.slice")
     done = pyinfra(tmp_path, {"node": data(node, off)}, "-y", "deploys/tune.py")
@@ -132,14 +132,14 @@ def test_an_irqbalance_that_was_stopped_runs_again_after_an_undo(node: Sandbox, 
     assert node.run("systemctl is-active irqbalance.service").stdout == "active\n"
 
 
-def test_a_host_without_irqbalance_has_nothing_to_restrict(node: Sandbox, tmp_path: Path) -> None:
+def test_a_host_without_irqbalance_has_nothing_to_restrict(node, tmp_path):
     node.run("systemctl stop irqbalance.service; rm /run/services/irqbalance.service")
     tune(node, tmp_path, CONFINED)
     assert "numaforge" not in text(node, IRQBALANCE_FILE)
     assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
 
 
-def test_what_the_kernel_lacks_is_left_alone_and_said(node: Sandbox, tmp_path: Path) -> None:
+def test_what_the_kernel_lacks_is_left_alone_and_said(node, tmp_path):
     node.path(WORKQUEUES).unlink()
     node.path(RPS).unlink()
     assert "left alone: workqueues, rps of eth7, which this kernel does not offer" in tune(
@@ -149,16 +149,14 @@ def test_what_the_kernel_lacks_is_left_alone_and_said(node: Sandbox, tmp_path: P
     assert "left alone: workqueues" in tune(node, tmp_path, CONFINED)  # each run says it
 
 
-def test_a_managed_interrupt_is_reported_and_no_failure(node: Sandbox, tmp_path: Path) -> None:
+def test_a_managed_interrupt_is_reported_and_no_failure(node, tmp_path):
     keeps(node, 41, MANAGED)
     assert "1 interrupts are placed by the kernel alone" in tune(node, tmp_path, CONFINED)
     assert text(node, affinity(40)) == "2,6"
     assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
 
 
-def test_an_interrupt_that_the_kernel_refuses_to_move_undoes_everything(
-    node: Sandbox, tmp_path: Path
-) -> None:
+def test_an_interrupt_that_the_kernel_refuses_to_move_undoes_everything(node, tmp_path):
     before = state(node)
     keeps(node, 41, INVALID)
     done = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "-y", "deploys/tune.py")
@@ -168,7 +166,7 @@ def test_an_interrupt_that_the_kernel_refuses_to_move_undoes_everything(
     assert not node.path(INTERRUPTS_PATH).exists()
 
 
-def test_a_slice_that_systemd_refuses_undoes_everything(node: Sandbox, tmp_path: Path) -> None:
+def test_a_slice_that_systemd_refuses_undoes_everything(node, tmp_path):
     before = state(node)
     node.run("mkdir -p /run/broken; : > /run/broken/user.slice")
     done = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "-y", "deploys/tune.py")
@@ -179,9 +177,7 @@ def test_a_slice_that_systemd_refuses_undoes_everything(node: Sandbox, tmp_path:
     }
 
 
-def test_after_a_boot_the_unit_does_it_again_and_later_for_a_new_driver(
-    node: Sandbox, tmp_path: Path
-) -> None:
+def test_after_a_boot_the_unit_does_it_again_and_later_for_a_new_driver(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.run("rm -rf /run/numaforge")
     for number in INTERRUPTS[NIC]:
@@ -199,7 +195,7 @@ def test_after_a_boot_the_unit_does_it_again_and_later_for_a_new_driver(
 
 
 @pytest.mark.parametrize("shell", shortened(["dash", "bash", "busybox sh"], ("busybox sh",)))
-def test_the_script_of_the_unit_works_in_every_shell(node: Sandbox, tmp_path: Path, shell: str) -> None:
+def test_the_script_of_the_unit_works_in_every_shell(node, tmp_path, shell):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(40)).write_text("0-7\n")
     keeps(node, 41, MANAGED)
@@ -208,7 +204,7 @@ def test_the_script_of_the_unit_works_in_every_shell(node: Sandbox, tmp_path: Pa
     assert text(node, affinity(40)) == "2,6"
 
 
-def test_the_script_of_the_unit_fails_with_what_the_kernel_refuses(node: Sandbox, tmp_path: Path) -> None:
+def test_the_script_of_the_unit_fails_with_what_the_kernel_refuses(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(41)).write_text("0-7\n")
     keeps(node, 41, INVALID)
@@ -224,9 +220,7 @@ def test_the_script_of_the_unit_fails_with_what_the_kernel_refuses(node: Sandbox
         pytest.param("rm", None, id="a-file-that-another-has-removed-stays-so"),
     ],
 )
-def test_an_undo_takes_only_our_lines_out_of_a_file_that_another_has_edited(
-    node: Sandbox, edit: str, left: list[str] | None
-) -> None:
+def test_an_undo_takes_only_our_lines_out_of_a_file_that_another_has_edited(node, edit, left):
     before = text(node, IRQBALANCE_FILE).splitlines()
     when(
         node,
@@ -243,7 +237,7 @@ def test_an_undo_takes_only_our_lines_out_of_a_file_that_another_has_edited(
         assert text(node, IRQBALANCE_FILE).splitlines() == [*before, *left]
 
 
-def test_after_a_boot_in_between_old_numbers_are_left_alone(node: Sandbox) -> None:
+def test_after_a_boot_in_between_old_numbers_are_left_alone(node):
     """A number of the boot before may be another device's."""
     node.run(f"echo 3 > {affinity(30)}")
     failing = kernel_values.part({"/proc/sys/vm/swappiness": "10"}, {"/proc/sys/vm/swappiness": "60"})
@@ -284,7 +278,7 @@ def found_wrong(node: Sandbox, folder: Path) -> list[str]:
     return [f"{test}[{name.rpartition('node-')[2]}]" for test, name in names if test in VERIFIED]
 
 
-def test_verification_finds_what_runs_elsewhere(node: Sandbox, tmp_path: Path) -> None:
+def test_verification_finds_what_runs_elsewhere(node, tmp_path):
     keeps(node, 41, MANAGED)
     tune(node, tmp_path, CONFINED)
     assert found_wrong(node, tmp_path) == ["test_irqbalance[reserved]"]  # started without an environment

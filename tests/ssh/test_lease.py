@@ -99,14 +99,14 @@ def assert_old(node: Sandbox, result: Result) -> None:
     assert process(node).pid
 
 
-def test_pods_that_the_drain_has_left_park_nothing(node: Sandbox, port: int) -> None:
+def test_pods_that_the_drain_has_left_park_nothing(node, port):
     applied(node, change(port))
     node.run(revert_script("T1", "the node is not Ready", status(node)))
     assert_old(node, ended(node))
     assert not node.path(f"{TRANSACTIONS}/T1/parked").exists()
 
 
-def test_a_pod_that_comes_before_anything_has_changed_makes_it_void(node: Sandbox, port: int) -> None:
+def test_a_pod_that_comes_before_anything_has_changed_makes_it_void(node, port):
     comes(node, "keeping")
     result = run(node, change(port))
     assert result.outcome == "void"
@@ -114,7 +114,7 @@ def test_a_pod_that_comes_before_anything_has_changed_makes_it_void(node: Sandbo
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
-def test_a_pod_that_starts_while_the_kubelet_stops_gets_its_kubelet_back(node: Sandbox, port: int) -> None:
+def test_a_pod_that_starts_while_the_kubelet_stops_gets_its_kubelet_back(node, port):
     comes(node, "stop kubelet")
     result = run(node, change(port))
     assert (result.outcome, "nothing was replaced" in result.reason) == ("rolled-back", True)
@@ -123,9 +123,7 @@ def test_a_pod_that_starts_while_the_kubelet_stops_gets_its_kubelet_back(node: S
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("by", ["the-pod-leaves", "its-lease-is-renewed"])
-def test_a_pod_that_comes_halfway_parks_the_next_step_that_disturbs(
-    node: Sandbox, port: int, by: str
-) -> None:
+def test_a_pod_that_comes_halfway_parks_the_next_step_that_disturbs(node, port, by):
     comes(node, "apply kernel_values")
     node.run(start_script(change(port)))
     pid = parked(node, "apply hugepages")
@@ -140,9 +138,7 @@ def test_a_pod_that_comes_halfway_parks_the_next_step_that_disturbs(
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("by", ["the-pod-leaves", "its-lease-is-renewed"])
-def test_an_undo_waits_with_its_kubelet_running_until_the_pods_have_left(
-    node: Sandbox, port: int, by: str
-) -> None:
+def test_an_undo_waits_with_its_kubelet_running_until_the_pods_have_left(node, port, by):
     applied_then_asked_back(node, port)
     kubelet = process(node).pid
     pid = parked(node, "stop kubelet")
@@ -155,7 +151,7 @@ def test_an_undo_waits_with_its_kubelet_running_until_the_pods_have_left(
     assert_old(node, ended(node))
 
 
-def test_a_change_that_is_not_confirmed_waits_before_it_is_undone(node: Sandbox, port: int) -> None:
+def test_a_change_that_is_not_confirmed_waits_before_it_is_undone(node, port):
     comes(node, "confirming")
     node.run(start_script(change(port, confirm_seconds=1)))
     pid = parked(node, "stop kubelet")
@@ -166,7 +162,7 @@ def test_a_change_that_is_not_confirmed_waits_before_it_is_undone(node: Sandbox,
     assert_old(node, result)
 
 
-def test_what_is_killed_while_it_waits_waits_on(node: Sandbox, port: int) -> None:
+def test_what_is_killed_while_it_waits_waits_on(node, port):
     when(node, "parked stop kubelet", KILL)
     applied_then_asked_back(node, port)
     until(node, "! [ -e '/run/when/parked stop kubelet' ]")
@@ -175,7 +171,7 @@ def test_what_is_killed_while_it_waits_waits_on(node: Sandbox, port: int) -> Non
     assert_old(node, ended(node))
 
 
-def test_a_boot_goes_back_before_any_pod_runs(node: Sandbox, port: int) -> None:
+def test_a_boot_goes_back_before_any_pod_runs(node, port):
     applied_then_asked_back(node, port)
     pid = parked(node, "stop kubelet")
     node.run("kill -KILL $(cat /run/units/*) $(cat /run/kubelet.pid); rm -f /run/units/* /run/kubelet.pid")
@@ -185,7 +181,7 @@ def test_a_boot_goes_back_before_any_pod_runs(node: Sandbox, port: int) -> None:
     assert_old(node, ended(node))
 
 
-def test_meanwhile_no_other_change_begins_and_a_run_is_told_why(node: Sandbox, port: int) -> None:
+def test_meanwhile_no_other_change_begins_and_a_run_is_told_why(node, port):
     applied_then_asked_back(node, port)
     pid = parked(node, "stop kubelet")
     other = node.run(start_script(change(port, id="T2")))
@@ -200,7 +196,7 @@ def test_meanwhile_no_other_change_begins_and_a_run_is_told_why(node: Sandbox, p
     assert_old(node, ended(node))
 
 
-def test_a_late_or_repeated_renewal_is_harmless(node: Sandbox, port: int) -> None:
+def test_a_late_or_repeated_renewal_is_harmless(node, port):
     proceed(node, UID)
     assert not node.path(f"{TRANSACTIONS}/T1").exists()
     applied(node, change(port))
@@ -210,5 +206,5 @@ def test_a_late_or_repeated_renewal_is_harmless(node: Sandbox, port: int) -> Non
     assert (status(node).phase, status(node).running) == ("confirming", False)
 
 
-def test_without_a_drain_and_without_pods_none_may_come(node: Sandbox, port: int) -> None:
+def test_without_a_drain_and_without_pods_none_may_come(node, port):
     assert run(node, change(port, allowed=None, pods=Pods())).outcome == "void"

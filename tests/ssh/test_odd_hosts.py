@@ -2,9 +2,7 @@
 
 import json
 import re
-from pathlib import Path
 
-from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import pyinfra
 from tests.ssh.site_runs import PLAN, data, plain
@@ -28,9 +26,7 @@ faulty()
 """
 
 
-def test_a_host_of_unbalanced_quotes_and_a_broken_plan_is_provisioned(
-    start_sandbox: StartSandbox, tmp_path: Path
-) -> None:
+def test_a_host_of_unbalanced_quotes_and_a_broken_plan_is_provisioned(start_sandbox, tmp_path):
     odd, good = start_sandbox(machine() | _ODD), start_sandbox(machine())
     run = pyinfra(tmp_path, {"odd": data(odd), "good": data(good)}, "-y", "deploys/site.py")
     assert run.returncode == 0, plain(run.stdout)
@@ -40,8 +36,8 @@ def test_a_host_of_unbalanced_quotes_and_a_broken_plan_is_provisioned(
 
 
 def test_a_fault_of_ours_is_told_of_the_host_that_it_happened_on_and_the_others_go_on(
-    start_sandbox: StartSandbox, tmp_path: Path
-) -> None:
+    start_sandbox, tmp_path
+):
     deploy = tmp_path / "deploy.py"
     deploy.write_text(_FAULTY_ROLE)
     bad, good = start_sandbox(machine()), start_sandbox(machine())

@@ -81,7 +81,7 @@ def assert_undone(node: Sandbox, subject: Subject, event: str, result: Result) -
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
-def test_what_was_applied_is_undone_on_request(node: Sandbox, port: int, subject: Subject) -> None:
+def test_what_was_applied_is_undone_on_request(node, port, subject):
     subject.assert_old(node)
     applied(node, subject, port)
     subject.assert_new(node)
@@ -91,14 +91,14 @@ def test_what_was_applied_is_undone_on_request(node: Sandbox, port: int, subject
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards))
-def test_one_that_is_killed_is_undone(node: Sandbox, port: int, subject: Subject, event: str) -> None:
+def test_one_that_is_killed_is_undone(node, port, subject, event):
     when(node, event, KILL)
     begin(node, subject, port)
     assert_undone(node, subject, event, ended(node, subject))
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.back))
-def test_an_undoing_that_is_killed_is_ended(node: Sandbox, port: int, subject: Subject, event: str) -> None:
+def test_an_undoing_that_is_killed_is_ended(node, port, subject, event):
     applied(node, subject, port)
     when(node, event, KILL)
     ask_to_undo(node)
@@ -106,9 +106,7 @@ def test_an_undoing_that_is_killed_is_ended(node: Sandbox, port: int, subject: S
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards))
-def test_a_power_cut_leaves_the_old_state_or_the_new(
-    node: Sandbox, port: int, subject: Subject, event: str
-) -> None:
+def test_a_power_cut_leaves_the_old_state_or_the_new(node, port, subject, event):
     when(node, event, CUT_POWER)
     begin(node, subject, port)
     cut_power(node)
@@ -122,9 +120,7 @@ def test_a_power_cut_leaves_the_old_state_or_the_new(
 
 @pytest.mark.long
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.back))
-def test_a_power_cut_on_the_way_back_ends_with_the_old_state(
-    node: Sandbox, port: int, subject: Subject, event: str
-) -> None:
+def test_a_power_cut_on_the_way_back_ends_with_the_old_state(node, port, subject, event):
     applied(node, subject, port)
     when(node, event, CUT_POWER)
     ask_to_undo(node)
@@ -135,9 +131,7 @@ def test_a_power_cut_on_the_way_back_ends_with_the_old_state(
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards[:1]))
-def test_a_reboot_in_good_order_ends_with_the_old_state(
-    node: Sandbox, port: int, subject: Subject, event: str
-) -> None:
+def test_a_reboot_in_good_order_ends_with_the_old_state(node, port, subject, event):
     when(node, event, GO_DOWN + END_UNIT)
     begin(node, subject, port)
     cut_power(node)
@@ -159,7 +153,7 @@ def test_a_reboot_in_good_order_ends_with_the_old_state(
         for shell in SHELLS
     ],
 )
-def test_it_runs_under_every_posix_shell(node: Sandbox, port: int, subject: Subject, shell: str) -> None:
+def test_it_runs_under_every_posix_shell(node, port, subject, shell):
     """It complains about nothing."""
     result = run_by(node, shell, subject.change(port))
     assert result.outcome == "applied", result

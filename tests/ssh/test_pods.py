@@ -60,21 +60,19 @@ def state(node: Sandbox) -> dict[str, str | None]:
 @pytest.mark.variants(4)
 @pytest.mark.parametrize("shell", ["dash", "bash --posix -s", "busybox sh"])
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
-def test_a_process_below_kubepods_is_a_pods_whatever_the_driver(
-    node: Sandbox, group: str, shell: str
-) -> None:
+def test_a_process_below_kubepods_is_a_pods_whatever_the_driver(node, group, shell):
     stop(node, "stopped")
     pid = pod(node, group)
     (said,) = found(node, shell).pods.alive
     assert said == f"process {pid} (sleep) in {group.splitlines()[0].split(':', 2)[2]}"
 
 
-def test_a_group_that_is_deleted_has_no_process_left_in_it(node: Sandbox) -> None:
+def test_a_group_that_is_deleted_has_no_process_left_in_it(node):
     pod(node, f"{GROUPS['systemd-v2']} (deleted)")
     assert found(node).pods.alive == ()
 
 
-def test_no_more_than_three_processes_are_named(node: Sandbox) -> None:
+def test_no_more_than_three_processes_are_named(node):
     for _ in range(5):
         pod(node)
     assert len(found(node).pods.alive) == 3
@@ -89,9 +87,7 @@ def test_no_more_than_three_processes_are_named(node: Sandbox) -> None:
     "profile",
     [pytest.param(BIG_POOLS, id="pools"), pytest.param(RESTARTS, id="a-state-file-goes")],
 )
-def test_pods_on_a_host_of_no_cluster_are_not_disturbed(
-    node: Sandbox, tmp_path: Path, how: str, profile: dict[str, Any]
-) -> None:
+def test_pods_on_a_host_of_no_cluster_are_not_disturbed(node, tmp_path, how, profile):
     assert site(tmp_path, node, PROFILE)[0] == 0
     stop(node, how)
     pid, before = pod(node), state(node)
@@ -104,7 +100,7 @@ def test_pods_on_a_host_of_no_cluster_are_not_disturbed(
     assert state(node) == before
 
 
-def test_a_dry_run_says_so_too(node: Sandbox, tmp_path: Path) -> None:
+def test_a_dry_run_says_so_too(node, tmp_path):
     stop(node, "stopped")
     pod(node)
     code, said = site(tmp_path, node, BIG_POOLS, "--dry")
@@ -112,7 +108,7 @@ def test_a_dry_run_says_so_too(node: Sandbox, tmp_path: Path) -> None:
     assert "pods are alive on a host that is not known as a Node" in said
 
 
-def test_what_disturbs_no_pod_is_changed_beside_them(node: Sandbox, tmp_path: Path) -> None:
+def test_what_disturbs_no_pod_is_changed_beside_them(node, tmp_path):
     assert site(tmp_path, node, PROFILE)[0] == 0
     pid = pod(node)
     tuned = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10"}}}
@@ -122,7 +118,7 @@ def test_what_disturbs_no_pod_is_changed_beside_them(node: Sandbox, tmp_path: Pa
     assert alive(node, pid)
 
 
-def test_a_reason_for_no_drain_is_obeyed_and_said(node: Sandbox, tmp_path: Path) -> None:
+def test_a_reason_for_no_drain_is_obeyed_and_said(node, tmp_path):
     stop(node, "stopped")
     pod(node)
     reason = {"numaforge_rollout": {"without_drain": "the pods of a test"}}
@@ -132,7 +128,7 @@ def test_a_reason_for_no_drain_is_obeyed_and_said(node: Sandbox, tmp_path: Path)
     assert node.path(POOL).read_text() == "16\n"
 
 
-def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node: Sandbox, tmp_path: Path) -> None:
+def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node, tmp_path):
     stop(node, "stopped")
     code, said = site(tmp_path, node, BIG_POOLS)
     assert code == 0, said
@@ -145,8 +141,8 @@ def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node: Sandbox, t
 @pytest.mark.parametrize("evidence", ["a process", "a folder"])
 @pytest.mark.parametrize("option", ["-y", pytest.param("--dry", marks=pytest.mark.long)])
 def test_a_node_whose_kubelet_is_down_is_refused_before_its_cluster_is_asked(
-    node: Sandbox, tmp_path: Path, how: str, evidence: str, option: str
-) -> None:
+    node, tmp_path, how, evidence, option
+):
     stop(node, how)
     if evidence == "a process":
         pid = pod(node)
@@ -165,7 +161,7 @@ def test_a_node_whose_kubelet_is_down_is_refused_before_its_cluster_is_asked(
 
 
 @joined
-def test_pods_of_a_node_whose_kubelet_runs_take_the_way_of_a_drain(node: Sandbox, tmp_path: Path) -> None:
+def test_pods_of_a_node_whose_kubelet_runs_take_the_way_of_a_drain(node, tmp_path):
     pid, before = pod(node), state(node)
     code, said = site(tmp_path, node, BIG_POOLS, numaforge_rollout={"kubeconfig": str(tmp_path / "none")})
     assert code == 1
@@ -182,7 +178,7 @@ def boots(found: NodeState, **changes: Any) -> Transaction:
     return replace(change, **changes)
 
 
-def test_a_pod_that_comes_after_the_look_makes_the_change_void(node: Sandbox) -> None:
+def test_a_pod_that_comes_after_the_look_makes_the_change_void(node):
     stop(node, "stopped")
     change = boots(found(node))
     pid = pod(node)
@@ -195,7 +191,7 @@ def test_a_pod_that_comes_after_the_look_makes_the_change_void(node: Sandbox) ->
     assert alive(node, pid)
 
 
-def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node: Sandbox) -> None:
+def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node):
     stop(node, "stopped")
     change = boots(found(node))
     node.path("/usr/local/bin/grep").write_text(
@@ -207,7 +203,7 @@ def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node: Sandbox
     assert "the processes cannot be read" in result.reason
 
 
-def test_pods_of_daemon_sets_do_not_stop_the_change_of_a_drained_node(node: Sandbox) -> None:
+def test_pods_of_daemon_sets_do_not_stop_the_change_of_a_drained_node(node):
     pod(node)
     result = run(node, boots(replace(found(node), pods=Pods()), allowed=(UID,), parts=()))
     assert result.outcome == "applied"
@@ -239,8 +235,8 @@ LAYOUTS = {
 )
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_distribution_is_refused_by_name_before_anything_is_touched(
-    start_sandbox: StartSandbox, port: int, tmp_path: Path, name: str, runs: bool
-) -> None:
+    start_sandbox, port, tmp_path, name, runs
+):
     files = {path: text for path, text in kubeadm_files(port).items() if "kubelet" not in path}
     node = start_sandbox(files)
     node.run("mkdir -p /run/systemd/system")

@@ -32,9 +32,7 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
-def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(
-    node: Sandbox, port: int, loader: str
-) -> None:
+def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(node, port, loader):
     node.run(start_script(change(port, loader=loader)))
     result = through_boots(node)
     assert result.outcome == "applied", result
@@ -44,9 +42,7 @@ def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
-def test_a_node_that_does_not_prove_itself_after_the_boot_goes_back_with_a_second_one(
-    node: Sandbox, port: int, loader: str
-) -> None:
+def test_a_node_that_does_not_prove_itself_after_the_boot_goes_back_with_a_second_one(node, port, loader):
     node.run(start_script(change(port, "crash", loader=loader)))
     result = through_boots(node)
     assert (result.outcome, result.reason) == (
@@ -57,9 +53,7 @@ def test_a_node_that_does_not_prove_itself_after_the_boot_goes_back_with_a_secon
     assert_old(node)
 
 
-def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(
-    node: Sandbox, port: int
-) -> None:
+def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(node, port):
     node.run(start_script(change(port)))
     result = through_boots(node, deaf=True)
     assert result.outcome == "rolled-back"
@@ -68,7 +62,7 @@ def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(
     assert_old(node)
 
 
-def test_what_was_applied_is_reverted_with_a_second_boot(node: Sandbox, port: int) -> None:
+def test_what_was_applied_is_reverted_with_a_second_boot(node, port):
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -91,7 +85,7 @@ def test_what_was_applied_is_reverted_with_a_second_boot(node: Sandbox, port: in
         ),
     ],
 )
-def test_nothing_is_booted_where_it_cannot_be(node: Sandbox, port: int, spoil: str, reason: str) -> None:
+def test_nothing_is_booted_where_it_cannot_be(node, port, spoil, reason):
     node.path(f"/run/{spoil}").touch()
     node.run(start_script(change(port)))
     result = through_boots(node)
@@ -108,9 +102,7 @@ def test_nothing_is_booted_where_it_cannot_be(node: Sandbox, port: int, spoil: s
         ("power-apply kernel_cmdline", "reboot-apply kernel_cmdline", "soft-reboot-apply kernel_cmdline"),
     ),
 )
-def test_a_cut_at_any_step_forwards_leaves_the_old_plan_whole_or_the_new_one(
-    node: Sandbox, port: int, cut: str, event: str
-) -> None:
+def test_a_cut_at_any_step_forwards_leaves_the_old_plan_whole_or_the_new_one(node, port, cut, event):
     when(node, event, CUTS[cut])
     node.run(start_script(change(port)))
     result = through_boots(node, before_kubelet=assert_whole)
@@ -132,9 +124,7 @@ def test_a_cut_at_any_step_forwards_leaves_the_old_plan_whole_or_the_new_one(
         ("soft-reboot-undo kernel_cmdline",),
     ),
 )
-def test_a_cut_at_any_step_back_leaves_the_old_plan_whole(
-    node: Sandbox, port: int, cut: str, event: str
-) -> None:
+def test_a_cut_at_any_step_back_leaves_the_old_plan_whole(node, port, cut, event):
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     when(node, event, CUTS[cut])
@@ -146,7 +136,7 @@ def test_a_cut_at_any_step_back_leaves_the_old_plan_whole(
     assert_old(node)
 
 
-def test_a_runner_that_asks_during_the_boot_disturbs_nothing(node: Sandbox, port: int) -> None:
+def test_a_runner_that_asks_during_the_boot_disturbs_nothing(node, port):
     node.run(start_script(change(port)))
     until(node, "[ -e /run/stopping ] && idle")
     assert status(node).broken_off
@@ -167,9 +157,7 @@ def test_a_runner_that_asks_during_the_boot_disturbs_nothing(node: Sandbox, port
         pytest.param(("bootctl",), "/boot/other", "none", id="systemd-without-its-boot-loader"),
     ],
 )
-def test_the_boot_loader_is_told_by_its_tools(
-    start_sandbox: StartSandbox, programs: tuple[str, ...], folder: str, loader: str
-) -> None:
+def test_the_boot_loader_is_told_by_its_tools(start_sandbox, programs, folder, loader):
     node = start_sandbox({**machine(), **{f"/usr/local/loader/{name}": "#!/bin/sh\n" for name in programs}})
     node.run(f"rm -rf /boot/loader /boot/efi/loader; mkdir -p {folder} /etc/default")
     tools = "ln -s $(command -v cat sed) /usr/local/loader; PATH=/usr/local/loader"

@@ -1,7 +1,6 @@
 """`numaforge render --diff` over a real sshd: what a run has written is no difference, a change is one."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +17,7 @@ def node(start_sandbox: StartSandbox) -> Sandbox:
     return start_sandbox(machine())
 
 
-def test_files_of_a_host_are_compared_with_its_plan(
-    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_a_host_are_compared_with_its_plan(node, tmp_path, capfd):
     login = [f"--data={key}={value}" for key, value in node.data().items() if key != "ssh_hostname"]
     asked = ["render", "127.0.0.1", *login, "--profile", "cpu-only", "--diff", "-o", "json"]
 

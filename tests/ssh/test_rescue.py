@@ -50,9 +50,7 @@ def gone_down(node: Sandbox) -> None:
 @pytest.mark.variants(1)
 @pytest.mark.usefixtures("fstab")
 @pytest.mark.parametrize("mode", ["emergency.target", "rescue.target"])
-def test_a_boot_that_ends_in_a_mode_of_little_takes_the_change_back_and_boots_again(
-    node: Sandbox, port: int, mode: str
-) -> None:
+def test_a_boot_that_ends_in_a_mode_of_little_takes_the_change_back_and_boots_again(node, port, mode):
     node.run(start_script(change(port)))
     gone_down(node)
     assert all(node.path(link).is_symlink() for link in LINKS)
@@ -69,7 +67,7 @@ def test_a_boot_that_ends_in_a_mode_of_little_takes_the_change_back_and_boots_ag
 
 
 @pytest.mark.usefixtures("fstab")
-def test_a_power_cut_before_such_a_boot_leaves_the_old_state(node: Sandbox, port: int) -> None:
+def test_a_power_cut_before_such_a_boot_leaves_the_old_state(node, port):
     when(node, "apply kernel_cmdline", CUT_POWER)
     node.run(start_script(change(port)))
     until(node, "[ -e /run/off ] && idle")
@@ -80,7 +78,7 @@ def test_a_power_cut_before_such_a_boot_leaves_the_old_state(node: Sandbox, port
 
 @pytest.mark.long
 @pytest.mark.usefixtures("fstab")
-def test_a_way_back_through_such_a_boot_keeps_its_reason(node: Sandbox, port: int) -> None:
+def test_a_way_back_through_such_a_boot_keeps_its_reason(node, port):
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -92,9 +90,7 @@ def test_a_way_back_through_such_a_boot_keeps_its_reason(node: Sandbox, port: in
 
 
 @pytest.mark.usefixtures("fstab")
-def test_a_node_that_boots_so_without_the_change_too_is_not_booted_a_third_time(
-    node: Sandbox, port: int
-) -> None:
+def test_a_node_that_boots_so_without_the_change_too_is_not_booted_a_third_time(node, port):
     node.run(start_script(change(port)))
     gone_down(node)
     boot(node, mode="emergency.target")
@@ -110,9 +106,7 @@ def test_a_node_that_boots_so_without_the_change_too_is_not_booted_a_third_time(
 
 
 @pytest.mark.usefixtures("fstab")
-def test_a_mode_that_is_asked_for_on_a_node_that_had_come_up_changes_nothing(
-    node: Sandbox, port: int
-) -> None:
+def test_a_mode_that_is_asked_for_on_a_node_that_had_come_up_changes_nothing(node, port):
     when(node, "apply kernel_cmdline", ": > /run/asked; until [ -e /run/go ]; do sleep 0.1; done")
     node.run(start_script(change(port)))
     until(node, "[ -e /run/asked ]")
@@ -124,7 +118,7 @@ def test_a_mode_that_is_asked_for_on_a_node_that_had_come_up_changes_nothing(
 
 
 @pytest.mark.usefixtures("fstab")
-def test_an_ended_change_has_nothing_to_rescue(node: Sandbox, port: int) -> None:
+def test_an_ended_change_has_nothing_to_rescue(node, port):
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     boot(node, mode="emergency.target")
@@ -133,7 +127,7 @@ def test_an_ended_change_has_nothing_to_rescue(node: Sandbox, port: int) -> None
     assert leftovers(node) == []
 
 
-def test_neither_unit_makes_a_cycle_of_the_boot(node: Sandbox, tmp_path: Path) -> None:
+def test_neither_unit_makes_a_cycle_of_the_boot(node, tmp_path):
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")

@@ -56,8 +56,8 @@ def swappiness(host: Sandbox) -> str:
 
 
 def test_hosts_outside_a_cluster_are_changed_and_those_as_planned_get_no_run(
-    start_sandbox: StartSandbox, api: ApiServer, tmp_path: Path, capfd: Any
-) -> None:
+    start_sandbox, api, tmp_path, capfd
+):
     hosts = {name: start_sandbox(machine()) for name in ("a", "b")}
     file = inventory(tmp_path, hosts)
     code, report = roll_out(api, file, capfd)
@@ -78,7 +78,7 @@ def node(start_sandbox: StartSandbox, port: int, api: ApiServer) -> Sandbox:
     return found
 
 
-def test_a_node_is_changed_in_service(node: Sandbox, api: ApiServer, tmp_path: Path, capfd: Any) -> None:
+def test_a_node_is_changed_in_service(node, api, tmp_path, capfd):
     before = json.dumps(api.nodes["n1"])
     code, report = roll_out(api, inventory(tmp_path, {"n1": node}), capfd)
     assert (code, report["nodes"]["n1"]["ending"]) == (0, "done"), report
@@ -88,17 +88,15 @@ def test_a_node_is_changed_in_service(node: Sandbox, api: ApiServer, tmp_path: P
 
 @pytest.mark.long
 def test_a_node_that_sends_no_heartbeat_goes_back_and_is_held_as_that_does_not_help(
-    node: Sandbox, api: ApiServer, tmp_path: Path, capfd: Any
-) -> None:
+    node, api, tmp_path, capfd
+):
     api.heartbeats = False
     code, report = roll_out(api, inventory(tmp_path, {"n1": node}), capfd)
     assert (code, report["nodes"]["n1"]["ending"]) == (5, "held"), report
     assert swappiness(node) == "60"
 
 
-def test_what_a_deploy_changes_beside_the_maintenance_is_known(
-    start_sandbox: StartSandbox, tmp_path: Path
-) -> None:
+def test_what_a_deploy_changes_beside_the_maintenance_is_known(start_sandbox, tmp_path):
     host = start_sandbox(machine())
     data = {"a": {**host.data(), "numaforge_profile": PROFILE}}
     assert pyinfra(tmp_path, data, "-y", "deploys/tune.py").returncode == 0

@@ -12,7 +12,6 @@ from numaforge.rollout import launch
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.launch import Survey
 from numaforge.rollout.steps import run
-from tests.fixtures.api_server import ApiServer
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
@@ -59,9 +58,7 @@ def survey(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Survey:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("how", ["--dry", "-y"])
-def test_without_a_login_to_the_cluster_nothing_is_drained_and_a_dry_run_says_so(
-    node: Sandbox, tmp_path: Path, how: str
-) -> None:
+def test_without_a_login_to_the_cluster_nothing_is_drained_and_a_dry_run_says_so(node, tmp_path, how):
     nowhere = {"kubeconfig": str(tmp_path / "none")}
     run_by_hand = pyinfra(tmp_path, {"node": data(node, nowhere)}, how, "deploys/kubelet.py")
     assert run_by_hand.returncode == 1
@@ -72,8 +69,8 @@ def test_without_a_login_to_the_cluster_nothing_is_drained_and_a_dry_run_says_so
 
 @pytest.mark.parametrize("installed", [False, True], ids=["in the repository", "as an installed copy"])
 def test_a_host_that_cannot_be_reached_is_one_line_and_the_others_are_asked(
-    node: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
-) -> None:
+    node, tmp_path, monkeypatch, installed
+):
     monkeypatch.chdir(tmp_path if installed else REPOSITORY)
     gone = {**data(node), "ssh_port": free_port()}
     found = survey(tmp_path, {"a-gone": gone, "good": data(node), "z-gone": gone})
@@ -84,24 +81,20 @@ def test_a_host_that_cannot_be_reached_is_one_line_and_the_others_are_asked(
     assert all(why.startswith("cannot connect") for why in found.silent.values())
 
 
-def test_a_host_that_hangs_up_on_every_command_is_one_that_does_not_answer(
-    start_sandbox: StartSandbox, node: Sandbox, tmp_path: Path
-) -> None:
+def test_a_host_that_hangs_up_on_every_command_is_one_that_does_not_answer(start_sandbox, node, tmp_path):
     cut = start_sandbox(machine())
     cut.log_in_with('kill -9 "$PPID"')
     found = survey(tmp_path, {"cut": data(cut), "good": data(node)})
     assert ([each.host for each in found.needs], {*found.silent}, found.refused) == (["good"], {"cut"}, {})
 
 
-def test_what_the_inventory_says_is_known_without_asking_a_host(node: Sandbox, tmp_path: Path) -> None:
+def test_what_the_inventory_says_is_known_without_asking_a_host(node, tmp_path):
     hosts = {"good": data(node, {"kubeconfig": "/x"}), "gone": {**data(node), "ssh_port": free_port()}}
     settings = program(tmp_path, hosts).settings()
     assert run(settings) == {"good": {"kubeconfig": "/x"}, "gone": {}}
 
 
-def test_plan_shows_the_others_and_names_the_one(
-    node: Sandbox, api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
-) -> None:
+def test_plan_shows_the_others_and_names_the_one(node, api, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     api.add_node("n1")
     hosts = {"good": data(node), "gone": {**data(node), "ssh_port": free_port()}}
@@ -116,13 +109,8 @@ def test_plan_shows_the_others_and_names_the_one(
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
 def test_a_joined_node_without_drain_is_refused_by_a_roll_out_before_anything_is_begun(
-    node: Sandbox,
-    api: ApiServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: Any,
-    verb: str,
-) -> None:
+    node, api, tmp_path, monkeypatch, capfd, verb
+):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     api.add_node("n1")
     inventory = program(tmp_path, {"good": data(node, WITHOUT_DRAIN)}).inventory
@@ -136,9 +124,7 @@ def test_a_joined_node_without_drain_is_refused_by_a_roll_out_before_anything_is
     assert api.leases == {}
 
 
-def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(
-    node: Sandbox, api: ApiServer, tmp_path: Path
-) -> None:
+def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(node, api, tmp_path):
     launcher = program(tmp_path, {"good": data(node, WITHOUT_DRAIN)})
     begun = launcher.launch(Member("good", "n1"), None)  # type: ignore[arg-type]
     while not begun.program.has_ended():
@@ -147,16 +133,14 @@ def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(
     assert starts(node) == 1
 
 
-def test_plain_pyinfra_obeys_it(node: Sandbox, tmp_path: Path) -> None:
+def test_plain_pyinfra_obeys_it(node, tmp_path):
     done = pyinfra(tmp_path, {"good": data(node, WITHOUT_DRAIN)}, "-y", "deploys/kubelet.py")
     assert done.returncode == 0, done.stdout
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
 @pytest.mark.long
-def test_a_removal_says_what_becomes_of_labels_and_what_stays_in_the_cluster(
-    node: Sandbox, api: ApiServer, tmp_path: Path
-) -> None:
+def test_a_removal_says_what_becomes_of_labels_and_what_stays_in_the_cluster(node, api, tmp_path):
     labelled = {**PROFILE, "device_plugin": {"config": "small"}}
     by_hand = {**data(node, WITHOUT_DRAIN), "numaforge_profile": labelled}
     done = pyinfra(tmp_path, {"good": by_hand}, "-y", "deploys/kubelet.py")

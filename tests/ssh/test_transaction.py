@@ -126,7 +126,7 @@ def assert_untouched(node: Sandbox) -> None:
 # ---- what becomes of a change ----
 
 
-def test_a_kubelet_that_comes_up_keeps_the_new_files(node: Sandbox, port: int) -> None:
+def test_a_kubelet_that_comes_up_keeps_the_new_files(node, port):
     assert run(node, transaction(port, "new")).outcome == "applied"
     assert node.path(DROP_IN).read_text() == "new\n"
     assert node.path(RECORD).read_text().splitlines()[1:] == [f"{SWAPPINESS}\t60\t10"]
@@ -134,12 +134,12 @@ def test_a_kubelet_that_comes_up_keeps_the_new_files(node: Sandbox, port: int) -
     assert leftovers(node) == []
 
 
-def test_the_kubelet_has_to_come_up_twice(node: Sandbox, port: int) -> None:
+def test_the_kubelet_has_to_come_up_twice(node, port):
     run(node, transaction(port, "new"))
     assert starts(node) == 2
 
 
-def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
+def test_only_the_invalid_state_is_removed(node, port):
     run(node, transaction(port, "new"))
     assert json.loads(node.path(STATE).read_text())["writtenUnder"] == "new\n"
     assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
@@ -170,9 +170,7 @@ def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
         ),
     ],
 )
-def test_a_kubelet_that_does_not_come_up_gets_everything_back(
-    node: Sandbox, port: int, wish: str, reason: str
-) -> None:
+def test_a_kubelet_that_does_not_come_up_gets_everything_back(node, port, wish, reason):
     result = run(node, transaction(port, wish, stable_seconds=2))
     assert result.outcome == "rolled-back"
     assert result.reason == f"{reason}; the old configuration is back and the kubelet is healthy with it"
@@ -180,7 +178,7 @@ def test_a_kubelet_that_does_not_come_up_gets_everything_back(
 
 
 @pytest.mark.long
-def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node: Sandbox, port: int) -> None:
+def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node, port):
     node.path(DROP_IN).write_text("idle\n")
     node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
     node.run(f"until curl -fs http://127.0.0.1:{port}/healthz; do sleep 0.05; done")
@@ -189,13 +187,13 @@ def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node: San
     assert time.monotonic() - begun >= 2 * 2
 
 
-def test_the_result_quotes_the_kubelets_last_words(node: Sandbox, port: int) -> None:
+def test_the_result_quotes_the_kubelets_last_words(node, port):
     result = run(node, transaction(port, "crash"))
     assert result.journal == ('E1121 "command failed" err="failed to \\"run\\" Kubelet"',)
     assert result.journal[0] in result.message
 
 
-def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node: Sandbox, port: int) -> None:
+def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node, port):
     node.run("systemctl stop kubelet.service; : > /run/systemctl.log")
     assert run(node, transaction(port, "new", restart=False)).outcome == "applied"
     assert node.path(DROP_IN).read_text() == "new\n"
@@ -211,16 +209,14 @@ def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node: Sandbox,
         pytest.param((FileContent(UNIT_DROP_IN, "[Service]\n"),), True, id="a-drop-in-of-the-unit"),
     ],
 )
-def test_units_are_reloaded_only_where_one_changes(
-    node: Sandbox, port: int, files: tuple[FileContent, ...], reloads: bool
-) -> None:
+def test_units_are_reloaded_only_where_one_changes(node, port, files, reloads):
     assert run(node, transaction(port, "new", files=files)).outcome == "applied"
     reverted(node, "the node is not Ready")
     once_each_way = 2 if reloads else 0
     assert node.path("/run/systemctl.log").read_text().count("daemon-reload") == once_each_way
 
 
-def test_a_kubelet_that_runs_on_has_no_units_reloaded(node: Sandbox, port: int) -> None:
+def test_a_kubelet_that_runs_on_has_no_units_reloaded(node, port):
     node.run("mkdir -p /run/active; : > /run/active/kubelet.service")
     assert run(node, transaction(port, "new", restart=False, invalid_state=[])).outcome == "applied"
     assert "daemon-reload" not in node.path("/run/systemctl.log").read_text()
@@ -230,16 +226,14 @@ def test_a_kubelet_that_runs_on_has_no_units_reloaded(node: Sandbox, port: int) 
 @pytest.mark.parametrize(
     ("wish", "outcome"), [("new", "applied"), pytest.param("flap", "rolled-back", marks=pytest.mark.long)]
 )
-def test_it_runs_under_every_posix_shell(
-    node: Sandbox, port: int, shell: str, wish: str, outcome: str
-) -> None:
+def test_it_runs_under_every_posix_shell(node, port, shell, wish, outcome):
     assert run_by(node, shell, transaction(port, wish)).outcome == outcome
 
 
 # ---- pools of huge pages ----
 
 
-def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, port: int) -> None:
+def test_pools_are_filled_while_the_kubelet_is_stopped(node, port):
     when(node, "apply hugepages", f"cat {LARGE} /run/kubelet.pid > /run/before 2>&1")
     when(node, "start kubelet", f"cat {LARGE} {SMALL} /run/kubelet.pid > /run/after 2>&1")
     assert run(node, transaction(port, "new")).outcome == "applied"
@@ -249,7 +243,7 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, port: int)
     assert "No such file" in node.path("/run/after").read_text()
 
 
-def test_how_many_pages_there_were_is_kept_before_anything_is_stopped(node: Sandbox, port: int) -> None:
+def test_how_many_pages_there_were_is_kept_before_anything_is_stopped(node, port):
     when(node, "stop kubelet", f"cat {TRANSACTIONS}/T1/hugepages/earlier /run/systemctl.log > /run/kept")
     run(node, transaction(port, "new"))
     kept = node.path("/run/kept").read_text().splitlines()
@@ -257,23 +251,21 @@ def test_how_many_pages_there_were_is_kept_before_anything_is_stopped(node: Sand
     assert "stop kubelet.service" not in kept
 
 
-def test_pools_that_shrink_come_first_and_serve_the_others(node: Sandbox, port: int) -> None:
+def test_pools_that_shrink_come_first_and_serve_the_others(node, port):
     memory_of_both_sizes(node, gibibytes=2)
     assert run(node, transaction(port, "new", pools={LARGE: 2, SMALL: 0})).outcome == "applied"
     assert pages(node) == {LARGE: 2, SMALL: 0}
     assert node.path(COMPACTED).read_text().strip() == ""
 
 
-def test_pools_that_find_no_room_get_it_once_memory_is_compacted(node: Sandbox, port: int) -> None:
+def test_pools_that_find_no_room_get_it_once_memory_is_compacted(node, port):
     memory_of_both_sizes(node, gibibytes=4, fragmented=True)
     assert run(node, transaction(port, "new")).outcome == "applied"
     assert pages(node) == {LARGE: 2, SMALL: 16}
     assert node.path(COMPACTED).read_text().strip() == "1"
 
 
-def test_a_pool_that_cannot_be_filled_rolls_everything_back_with_the_numbers(
-    node: Sandbox, port: int
-) -> None:
+def test_a_pool_that_cannot_be_filled_rolls_everything_back_with_the_numbers(node, port):
     memory_of_both_sizes(node, gibibytes=4)
     result = run(node, transaction(port, "new", pools={LARGE: 4, SMALL: 16}))
     assert result.outcome == "rolled-back"
@@ -285,7 +277,7 @@ def test_a_pool_that_cannot_be_filled_rolls_everything_back_with_the_numbers(
     assert_as_before(node)
 
 
-def test_pages_in_use_stay_promised_to_their_pool_when_it_cannot_shrink(node: Sandbox, port: int) -> None:
+def test_pages_in_use_stay_promised_to_their_pool_when_it_cannot_shrink(node, port):
     promised = pages_in_use(node, SMALL)
     result = run(node, transaction(port, "new"))
     assert result.outcome == "rolled-back"
@@ -294,7 +286,7 @@ def test_pages_in_use_stay_promised_to_their_pool_when_it_cannot_shrink(node: Sa
     assert_as_before(node)
 
 
-def test_a_pool_that_the_kernel_does_not_have_stops_nothing(node: Sandbox, port: int) -> None:
+def test_a_pool_that_the_kernel_does_not_have_stops_nothing(node, port):
     absent = pool(7, 2048)
     result = run(node, transaction(port, "new", pools={SMALL: 16, absent: 1}))
     assert result.outcome == "refused"
@@ -303,7 +295,7 @@ def test_a_pool_that_the_kernel_does_not_have_stops_nothing(node: Sandbox, port:
     assert_as_before(node)
 
 
-def test_a_pools_path_is_data(node: Sandbox, port: int) -> None:
+def test_a_pools_path_is_data(node, port):
     odd = "/sys/$(touch owned) `touch owned` node/hugepages/small/nr_hugepages"
     node.path(odd).parent.mkdir(parents=True)
     node.path(odd).write_text("3\n")
@@ -315,7 +307,7 @@ def test_a_pools_path_is_data(node: Sandbox, port: int) -> None:
 
 
 @pytest.mark.long
-def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
+def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, port):
     run(node, transaction(port, "new", pools={LARGE: 0, SMALL: 1024}))
     frozen = "".join(
         f"mount --bind {path} {path}; mount -o remount,ro,bind {path}\n" for path in (LARGE, SMALL)
@@ -342,9 +334,7 @@ def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
         pytest.param("new", "apply kubelet", KILL, id="of-a-killed-run"),
     ],
 )
-def test_a_folder_that_a_change_has_made_goes_with_its_undo(
-    node: Sandbox, port: int, wish: str, event: str, script: str
-) -> None:
+def test_a_folder_that_a_change_has_made_goes_with_its_undo(node, port, wish, event, script):
     folder = node.path(DROP_IN).parent
     shutil.rmtree(folder)
     if event:
@@ -361,7 +351,7 @@ def test_a_folder_that_a_change_has_made_goes_with_its_undo(
 # ---- the disk ----
 
 
-def test_a_file_that_cannot_be_written_stops_nothing(node: Sandbox, port: int) -> None:
+def test_a_file_that_cannot_be_written_stops_nothing(node, port):
     node.path(UNIT_DROP_IN).mkdir(parents=True)
     result = run(node, transaction(port, "new"))
     assert result.outcome == "refused"
@@ -378,9 +368,7 @@ def test_a_file_that_cannot_be_written_stops_nothing(node: Sandbox, port: int) -
         pytest.param("mount -o remount,ro,size=64k .", "Read-only file system", id="read-only"),
     ],
 )
-def test_a_bad_disk_is_found_out_before_the_kubelet_stops(
-    node: Sandbox, port: int, spoil: str, complaint: str
-) -> None:
+def test_a_bad_disk_is_found_out_before_the_kubelet_stops(node, port, spoil, complaint):
     node.run(
         f"folder={Path(DROP_IN).parent}; mount -t tmpfs -o size=64k,mode=0755 tmpfs $folder;"
         f" cd $folder; {spoil}"
@@ -392,7 +380,7 @@ def test_a_bad_disk_is_found_out_before_the_kubelet_stops(
     assert not node.path(UNIT_DROP_IN).exists()
 
 
-def test_a_full_disk_below_var_begins_nothing(node: Sandbox, port: int) -> None:
+def test_a_full_disk_below_var_begins_nothing(node, port):
     folder = Path(TRANSACTIONS).parent
     node.run(f"mkdir -p {folder}; mount -t tmpfs -o size=64k tmpfs {folder}; cat /dev/zero > {folder}/fill")
     started = node.run(start_script(transaction(port, "new")))
@@ -401,7 +389,7 @@ def test_a_full_disk_below_var_begins_nothing(node: Sandbox, port: int) -> None:
     assert_as_before(node)
 
 
-def test_a_disk_that_fills_up_meanwhile_leaves_room_for_the_undoing(node: Sandbox, port: int) -> None:
+def test_a_disk_that_fills_up_meanwhile_leaves_room_for_the_undoing(node, port):
     folder = Path(TRANSACTIONS).parent
     node.run(f"mkdir -p {folder}; mount -t tmpfs -o size=2m tmpfs {folder}")
     when(node, "stop kubelet", f"cat /dev/zero > {folder}/fill")
@@ -415,9 +403,7 @@ def read_only(folder: Path) -> str:
     return f"mount --bind {folder} {folder}; mount -o remount,ro,bind {folder}\n"
 
 
-def test_a_disk_that_becomes_read_only_before_the_first_file_changes_nothing(
-    node: Sandbox, port: int
-) -> None:
+def test_a_disk_that_becomes_read_only_before_the_first_file_changes_nothing(node, port):
     when(node, "apply files", read_only(Path(DROP_IN).parent))
     result = run(node, transaction(port, "new"))
     assert result.outcome == "rolled-back"
@@ -426,7 +412,7 @@ def test_a_disk_that_becomes_read_only_before_the_first_file_changes_nothing(
     assert_as_before(node)
 
 
-def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
+def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, port):
     node.run(f"mkdir -p {Path(UNIT_DROP_IN).parent}")
     when(node, ".numaforge-0", read_only(Path(DROP_IN).parent) + read_only(Path(UNIT_DROP_IN).parent))
     result = run(node, transaction(port, "new"))
@@ -444,7 +430,7 @@ def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
     assert_as_before(node)
 
 
-def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node: Sandbox, port: int) -> None:
+def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node, port):
     when(node, "start kubelet", ": > /run/refuse-start")
     result = run(node, transaction(port, "new"))
     assert result.outcome == "failed"
@@ -479,9 +465,7 @@ CUT = shortened(PHASES, ("keeping", "between-two-files", "start-the-kubelet", "u
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize(("event", "wish", "outcome"), KILLED)
-def test_a_unit_that_is_killed_undoes_itself(
-    node: Sandbox, port: int, event: str, wish: str, outcome: str
-) -> None:
+def test_a_unit_that_is_killed_undoes_itself(node, port, event, wish, outcome):
     when(node, event, KILL)
     result = run(node, transaction(port, wish))
     assert result.outcome == outcome
@@ -492,9 +476,7 @@ def test_a_unit_that_is_killed_undoes_itself(
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize(("event", "wish", "outcome"), CUT)
-def test_a_power_cut_is_undone_before_the_kubelet_starts(
-    node: Sandbox, port: int, event: str, wish: str, outcome: str
-) -> None:
+def test_a_power_cut_is_undone_before_the_kubelet_starts(node, port, event, wish, outcome):
     when(node, event, CUT_POWER)
     node.run(start_script(transaction(port, wish)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -508,7 +490,7 @@ def test_a_power_cut_is_undone_before_the_kubelet_starts(
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
-def test_what_stands_before_the_kubelet_waits_for_another_boot(node: Sandbox, port: int) -> None:
+def test_what_stands_before_the_kubelet_waits_for_another_boot(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -516,9 +498,7 @@ def test_what_stands_before_the_kubelet_waits_for_another_boot(node: Sandbox, po
     assert ended(node).outcome == "applied"
 
 
-def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the_old(
-    node: Sandbox, port: int
-) -> None:
+def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the_old(node, port):
     when(node, ".numaforge-0", CUT_POWER)
     node.run(start_script(transaction(port, "new")))
     until(node, f"grep -q second {BOOT_ID}")
@@ -529,7 +509,7 @@ def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the
     assert node.path(f"{TRANSACTIONS}/T1/backup{DROP_IN}").read_text() == "old\n"
 
 
-def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node: Sandbox, port: int) -> None:
+def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node, port):
     when(node, "start kubelet", KILL)
     when(node, "undo kubelet", KILL)
     node.run(start_script(transaction(port, "new")))
@@ -541,7 +521,7 @@ def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node: Sandbox, p
     assert_as_before(node)
 
 
-def test_what_was_broken_off_is_undone_before_a_new_change(node: Sandbox, port: int) -> None:
+def test_what_was_broken_off_is_undone_before_a_new_change(node, port):
     when(node, "start kubelet", CUT_POWER)
     node.run(start_script(transaction(port, "lost")))
     until(node, f"grep -q second {BOOT_ID}")
@@ -553,12 +533,11 @@ def test_what_was_broken_off_is_undone_before_a_new_change(node: Sandbox, port: 
     assert node.path(DROP_IN).read_text() == "new\n"
 
 
-def test_a_lost_connection_changes_nothing(node: Sandbox, port: int) -> None:
+def test_a_lost_connection_changes_nothing(node, port):
     data = node.data()
     login = ["ssh", "-p", str(node.port), "-i", str(data["ssh_key"]), "-o", "IdentitiesOnly=yes"]
     login += ["-o", f"UserKnownHostsFile={data['ssh_known_hosts_file']}", "root@127.0.0.1", "sh -s"]
     connection = subprocess.Popen(login, stdin=subprocess.PIPE, text=True)
-    assert connection.stdin
     connection.stdin.write(start_script(transaction(port, "new")) + "exec sleep 1000\n")
     connection.stdin.close()
     until(node, f"[ -e {TRANSACTIONS}/T1/state ]")
@@ -567,7 +546,7 @@ def test_a_lost_connection_changes_nothing(node: Sandbox, port: int) -> None:
     assert ended(node).outcome == "applied"
 
 
-def test_a_script_that_arrives_cut_off_does_nothing(node: Sandbox, port: int) -> None:
+def test_a_script_that_arrives_cut_off_does_nothing(node, port):
     whole = start_script(transaction(port, "new"))
     node.run(whole[: len(whole) * 2 // 3])
     assert_as_before(node)
@@ -576,7 +555,7 @@ def test_a_script_that_arrives_cut_off_does_nothing(node: Sandbox, port: int) ->
 # ---- two at once ----
 
 
-def test_a_second_transaction_is_refused_and_told_the_first(node: Sandbox, port: int) -> None:
+def test_a_second_transaction_is_refused_and_told_the_first(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -589,7 +568,7 @@ def test_a_second_transaction_is_refused_and_told_the_first(node: Sandbox, port:
     assert node.path(DROP_IN).read_text() == "new\n"
 
 
-def test_who_has_seen_a_phase_is_answered_with_the_next_or_after_a_while(node: Sandbox, port: int) -> None:
+def test_who_has_seen_a_phase_is_answered_with_the_next_or_after_a_while(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -610,7 +589,7 @@ def test_who_has_seen_a_phase_is_answered_with_the_next_or_after_a_while(node: S
     assert (again.phase, again.result) == (seen.phase, seen.result)
 
 
-def test_of_two_that_begin_together_one_runs(node: Sandbox, port: int) -> None:
+def test_of_two_that_begin_together_one_runs(node, port):
     changes = [transaction(port, f"new {number}", id=f"T{number}") for number in range(4)]
     with ThreadPoolExecutor() as pool:
         begun = list(pool.map(lambda change: node.run(start_script(change)).returncode, changes))
@@ -621,7 +600,7 @@ def test_of_two_that_begin_together_one_runs(node: Sandbox, port: int) -> None:
     assert starts(node) == 2
 
 
-def test_the_same_transaction_begins_once(node: Sandbox, port: int) -> None:
+def test_the_same_transaction_begins_once(node, port):
     change = transaction(port, "new")
     for _ in range(2):
         assert node.run(start_script(change)).returncode == 0
@@ -636,7 +615,7 @@ def test_the_same_transaction_begins_once(node: Sandbox, port: int) -> None:
 NASTY = "got \"7\", not '8' of nvidia.com/gpu;\n$(touch /run/owned) `touch /run/owned` \\ %s\tEND_OF_FILE é"
 
 
-def test_an_applied_change_is_reverted_with_its_state_files(node: Sandbox, port: int) -> None:
+def test_an_applied_change_is_reverted_with_its_state_files(node, port):
     run(node, transaction(port, "new"))
     node.path(MEMORY_STATE).write_text("memory under the new configuration\n")
     result = reverted(node, "the node is not Ready")
@@ -646,20 +625,20 @@ def test_an_applied_change_is_reverted_with_its_state_files(node: Sandbox, port:
 
 
 @pytest.mark.long
-def test_the_first_result_is_kept(node: Sandbox, port: int) -> None:
+def test_the_first_result_is_kept(node, port):
     run(node, transaction(port, "new"))
     reverted(node, "why not")
     assert json.loads(node.path(f"{TRANSACTIONS}/T1/applied.json").read_text())["outcome"] == "applied"
 
 
-def test_a_reason_is_data(node: Sandbox, port: int) -> None:
+def test_a_reason_is_data(node, port):
     run(node, transaction(port, "new"))
     result = reverted(node, NASTY)
     assert result.reason.startswith(NASTY.replace("\n", " "))
     assert not node.path("/run/owned").exists()
 
 
-def test_a_reverted_change_is_not_reverted_again(node: Sandbox, port: int) -> None:
+def test_a_reverted_change_is_not_reverted_again(node, port):
     run(node, transaction(port, "new"))
     first = reverted(node, "the first reason")
     begun = starts(node)
@@ -669,7 +648,7 @@ def test_a_reverted_change_is_not_reverted_again(node: Sandbox, port: int) -> No
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
-def test_a_revert_that_is_broken_off_is_carried_on(node: Sandbox, port: int, how: str) -> None:
+def test_a_revert_that_is_broken_off_is_carried_on(node, port, how):
     run(node, transaction(port, "new"))
     when(node, "reverting", how)
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -683,7 +662,7 @@ def test_a_revert_that_is_broken_off_is_carried_on(node: Sandbox, port: int, how
     assert_as_before(node)
 
 
-def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: Sandbox, port: int) -> None:
+def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node, port):
     run(node, transaction(port, "new"))
     when(node, "applied.json", CUT_POWER)
     when(node, "result.json", CUT_POWER)
@@ -702,7 +681,7 @@ def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: San
         pytest.param("T1", "the transaction T1 is changing this node", id="running"),
     ],
 )
-def test_what_was_not_applied_cannot_be_reverted(node: Sandbox, port: int, name: str, message: str) -> None:
+def test_what_was_not_applied_cannot_be_reverted(node, port, name, message):
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
     refused = node.run(revert_script(name, "why", status(node, name)))
     assert refused.returncode == 1
@@ -717,7 +696,7 @@ def late_request(node: Sandbox, **changes: Any) -> str:
     return revert_script("T1", "the node is not Ready", replace(status(node), **changes))
 
 
-def test_a_late_request_to_undo_leaves_a_newer_change_and_the_kubelet_alone(node: Sandbox, port: int) -> None:
+def test_a_late_request_to_undo_leaves_a_newer_change_and_the_kubelet_alone(node, port):
     run(node, transaction(port, "new"))
     late = late_request(node)
     run(node, transaction(port, "newer", id="T2"))
@@ -741,9 +720,7 @@ def test_a_late_request_to_undo_leaves_a_newer_change_and_the_kubelet_alone(node
         pytest.param("forged", "the request is older than the last withdrawal", id="with-another-token"),
     ],
 )
-def test_a_request_to_undo_that_comes_late_does_nothing(
-    node: Sandbox, port: int, event: str, why: str
-) -> None:
+def test_a_request_to_undo_that_comes_late_does_nothing(node, port, event, why):
     run(node, transaction(port, "new"))
     now = status(node).uptime_seconds
     fields = {"age": {"uptime_seconds": now - 121}, "forged": {"token": "forged"}}
@@ -760,7 +737,7 @@ def test_a_request_to_undo_that_comes_late_does_nothing(
     assert reverted(node, "asked for now").outcome == "rolled-back"
 
 
-def test_a_revert_is_taken_once_however_often_it_arrives(node: Sandbox, port: int) -> None:
+def test_a_revert_is_taken_once_however_often_it_arrives(node, port):
     run(node, transaction(port, "new"))
     request = late_request(node)
     with ThreadPoolExecutor() as pool:
@@ -780,7 +757,7 @@ def reach_confirming(node: Sandbox, change: Transaction) -> Status:
     return status(node)
 
 
-def test_a_node_waits_for_its_confirmation_in_its_own_unit(node: Sandbox, port: int) -> None:
+def test_a_node_waits_for_its_confirmation_in_its_own_unit(node, port):
     found = reach_confirming(node, transaction(port, "new"))
     assert (found.phase, found.running, found.waits, found.result) == ("confirming", True, True, None)
     assert node.path(CURRENT).is_symlink()
@@ -788,7 +765,7 @@ def test_a_node_waits_for_its_confirmation_in_its_own_unit(node: Sandbox, port: 
     assert ended(node).outcome == "applied"
 
 
-def test_what_is_not_confirmed_in_time_is_undone(node: Sandbox, port: int) -> None:
+def test_what_is_not_confirmed_in_time_is_undone(node, port):
     reach_confirming(node, replace(transaction(port, "new"), confirm_seconds=1))
     until(node, "idle")
     result = ended(node)
@@ -801,7 +778,7 @@ def test_what_is_not_confirmed_in_time_is_undone(node: Sandbox, port: int) -> No
     assert_as_before(node)
 
 
-def test_a_confirmation_needs_the_attempts_token(node: Sandbox, port: int) -> None:
+def test_a_confirmation_needs_the_attempts_token(node, port):
     reach_confirming(node, transaction(port, "new"))
     forged = node.run(confirm_script("T1", "forged"))
     assert (forged.returncode, said(forged.stdout)) == (0, "not confirmed: another attempt is meant")
@@ -810,7 +787,7 @@ def test_a_confirmation_needs_the_attempts_token(node: Sandbox, port: int) -> No
     assert ended(node).outcome == "applied"
 
 
-def test_a_confirmation_before_the_node_waits_does_nothing(node: Sandbox, port: int) -> None:
+def test_a_confirmation_before_the_node_waits_does_nothing(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -821,13 +798,13 @@ def test_a_confirmation_before_the_node_waits_does_nothing(node: Sandbox, port: 
     assert ended(node).outcome == "applied"
 
 
-def test_a_confirmation_of_what_the_node_does_not_know_does_nothing(node: Sandbox) -> None:
+def test_a_confirmation_of_what_the_node_does_not_know_does_nothing(node):
     done = node.run(confirm_script("T9", "token"))
     assert (done.returncode, said(done.stdout)) == (0, "not confirmed: this node knows no transaction T9")
     assert not node.path(f"{TRANSACTIONS}/T9").exists()
 
 
-def test_a_confirmation_may_be_repeated(node: Sandbox, port: int) -> None:
+def test_a_confirmation_may_be_repeated(node, port):
     found = reach_confirming(node, transaction(port, "new"))
     script = confirm_script("T1", found.token)
     with ThreadPoolExecutor() as pool:
@@ -837,7 +814,7 @@ def test_a_confirmation_may_be_repeated(node: Sandbox, port: int) -> None:
     assert starts(node) == 2
 
 
-def test_a_boot_while_it_waits_undoes_it_before_the_kubelet_starts(node: Sandbox, port: int) -> None:
+def test_a_boot_while_it_waits_undoes_it_before_the_kubelet_starts(node, port):
     late = confirm_script("T1", reach_confirming(node, transaction(port, "new")).token)
     node.run(f"set -- /run/units/*; {CUT_POWER.replace('kill -KILL $PPID', 'kill -KILL')}")
     until(node, f"grep -q second {BOOT_ID}")
@@ -848,7 +825,7 @@ def test_a_boot_while_it_waits_undoes_it_before_the_kubelet_starts(node: Sandbox
     assert_as_before(node)
 
 
-def test_a_confirmed_change_whose_unit_is_killed_is_kept(node: Sandbox, port: int) -> None:
+def test_a_confirmed_change_whose_unit_is_killed_is_kept(node, port):
     when(node, "confirmed", "kill -KILL $(cat /run/units/*)")
     reach_confirming(node, transaction(port, "new"))
     confirm(node)
@@ -856,9 +833,7 @@ def test_a_confirmed_change_whose_unit_is_killed_is_kept(node: Sandbox, port: in
     assert (node.path(DROP_IN).read_text(), starts(node)) == ("new\n", 2)
 
 
-def test_a_node_without_systemd_waits_too_and_the_connection_that_asked_ends(
-    node: Sandbox, port: int
-) -> None:
+def test_a_node_without_systemd_waits_too_and_the_connection_that_asked_ends(node, port):
     node.run("rmdir /run/systemd/system")
     change = transaction(port, "new")
     assert node.run(start_script(change)).returncode == 0
@@ -868,7 +843,7 @@ def test_a_node_without_systemd_waits_too_and_the_connection_that_asked_ends(
     assert ended(node).outcome == "applied"
 
 
-def test_who_settles_is_told_what_waits_and_another_change_is_refused(node: Sandbox, port: int) -> None:
+def test_who_settles_is_told_what_waits_and_another_change_is_refused(node, port):
     reach_confirming(node, transaction(port, "new"))
     settled = node.run(settle_script())
     assert (settled.returncode, read_waiting(settled.stdout.splitlines())) == (0, ("T1",))
@@ -904,7 +879,7 @@ def committed(node: Sandbox) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def test_what_is_confirmed_is_made_lasting_and_not_before(node: Sandbox, port: int) -> None:
+def test_what_is_confirmed_is_made_lasting_and_not_before(node, port):
     node.run(with_commit(transaction(port, "new"), node))
     until(node, WAITS)
     assert committed(node) == 0
@@ -912,7 +887,7 @@ def test_what_is_confirmed_is_made_lasting_and_not_before(node: Sandbox, port: i
     assert committed(node) == 1
 
 
-def test_a_commit_that_fails_undoes_the_change(node: Sandbox, port: int) -> None:
+def test_a_commit_that_fails_undoes_the_change(node, port):
     node.path("/run/committed-fails").touch()
     node.run(with_commit(transaction(port, "new"), node))
     result = ended(node)
@@ -922,7 +897,7 @@ def test_a_commit_that_fails_undoes_the_change(node: Sandbox, port: int) -> None
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
-def test_a_commit_that_is_broken_off_is_made_again(node: Sandbox, port: int, how: str) -> None:
+def test_a_commit_that_is_broken_off_is_made_again(node, port, how):
     when(node, "commit files", how)
     node.run(with_commit(transaction(port, "new"), node))
     until(node, WAITS)
@@ -944,7 +919,7 @@ chmod 755 systemctl
 """
 
 
-def test_systemd_is_not_asked_about_a_process_that_lives_on(node: Sandbox, port: int) -> None:
+def test_systemd_is_not_asked_about_a_process_that_lives_on(node, port):
     node.run(COUNTED)
     assert run(node, transaction(port, "new", stable_seconds=4)).outcome == "applied"
     asked = node.path("/run/asked").read_text().splitlines()
@@ -952,7 +927,7 @@ def test_systemd_is_not_asked_about_a_process_that_lives_on(node: Sandbox, port:
     assert 4 <= asked.count("show -p MainPID -p NRestarts -p SubState kubelet.service") <= 6, asked
 
 
-def test_a_question_how_far_it_is_asks_systemd_nothing_while_it_works(node: Sandbox, port: int) -> None:
+def test_a_question_how_far_it_is_asks_systemd_nothing_while_it_works(node, port):
     node.run(COUNTED)
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
@@ -974,9 +949,7 @@ chmod 755 systemctl
 """
 
 
-def test_a_transaction_at_work_is_not_taken_for_one_that_ended_where_systemd_is_silent(
-    node: Sandbox, port: int
-) -> None:
+def test_a_transaction_at_work_is_not_taken_for_one_that_ended_where_systemd_is_silent(node, port):
     node.run(SILENT)
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
@@ -988,7 +961,7 @@ def test_a_transaction_at_work_is_not_taken_for_one_that_ended_where_systemd_is_
     assert ended(node).outcome == "applied"
 
 
-def test_what_systemd_does_not_say_is_unknown_and_said_after_a_while(node: Sandbox, port: int) -> None:
+def test_what_systemd_does_not_say_is_unknown_and_said_after_a_while(node, port):
     node.run(SILENT)
     when(node, "start kubelet", CUT_POWER)
     node.run(start_script(transaction(port, "new")))
@@ -1005,7 +978,7 @@ def test_what_systemd_does_not_say_is_unknown_and_said_after_a_while(node: Sandb
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("event", ["apply files", "start kubelet", "prove kubelet"])
-def test_a_hangup_of_its_processes_is_none_of_a_change(node: Sandbox, port: int, event: str) -> None:
+def test_a_hangup_of_its_processes_is_none_of_a_change(node, port, event):
     when(node, event, "kill -HUP $PPID $(cat /run/units/*)")
     assert run(node, transaction(port, "new")).outcome == "applied"
     assert leftovers(node) == []
@@ -1023,17 +996,16 @@ def remembered(port: int, wish: str, **changes: Any) -> Transaction:
 
 
 @pytest.mark.long
-def test_a_plan_that_failed_is_remembered_until_one_is_applied(node: Sandbox, port: int) -> None:
+def test_a_plan_that_failed_is_remembered_until_one_is_applied(node, port):
     run(node, remembered(port, "crash"))
     found = failure(node)
-    assert found
     assert (found.plan, found.boot_id) == ("digest", "the first boot")
     assert found.why.startswith("the kubelet ended by itself; ")
     run(node, remembered(port, "new", id="T2"))
     assert failure(node) is None
 
 
-def test_an_unconfirmed_plan_is_remembered(node: Sandbox, port: int) -> None:
+def test_an_unconfirmed_plan_is_remembered(node, port):
     run_unconfirmed = replace(remembered(port, "new"), confirm_seconds=1)
     reach_confirming(node, run_unconfirmed)
     until(node, "idle")
@@ -1043,14 +1015,14 @@ def test_an_unconfirmed_plan_is_remembered(node: Sandbox, port: int) -> None:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("blames", [True, False], ids=["failed-in-the-cluster", "aborted"])
-def test_a_request_to_undo_says_whether_the_plan_is_at_fault(node: Sandbox, port: int, blames: bool) -> None:
+def test_a_request_to_undo_says_whether_the_plan_is_at_fault(node, port, blames):
     run(node, remembered(port, "new"))
     node.run(revert_script("T1", "why", status(node), blames_plan=blames))
     assert ended(node).outcome == "rolled-back"
     assert (failure(node) is not None) is blames
 
 
-def test_what_was_killed_is_not_the_plans_fault(node: Sandbox, port: int) -> None:
+def test_what_was_killed_is_not_the_plans_fault(node, port):
     when(node, "start kubelet", KILL)
     assert run(node, remembered(port, "new")).outcome == "rolled-back"
     assert failure(node) is None
@@ -1059,19 +1031,19 @@ def test_what_was_killed_is_not_the_plans_fault(node: Sandbox, port: int) -> Non
 # ---- what a poller is told ----
 
 
-def test_a_transaction_that_never_began_is_absent(node: Sandbox) -> None:
+def test_a_transaction_that_never_began_is_absent(node):
     found = status(node)
     assert (found.phase, found.running, found.result, found.broken_off) == (None, False, None, False)
 
 
-def test_a_running_one_has_a_phase(node: Sandbox, port: int) -> None:
+def test_a_running_one_has_a_phase(node, port):
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
     until(node, f"grep -q prove {TRANSACTIONS}/T1/state")
     found = status(node)
     assert (found.phase, found.running, found.result) == ("prove kubelet", True, None)
 
 
-def test_a_kubelet_that_restarted_is_another_process(node: Sandbox) -> None:
+def test_a_kubelet_that_restarted_is_another_process(node):
     before = process(node)
     assert process(node) == before
     node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
@@ -1097,9 +1069,7 @@ def test_a_kubelet_that_restarted_is_another_process(node: Sandbox) -> None:
         ),
     ],
 )
-def test_the_process_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_comes_up(
-    node: Sandbox, event: str, said: set[str]
-) -> None:
+def test_the_process_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_comes_up(node, event, said):
     node.run(event)
     found = process(node)
     assert {
@@ -1107,7 +1077,7 @@ def test_the_process_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_co
     } == said
 
 
-def test_the_status_is_one_cheap_question(node: Sandbox, port: int) -> None:
+def test_the_status_is_one_cheap_question(node, port):
     run(node, transaction(port, "new"))
     begun = time.monotonic()
     status(node)
@@ -1118,7 +1088,7 @@ def test_the_status_is_one_cheap_question(node: Sandbox, port: int) -> None:
 
 
 @pytest.mark.long
-def test_the_last_transactions_are_kept_and_those_that_need_a_person(node: Sandbox, port: int) -> None:
+def test_the_last_transactions_are_kept_and_those_that_need_a_person(node, port):
     outcomes = ["applied", "failed", *["applied"] * KEPT_TRANSACTIONS]
     for age, outcome in enumerate(outcomes):
         folder = node.path(f"{TRANSACTIONS}/old-{age}")
@@ -1146,7 +1116,7 @@ def test_the_last_transactions_are_kept_and_those_that_need_a_person(node: Sandb
         pytest.param(["curl", "python3", "wget"], id="bash"),
     ],
 )
-def test_health_is_asked_with_what_the_host_has(node: Sandbox, port: int, missing: list[str]) -> None:
+def test_health_is_asked_with_what_the_host_has(node, port, missing):
     pattern = "|".join(missing or ["none"])
     hidden = f"command() {{ case $2 in {pattern}) return 1 ;; *) unset -f command ;; esac; }}"
     settings = shell.assignments({"HEALTH_HOST": "127.0.0.1", "HEALTH_PORT": str(port)})
@@ -1159,11 +1129,11 @@ def test_health_is_asked_with_what_the_host_has(node: Sandbox, port: int, missin
 # ---- a node that is not what the change was planned on ----
 
 
-def test_a_node_that_is_as_it_was_looked_at_is_changed(node: Sandbox, port: int) -> None:
+def test_a_node_that_is_as_it_was_looked_at_is_changed(node, port):
     assert run(node, planned(node, port)).outcome == "applied"
 
 
-def test_a_begin_that_comes_late_is_void_by_the_nodes_own_clock(node: Sandbox, port: int) -> None:
+def test_a_begin_that_comes_late_is_void_by_the_nodes_own_clock(node, port):
     now = looked_at(node)
     result = run(node, planned(node, port, planned_on=replace(now, uptime_seconds=now.uptime_seconds - 121)))
     assert result.outcome == "void"
@@ -1172,7 +1142,7 @@ def test_a_begin_that_comes_late_is_void_by_the_nodes_own_clock(node: Sandbox, p
     assert_untouched(node)
 
 
-def test_a_begin_on_another_boot_is_void(node: Sandbox, port: int) -> None:
+def test_a_begin_on_another_boot_is_void(node, port):
     change = planned(node, port)
     node.path(BOOT_ID).write_text("the second boot\n")
     result = run(node, change)
@@ -1181,9 +1151,7 @@ def test_a_begin_on_another_boot_is_void(node: Sandbox, port: int) -> None:
     assert_untouched(node)
 
 
-def test_a_begin_after_another_transaction_is_void_although_every_file_is_as_before(
-    node: Sandbox, port: int
-) -> None:
+def test_a_begin_after_another_transaction_is_void_although_every_file_is_as_before(node, port):
     change = planned(node, port)
     run(node, planned(node, port, "other", id="T0"))
     reverted(node, "why not", "T0")
@@ -1213,9 +1181,7 @@ ODD_DROP_IN = str(Path(DROP_IN).with_name("$(touch owned) 'a\" \\b.conf"))
         pytest.param(STATE, None, id="a-state-file-goes"),
     ],
 )
-def test_a_file_edited_after_the_look_is_not_overwritten(
-    node: Sandbox, port: int, path: str, text: str | None
-) -> None:
+def test_a_file_edited_after_the_look_is_not_overwritten(node, port, path, text):
     change = planned(node, port)
     node.path(path).unlink(missing_ok=True)
     if text is not None:
@@ -1231,19 +1197,19 @@ def test_a_file_edited_after_the_look_is_not_overwritten(
     assert_untouched(node)
 
 
-def test_odd_drop_ins_that_are_as_they_were_stop_nothing(node: Sandbox, port: int) -> None:
+def test_odd_drop_ins_that_are_as_they_were_stop_nothing(node, port):
     node.path(ODD_DROP_IN).write_text("maxPods: 3\n")
     assert run(node, planned(node, port)).outcome == "applied"
 
 
-def test_state_from_which_the_last_pod_has_gone_is_not_in_the_way(node: Sandbox, port: int) -> None:
+def test_state_from_which_the_last_pod_has_gone_is_not_in_the_way(node, port):
     node.path(STATE).write_text(pinned("a", "b"))
     change = planned(node, port)
     node.path(STATE).write_text(pinned())
     assert run(node, change).outcome == "applied"
 
 
-def test_a_pod_pinned_after_the_look_keeps_its_cpus(node: Sandbox, port: int) -> None:
+def test_a_pod_pinned_after_the_look_keeps_its_cpus(node, port):
     change = planned(node, port)
     when(node, "stop kubelet", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {STATE}")
     result = run(node, change)
@@ -1256,7 +1222,7 @@ def test_a_pod_pinned_after_the_look_keeps_its_cpus(node: Sandbox, port: int) ->
     assert_as_before(node)
 
 
-def test_a_file_edited_after_the_begin_is_not_overwritten_either(node: Sandbox, port: int) -> None:
+def test_a_file_edited_after_the_begin_is_not_overwritten_either(node, port):
     when(node, "stop kubelet", f"echo edited > {DROP_IN}")
     result = run(node, planned(node, port))
     assert result.outcome == "rolled-back"
@@ -1269,7 +1235,7 @@ def test_a_file_edited_after_the_begin_is_not_overwritten_either(node: Sandbox, 
     assert_as_before(node)
 
 
-def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node: Sandbox, port: int) -> None:
+def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node, port):
     when(node, "stop kubelet", f"echo edited > {DROP_IN}\n{CUT_POWER}")
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -1278,14 +1244,14 @@ def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node: Sandbox
     assert node.path(DROP_IN).read_text() == "edited\n"
 
 
-def test_state_that_is_kept_may_change_until_the_kubelet_has_stopped(node: Sandbox, port: int) -> None:
+def test_state_that_is_kept_may_change_until_the_kubelet_has_stopped(node, port):
     when(node, "stop kubelet", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {MEMORY_STATE}")
     assert run(node, planned(node, port)).outcome == "applied"
     assert node.path(MEMORY_STATE).read_text() == pinned("a") + "\n"
 
 
 @pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
-def test_every_posix_shell_sees_the_same_node_and_what_differs(node: Sandbox, port: int, shell: str) -> None:
+def test_every_posix_shell_sees_the_same_node_and_what_differs(node, port, shell):
     assert {**vars(looked_at(node, f"{shell} -s")), "uptime_seconds": 0} == {
         **vars(looked_at(node)),
         "uptime_seconds": 0,
@@ -1299,7 +1265,7 @@ def test_every_posix_shell_sees_the_same_node_and_what_differs(node: Sandbox, po
 
 
 @pytest.mark.parametrize("shell", ["busybox sh -s", "dash -s", "bash --posix -s"])
-def test_a_voided_transaction_never_begins(node: Sandbox, port: int, shell: str) -> None:
+def test_a_voided_transaction_never_begins(node, port, shell):
     change = planned(node, port)
     done = node.run(void_script("T1"), shell)
     assert (done.returncode, done.stderr) == (0, "")
@@ -1310,7 +1276,7 @@ def test_a_voided_transaction_never_begins(node: Sandbox, port: int, shell: str)
     assert node.path(DROP_IN).read_text() == "old\n"
 
 
-def test_what_the_node_has_not_seen_unbegun_is_unknown(node: Sandbox, port: int) -> None:
+def test_what_the_node_has_not_seen_unbegun_is_unknown(node, port):
     assert node.run(void_script("T1")).returncode == 0
     assert run(node, transaction(port, "new")).outcome == "unknown"
     assert_untouched(node)
@@ -1320,7 +1286,7 @@ def test_what_the_node_has_not_seen_unbegun_is_unknown(node: Sandbox, port: int)
 @pytest.mark.parametrize(
     "gone", [f"rm -rf {TRANSACTIONS}/T1", f"rm -rf {TRANSACTIONS}"], ids=["its-folder", "all-records"]
 )
-def test_a_change_whose_records_were_removed_is_not_void(node: Sandbox, port: int, gone: str) -> None:
+def test_a_change_whose_records_were_removed_is_not_void(node, port, gone):
     change = planned(node, port)
     run(node, change)
     node.run(gone)
@@ -1335,9 +1301,7 @@ def test_a_change_whose_records_were_removed_is_not_void(node: Sandbox, port: in
     assert (ended(node).outcome, starts(node)) == ("unknown", begun)
 
 
-def test_a_begin_that_arrives_again_after_its_records_were_removed_is_refused(
-    node: Sandbox, port: int
-) -> None:
+def test_a_begin_that_arrives_again_after_its_records_were_removed_is_refused(node, port):
     change = transaction(port, "new")
     run(node, change)
     node.run(f"rm -rf {TRANSACTIONS}/T1")
@@ -1345,7 +1309,7 @@ def test_a_begin_that_arrives_again_after_its_records_were_removed_is_refused(
     assert (again.returncode, "has begun before" in again.stderr, starts(node)) == (1, True, 2)
 
 
-def test_of_a_void_and_a_begin_together_one_wins(node: Sandbox, port: int) -> None:
+def test_of_a_void_and_a_begin_together_one_wins(node, port):
     for number in range(4):
         change = planned(node, port, f"new {number}", id=f"T{number}", restart=False)
         with ThreadPoolExecutor() as pool:
@@ -1357,7 +1321,7 @@ def test_of_a_void_and_a_begin_together_one_wins(node: Sandbox, port: int) -> No
         assert (node.path(DROP_IN).read_text() == f"new {change.id[1:]}\n") is (outcome == "applied")
 
 
-def test_what_has_begun_is_not_voided(node: Sandbox, port: int) -> None:
+def test_what_has_begun_is_not_voided(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(planned(node, port)))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -1369,14 +1333,14 @@ def test_what_has_begun_is_not_voided(node: Sandbox, port: int) -> None:
     assert ended(node).outcome == "applied"
 
 
-def test_what_was_planned_before_a_void_one_is_still_true(node: Sandbox, port: int) -> None:
+def test_what_was_planned_before_a_void_one_is_still_true(node, port):
     change = planned(node, port, id="T2")
     node.run(void_script("T1"))
     assert run(node, change).outcome == "applied"
 
 
 @pytest.mark.long
-def test_void_transactions_push_no_backup_out(node: Sandbox, port: int) -> None:
+def test_void_transactions_push_no_backup_out(node, port):
     run(node, planned(node, port))
     for number in range(2 * KEPT_TRANSACTIONS):
         node.run(void_script(f"V{number}"))
@@ -1385,7 +1349,7 @@ def test_void_transactions_push_no_backup_out(node: Sandbox, port: int) -> None:
     assert kept == {"T1", "T2"}
 
 
-def test_the_folder_of_a_void_one_stays_until_another_has_touched_the_node(node: Sandbox, port: int) -> None:
+def test_the_folder_of_a_void_one_stays_until_another_has_touched_the_node(node, port):
     for number in range(2 * KEPT_TRANSACTIONS):
         node.run(void_script(f"V{number}"))
     assert len(list(node.path(TRANSACTIONS).glob("V*"))) == 2 * KEPT_TRANSACTIONS
@@ -1396,7 +1360,7 @@ def test_the_folder_of_a_void_one_stays_until_another_has_touched_the_node(node:
 # ---- an edit during the change ----
 
 
-def test_an_edit_during_the_proof_is_kept_and_named(node: Sandbox, port: int) -> None:
+def test_an_edit_during_the_proof_is_kept_and_named(node, port):
     run(node, planned(node, port))
     node.run(f"echo edited > {DROP_IN}; chmod 600 {DROP_IN}; chown 4001:4002 {DROP_IN}")
     result = reverted(node, "the node is not Ready")
@@ -1412,7 +1376,7 @@ def test_an_edit_during_the_proof_is_kept_and_named(node: Sandbox, port: int) ->
     assert_as_before(node)
 
 
-def test_an_edit_is_kept_before_a_boot_puts_the_old_file_back(node: Sandbox, port: int) -> None:
+def test_an_edit_is_kept_before_a_boot_puts_the_old_file_back(node, port):
     when(node, "start kubelet", f"echo edited > {DROP_IN}\n{CUT_POWER}")
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -1423,7 +1387,7 @@ def test_an_edit_is_kept_before_a_boot_puts_the_old_file_back(node: Sandbox, por
     assert_as_before(node)
 
 
-def test_a_file_that_came_where_there_was_none_is_kept_too(node: Sandbox, port: int) -> None:
+def test_a_file_that_came_where_there_was_none_is_kept_too(node, port):
     change = planned(node, port, files=(FileContent(DROP_IN, "new\n"),), absent=(UNIT_DROP_IN,))
     run(node, change)
     node.path(UNIT_DROP_IN).parent.mkdir(parents=True, exist_ok=True)
@@ -1433,7 +1397,7 @@ def test_a_file_that_came_where_there_was_none_is_kept_too(node: Sandbox, port: 
     assert_as_before(node)
 
 
-def test_what_was_put_back_by_hand_is_no_edit(node: Sandbox, port: int) -> None:
+def test_what_was_put_back_by_hand_is_no_edit(node, port):
     run(node, planned(node, port))
     node.path(DROP_IN).write_text("old\n")
     assert "edited" not in reverted(node, "why").reason
@@ -1441,7 +1405,7 @@ def test_what_was_put_back_by_hand_is_no_edit(node: Sandbox, port: int) -> None:
 
 
 @pytest.mark.long
-def test_a_transaction_that_holds_an_edit_is_not_pruned(node: Sandbox, port: int) -> None:
+def test_a_transaction_that_holds_an_edit_is_not_pruned(node, port):
     run(node, planned(node, port))
     node.path(DROP_IN).write_text("edited\n")
     reverted(node, "why")
@@ -1477,28 +1441,26 @@ def active(node: Sandbox) -> set[str]:
     return {path.name for path in node.path("/run/active").iterdir()}
 
 
-def test_a_stop_of_the_kubelet_stops_what_is_bound_to_it(bound: Sandbox) -> None:
+def test_a_stop_of_the_kubelet_stops_what_is_bound_to_it(bound):
     bound.run("systemctl stop kubelet.service; systemctl start kubelet.service")
     assert active(bound) == set()
 
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("wish", "outcome"), [("new", "applied"), ("crash", "rolled-back")])
-def test_units_that_are_bound_to_the_kubelet_are_active_again(
-    bound: Sandbox, port: int, wish: str, outcome: str
-) -> None:
+def test_units_that_are_bound_to_the_kubelet_are_active_again(bound, port, wish, outcome):
     assert run(bound, planned(bound, port, wish)).outcome == outcome
     assert active(bound) == {*BOUND}
 
 
-def test_units_are_active_again_after_a_revert(bound: Sandbox, port: int) -> None:
+def test_units_are_active_again_after_a_revert(bound, port):
     run(bound, planned(bound, port))
     bound.run("systemctl start stopped.service")
     reverted(bound, "why")
     assert active(bound) == {*BOUND, "stopped.service"}
 
 
-def test_units_are_active_again_after_a_boot(bound: Sandbox, port: int) -> None:
+def test_units_are_active_again_after_a_boot(bound, port):
     when(bound, "start kubelet", CUT_POWER)
     bound.run(start_script(planned(bound, port)))
     until(bound, f"grep -q second {BOOT_ID}")
@@ -1508,9 +1470,7 @@ def test_units_are_active_again_after_a_boot(bound: Sandbox, port: int) -> None:
     assert active(bound) == {*BOUND}
 
 
-def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(
-    bound: Sandbox, port: int
-) -> None:
+def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(bound, port):
     when(bound, "start kubelet", ": > /run/broken/part.service")
     when(bound, "undo kubelet", "rm /run/broken/part.service")
     result = run(bound, planned(bound, port))
@@ -1523,9 +1483,7 @@ def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(
 
 
 @pytest.mark.long
-def test_a_unit_that_does_not_come_up_with_the_old_kubelet_either_needs_a_person(
-    bound: Sandbox, port: int
-) -> None:
+def test_a_unit_that_does_not_come_up_with_the_old_kubelet_either_needs_a_person(bound, port):
     when(bound, "start kubelet", ": > /run/broken/part.service")
     result = run(bound, planned(bound, port))
     assert result.outcome == "failed"
@@ -1556,9 +1514,7 @@ IN_ORDER = shortened(
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("event", "wish", "outcome"), IN_ORDER)
 @pytest.mark.parametrize("ends", [END_UNIT, ""], ids=["ended", "kubelet-goes-first"])
-def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(
-    node: Sandbox, port: int, event: str, wish: str, outcome: str, ends: str
-) -> None:
+def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(node, port, event, wish, outcome, ends):
     when(node, event, GO_DOWN + ends)
     change = replace(planned(node, port, wish), confirm_seconds=10)
     node.run(start_script(change))
@@ -1574,12 +1530,12 @@ def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
-def test_a_reboot_in_good_order_before_anything_was_changed_ends_it(node: Sandbox, port: int) -> None:
+def test_a_reboot_in_good_order_before_anything_was_changed_ends_it(node, port):
     when(node, "keeping", GO_DOWN + END_UNIT)
     assert run(node, planned(node, port)).outcome == "refused"
 
 
-def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node: Sandbox, port: int) -> None:
+def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node, port):
     run(node, planned(node, port))
     when(node, "reverting", GO_DOWN + END_UNIT)
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -1589,9 +1545,7 @@ def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node: Sandbox, 
     assert_as_before(node)
 
 
-def test_a_second_reboot_before_the_proof_does_not_take_the_state_back_again(
-    node: Sandbox, port: int
-) -> None:
+def test_a_second_reboot_before_the_proof_does_not_take_the_state_back_again(node, port):
     when(node, "apply files", CUT_POWER)
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -1605,7 +1559,7 @@ def test_a_second_reboot_before_the_proof_does_not_take_the_state_back_again(
     assert node.path(MEMORY_STATE).read_text() == "written by the old kubelet\n"
 
 
-def test_nothing_begins_on_a_node_that_is_going_down(node: Sandbox, port: int) -> None:
+def test_nothing_begins_on_a_node_that_is_going_down(node, port):
     change = planned(node, port)
     node.run(": > /run/stopping")
     assert node.run(start_script(change)).returncode == 1
@@ -1619,9 +1573,7 @@ BYTES = b'E1121 "caf\xe9" \xff\xfe "caf\xc3\xa9"\n'
 
 
 @pytest.mark.parametrize("without_iconv", [False, True], ids=["iconv", "no-iconv"])
-def test_bytes_that_are_not_utf8_in_the_kubelets_log_leave_the_result_readable(
-    node: Sandbox, port: int, without_iconv: bool
-) -> None:
+def test_bytes_that_are_not_utf8_in_the_kubelets_log_leave_the_result_readable(node, port, without_iconv):
     if without_iconv:
         node.run("rm $(command -v iconv)")
     node.path("/run/kubelet.log").write_bytes(BYTES)
@@ -1630,7 +1582,7 @@ def test_bytes_that_are_not_utf8_in_the_kubelets_log_leave_the_result_readable(
     assert result.journal[0] == ('E1121 "caf?" ?? "caf??"' if without_iconv else 'E1121 "caf"  "caf\u00e9"')
 
 
-def test_a_result_that_holds_such_bytes_already_is_readable(node: Sandbox) -> None:
+def test_a_result_that_holds_such_bytes_already_is_readable(node):
     node.path(f"{TRANSACTIONS}/T1").mkdir(parents=True)
     document = b'{"id": "T1", "outcome": "rolled-back", "reason": "why", "journal": ["caf\xe9"]}\n'
     node.path(f"{TRANSACTIONS}/T1/result.json").write_bytes(document)

@@ -65,8 +65,8 @@ FORGETS = [
     ("program", "where", "part"), shortened(FORGETS, ("half-of-the-backups", "the-plan"))
 )
 def test_one_that_is_killed_when_something_has_gone_is_ended_by_the_next(
-    node: Sandbox, tmp_path: Path, program: str, where: str, part: str
-) -> None:
+    node, tmp_path, program, where, part
+):
     before = left(node)
     provision(node, tmp_path)
     dies_after(node, program, where, part)
@@ -92,9 +92,7 @@ STEPS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("step", shortened(STEPS, ("apply hugepages",)))
-def test_one_that_is_killed_at_any_step_leaves_all_of_it_and_the_next_run_ends_it(
-    node: Sandbox, tmp_path: Path, step: str
-) -> None:
+def test_one_that_is_killed_at_any_step_leaves_all_of_it_and_the_next_run_ends_it(node, tmp_path, step):
     before = left(node)
     provision(node, tmp_path)
     provisioned = without_backups(left(node))
@@ -108,7 +106,7 @@ def test_one_that_is_killed_at_any_step_leaves_all_of_it_and_the_next_run_ends_i
 
 
 @pytest.mark.parametrize("step", shortened(["apply files", "prove kubelet"], ("apply files",)))
-def test_after_a_power_cut_the_next_run_ends_it(node: Sandbox, tmp_path: Path, step: str) -> None:
+def test_after_a_power_cut_the_next_run_ends_it(node, tmp_path, step):
     before = left(node)
     provision(node, tmp_path)
     provisioned = without_backups(left(node))
@@ -123,7 +121,7 @@ def test_after_a_power_cut_the_next_run_ends_it(node: Sandbox, tmp_path: Path, s
 
 
 @pytest.mark.long
-def test_what_waits_for_a_boot_keeps_the_records_until_then(node: Sandbox, tmp_path: Path) -> None:
+def test_what_waits_for_a_boot_keeps_the_records_until_then(node, tmp_path):
     provision(node, tmp_path)
     node.path(MODPROBE_PATH).parent.mkdir(exist_ok=True)
     node.path(MODPROBE_PATH).write_text("# Written by numaforge.\nblacklist nouveau\n")

@@ -2,7 +2,6 @@
 
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -70,9 +69,7 @@ def sandbox(start_sandbox: StartSandbox) -> Sandbox:
         pytest.param("cut cut", "HostUnreachableError", id="away-for-everybody"),
     ],
 )
-def test_a_host_that_does_not_answer_the_suite_is_asked_again(
-    sandbox: Sandbox, tmp_path: Path, fates: str, found: str
-) -> None:
+def test_a_host_that_does_not_answer_the_suite_is_asked_again(sandbox, tmp_path, fates, found):
     deploy = tmp_path / "deploy.py"
     deploy.write_text(_DEPLOY.format(fates=fates))
     said = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy)).stdout
@@ -80,7 +77,7 @@ def test_a_host_that_does_not_answer_the_suite_is_asked_again(
     assert found in line
 
 
-def test_a_host_says_how_it_is_in_one_login(start_sandbox: StartSandbox, tmp_path: Path) -> None:
+def test_a_host_says_how_it_is_in_one_login(start_sandbox, tmp_path):
     bare = replace(machines.two_cpu_vm(), kubelet=None)
     plan = plan_node(bare, load_profile({"name": "p", "tuning": {"sysctls": {"vm.swappiness": 1}}}))
     sandbox = start_sandbox({**machine(), PLAN_PATH: document.dumps(plan)})
@@ -92,9 +89,7 @@ def test_a_host_says_how_it_is_in_one_login(start_sandbox: StartSandbox, tmp_pat
     assert len({*sandbox.path("/run/logins").read_text().splitlines()}) == 1
 
 
-def test_a_host_that_refuses_the_login_is_none_that_does_not_answer(
-    start_sandbox: StartSandbox, tmp_path: Path
-) -> None:
+def test_a_host_that_refuses_the_login_is_none_that_does_not_answer(start_sandbox, tmp_path):
     sandbox = start_sandbox(machine())
     hosts, report, key = tmp_path / "hosts", tmp_path / "report.xml", tmp_path / "id"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)

@@ -76,7 +76,6 @@ def table(heading: str) -> list[list[str]]:
     """Return the rows of the first table below a heading."""
     section = PAGE.partition(f"\n{heading}\n")[2]
     rows = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
-    assert rows is not None
     return [line.strip("| ").split(" | ") for line in rows[0].splitlines()[2:]]
 
 

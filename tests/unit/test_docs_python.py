@@ -1,7 +1,6 @@
 """docs/python.md names all of numaforge.api, and its examples run as they are printed."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -17,16 +16,14 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_an_example_runs_as_printed(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_runs_as_printed(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done: dict[str, object] = {}
     exec(example, done)  # noqa: S102 (the document's own text)
     assert {"plan", "plans", "report"} & done.keys()
 
 
-def test_the_example_of_pods_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_of_pods_prints_what_it_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (example,) = (each for each in EXAMPLES if "fit(" in each)
     exec(example, {})  # noqa: S102 (the document's own text)

@@ -55,9 +55,7 @@ def run(folder: Path, command: list[str], **environment: str) -> subprocess.Comp
 @pytest.mark.parametrize(
     ("name", "good", "bad"), [*zip(HOOKS, GOOD, BAD.items(), strict=True)], ids=list(HOOKS)
 )
-def test_a_hook_names_the_bad_files_and_no_other(
-    folder: Path, name: str, good: str, bad: tuple[str, tuple[str, str]]
-) -> None:
+def test_a_hook_names_the_bad_files_and_no_other(folder, name, good, bad):
     hook, (bad_file, (_, message)) = HOOKS[name], bad
     words = [*shlex.split(hook["entry"]), *hook["args"]]
     assert run(folder, [*words, good]).returncode == 0
@@ -78,7 +76,7 @@ def action(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     return run(folder, ["sh", "-e", "-c", step["run"]], **environment, **places)
 
 
-def test_the_action_annotates_each_bad_file_and_writes_sarif(folder: Path) -> None:
+def test_the_action_annotates_each_bad_file_and_writes_sarif(folder):
     done = action(
         folder, profiles="profiles/*.yaml", kubelet="kubelet-*.yaml", mig="mig-*.yaml", sarif="sarif"
     )
@@ -92,7 +90,7 @@ def test_the_action_annotates_each_bad_file_and_writes_sarif(folder: Path) -> No
     assert [len(log["runs"][0]["results"]) for log in logs] == [1, 0]
 
 
-def test_the_action_passes_good_files_and_refuses_to_check_nothing(folder: Path) -> None:
+def test_the_action_passes_good_files_and_refuses_to_check_nothing(folder):
     assert action(folder, profiles="profiles/good.yaml").returncode == 0
     nothing = action(folder)
     assert (nothing.returncode, nothing.stdout) == (

@@ -40,9 +40,7 @@ def run(program: Path, home: Path, folder: Path, *arguments: str) -> subprocess.
 
 
 @pytest.mark.long
-def test_a_folder_is_begun_and_looked_at_with_nothing_installed(
-    bundle: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_folder_is_begun_and_looked_at_with_nothing_installed(bundle, home, tmp_path):
     begun = run(bundle, home, tmp_path, "init", "fleet", "--host", "@local")
     assert begun.returncode == 0, begun.stderr
     fleet = tmp_path / "fleet"
@@ -57,7 +55,7 @@ def test_a_folder_is_begun_and_looked_at_with_nothing_installed(
 
 
 @pytest.mark.long
-def test_it_is_unpacked_once_for_its_user_alone(bundle: Path, home: Path, tmp_path: Path) -> None:
+def test_it_is_unpacked_once_for_its_user_alone(bundle, home, tmp_path):
     run(bundle, home, tmp_path, "--version")
     (place,) = (home / ".cache/numaforge").iterdir()
     before = place.stat().st_mtime_ns
@@ -67,7 +65,7 @@ def test_it_is_unpacked_once_for_its_user_alone(bundle: Path, home: Path, tmp_pa
 
 
 @pytest.mark.long
-def test_another_python_is_told_which_one_is_wanted(bundle: Path, home: Path, tmp_path: Path) -> None:
+def test_another_python_is_told_which_one_is_wanted(bundle, home, tmp_path):
     other = tmp_path / "numaforge.pyz"
     with zipfile.ZipFile(bundle) as archive, zipfile.ZipFile(other, "w") as changed:
         changed.writestr("__main__.py", archive.read("__main__.py"))

@@ -12,7 +12,6 @@ import pytest
 from lab.paths import REPOSITORY
 from numaforge import __version__
 from tests.fixtures.wheel import Admin, admin, build
-from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.site_runs import PLAN, PROFILE, data, inventory
 
@@ -54,8 +53,8 @@ def state(admin: Admin, folder: Path, *words: str) -> str:
 
 
 def test_a_node_is_as_planned_for_the_next_version_and_for_the_one_before(
-    start_sandbox: StartSandbox, port: int, venv: Path, next_venv: Path, tmp_path: Path
-) -> None:
+    start_sandbox, port, venv, next_venv, tmp_path
+):
     node = start_kubelet(start_sandbox(kubeadm_files(port)), port)
     inventory(tmp_path, {"gpu-01": data(node)})
     first = admin(venv, tmp_path / "home", "")

@@ -7,7 +7,6 @@ fills.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from textwrap import indent
 
@@ -44,14 +43,10 @@ def monitoring_files(runbooks: str = RUNBOOKS) -> dict[str, str]:
         "@xids-application@": f"{xids.NONE_YET}|{_either(xids.APPLICATION)}",
         "@counters@": indent(texts[COUNTERS].rstrip("\n"), "  "),
     }
-    written = {name: _with_words(text, words) for name, text in texts.items()}
+    written = {name: _WORD.sub(lambda found: words[found[0]], text) for name, text in texts.items()}
     written[PROMETHEUS_RULE] = _OBJECT + indent(written[RULES], "  ")
     return dict(sorted(written.items(), key=lambda item: PurePosixPath(item[0]).parts))
 
 
 def _either(codes: tuple[xids.Xid, ...]) -> str:
     return "|".join(str(xid.code) for xid in codes)
-
-
-def _with_words(text: str, words: Mapping[str, str]) -> str:
-    return _WORD.sub(lambda found: words[found[0]], text)

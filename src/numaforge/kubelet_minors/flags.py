@@ -165,7 +165,7 @@ def _arguments(arguments: Sequence[str], minor: int) -> Iterator[_Argument]:
             yield from _shorthands(argument, rest, minor)
             continue
         written, separator, text = argument.removeprefix("--").partition("=")
-        name = _normalized(written)
+        name = written.replace("_", "-")
         kind, target = _meaning(name, minor)
         value: str | None = text
         if not separator and kind == "bool":
@@ -206,11 +206,6 @@ def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Argumen
             value = letters or (rest.pop(0) if rest and kind else None)
         yield _Argument(written, name, name, kind, target, value)
         return
-
-
-def _normalized(written: str) -> str:
-    """Return a flag's name as the kubelet compares it, with `-` for `_`."""
-    return written.replace("_", "-")
 
 
 def _meaning(name: str, minor: int) -> tuple[str | None, str]:

@@ -35,7 +35,6 @@ def test_pods_have_to_be_gone_where_their_handler_changes(old, new, drains):
     machine = lab_node()
     goal = Goal(plan_node(machine, load_profile({})), machine, frozenset({"host"}))
     part = crio.need(goal, NodeState({}, ()), (files.part([change]),))
-    assert part is not None
     assert part.drains is drains
     assert part.settings["CRIO_HANDLER"] == ("high-performance" if new else "")
 

@@ -61,31 +61,29 @@ def needed(on: Goal, said: Sequence[str] = READY, unit: Unit = RUNNING) -> Part 
     return mig.need(on, found, ())
 
 
-def test_a_node_that_is_cut_as_planned_needs_nothing() -> None:
+def test_a_node_that_is_cut_as_planned_needs_nothing():
     on = goal([cut(HALF, QUARTER)], [gpu(gpu_instances=(seen(QUARTER, 5), seen(HALF)))])
     assert needed(on) is None
 
 
-def test_the_role_that_was_not_called_changes_no_gpu() -> None:
+def test_the_role_that_was_not_called_changes_no_gpu():
     on = goal([cut(HALF)], [gpu(), passed_through()], "interrupts")
     on = replace(on, plan=replace(on.plan, mig=replace(on.plan.mig, pending=(cut(HALF),))))
     found = NodeState({}, ())
     transaction = need(on, found)
-    assert transaction is not None
     assert "mig" not in [part for part, *_ in question(on).calls]
     assert {"mig", "mig_mode"}.isdisjoint(part.name for part in transaction.parts)
     assert pending(on, found) == ()
 
 
-def test_gpus_that_no_plan_names_stay_as_they_are() -> None:
+def test_gpus_that_no_plan_names_stay_as_they_are():
     on = goal([cut(HALF)], [gpu(gpu_instances=(seen(HALF),)), gpu(OTHER, gpu_instances=(seen(QUARTER),))])
     assert needed(on) is None
 
 
-def test_only_the_gpus_that_differ_are_given_to_the_node() -> None:
+def test_only_the_gpus_that_differ_are_given_to_the_node():
     on = goal([cut(HALF), cut(QUARTER, address=OTHER)], [gpu(gpu_instances=(seen(HALF),)), gpu(OTHER)])
     part = needed(on)
-    assert part is not None
     assert [each["pci_address"] for each in json.loads(part.data["planned.json"])["gpus"]] == [OTHER]
     assert [each["instances"] for each in json.loads(part.data["found.json"])["gpus"]] == [[]]
 
@@ -125,43 +123,38 @@ def test_only_the_gpus_that_differ_are_given_to_the_node() -> None:
         ),
     ],
 )
-def test_each_thing_that_changes_has_a_line(wanted: MigGpu, now: Gpu, moves: list[str]) -> None:
+def test_each_thing_that_changes_has_a_line(wanted, now, moves):
     part = needed(goal([wanted], [now]))
-    assert part is not None
     assert list(part.moves) == [f"{ADDRESS}: {line}" for line in moves]
 
 
-def test_gpus_that_the_gpu_operator_cuts_are_left_to_it() -> None:
+def test_gpus_that_the_gpu_operator_cuts_are_left_to_it():
     on = goal([cut(HALF)], [gpu(mode="disabled")], by="gpu-operator")
     assert needed(on, READY[1:]) is None
     assert role_files(on.plan, "mig") == []
 
 
-def test_of_gpus_that_the_dra_driver_cuts_the_mode_alone_is_ours() -> None:
+def test_of_gpus_that_the_dra_driver_cuts_the_mode_alone_is_ours():
     assert needed(goal([cut()], [gpu(gpu_instances=(seen(HALF),))], by="dra-driver")) is None
     part = needed(goal([cut()], [gpu(mode="disabled")], by="dra-driver"))
-    assert part is not None
     assert part.moves == (f"{ADDRESS}: MIG mode disabled -> enabled",)
 
 
-def test_the_kubelet_restarts_with_it_so_that_device_plugins_register_anew() -> None:
+def test_the_kubelet_restarts_with_it_so_that_device_plugins_register_anew():
     part = needed(goal([cut(HALF)], [gpu()]))
-    assert part is not None
     assert part.restarts_kubelet
     assert part.drains
 
 
-def test_a_kubelet_that_is_down_says_nothing_of_its_pods() -> None:
+def test_a_kubelet_that_is_down_says_nothing_of_its_pods():
     part = needed(goal([cut(HALF)], [gpu()]), unit=STOPPED)
-    assert part is not None
     assert part.drains
 
 
-def test_the_units_that_held_a_gpu_at_the_look_are_sent_with_those_that_the_profile_names() -> None:
+def test_the_units_that_held_a_gpu_at_the_look_are_sent_with_those_that_the_profile_names():
     on = goal([cut(HALF)], [gpu()])
     on = replace(on, plan=replace(on.plan, mig=replace(on.plan.mig, may_stop=("dcgm.service",))))
     part = needed(on, (*READY, "holds docker.service", "holds nvidia-persistenced.service"))
-    assert part is not None
     assert part.data["units"] == (
         "seen docker.service\nseen nvidia-persistenced.service\nnamed dcgm.service\n"
     )
@@ -177,18 +170,14 @@ def test_the_units_that_held_a_gpu_at_the_look_are_sent_with_those_that_the_prof
         pytest.param(READY, [], "enabled -> disabled", id="it-goes-with-the-last-planned-gpu"),
     ],
 )
-def test_our_unit_follows_the_plan_and_disturbs_no_pod(
-    said: Sequence[str], wanted: list[MigGpu], move: str
-) -> None:
+def test_our_unit_follows_the_plan_and_disturbs_no_pod(said, wanted, move):
     part = needed(goal(wanted, [gpu(gpu_instances=(seen(HALF),))]), said)
-    assert part is not None
     assert part.moves == (f"numaforge-mig.service: {move}",)
     assert (part.drains, part.restarts_kubelet, dict(part.data)) == (False, False, {})
 
 
-def test_a_transaction_that_has_not_ended_keeps_our_unit_from_running() -> None:
+def test_a_transaction_that_has_not_ended_keeps_our_unit_from_running():
     part = needed(goal([cut(HALF)], [gpu()]))
-    assert part is not None
     assert part.units == ("numaforge-mig.service",)
 
 
@@ -207,19 +196,19 @@ def test_a_transaction_that_has_not_ended_keeps_our_unit_from_running() -> None:
         pytest.param([gpu()], ["python 3.12"], "has no libnvidia-ml.so.1", id="no-library"),
     ],
 )
-def test_refused_with_a_remedy(gpus: list[Gpu], said: Sequence[str], message: str) -> None:
+def test_refused_with_a_remedy(gpus, said, message):
     with pytest.raises(HostError, match=message) as error:
         needed(goal([cut(HALF)], gpus), said)
     assert error.value.remedy
 
 
-def test_where_the_python_is_too_old_the_remedy_takes_a_newer_one() -> None:
+def test_where_the_python_is_too_old_the_remedy_takes_a_newer_one():
     with pytest.raises(HostError) as error:
         needed(goal([cut(HALF)], [gpu()]), ["python 3.6", "library yes"])
     assert "alternatives --set python3 /usr/bin/python3.11" in (error.value.remedy or "")
 
 
-def test_a_kubelet_that_may_not_restart_is_not_left_with_gpus_of_another_kind() -> None:
+def test_a_kubelet_that_may_not_restart_is_not_left_with_gpus_of_another_kind():
     with pytest.raises(HostError, match="the kubelet runs: it offers what its device plugins found"):
         needed(goal([cut(HALF)], [gpu()], "mig"))
 
@@ -252,9 +241,8 @@ def test_a_mode_changes_with_a_boot_where_no_reset_is_possible(now: Gpu, *, by_b
         assert reboot.need(goal([cut(HALF)], [now]), NodeState({}, ()), [part]) is not None
 
 
-def test_the_mode_that_a_boot_brings_is_said_once() -> None:
+def test_the_mode_that_a_boot_brings_is_said_once():
     part = needed(goal([cut(HALF)], [passed_through()]))
-    assert part is not None
     assert part.moves == (f"{ADDRESS}: + 3g.40gb at 4, compute slices 3",)
     assert [each["by_boot"] for each in json.loads(part.data["planned.json"])["gpus"]] == [True]
 
@@ -266,11 +254,11 @@ def test_the_mode_that_a_boot_brings_is_said_once() -> None:
         pytest.param(goal([cut(HALF)], [passed_through()], by="gpu-operator"), id="the-gpu-operators"),
     ],
 )
-def test_no_boot_is_needed(on: Goal) -> None:
+def test_no_boot_is_needed(on):
     assert mig_mode.need(on, NodeState({}, ()), ()) is None
 
 
-def test_what_waits_for_a_reboot_that_is_not_allowed_is_said() -> None:
+def test_what_waits_for_a_reboot_that_is_not_allowed_is_said():
     on = goal([], [passed_through()])
     on = replace(on, plan=replace(on.plan, mig=MigPlan(pending=(cut(HALF),))))
     assert mig_mode.need(on, NodeState({}, ()), ()) is None
@@ -280,10 +268,9 @@ def test_what_waits_for_a_reboot_that_is_not_allowed_is_said() -> None:
     assert mig_mode.pending(goal([cut(HALF)], [passed_through()]), NodeState({}, ())) is None
 
 
-def test_the_node_gets_at_boot_what_the_transaction_uses() -> None:
+def test_the_node_gets_at_boot_what_the_transaction_uses():
     on = goal([cut(HALF)], [gpu()])
     part = needed(on)
-    assert part is not None
     texts = {file.path: file.text for file in role_files(on.plan, "mig")}
     assert texts[MIG_WORKER_PATH].partition("\n")[2] == part.data["worker.py"]
     assert texts[MIG_LIBRARY_PATH].partition("\n")[2].rstrip() == part.data["pynvml.py"].rstrip()

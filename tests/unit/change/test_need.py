@@ -39,7 +39,6 @@ NO_SYSTEMD = Unit(None, None, ("curl",))
 
 
 def drop_in(on: Goal) -> str:
-    assert on.plan.kubelet is not None
     assert on.plan.kubelet.drop_in is not None
     return on.plan.kubelet.drop_in
 
@@ -88,25 +87,25 @@ def written(transaction: Transaction) -> list[str]:
         ),
     ],
 )
-def test_parts_are_asked_where_their_role_was_called(roles: tuple[str, ...], asked: str) -> None:
+def test_parts_are_asked_where_their_role_was_called(roles, asked):
     assert [part.name for part in parts.called(roles)] == asked.split()
 
 
 POOL = pool_pages(1, "2Mi")
 
 
-def test_a_host_that_is_as_planned_needs_nothing_and_is_not_asked_about_its_unit() -> None:
+def test_a_host_that_is_as_planned_needs_nothing_and_is_not_asked_about_its_unit():
     on = target()
     assert need(on, found(on)) is None
 
 
-def test_the_question_names_every_planned_pool_and_the_file_that_fills_them_at_boot() -> None:
+def test_the_question_names_every_planned_pool_and_the_file_that_fills_them_at_boot():
     asked = question(target())
     assert POOL in asked.values
     assert HUGEPAGES_TMPFILES_PATH in asked.files
 
 
-def test_only_the_pools_that_differ_are_filled() -> None:
+def test_only_the_pools_that_differ_are_filled():
     on = target()
     transaction = needed(on, found(on, {POOL: 3}))
     assert part(transaction, "hugepages").data["planned"] == f"16 {POOL}\n"
@@ -114,57 +113,56 @@ def test_only_the_pools_that_differ_are_filled() -> None:
     assert names(transaction) == ["hugepages", "kubelet"]
 
 
-def test_pools_restart_the_kubelet_although_no_setting_changes() -> None:
+def test_pools_restart_the_kubelet_although_no_setting_changes():
     on = target()
     transaction = needed(on, found(on, {POOL: 3}))
     assert transaction.drains
     assert transaction.sentences == ("the kubelet restarts, because this changes: hugepages",)
 
 
-def test_pools_stand_beside_the_settings_that_change() -> None:
+def test_pools_stand_beside_the_settings_that_change():
     on = target()
     transaction = needed(on, found(on, {POOL: 3}, **{drop_in(on): OTHER_DROP_IN}))
     assert transaction.sentences[-1].endswith(", systemReserved, topologyManagerPolicy, hugepages")
 
 
-def test_what_counts_is_what_the_host_has_now_and_not_what_was_detected() -> None:
+def test_what_counts_is_what_the_host_has_now_and_not_what_was_detected():
     on = target()
     assert hugepage_totals(on.machine)[POOL] != 16
     assert need(on, found(on)) is None
 
 
-def test_memory_state_of_other_pools_goes() -> None:
+def test_memory_state_of_other_pools_goes():
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE))
     assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
     assert transaction.sentences[0].startswith(f"{MEMORY_STATE} is removed: a hugepage pool changed its size")
 
 
-def test_the_file_for_the_boot_alone_restarts_nothing() -> None:
+def test_the_file_for_the_boot_alone_restarts_nothing():
     on = target()
     transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: None}))
     assert written(transaction) == [HUGEPAGES_TMPFILES_PATH]
     assert not transaction.drains
 
 
-def test_a_file_for_the_boot_that_is_not_planned_is_removed() -> None:
+def test_a_file_for_the_boot_that_is_not_planned_is_removed():
     on = target({name: value for name, value in PROFILE.items() if name != "hugepages"})
     transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: "# Written by numaforge\n"}))
     assert part(transaction, "files").data["absent"] == f"{HUGEPAGES_TMPFILES_PATH}\n"
 
 
-def test_a_change_begins_only_on_what_it_was_planned_on() -> None:
+def test_a_change_begins_only_on_what_it_was_planned_on():
     on = target()
     fingerprint = Fingerprint("boot", 7, "T0 applied", {"/etc/a": "1f"}, "/etc/kubernetes/kubelet.conf.d")
     transaction = needed(on, replace(found(on, {POOL: 3}), fingerprint=fingerprint))
     assert transaction.planned_on == fingerprint
 
 
-def test_the_look_covers_every_file_that_the_decision_depends_on() -> None:
+def test_the_look_covers_every_file_that_the_decision_depends_on():
     on = target()
     asked = question(on)
     kubelet = on.plan.kubelet
-    assert kubelet is not None
     assert {kubelet.config_file, HUGEPAGES_TMPFILES_PATH, MEMORY_STATE} <= {*asked.files}
     assert {file.path for file in on.plan.files if file.role == "kubelet"} <= {*asked.files}
     assert asked.drop_in_folder == kubelet.config_dir
@@ -174,27 +172,27 @@ def test_the_look_covers_every_file_that_the_decision_depends_on() -> None:
 
 
 @pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
-def test_pools_of_a_kubelet_that_does_not_run_are_not_its_own(unit: Unit) -> None:
+def test_pools_of_a_kubelet_that_does_not_run_are_not_its_own(unit):
     on = target()
     files = found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None})
     assert need(on, replace(files, unit=lambda: unit)) is None
 
 
 @pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
-def test_the_role_hugepages_fills_them_then_and_drains_nothing(unit: Unit) -> None:
+def test_the_role_hugepages_fills_them_then_and_drains_nothing(unit):
     on = target(PROFILE, "hugepages", "kubelet")
     transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), unit)
     assert names(transaction)[:2] == ["files", "hugepages"]
     assert not transaction.drains
 
 
-def test_pools_beside_a_kubelet_that_may_not_restart_are_refused() -> None:
+def test_pools_beside_a_kubelet_that_may_not_restart_are_refused():
     on = target(PROFILE, "hugepages")
     with pytest.raises(HostError, match="16 huge pages are planned, and there are 3; but the kubelet runs"):
         needed(on, found(on, {POOL: 3}))
 
 
-def test_a_kubelet_that_does_not_run_is_configured_without_its_pools() -> None:
+def test_a_kubelet_that_does_not_run_is_configured_without_its_pools():
     on = target()
     changes = {HUGEPAGES_TMPFILES_PATH: None, drop_in(on): OTHER_DROP_IN}
     transaction = needed(on, found(on, {POOL: 3}, **changes), STOPPED)
@@ -202,7 +200,7 @@ def test_a_kubelet_that_does_not_run_is_configured_without_its_pools() -> None:
     assert (names(transaction), transaction.drains) == (["files", "kubelet"], False)
 
 
-def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_together() -> None:
+def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_together():
     on = target()
     crashing = replace(RUNNING, active_state="activating", sub_state="auto-restart")
     transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), crashing)
@@ -210,19 +208,19 @@ def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_to
     assert part(transaction, "kubelet").settings["KUBELET_RESTART"] == ""
 
 
-def test_state_that_the_next_start_could_not_read_goes_where_no_kubelet_runs() -> None:
+def test_state_that_the_next_start_could_not_read_goes_where_no_kubelet_runs():
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
     assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
     assert not transaction.drains
 
 
-def test_without_systemd_no_state_is_touched() -> None:
+def test_without_systemd_no_state_is_touched():
     on = target(STATIC)
     assert need(on, replace(found(on, {POOL: 3}, **STATIC_STATE), unit=lambda: NO_SYSTEMD)) is None
 
 
-def test_a_pool_that_the_kernel_does_not_have_is_refused() -> None:
+def test_a_pool_that_the_kernel_does_not_have_is_refused():
     on = target()
     files = found(on)
     there = {path: pages for path, pages in files.values.items() if path != POOL}
@@ -245,12 +243,12 @@ def tuned(swap: str = "off", unit: str = "enabled", **values: str) -> tuple[Goal
     return on, replace(files, values={**files.values, **now}, said=said)
 
 
-def test_values_that_are_as_planned_need_nothing() -> None:
+def test_values_that_are_as_planned_need_nothing():
     on, files = tuned()
     assert need(on, files) is None
 
 
-def test_only_the_value_that_differs_is_set_and_nothing_is_drained() -> None:
+def test_only_the_value_that_differs_is_set_and_nothing_is_drained():
     on, files = tuned(swappiness="60")
     transaction = needed(on, files)
     assert names(transaction) == ["kernel_values"]
@@ -259,12 +257,12 @@ def test_only_the_value_that_differs_is_set_and_nothing_is_drained() -> None:
     assert not transaction.drains
 
 
-def test_a_limit_that_is_higher_already_is_left_alone() -> None:
+def test_a_limit_that_is_higher_already_is_left_alone():
     on, files = tuned(max_map_count="1048576")
     assert need(on, files) is None
 
 
-def test_a_unit_that_is_not_enabled_is_linked() -> None:
+def test_a_unit_that_is_not_enabled_is_linked():
     on, files = tuned(unit="disabled")
     assert needed(on, files).moves == ("numaforge-tuning.service: disabled -> enabled",)
 
@@ -316,16 +314,14 @@ ZONES = "/proc/sys/vm/zone_reclaim_mode"
         ),
     ],
 )
-def test_what_is_no_longer_named(
-    rows: list[tuple[str, str, str]], values: dict[str, str], moves: tuple[str, ...]
-) -> None:
+def test_what_is_no_longer_named(rows, values, moves):
     on, files = recorded(*rows, **values)
     transaction = needed(on, files)
     assert transaction.moves == moves
     assert part(transaction, "kernel_values").data["kept"] == ""
 
 
-def test_a_value_that_is_named_stays_in_the_record_with_what_was_there_first() -> None:
+def test_a_value_that_is_named_stays_in_the_record_with_what_was_there_first():
     on, files = recorded((SWAPPINESS, "60", "1"))
     assert need(on, files) is None
     on, files = recorded((SWAPPINESS, "60", "1"), vm__swappiness="1")
@@ -334,7 +330,7 @@ def test_a_value_that_is_named_stays_in_the_record_with_what_was_there_first() -
     assert chosen.data["kept"] == f"{SWAPPINESS}\t60\t10\n"
 
 
-def test_an_empty_value_is_put_back_as_an_empty_one() -> None:
+def test_an_empty_value_is_put_back_as_an_empty_one():
     on, files = recorded((ZONES, "", "1"), vm__zone_reclaim_mode="1")
     assert part(needed(on, files), "kernel_values").data["planned"] == f"back\t{ZONES}\t\n"
 
@@ -342,7 +338,7 @@ def test_an_empty_value_is_put_back_as_an_empty_one() -> None:
 @pytest.mark.parametrize(
     ("used", "moved"), [("500 0 9000", True), ("1000 0 9000", True), ("1001 0 9000", False)]
 )
-def test_a_limit_is_put_back_once_no_more_is_in_use(used: str, moved: bool) -> None:
+def test_a_limit_is_put_back_once_no_more_is_in_use(used, moved):
     limit = "/proc/sys/fs/file-max"
     on, files = recorded((limit, "1000", "9000"), **{"fs__file-max": "9000", "fs__file-nr": used})
     assert (need(on, files) is not None) is moved
@@ -350,7 +346,7 @@ def test_a_limit_is_put_back_once_no_more_is_in_use(used: str, moved: bool) -> N
     assert any(text.endswith(said) for text in pending(on, files)) is not moved
 
 
-def test_a_value_that_the_kernel_does_not_have_is_refused() -> None:
+def test_a_value_that_the_kernel_does_not_have_is_refused():
     on, files = tuned()
     there = {path: text for path, text in files.values.items() if path != SWAPPINESS}
     with pytest.raises(HostError, match="this kernel does not have it"):
@@ -381,9 +377,7 @@ def booted(
         ("none", "neither update-grub nor grubby", "by other means"),
     ],
 )
-def test_a_boot_loader_that_is_not_written_is_named_with_what_helps(
-    loader: str, said: str, remedy: str
-) -> None:
+def test_a_boot_loader_that_is_not_written_is_named_with_what_helps(loader, said, remedy):
     on, files = booted("iommu=pt", loader=loader)
     with pytest.raises(HostError, match=said) as refused:
         needed(on, files)
@@ -392,12 +386,12 @@ def test_a_boot_loader_that_is_not_written_is_named_with_what_helps(
     assert need(on, files) is None
 
 
-def test_parameters_that_the_kernel_has_need_nothing() -> None:
+def test_parameters_that_the_kernel_has_need_nothing():
     on, files = booted("root=/dev/sda intel_iommu=on iommu=pt quiet")
     assert need(on, files) is None
 
 
-def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain() -> None:
+def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain():
     on, files = booted("root=/dev/sda iommu=pt")
     transaction = needed(on, files)
     assert names(transaction) == ["kernel_cmdline", "reboot"]
@@ -406,7 +400,7 @@ def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain() -> None:
     assert "the node reboots" in transaction.sentences
 
 
-def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other_change() -> None:
+def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other_change():
     on, files = booted("root=/dev/sda iommu=pt")
     acs = AcsPlan(masks={"0000:17:00.0": "xx000x0"}, bridges={"0000:17:00.0": "1000:c030"})
     assert "pcie_acs" not in names(needed(on, files))
@@ -420,13 +414,13 @@ def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other
     assert need(on, replace(files, said={**files.said, "kernel_cmdline": lines})) is None
 
 
-def test_a_parameter_of_an_earlier_plan_goes() -> None:
+def test_a_parameter_of_an_earlier_plan_goes():
     on, files = booted("intel_iommu=on iommu=pt nosmt", recorded=("nosmt", *WISH))
     transaction = needed(on, files)
     assert part(transaction, "kernel_cmdline").data["removed"] == "nosmt\n"
 
 
-def test_a_part_of_a_word_is_no_parameter() -> None:
+def test_a_part_of_a_word_is_no_parameter():
     on, files = booted("xintel_iommu=on iommu=pt")
     assert names(needed(on, files)) == ["kernel_cmdline", "reboot"]
 
@@ -448,37 +442,37 @@ def about_to_boot(*said: str, next_kernel: str = "running") -> tuple[Goal, NodeS
         pytest.param(UNKNOWN, "the default, x, is none of its entries", id="a-kernel-that-is-not-known"),
     ],
 )
-def test_a_reboot_that_would_start_another_kernel_is_refused(said: tuple[str, ...], refusal: str) -> None:
+def test_a_reboot_that_would_start_another_kernel_is_refused(said, refusal):
     with pytest.raises(HostError, match=refusal) as refused:
         needed(*about_to_boot(*said))
     assert refused.value.where == "kernel.next_kernel"
     assert "kernel.next_kernel: any" in str(refused.value.remedy)
 
 
-def test_another_kernel_is_taken_where_the_profile_takes_it() -> None:
+def test_another_kernel_is_taken_where_the_profile_takes_it():
     transaction = needed(*about_to_boot(*ANOTHER, next_kernel="any"))
     assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "any"
     assert "the node reboots, into the kernel 6.12" in transaction.sentences
 
 
-def test_another_kernel_without_a_driver_that_is_loaded_now_is_refused() -> None:
+def test_another_kernel_without_a_driver_that_is_loaded_now_is_refused():
     with pytest.raises(HostError, match="which has no module nvidia, mlx5_core"):
         needed(*about_to_boot(*ANOTHER, "lacks-nvidia yes", "lacks-mlx5_core yes", next_kernel="any"))
 
 
-def test_a_node_without_a_boot_loader_boots_and_its_kernel_is_proved() -> None:
+def test_a_node_without_a_boot_loader_boots_and_its_kernel_is_proved():
     transaction = needed(*about_to_boot("running 6.1", "next unknown", "menu none", "unknown no boot loader"))
     assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "running"
 
 
-def test_parameters_are_booted_once_where_the_boot_loader_can() -> None:
+def test_parameters_are_booted_once_where_the_boot_loader_can():
     on, files = booted("quiet")
     lines = (*files.said["kernel_cmdline"], "once yes")
     transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
     assert part(transaction, "kernel_cmdline").settings["CMDLINE_ONCE"] == "yes"
 
 
-def test_a_run_says_where_parameters_are_not_booted_once() -> None:
+def test_a_run_says_where_parameters_are_not_booted_once():
     on, files = booted("quiet")
     lines = (*files.said["kernel_cmdline"], "not-once GRUB cannot write to /boot/grub (lvm)")
     transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
@@ -486,20 +480,20 @@ def test_a_run_says_where_parameters_are_not_booted_once() -> None:
     assert any("not once on trial: GRUB cannot write" in said for said in transaction.sentences)
 
 
-def test_what_a_parameter_of_ours_has_replaced_returns_with_its_end() -> None:
+def test_what_a_parameter_of_ours_has_replaced_returns_with_its_end():
     recorded = ("isolcpus=1 instead-of isolcpus=2",)
     on, files = booted("iommu=pt intel_iommu=on isolcpus=1", recorded, loader="grubby")
     data = part(needed(on, files), "kernel_cmdline").data
     assert (data["removed"], data["restored"]) == ("isolcpus=1\n", "isolcpus=2\n")
 
 
-def test_what_a_parameter_of_ours_has_replaced_is_remembered_while_it_stays() -> None:
+def test_what_a_parameter_of_ours_has_replaced_is_remembered_while_it_stays():
     on, files = booted("iommu=pt", recorded=("iommu=pt instead-of iommu=soft",))
     data = part(needed(on, files), "kernel_cmdline").data
     assert (data["replaced"], data["restored"]) == ("iommu=pt instead-of iommu=soft\n", "")
 
 
-def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written() -> None:
+def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written():
     on, files = booted("iommu=pt", reboot="never")
     assert need(on, files) is None
     assert pending(on, files) == (
@@ -507,7 +501,7 @@ def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written() -> None:
     )
 
 
-def test_a_boot_loader_that_is_not_known_is_refused() -> None:
+def test_a_boot_loader_that_is_not_known_is_refused():
     on, files = booted("iommu=pt", loader="none")
     with pytest.raises(HostError, match="neither update-grub nor grubby"):
         needed(on, files)
@@ -533,7 +527,7 @@ def told(on: Goal, texts: Mapping[str, str]) -> dict[str, str | None]:
     return {change.path: change.new and change.new.text for change in changed if change.path != PLAN_PATH}
 
 
-def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes() -> None:
+def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes():
     ours = libraries_target(nccl_conf=True, env_file=True)
     written = told(ours, {NCCL_CONF_PATH: ADMINS_CONF})
     assert sorted(written) == [NCCL_CONF_PATH, RAILS_ENV_PATH]
@@ -544,7 +538,7 @@ def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes() -> None:
     assert told(gone, {NCCL_CONF_PATH: ADMINS_CONF}) == {}
 
 
-def test_an_nccl_conf_that_was_never_ours_is_left_alone() -> None:
+def test_an_nccl_conf_that_was_never_ours_is_left_alone():
     assert told(libraries_target(), {NCCL_CONF_PATH: ADMINS_CONF}) == {}
 
 
@@ -567,7 +561,7 @@ def test_an_nccl_conf_that_was_never_ours_is_left_alone() -> None:
         pytest.param(NO_SYSTEMD, Pods(kubelets=("process 8",)), True, id="a-kubelet-of-no-unit"),
     ],
 )
-def test_what_disturbs_pods_is_drained_by_the_evidence(unit: Unit, pods: Pods, drains: bool) -> None:
+def test_what_disturbs_pods_is_drained_by_the_evidence(unit, pods, drains):
     on = target(PROFILE, "kubelet", "hugepages")
     assert needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).drains is drains
 
@@ -589,13 +583,13 @@ ALIVE = Pods(alive=("process 7 (sleep) in /kubepods.slice",))
         pytest.param(NO_SYSTEMD, ALIVE, "", id="systemd-does-not-answer"),
     ],
 )
-def test_a_drain_is_in_vain_where_no_kubelet_runs_that_ends_pods(unit: Unit, pods: Pods, says: str) -> None:
+def test_a_drain_is_in_vain_where_no_kubelet_runs_that_ends_pods(unit, pods, says):
     on = target(PROFILE, "kubelet", "hugepages")
     refused = needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).undrainable
     assert (says in refused) if says else refused == ""
 
 
-def test_a_state_file_that_goes_disturbs_pods_also_while_the_kubelet_is_down() -> None:
+def test_a_state_file_that_goes_disturbs_pods_also_while_the_kubelet_is_down():
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
     assert part(transaction, "kubelet").drains

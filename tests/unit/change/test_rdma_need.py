@@ -51,13 +51,12 @@ def found(kind: Any, *said: str) -> NodeState:
         ),
     ],
 )
-def test_modules_that_come_and_go(plan: ModulesPlan, said: tuple[str, ...], load: str, unload: str) -> None:
+def test_modules_that_come_and_go(plan, said, load, unload):
     part = modules.need(goal(modules=plan), found(modules, *said), ())
-    assert part is not None
     assert (part.data["load"], part.data["unload"]) == (load, unload)
 
 
-def test_what_is_loaded_already_needs_nothing() -> None:
+def test_what_is_loaded_already_needs_nothing():
     assert modules.need(goal(modules=ModulesPlan(("a",))), found(modules, "loaded a"), ()) is None
 
 
@@ -69,7 +68,7 @@ def test_what_is_loaded_already_needs_nothing() -> None:
         pytest.param("N", "never", None, id="no-leave-to-boot"),
     ],
 )
-def test_an_option_of_a_loaded_module_waits_for_a_boot(now: str, reboot: str, late: str | None) -> None:
+def test_an_option_of_a_loaded_module_waits_for_a_boot(now, reboot, late):
     on, files = goal(modules=OPTION, reboot=reboot), found(modules, f"parameter ib_core netns_mode {now}")
     part = modules.need(on, files, ())
     assert (part.data["late"] if part else None) == late
@@ -156,9 +155,7 @@ HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
         ),
     ],
 )
-def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(
-    plan: ModulesPlan, now: NodeState, late: str | None, at_once: dict[str, tuple[str, ...]]
-) -> None:
+def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(plan, now, late, at_once):
     needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
     assert (needed.data["late"] if needed else None) == late
     assert modules.at_once(goal(modules=plan), now).options == at_once
@@ -173,9 +170,7 @@ def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(
         pytest.param((), told(NOUVEAU), "freed nouveau\n", ("nouveau",), id="it-is-freed-by-a-boot"),
     ],
 )
-def test_a_module_is_kept_out_by_a_boot(
-    blocked: tuple[str, ...], now: NodeState, late: str | None, at_once: tuple[str, ...]
-) -> None:
+def test_a_module_is_kept_out_by_a_boot(blocked, now, late, at_once):
     plan = ModulesPlan(blocked=blocked)
     needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
     assert (needed.data["late"] if needed else None) == late
@@ -229,17 +224,14 @@ def written(plan: ModulesPlan, reboot: str, now: NodeState) -> str | None:
         ),
     ],
 )
-def test_what_modprobe_is_told_on_the_disk(
-    plan: ModulesPlan, reboot: str, now: NodeState, text: str | None
-) -> None:
+def test_what_modprobe_is_told_on_the_disk(plan, reboot, now, text):
     assert written(plan, reboot, now) == text
 
 
-def test_the_mode_changes_at_once_where_there_is_one_namespace() -> None:
+def test_the_mode_changes_at_once_where_there_is_one_namespace():
     on = goal(modules=OPTION)
     files = found(modules, "parameter ib_core netns_mode N", "netns free")
     part = modules.need(on, files, ())
-    assert part is not None
     assert (part.settings["RDMA_NETNS"], part.reboots) == ("shared", False)
     assert modules.pending(on, files) is None
 
@@ -291,14 +283,12 @@ def test_the_mode_changes_at_once_where_there_is_one_namespace() -> None:
         ),
     ],
 )
-def test_what_would_cut_the_host_off_is_refused(
-    plan: ModulesPlan, said: tuple[str, ...], message: str
-) -> None:
+def test_what_would_cut_the_host_off_is_refused(plan, said, message):
     with pytest.raises(HostError, match=message):
         modules.need(goal(modules=plan), found(modules, *said), ())
 
 
-def test_a_driver_that_stays_may_be_vital() -> None:
+def test_a_driver_that_stays_may_be_vital():
     files = found(modules, "loaded mlx5_core", "vital mlx5_core eth0 connection")
     assert modules.need(goal(modules=ModulesPlan(("mlx5_core",))), files, ()) is None
 
@@ -314,7 +304,7 @@ def nic_goal(*settings: NicSetting) -> Goal:
     return replace(on, plan=replace(on.plan, files=(*on.plan.files, replace(on.plan.files[0], path=planned))))
 
 
-def test_settings_that_are_as_planned_need_nothing() -> None:
+def test_settings_that_are_as_planned_need_nothing():
     files = values("value 0000:17:00.0 max_read_request 4096")
     assert nics.need(nic_goal(MRRS), files, ()) is None
 
@@ -323,14 +313,13 @@ def test_settings_that_are_as_planned_need_nothing() -> None:
     ("setting", "now", "drains"),
     [pytest.param(MRRS, "512", False, id="read-request"), pytest.param(TRUST, "pcp", True, id="trust")],
 )
-def test_only_what_ports_hold_needs_the_pods_gone(setting: NicSetting, now: str, drains: bool) -> None:
+def test_only_what_ports_hold_needs_the_pods_gone(setting, now, drains):
     part = nics.need(nic_goal(setting), values(f"value {setting.nic} {setting.name} {now}"), ())
-    assert part is not None
     assert part.moves == (f"{setting.nic} {setting.name}: {now} -> {setting.value}",)
     assert part.drains is drains
 
 
-def test_a_setting_without_its_tool_is_said_and_left_alone() -> None:
+def test_a_setting_without_its_tool_is_said_and_left_alone():
     files = values("value eth2 trust -")
     assert nics.need(nic_goal(TRUST), files, ()) is None
     assert nics.pending(nic_goal(TRUST), files) == (
@@ -338,14 +327,13 @@ def test_a_setting_without_its_tool_is_said_and_left_alone() -> None:
     )
 
 
-def test_a_nic_that_has_gone_is_refused() -> None:
+def test_a_nic_that_has_gone_is_refused():
     with pytest.raises(HostError, match=r"0000:17:00\.0: is planned, and is not there now"):
         nics.need(nic_goal(MRRS), values(), ())
 
 
-def test_what_is_no_longer_planned_is_put_back() -> None:
+def test_what_is_no_longer_planned_is_put_back():
     part = nics.need(goal(), found(nics, "recorded eth2 trust pcp"), ())
-    assert part is not None
     assert (part.data["planned"], part.data["returned"]) == ("", "eth2 trust pcp\n")
 
 
@@ -366,21 +354,20 @@ UNITS = RdmaHostPlan(memlock_units=("containerd.service", "kubelet.service"))
         pytest.param(("kubelet.service loaded 65536 65536",), "", True, id="the-kubelet"),
     ],
 )
-def test_which_units_restart(said: tuple[str, ...], restarted: str | None, kubelet: bool) -> None:
+def test_which_units_restart(said, restarted, kubelet):
     part = memlock.need(goal(roles=("rdma", "kubelet"), host=UNITS), found(memlock, *said), ())
     assert (part.settings["MEMLOCK_RUNTIME"] if part else None) == restarted
     assert part is None or part.restarts_kubelet is kubelet
 
 
 @pytest.mark.parametrize("running", [pytest.param("65536", id="runs"), pytest.param("-", id="stopped")])
-def test_the_reload_for_a_limit_needs_the_pods_gone_whether_the_runtime_runs_or_not(running: str) -> None:
+def test_the_reload_for_a_limit_needs_the_pods_gone_whether_the_runtime_runs_or_not(running):
     files = found(memlock, f"containerd.service loaded 65536 {running}")
     part = memlock.need(goal(host=UNITS), files, ())
-    assert part is not None
     assert part.drains
 
 
-def test_a_kubelet_that_may_not_restart_is_refused() -> None:
+def test_a_kubelet_that_may_not_restart_is_refused():
     with pytest.raises(HostError, match=r"deploys/rdma\.py"):
         memlock.need(goal(host=UNITS), found(memlock, "kubelet.service loaded 65536 65536"), ())
 
@@ -401,9 +388,7 @@ MODE = "NVreg_CoherentGPUMemoryMode"
         pytest.param("615.10.01", "driver", None, None, id="no-longer-pinned-and-the-same"),
     ],
 )
-def test_the_mode_of_gpus_memory_takes_a_boot_where_the_driver_has_another(
-    driver: str, now: str, wish: str | None, late: str | None
-) -> None:
+def test_the_mode_of_gpus_memory_takes_a_boot_where_the_driver_has_another(driver, now, wish, late):
     said = None if now == '""' else now
     install = NvidiaInstall(loaded=driver, gpu_memory_mode=said or "")
     machine = replace(machine_of("gb200", None), nvidia_install=install)

@@ -3,10 +3,7 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +23,6 @@ from numaforge.change.transaction import (
 )
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError, HostUnreachableError
-from numaforge.node.part import Part
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.kubelet.part import health_url
@@ -38,9 +34,7 @@ POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages":
 
 
 @pytest.mark.parametrize("of", [shell_of, look_shell_of], ids=["changes", "looks"])
-def test_the_shell_of_parts_does_nothing_before_a_function_of_it_is_called(
-    of: Callable[[list[str]], list[str]], tmp_path: Path
-) -> None:
+def test_the_shell_of_parts_does_nothing_before_a_function_of_it_is_called(of, tmp_path):
     library = shell.library(*of([part.name for part in PARTS]))
     done = subprocess.run(
         ["sh", "-c", library, "sh", "rescue", "word", "another"],
@@ -63,14 +57,12 @@ def test_the_shell_of_parts_does_nothing_before_a_function_of_it_is_called(
         pytest.param({"healthzPort": 0}, None, id="off"),
     ],
 )
-def test_health_is_asked_where_the_configuration_puts_it(
-    config: dict[str, Any], url: tuple[str, int] | None
-) -> None:
+def test_health_is_asked_where_the_configuration_puts_it(config, url):
     assert health_url(config) == url
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(reboot)", "a;reboot", "-a", "a\nb"])
-def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
+def test_what_is_no_id_never_becomes_part_of_a_script(name):
     with pytest.raises(HostError, match="is not the id of a transaction"):
         revert_script(name, "why", STATUS)
     with pytest.raises(HostError, match="is not the id of a transaction"):
@@ -79,13 +71,13 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
         void_script(name)
 
 
-def test_a_change_has_time_for_two_starts_and_an_undo_for_one() -> None:
+def test_a_change_has_time_for_two_starts_and_an_undo_for_one():
     change = Transaction("T1", (KUBELET,))
     assert change.change_seconds == 2 * (120 + 100) + 10 + CONFIRM_SECONDS
     assert change.undo_seconds == 120 + 100 + 10
 
 
-def test_pools_may_take_their_time_on_the_way_there_and_back() -> None:
+def test_pools_may_take_their_time_on_the_way_there_and_back():
     without, change = Transaction("T1", (KUBELET,)), Transaction("T1", (POOLS, KUBELET))
     assert change.change_seconds == without.change_seconds + 600
     assert change.undo_seconds == without.undo_seconds + 600
@@ -101,24 +93,24 @@ def test_pools_may_take_their_time_on_the_way_there_and_back() -> None:
     ],
     ids=["files-alone", "one-part-needs-it", "the-kubelet-restarts", "the-kubelet-runs-on"],
 )
-def test_the_pods_have_to_go_where_one_part_needs_it(parts: tuple[Part, ...], drains: bool) -> None:
+def test_the_pods_have_to_go_where_one_part_needs_it(parts, drains):
     assert Transaction("T1", parts).drains is drains
 
 
-def test_a_value_that_is_more_than_one_line_never_becomes_a_setting() -> None:
+def test_a_value_that_is_more_than_one_line_never_becomes_a_setting():
     odd = replace(FILES, settings={"NAME": "a\nRESTART yes"})
     with pytest.raises(HostError, match="more than one line"):
         _ = Transaction("T1", (odd,)).files
 
 
 @pytest.mark.parametrize("name", [part.name for part in PARTS])
-def test_each_part_can_apply_and_undo(name: str) -> None:
+def test_each_part_can_apply_and_undo(name):
     text = shell.library(*shell_of([name]))
     defined = set(re.findall(rf"^{name}_([a-z_]+)\(\)", text, re.MULTILINE))
     assert {"apply", "undo"} <= defined
 
 
-def test_the_transaction_knows_no_part_by_name() -> None:
+def test_the_transaction_knows_no_part_by_name():
     library = shell.library("node/journal", "node/lock", "node/transaction", "node/fence", "node/main")
     code = "\n".join(line.partition("#")[0] for line in library.splitlines())
     assert not [part.name for part in PARTS if re.search(rf"\b{part.name}_", code)]
@@ -154,7 +146,7 @@ def test_the_transaction_knows_no_part_by_name() -> None:
         ),
     ],
 )
-def test_a_status_is_read(said: tuple[str, str, str], status: Status, broken_off: bool) -> None:
+def test_a_status_is_read(said, status, broken_off):
     assert read_status(status_of(*said)) == status
     assert status.broken_off is broken_off
 
@@ -163,23 +155,23 @@ ENDED = "\n".join(status_of("not-found", "prove kubelet", RESULT))
 
 
 @pytest.mark.parametrize("cut", [1, 20, 50, 90, len(ENDED) - 2])
-def test_a_status_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
+def test_a_status_that_is_cut_off_counts_as_no_answer(cut):
     with pytest.raises(HostUnreachableError):
         read_status(ENDED[:cut])
 
 
 @pytest.mark.parametrize("unsaid", ["LoadState", "Boot", "Uptime"])
-def test_a_status_that_lacks_something_counts_as_no_answer(unsaid: str) -> None:
+def test_a_status_that_lacks_something_counts_as_no_answer(unsaid):
     with pytest.raises(HostUnreachableError):
         read_status([line for line in status_of("loaded", "reboot") if not line.startswith(unsaid)])
 
 
-def test_a_process_is_read() -> None:
+def test_a_process_is_read():
     assert read_process(PROCESS) == Process("b", 7, 1, 99)
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
-def test_a_process_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
+def test_a_process_that_is_cut_off_counts_as_no_answer(cut):
     with pytest.raises(HostUnreachableError):
         read_process("\n".join(PROCESS)[:cut])
 
@@ -191,7 +183,7 @@ def test_a_process_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
         *("ActiveState", "ShutdownActiveState", "Boot=", "Booted="),
     ],
 )
-def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid: str) -> None:
+def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid):
     with pytest.raises(HostUnreachableError):
         read_process([line for line in PROCESS if not line.startswith(unsaid)])
 
@@ -221,7 +213,7 @@ NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimesta
         pytest.param({**NEVER, "ActiveState": ""}, {"runs"}, id="no-systemd-to-ask"),
     ],
 )
-def test_what_systemd_says_of_a_kubelet(unit: dict[str, object], said: set[str]) -> None:
+def test_what_systemd_says_of_a_kubelet(unit, said):
     values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}
     head = [f"{name}={value}" for name, value in values.items()]
     process = read_process(answered(*head, "Boot=b", "Booted=1"))
@@ -229,13 +221,13 @@ def test_what_systemd_says_of_a_kubelet(unit: dict[str, object], said: set[str])
     assert found == said
 
 
-def test_a_message_quotes_complaints_before_anything_else() -> None:
+def test_a_message_quotes_complaints_before_anything_else():
     journal = ("I1 fine", "E1121 bad", "W1 hm", *[f"F{number} worse" for number in range(5)])
     message = Result("T", "rolled-back", "why", journal).message.splitlines()
     assert message == ["why", "the last it said:", *[f"F{number} worse" for number in range(5)]]
 
 
-def test_a_result_is_read_back() -> None:
+def test_a_result_is_read_back():
     text = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": ["a", "b"]})
     assert read_result(text) == Result("T", "applied", "", ("a", "b"))
 
@@ -243,6 +235,6 @@ def test_a_result_is_read_back() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"id": "T"'], ids=["empty", "no-fields", "a-list", "cut-off"]
 )
-def test_a_result_that_is_none_is_refused(text: str) -> None:
+def test_a_result_that_is_none_is_refused(text):
     with pytest.raises(HostError):
         read_result(text)

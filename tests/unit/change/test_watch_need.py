@@ -102,7 +102,6 @@ def test_only_what_differs_moves(on: Goal, host: NodeState, moves: list[str]) ->
 
 def test_it_disturbs_no_pod_and_holds_no_boot() -> None:
     part = watch.need(WATCHED, found("unit disabled", "timer inactive"), ())
-    assert part is not None
     assert (part.drains, part.reboots, part.restarts_kubelet, part.units) == (False, False, False, ())
 
 

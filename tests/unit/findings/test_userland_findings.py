@@ -46,7 +46,6 @@ class Case:
 def static(*drivers: str) -> NodeTopology:
     """Return a worker with these drivers beside the static CPU manager."""
     built = worker(claim_drivers=drivers)
-    assert built.kubelet is not None
     text = f"{built.kubelet.config_text}cpuManagerPolicy: static\n"
     return replace(built, kubelet=replace(built.kubelet, config_text=text))
 

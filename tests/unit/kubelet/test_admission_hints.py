@@ -25,7 +25,6 @@ def every_set(nodes: int) -> list[int]:
 
 def walked_cpus(node: Node, requested: int) -> tuple[set[int], set[int]]:
     manager = node.cpu_manager
-    assert manager is not None
     nodes = manager.topology.numa_nodes
     smallest, found = len(nodes), []
     for mask in every_set(manager.topology.numa_mask):
@@ -52,7 +51,6 @@ def walked_devices(node: Node, count: int) -> tuple[set[int], set[int]]:
 
 def walked_memory(node: Node, sizes: dict[str, int]) -> tuple[set[int], set[int]]:
     manager = node.memory_manager
-    assert manager is not None
     smallest, found = len(manager.nodes), []
     for mask in every_set(mask_of(manager.nodes)):
         held = [manager.nodes[number] for number in bits(mask)]
@@ -114,16 +112,12 @@ def pod(name: str, cpus: int, memory: int, pages: int, devices: int) -> Pod:
 
 @settings(max_examples=300, deadline=None)
 @given(machines(), st.lists(PODS, max_size=4), PODS)
-def test_hints_by_sizes_are_those_of_the_walk(
-    node: Node, before: list[tuple[int, int, int, int]], asked: tuple[int, int, int, int]
-) -> None:
+def test_hints_by_sizes_are_those_of_the_walk(node, before, asked):
     for number, shape in enumerate(before):
         node.admit(pod(f"before-{number}", *shape))
     wish = pod("asked", *asked)
     demand = Demand.of(wish, node.settings.gates)
     [container] = wish.containers
-    assert node.cpu_manager is not None
-    assert node.memory_manager is not None
     cpus = node.cpu_manager.container_hints(demand, container)["cpu"]
     assert answers(cpus) == walked_cpus(node, asked[0])
     sizes = dict(demand.memory[container.name] or {})

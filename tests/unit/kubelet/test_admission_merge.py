@@ -49,8 +49,6 @@ def compare(policy: MergePolicy, need: int, current: Hint | None, candidate: Hin
 
 
 def fitter(policy: MergePolicy, current: Hint, candidate: Hint) -> Hint:
-    assert current.numa is not None
-    assert candidate.numa is not None
     if current.numa == candidate.numa:
         return current
     sizes = current.numa.bit_count(), candidate.numa.bit_count()
@@ -89,9 +87,7 @@ DISTANCES = {a: {b: 10 if a == b else 12 if a // 2 == b // 2 else 32 for b in ra
 @pytest.mark.parametrize("name", ["best-effort", "restricted", "single-numa-node"])
 @settings(max_examples=300, deadline=None)
 @given(providers=PROVIDERS, prefer_closest=st.booleans())
-def test_merge_equals_the_walk_over_all_permutations(
-    name: str, providers: list[dict[str, list[Hint] | None]], prefer_closest: bool
-) -> None:
+def test_merge_equals_the_walk_over_all_permutations(name, providers, prefer_closest):
     policy = MergePolicy(name, NODES, prefer_closest, DISTANCES)
     lists = [
         [Hint(None, True)] if hints is None else hints or [Hint(None, False)]
@@ -123,9 +119,7 @@ def test_merge_equals_the_walk_over_all_permutations(
         pytest.param("restricted", [(0b11, True)], (0b11, True), True, id="restricted admits a minimal span"),
     ],
 )
-def test_policies_differ(
-    name: str, hints: list[tuple[int, bool]], merged: tuple[int | None, bool], admitted: bool
-) -> None:
+def test_policies_differ(name, hints, merged, admitted):
     policy = MergePolicy(name, 0b11)
     assert policy.merge([{"cpu": Hints.of(Hint(*hint) for hint in hints)}]) == (Hint(*merged), admitted)
 
@@ -138,12 +132,12 @@ MANY = subsets((1 << 12) - 1)[1:]
     st.lists(st.sampled_from(MANY), min_size=1, max_size=60),
     st.lists(st.sampled_from(MANY), min_size=1, max_size=60),
 )
-def test_counting_the_pairs_gives_every_intersection(left: list[int], right: list[int]) -> None:
+def test_counting_the_pairs_gives_every_intersection(left, right):
     expected = {one & other for one in left for other in right} - {0}
     assert counted_intersections({*left}, {*right}) == expected
 
 
-def test_nineteen_numa_nodes_with_every_hint_are_merged_at_once() -> None:
+def test_nineteen_numa_nodes_with_every_hint_are_merged_at_once():
     nodes = (1 << 19) - 1
     every = Hints((), lambda: subsets(nodes)[1:])
     policy = MergePolicy("best-effort", nodes)
@@ -152,12 +146,12 @@ def test_nineteen_numa_nodes_with_every_hint_are_merged_at_once() -> None:
     assert time.process_time() - started < 10
 
 
-def test_more_numa_nodes_than_a_kubelet_walks_are_an_error() -> None:
+def test_more_numa_nodes_than_a_kubelet_walks_are_an_error():
     with pytest.raises(KubeletHangError, match=r"every set of 34 NUMA nodes, 2\^34 of them"):
         refuse_endless((1 << 34) - 1)
 
 
-def test_every_subset_is_there_once() -> None:
+def test_every_subset_is_there_once():
     assert [sorted(bits(mask)) for mask in subsets(0b1011)] == [
         [],
         [0],

@@ -120,10 +120,9 @@ def node_of(topology: NodeTopology, policy: str, scope: str, options: Mapping[st
 @settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, POLICIES, SCOPES, OPTIONS, OPERATIONS)
 def test_no_cpu_or_device_is_ever_given_twice_nor_a_reserved_cpu_at_all(
-    topology: NodeTopology, policy: str, scope: str, options: dict[str, str], operations: list[Any]
-) -> None:
+    topology, policy, scope, options, operations
+):
     node = node_of(topology, policy, scope, options)
-    assert node.cpu_manager
     for number, (manifest, leaves) in enumerate(operations):
         admission = node.admit(manifest, f"p{number}")
         if admission.admitted and leaves:
@@ -151,9 +150,7 @@ def test_no_cpu_or_device_is_ever_given_twice_nor_a_reserved_cpu_at_all(
 
 @settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, POLICIES, SCOPES, OPTIONS, OPERATIONS)
-def test_removal_restores_the_state(
-    topology: NodeTopology, policy: str, scope: str, options: dict[str, str], operations: list[Any]
-) -> None:
+def test_removal_restores_the_state(topology, policy, scope, options, operations):
     node = node_of(topology, policy, scope, options)
     fresh = held(node_of(topology, policy, scope, options))
     for number, (manifest, _) in enumerate(operations):
@@ -166,9 +163,7 @@ def test_removal_restores_the_state(
 
 @settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, SCOPES, OPTIONS, OPERATIONS)
-def test_single_numa_node_admits_nothing_that_spans(
-    topology: NodeTopology, scope: str, options: dict[str, str], operations: list[Any]
-) -> None:
+def test_single_numa_node_admits_nothing_that_spans(topology, scope, options, operations):
     node = node_of(topology, "single-numa-node", scope, options)
     node_of_cpu = {cpu: numa.id for numa in topology.numa_nodes for cpu in numa.cpus}
     for number, (manifest, _) in enumerate(operations):
@@ -185,7 +180,7 @@ def test_single_numa_node_admits_nothing_that_spans(
             assert len(set().union(*used.values())) <= 1
 
 
-def test_a_refused_pods_partial_allocations_come_back_with_the_next_admission() -> None:
+def test_a_refused_pods_partial_allocations_come_back_with_the_next_admission():
     node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "restricted"}, GPUS)
     assert node.cpu_manager
     half = {"name": "side", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "5"}}}
@@ -197,7 +192,7 @@ def test_a_refused_pods_partial_allocations_come_back_with_the_next_admission() 
     assert node.cpu_manager.assignments.keys() == {"next"}
 
 
-def test_predicates_come_after_the_managers() -> None:
+def test_predicates_come_after_the_managers():
     node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "best-effort"}, GPUS)
     node.admit(
         {"containers": [{"name": "shared", "resources": {"requests": {"cpu": "10", "memory": "1Gi"}}}]}, "a"
@@ -209,7 +204,6 @@ def test_predicates_come_after_the_managers() -> None:
         ("cpu",),
     )
     assert refused.status_message == f"Pod was rejected: {refused.message}"
-    assert node.cpu_manager
     assert "b" in node.cpu_manager.assignments
 
 
@@ -230,15 +224,13 @@ def test_predicates_come_after_the_managers() -> None:
         ),
     ],
 )
-def test_what_stands_in_the_way_is_named(
-    manifest: dict[str, Any], reason: str | None, in_the_way: tuple[str, ...]
-) -> None:
+def test_what_stands_in_the_way_is_named(manifest, reason, in_the_way):
     config = pinned(SMALL, topologyManagerPolicy="single-numa-node")
     admission = Node(SMALL, config, GPUS).admit(manifest, "p")
     assert (admission.reason, admission.in_the_way) == (reason, in_the_way)
 
 
-def test_two_resources_that_are_not_on_the_same_numa_node_are_named() -> None:
+def test_two_resources_that_are_not_on_the_same_numa_node_are_named():
     node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS)
     assert node.admit(pod(6), "cpus of node 0").admitted
     assert node.admit(pod(2, **{"nvidia.com/gpu": 2}), "gpus of node 1").admitted
@@ -246,14 +238,14 @@ def test_two_resources_that_are_not_on_the_same_numa_node_are_named() -> None:
     assert refused.in_the_way == ("nvidia.com/gpu", "cpu")
 
 
-def test_pods_beyond_max_pods_are_refused() -> None:
+def test_pods_beyond_max_pods_are_refused():
     node = Node(SMALL, {**STATIC, "maxPods": 1}, GPUS)
     node.admit(pod("100m"), "a")
     refused = node.admit(pod("100m"), "b")
     assert refused.message == "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"
 
 
-def test_hugepages_are_taken_out_of_allocatable_memory() -> None:
+def test_hugepages_are_taken_out_of_allocatable_memory():
     topology = machine(
         packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB, hugepages={"1Gi": HugepagePool(4, 4)}
     )
@@ -264,7 +256,7 @@ def test_hugepages_are_taken_out_of_allocatable_memory() -> None:
     assert refused.reason == "OutOfhugepages-1Gi"
 
 
-def test_more_reserved_memory_than_a_node_has_makes_it_look_endless() -> None:
+def test_more_reserved_memory_than_a_node_has_makes_it_look_endless():
     config = pinned(SMALL, systemReserved={"memory": "21Gi"})
     config["reservedMemory"] = [
         {"numaNode": 0, "limits": {"memory": "20Gi"}},
@@ -274,7 +266,7 @@ def test_more_reserved_memory_than_a_node_has_makes_it_look_endless() -> None:
     assert node.admit(pod(2, "100Gi"), "p").admitted
 
 
-def test_init_containers_hand_their_cpus_devices_and_memory_on() -> None:
+def test_init_containers_hand_their_cpus_devices_and_memory_on():
     node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS)
     manifest = pod(4, "4Gi", **{"nvidia.com/gpu": 2})
     manifest["initContainers"] = [{"name": "init", "resources": manifest["containers"][0]["resources"]}]
@@ -284,7 +276,7 @@ def test_init_containers_hand_their_cpus_devices_and_memory_on() -> None:
     assert [block.bytes for block in admission.memory["init"]] == [0]
 
 
-def test_memory_of_finished_init_containers_comes_back_when_the_pod_starts() -> None:
+def test_memory_of_finished_init_containers_comes_back_when_the_pod_starts():
     node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS, predicates=False)
     manifest = pod(2, "2Gi")
     manifest["initContainers"] = [{**pod(2, "15Gi")["containers"][0], "name": "init"}]
@@ -295,7 +287,7 @@ def test_memory_of_finished_init_containers_comes_back_when_the_pod_starts() -> 
     assert node.admit(pod(2, "12Gi"), "late").admitted
 
 
-def test_sidecars_keep_what_they_have() -> None:
+def test_sidecars_keep_what_they_have():
     node = Node(SMALL, {**STATIC}, GPUS)
     manifest = pod(2)
     sidecar = {
@@ -307,14 +299,14 @@ def test_sidecars_keep_what_they_have() -> None:
     assert admission.cpus["proxy"].isdisjoint(admission.cpus["main"])
 
 
-def test_a_device_plugin_that_registers_late_is_unknown_until_then() -> None:
+def test_a_device_plugin_that_registers_late_is_unknown_until_then():
     node = Node(SMALL, STATIC, {})
     assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "early").devices == {}
     node.register(GPUS)
     assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "late").devices == {"main": {"nvidia.com/gpu": ("0",)}}
 
 
-def test_no_healthy_device_is_told_in_the_kubelets_words() -> None:
+def test_no_healthy_device_is_told_in_the_kubelets_words():
     node = Node(SMALL, STATIC, {"nvidia.com/gpu": [{"id": "GPU-1", "numa_nodes": [0], "healthy": False}]})
     refused = node.admit(pod(1, **{"nvidia.com/gpu": 1}), "p")
     assert refused.message == (
@@ -337,7 +329,7 @@ def pod_level(cpu: int) -> dict[str, Any]:
     return {"resources": {"limits": whole, "requests": whole}, "containers": containers}
 
 
-def test_a_pod_managed_as_one_unit_shares_its_cpus_and_memory_out() -> None:
+def test_a_pod_managed_as_one_unit_shares_its_cpus_and_memory_out():
     node = Node(SMALL, pinned(SMALL, **POD_LEVEL_POLICY), GPUS)
     admission = node.admit(pod_level(4), "p")
     assert (cpus_of(admission, "main"), cpus_of(admission, "rest")) == ("1,9", "2,10")
@@ -362,9 +354,7 @@ def test_a_pod_managed_as_one_unit_shares_its_cpus_and_memory_out() -> None:
         ),
     ],
 )
-def test_a_pod_that_leaves_its_other_containers_no_cpu_is_refused(
-    changes: dict[str, Any], reason: str, message: str
-) -> None:
+def test_a_pod_that_leaves_its_other_containers_no_cpu_is_refused(changes, reason, message):
     refused = Node(SMALL, {**STATIC, **POD_LEVEL_POLICY, **changes}, GPUS).admit(pod_level(2), "p")
     assert (refused.reason, refused.message) == (reason, message)
 
@@ -387,8 +377,8 @@ def test_a_pod_that_leaves_its_other_containers_no_cpu_is_refused(
     ],
 )
 def test_a_pod_managed_as_one_unit_is_refused_for_memory_that_is_no_whole_number_of_bytes(
-    policy: str, reason: str, message: str
-) -> None:
+    policy, reason, message
+):
     manifest = pod_level(4)
     manifest["containers"][0] = pod(2, memory="1500m")["containers"][0]
     config = pinned(SMALL, **{**POD_LEVEL_POLICY, "topologyManagerPolicy": policy})
@@ -396,7 +386,7 @@ def test_a_pod_managed_as_one_unit_is_refused_for_memory_that_is_no_whole_number
     assert (refused.reason, refused.message) == (reason, message)
 
 
-def test_a_pod_managed_as_one_unit_gives_back_its_own_cpus_only() -> None:
+def test_a_pod_managed_as_one_unit_gives_back_its_own_cpus_only():
     """kubernetes/kubernetes#140495: with uneven SMT a container may hold a CPU that its pod does not."""
     config = {**STATIC, **POD_LEVEL_POLICY, "reservedSystemCPUs": "12"}
     node = Node(laptop(), config, {})
@@ -406,19 +396,19 @@ def test_a_pod_managed_as_one_unit_gives_back_its_own_cpus_only() -> None:
     assert node.free().numa_nodes[0].cpus == frozenset(range(20)) - {1, 12}
 
 
-def test_pod_level_resources_are_not_pinned_without_the_feature_gate() -> None:
+def test_pod_level_resources_are_not_pinned_without_the_feature_gate():
     config = pinned(SMALL, **{**POD_LEVEL_POLICY, "featureGates": {}})
     admission = Node(SMALL, config, GPUS).admit(pod_level(4), "p")
     assert (admission.qos, admission.cpus, admission.memory) == ("Guaranteed", {}, {})
 
 
-def test_manifests_without_a_name_are_different_pods() -> None:
+def test_manifests_without_a_name_are_different_pods():
     node = Node(SMALL, STATIC, {})
     assert [node.admit(pod(4)).name, node.admit(pod(4)).name] == ["pod-0", "pod-1"]
     assert cpus_of(node.admit(pod(4))) == "5-6,13-14"
 
 
-def test_removing_an_unknown_pod_is_an_error() -> None:
+def test_removing_an_unknown_pod_is_an_error():
     with pytest.raises(NumaforgeError, match="no pod 'ghost'"):
         Node(SMALL, STATIC, {}).remove("ghost")
 
@@ -427,7 +417,7 @@ def cpu_state(default: str, entries: dict[str, dict[str, str]], policy: str = "s
     return json.dumps({"policyName": policy, "defaultCpuSet": default, "entries": entries, "checksum": 0})
 
 
-def test_a_node_starts_from_its_cpu_manager_state() -> None:
+def test_a_node_starts_from_its_cpu_manager_state():
     state = {"cpu_manager_state": cpu_state("0,3-8,11-15", {"uid-1": {"main": "1-2,9-10"}})}
     node = Node(SMALL, STATIC, GPUS, state=state)
     assert node.pods == ("uid-1",)
@@ -436,13 +426,13 @@ def test_a_node_starts_from_its_cpu_manager_state() -> None:
     assert cpus_of(node.admit(pod(4), "after")) == "1-2,9-10"
 
 
-def test_a_pod_held_in_the_state_is_admitted_again_with_what_it_has() -> None:
+def test_a_pod_held_in_the_state_is_admitted_again_with_what_it_has():
     state = {"cpu_manager_state": cpu_state("0,3-8,11-15", {"uid-1": {"main": "1-2,9-10"}})}
     node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "single-numa-node"}, GPUS, state=state)
     assert cpus_of(node.admit(pod(4), "uid-1")) == "1-2,9-10"
 
 
-def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_holds() -> None:
+def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_holds():
     """kubernetes/kubernetes#129078: alignment is enforced before the state is looked at."""
     options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
     state = {"cpu_manager_state": cpu_state("0,5-8,13-15", {"uid-1": {"main": "1-4,9-12"}})}
@@ -462,16 +452,14 @@ def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_hold
         pytest.param("0-1,3-15", "2", 1, id="no multiple of a core"),
     ],
 )
-def test_from_1_37_on_a_pod_keeps_the_cpus_that_it_holds_under_full_pcpus_only(
-    default: str, held: str, count: int
-) -> None:
+def test_from_1_37_on_a_pod_keeps_the_cpus_that_it_holds_under_full_pcpus_only(default, held, count):
     options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
     state = {"cpu_manager_state": cpu_state(default, {"uid-1": {"main": held}})}
     node = Node(SMALL, {**STATIC, **options}, GPUS, state=state, version="1.37.2")
     assert cpus_of(node.admit(pod(count), "uid-1")) == held
 
 
-def test_a_node_starts_from_its_memory_manager_state() -> None:
+def test_a_node_starts_from_its_memory_manager_state():
     config = pinned(SMALL, topologyManagerPolicy="single-numa-node")
     first = Node(SMALL, config, GPUS)
     assert first.admit(pod(2, "12Gi"), "uid-1").admitted
@@ -483,7 +471,7 @@ def test_a_node_starts_from_its_memory_manager_state() -> None:
     assert node.admit(pod(2, "12Gi"), "fourth").memory["main"][0].numa_nodes == {0}
 
 
-def test_a_node_starts_from_its_device_checkpoint() -> None:
+def test_a_node_starts_from_its_device_checkpoint():
     entry = {
         "PodUID": "u",
         "ContainerName": "c",
@@ -508,7 +496,7 @@ def test_a_node_starts_from_its_device_checkpoint() -> None:
         pytest.param(cpu_state("x", {}), "could not parse default CPU set", id="no CPU set"),
     ],
 )
-def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, message: str) -> None:
+def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text, message):
     with pytest.raises(KubeletConfigError, match=message):
         Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": text})
 
@@ -521,19 +509,16 @@ def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, mes
         pytest.param("", {}, "1-7,9-15", id="the last container has left"),
     ],
 )
-def test_a_running_kubelet_has_cpus_with_which_it_would_not_start(
-    default: str, entries: dict[str, dict[str, str]], free: str
-) -> None:
+def test_a_running_kubelet_has_cpus_with_which_it_would_not_start(default, entries, free):
     state = {"cpu_manager_state": cpu_state(default, entries)}
     node = Node(SMALL, STATIC, GPUS, state=state, running=True)
     for name in node.pods:
         node.remove(name)
     node.settle()
-    assert node.cpu_manager
     assert format_cpulist(ids_of(node.cpu_manager.available)) == free
 
 
-def test_a_running_kubelet_has_given_out_its_last_cpu() -> None:
+def test_a_running_kubelet_has_given_out_its_last_cpu():
     """kubernetes/kubernetes#141196."""
     config = {**STATIC, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
     state = {"cpu_manager_state": cpu_state("", {"u": {"c": "1-7,9-15"}})}
@@ -550,14 +535,12 @@ def test_a_running_kubelet_has_given_out_its_last_cpu() -> None:
         pytest.param("0-15", {"u": {"c": "16"}}, id="a CPU that the machine has not"),
     ],
 )
-def test_a_running_kubelet_has_no_cpus_of_another_machine_or_configuration(
-    default: str, entries: dict[str, dict[str, str]]
-) -> None:
+def test_a_running_kubelet_has_no_cpus_of_another_machine_or_configuration(default, entries):
     with pytest.raises(KubeletConfigError):
         Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": cpu_state(default, entries)}, running=True)
 
 
-def test_a_running_kubelet_has_memory_with_which_it_would_not_start() -> None:
+def test_a_running_kubelet_has_memory_with_which_it_would_not_start():
     """An init container's hugepages span NUMA nodes, on one of which is what its app container has."""
     pools = {"1Gi": HugepagePool(4, 4)}
     topology = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB, hugepages=pools)
@@ -579,7 +562,7 @@ def test_a_running_kubelet_has_memory_with_which_it_would_not_start() -> None:
         pytest.param(("with", "without"), id="the container has more than NUMA nodes have given"),
     ],
 )
-def test_memory_that_a_running_kubelet_has_written_in_one_place_only(file: tuple[str, str]) -> None:
+def test_memory_that_a_running_kubelet_has_written_in_one_place_only(file):
     """Allocate writes NUMA nodes, then the container; RemoveContainer the container, then NUMA nodes."""
     config = pinned(SMALL)
     first = Node(SMALL, config, GPUS)

@@ -50,11 +50,11 @@ def pod(*containers: dict[str, Any], init: list[dict[str, Any]] | None = None, *
         ),
     ],
 )
-def test_qos_class(shape: Pod, qos: str) -> None:
+def test_qos_class(shape, qos):
     assert qos_class(shape) == qos
 
 
-def test_pod_level_resources_are_ignored_without_their_gate() -> None:
+def test_pod_level_resources_are_ignored_without_their_gate():
     shape = pod(container("b"), resources={"limits": {"cpu": 2, "memory": "1Gi"}})
     assert qos_class(shape, Gates(pod_level_resources=False)) == "BestEffort"
 
@@ -84,7 +84,7 @@ def test_pod_level_resources_are_ignored_without_their_gate() -> None:
         pytest.param(pod(container(cpu=2), overhead={"cpu": "250m"}), Fraction(9, 4), id="overhead counts"),
     ],
 )
-def test_a_pods_request_is_what_it_needs_at_once(shape: Pod, cpus: Fraction) -> None:
+def test_a_pods_request_is_what_it_needs_at_once(shape, cpus):
     assert pod_requests(shape)["cpu"] == cpus
 
 
@@ -93,16 +93,16 @@ def test_a_pods_request_is_what_it_needs_at_once(shape: Pod, cpus: Fraction) -> 
     [("2", 2), ("2000m", 2), ("1500m", 0), ("0.5", 0), ("1e1", 10)],
     ids=["whole", "whole in thousandths", "fractional", "below one", "exponent"],
 )
-def test_only_whole_cpus_are_exclusive(cpu: str, exclusive: int) -> None:
+def test_only_whole_cpus_are_exclusive(cpu, exclusive):
     demand = Demand.of(pod(container(cpu=cpu, memory="1Gi")), Gates())
     assert (demand.cpus["c"], demand.pod_cpus) == (exclusive, exclusive)
 
 
-def test_memory_that_is_no_whole_number_of_bytes_cannot_be_represented() -> None:
+def test_memory_that_is_no_whole_number_of_bytes_cannot_be_represented():
     assert Demand.of(pod(container(cpu=1, memory="1500m")), Gates()).memory["c"] is None
 
 
-def test_a_deployment_is_read_by_its_template() -> None:
+def test_a_deployment_is_read_by_its_template():
     manifest = {
         "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "prod"},
@@ -111,7 +111,7 @@ def test_a_deployment_is_read_by_its_template() -> None:
     assert Pod.from_manifest(manifest).name == "prod/web"
 
 
-def test_a_cron_job_is_read_by_its_jobs_template() -> None:
+def test_a_cron_job_is_read_by_its_jobs_template():
     job = {"spec": {"template": {"spec": {"containers": [container(cpu=1)]}}}}
     manifest = {"kind": "CronJob", "metadata": {"name": "nightly"}, "spec": {"jobTemplate": job}}
     assert Pod.from_manifest(manifest).containers[0].whole_cpus == 1
@@ -145,7 +145,7 @@ def test_a_cron_job_is_read_by_its_jobs_template() -> None:
         ),
     ],
 )
-def test_what_an_api_server_would_refuse_is_refused(manifest: dict[str, Any], message: str) -> None:
+def test_what_an_api_server_would_refuse_is_refused(manifest, message):
     with pytest.raises(PodError, match=message):
         Pod.from_manifest(manifest)
 
@@ -176,11 +176,11 @@ def test_what_an_api_server_would_refuse_is_refused(manifest: dict[str, Any], me
         ),
     ],
 )
-def test_the_line_to_change_is_named(shape: Pod, changes: list[str]) -> None:
+def test_the_line_to_change_is_named(shape, changes):
     assert [remark.change for remark in explain(shape)] == changes
 
 
-def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway() -> None:
+def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway():
     assert explain(pod(container(cpu="1500m", memory="1Gi")), cpu_manager_is_static=False) == ()
 
 
@@ -209,9 +209,7 @@ def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway() -> Non
         ),
     ],
 )
-def test_the_shape_of_a_pod_is_what_a_kubelet_reads_of_it(
-    other: Pod, alike: bool, alike_without_names: bool
-) -> None:
+def test_the_shape_of_a_pod_is_what_a_kubelet_reads_of_it(other, alike, alike_without_names):
     one = pod(container(cpu=1, memory="1Gi"))
     assert (shape_of_pod(one) == shape_of_pod(other)) is alike
     assert (shape_of_pod(one, names=False) == shape_of_pod(other, names=False)) is alike_without_names

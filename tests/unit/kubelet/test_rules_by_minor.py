@@ -133,20 +133,13 @@ def answer(
         ),
     ],
 )
-def test_each_minor_has_its_own_rules(
-    topology: NodeTopology,
-    config: Mapping[str, Any],
-    specs: Sequence[Spec],
-    since: int,
-    before: str,
-    after: str,
-) -> None:
+def test_each_minor_has_its_own_rules(topology, config, specs, since, before, after):
     devices = GPU_NODES if "nvidia.com/gpu" in str(specs) else None
     assert answer(topology, config, specs, since - 1, devices) == before
     assert answer(topology, config, specs, since, devices) == after
 
 
-def test_a_restarted_kubelet_releases_nothing_before_it_has_heard_of_all_pods() -> None:
+def test_a_restarted_kubelet_releases_nothing_before_it_has_heard_of_all_pods():
     state = {
         "cpu_manager_state": '{"policyName":"static","defaultCpuSet":"0,5-8,13-15",'
         '"entries":{"a":{"main":"1-4,9-11"},"b":{"main":"12"}},"checksum":0}'
@@ -159,7 +152,7 @@ def test_a_restarted_kubelet_releases_nothing_before_it_has_heard_of_all_pods() 
 
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted"])
-def test_ids_with_gaps_and_the_closest_numa_nodes_make_a_kubelet_panic(policy: str) -> None:
+def test_ids_with_gaps_and_the_closest_numa_nodes_make_a_kubelet_panic(policy):
     config = {
         "topologyManagerPolicy": policy,
         "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
@@ -168,6 +161,6 @@ def test_ids_with_gaps_and_the_closest_numa_nodes_make_a_kubelet_panic(policy: s
         Node(GAPS, config)
 
 
-def test_gaps_do_no_harm_where_numa_nodes_are_not_compared() -> None:
+def test_gaps_do_no_harm_where_numa_nodes_are_not_compared():
     options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
     assert Node(GAPS, {"topologyManagerPolicy": "single-numa-node", **options}).pods == ()

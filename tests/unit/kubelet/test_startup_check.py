@@ -69,7 +69,7 @@ MEMORY = "memoryManagerPolicy: Static\nkubeReserved: {memory: 1Gi}\n"
 
 
 @pytest.mark.parametrize(("body", "rule"), CASES["warned_about"].values(), ids=CASES["warned_about"])
-def test_accepted_but_warned_about(body: str, rule: str) -> None:
+def test_accepted_but_warned_about(body, rule):
     report = run(body)
     assert report.starts, report.error
     assert rule in ids(report)
@@ -79,7 +79,7 @@ def test_accepted_but_warned_about(body: str, rule: str) -> None:
 @pytest.mark.parametrize(
     ("version", "body", "rule", "said"), CASES["of_another_minor"].values(), ids=CASES["of_another_minor"]
 )
-def test_warns_of_what_another_minor_does(version: str, body: str, rule: str, said: str | None) -> None:
+def test_warns_of_what_another_minor_does(version, body, rule, said):
     report = run(body, version)
     assert report.starts, report.error
     found = [each.evidence for each in report.findings if each.id == rule]
@@ -111,14 +111,14 @@ def test_warns_of_a_cpu_manager_that_never_pauses(flags: list[str], body: str, *
         pytest.param(STATIC.replace("0,8", "0,2-5,8"), None, id="all isolated CPUs are reserved"),
     ],
 )
-def test_warns_of_isolated_cpus_that_pods_share(body: str, shared: str | None) -> None:
+def test_warns_of_isolated_cpus_that_pods_share(body, shared):
     report = run(body, topology=replace(node(), isolated=frozenset({2, 3, 4, 5})))
     found = [each.evidence for each in report.findings if each.id == "NF523"]
     assert len(found) == (shared is not None)
     assert all(f"the CPUs {shared} " in message for message in found)
 
 
-def test_warns_of_a_sum_that_moves_with_the_memory_that_the_kernel_shows() -> None:
+def test_warns_of_a_sum_that_moves_with_the_memory_that_the_kernel_shows():
     sums = "reservedMemory: [{{numaNode: 0, limits: {{memory: '{}'}}}}]\n"
     report = run(f"{MEMORY}evictionHard: {{memory.available: 5%}}\n{sums.format(2791728768)}")
     assert report.starts, report.error
@@ -126,7 +126,7 @@ def test_warns_of_a_sum_that_moves_with_the_memory_that_the_kernel_shows() -> No
     assert "NF524" not in ids(run(MEMORY + sums.format("1124Mi")))
 
 
-def test_a_sum_comes_with_its_parts_and_a_right_share() -> None:
+def test_a_sum_comes_with_its_parts_and_a_right_share():
     body = f"{MEMORY}systemReserved: {{memory: 512Mi}}\n"
     body += "reservedMemory: [{numaNode: 1, limits: {memory: 1Gi}}]\n"
     remedy = finding(run(body), "NF215").remedy
@@ -157,7 +157,7 @@ def test_a_sum_comes_with_its_parts_and_a_right_share() -> None:
         pytest.param(f"{STATIC}syncFrequency: -1s\n", ["NF219"], id="one mistake alone"),
     ],
 )
-def test_what_would_come_next_is_found_as_well(body: str, rules: list[str]) -> None:
+def test_what_would_come_next_is_found_as_well(body, rules):
     report = run(body)
     errors = [each for each in report.findings if each.severity is Severity.ERROR]
     assert [each.id for each in errors] == rules
@@ -200,7 +200,7 @@ SYSTEMD = "cgroupDriver: systemd\n"
         ),
     ],
 )
-def test_cgroups_that_no_host_has_are_refused(version: str, body: str, error: str) -> None:
+def test_cgroups_that_no_host_has_are_refused(version, body, error):
     report = run(body, version)
     assert (report.starts, report.error) == (False, error)
     assert "NF112" in ids(report)
@@ -220,7 +220,7 @@ def test_cgroups_that_no_host_has_are_refused(version: str, body: str, error: st
         pytest.param("cgroupRoot: /pods\n", "/sys/fs/cgroup/pods", id="the root of all pods"),
     ],
 )
-def test_names_cgroups_that_must_be_there(body: str, needed: str | None) -> None:
+def test_names_cgroups_that_must_be_there(body, needed):
     report = run(body)
     assert report.starts, report.error
     found = [each.evidence for each in report.findings if each.id == "NF603"]
@@ -242,9 +242,7 @@ HELD = '{"policyName":"static","defaultCpuSet":"%s","entries":{"uid":{"main":"%s
         pytest.param("1.37", "0,2-8,10-15", "1,9", None, id="whole cores"),
     ],
 )
-def test_full_pcpus_only_does_not_take_halves_of_cores_back(
-    version: str, shared: str, held: str, said: str | None
-) -> None:
+def test_full_pcpus_only_does_not_take_halves_of_cores_back(version, shared, held, said):
     body = f'{STATIC}cpuManagerPolicyOptions: {{full-pcpus-only: "true"}}\n'.replace("0,8", "0")
     report = run(body, version, state_files={"cpu_manager_state": HELD % (shared, held)})
     assert report.starts, report.error
@@ -262,7 +260,7 @@ def test_full_pcpus_only_does_not_take_halves_of_cores_back(
         pytest.param("1.37", "2", "2", id="whole CPUs"),
     ],
 )
-def test_reserved_cpus_are_rounded_to_thousandths(version: str, written: str, kept: str) -> None:
+def test_reserved_cpus_are_rounded_to_thousandths(version, written, kept):
     assert run(f"kubeReserved: {{cpu: '{written}'}}\n", version).reservation["cpu"] == kept
 
 
@@ -278,24 +276,24 @@ def test_reserved_cpus_are_rounded_to_thousandths(version: str, written: str, ke
         ),
     ],
 )
-def test_sound_configurations_have_no_findings(body: str) -> None:
+def test_sound_configurations_have_no_findings(body):
     report = run(body)
     assert report.starts
     assert ids(report) == []
 
 
-def test_misspelt_field_names_the_nearest_real_one_and_its_line() -> None:
+def test_misspelt_field_names_the_nearest_real_one_and_its_line():
     found = finding(run("maxPods: 50\ncpuManagerPolicyOption: {}\n"), "NF501")
     assert "cpuManagerPolicyOptions" in found.remedy
     assert found.line == 4
 
 
-def test_field_of_a_newer_kubelet_names_the_version() -> None:
+def test_field_of_a_newer_kubelet_names_the_version():
     found = finding(run("mergeDefaultEvictionSettings: true\n", version="1.32"), "NF501")
     assert "1.33" in found.remedy
 
 
-def test_uneven_threads_hand_out_the_reserved_thread() -> None:
+def test_uneven_threads_hand_out_the_reserved_thread():
     whole = node()
     cores = (replace(whole.cores[0], cpus=frozenset({0})), *whole.cores[1:])
     online = whole.online - {8}
@@ -307,7 +305,7 @@ def test_uneven_threads_hand_out_the_reserved_thread() -> None:
     assert "1 or 2 threads, and the kubelet counts 1" in finding(full, "NF525").evidence
 
 
-def test_a_kubelet_that_panics_does_not_start() -> None:
+def test_a_kubelet_that_panics_does_not_start():
     body = f"{STATIC}topologyManagerPolicy: %s\n"
     body += 'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n'
     report = run(body % "restricted", topology=with_gaps(node()))
@@ -317,36 +315,36 @@ def test_a_kubelet_that_panics_does_not_start() -> None:
     assert run(body % "single-numa-node", topology=with_gaps(node())).starts
 
 
-def test_numa_node_with_gpus_needs_a_core_for_each() -> None:
+def test_numa_node_with_gpus_needs_a_core_for_each():
     topology = replace(node(), gpus=tuple(gpu(index, 0) for index in range(4)))
     report = run('cpuManagerPolicy: static\nreservedSystemCPUs: "0-1,8-9"\n', topology=topology)
     assert "NUMA node 0 has 4 GPUs" in finding(report, "NF508").evidence
 
 
-def test_flag_that_contradicts_the_file() -> None:
+def test_flag_that_contradicts_the_file():
     report = run("maxPods: 50\n", flags=["--max-pods=20"])
     assert finding(report, "NF509").where == "--max-pods"
     assert report.effective["maxPods"] == 20
 
 
-def test_flag_is_blamed_for_its_own_value() -> None:
+def test_flag_is_blamed_for_its_own_value():
     report = run("", flags=["--reserved-cpus=0,99"])
     assert finding(report, "NF201").where == "--reserved-cpus"
 
 
-def test_drop_in_is_blamed_with_file_and_line() -> None:
+def test_drop_in_is_blamed_with_file_and_line():
     report = run("", drop_ins={"10-a.conf": f"{HEADER}maxPods: -1\n"}, drop_in_dir="/d")
     found = finding(report, "NF110")
     assert (found.file, found.line) == ("/d/10-a.conf", 3)
 
 
-def test_file_that_is_not_read_as_drop_in() -> None:
+def test_file_that_is_not_read_as_drop_in():
     report = run("", drop_ins={"10-a.yaml": "maxPods: -1\n"})
     assert report.starts
     assert "NF514" in ids(report)
 
 
-def test_hugepages_in_reserved_memory_never_add_up() -> None:
+def test_hugepages_in_reserved_memory_never_add_up():
     pools = {"2Mi": HugepagePool(512, 512)}
     whole = node()
     topology = replace(whole, numa_nodes=tuple(replace(each, hugepages=pools) for each in whole.numa_nodes))
@@ -356,7 +354,7 @@ def test_hugepages_in_reserved_memory_never_add_up() -> None:
     assert "hugepages-2Mi" in finding(report, "NF216").remedy
 
 
-def test_swap_keeps_a_default_kubelet_from_starting() -> None:
+def test_swap_keeps_a_default_kubelet_from_starting():
     report = run("", topology=replace(node(), swap_bytes=GIB))
     assert report.error == (
         "failed to run Kubelet: running with swap on is not supported, please disable swap or set "
@@ -366,27 +364,27 @@ def test_swap_keeps_a_default_kubelet_from_starting() -> None:
 
 
 @pytest.mark.parametrize(("version", "starts"), [("1.34", True), ("1.35", False)])
-def test_cgroup_v1_is_refused_from_1_35_on(version: str, starts: bool) -> None:
+def test_cgroup_v1_is_refused_from_1_35_on(version, starts):
     report = run("", version=version, topology=replace(node(), cgroup_version=1))
     assert report.starts is starts
 
 
 @pytest.mark.parametrize(("version", "starts"), [("1.28", False), ("1.29", False), ("1.30", True)])
-def test_config_dir_needs_an_environment_variable_before_1_30(version: str, starts: bool) -> None:
+def test_config_dir_needs_an_environment_variable_before_1_30(version, starts):
     report = run("", version=version, drop_ins={"10-a.conf": f"{HEADER}maxPods: 9\n"})
     assert report.starts is starts
     if not starts:
         assert "KUBELET_CONFIG_DROPIN_DIR_ALPHA" in (report.error or "")
 
 
-def test_newer_minor_is_treated_as_the_latest_with_a_notice() -> None:
+def test_newer_minor_is_treated_as_the_latest_with_a_notice():
     report = run(STATIC, version="v1.41.0")
     assert report.starts
     assert finding(report, "NF601").severity == "note"
 
 
 @pytest.mark.parametrize("version", ["1.27", "latest", "", "36", "2.0"])
-def test_versions_that_are_none(version: str) -> None:
+def test_versions_that_are_none(version):
     with pytest.raises(KubeletConfigError):
         run("", version=version)
 
@@ -401,13 +399,13 @@ def test_versions_that_are_none(version: str) -> None:
         pytest.param("kind: KubeletConfiguration\n", id="no apiVersion"),
     ],
 )
-def test_what_is_no_kubelet_configuration(text: str) -> None:
+def test_what_is_no_kubelet_configuration(text):
     report = check(text, topology=node(), version="1.36")
     assert not report.starts
     assert not report.readable
 
 
-def test_openshift_kubelet_config_is_read_with_its_lines() -> None:
+def test_openshift_kubelet_config_is_read_with_its_lines():
     text = (
         "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: x}\n"
         "spec:\n  kubeletConfig:\n    cpuManagerPolicy: static\n    reservedSystemCPUs: '0,99'\n"
@@ -436,13 +434,13 @@ kind: ConfigMap
     [(OPENSHIFT_ITEM, 5), (CONFIG_MAP_ITEM, 9)],
     ids=["an OpenShift KubeletConfig", "kubeadm's ConfigMap"],
 )
-def test_a_configuration_in_a_list_is_read_with_its_lines(item: str, line: int) -> None:
+def test_a_configuration_in_a_list_is_read_with_its_lines(item, line):
     report = check(f"apiVersion: v1\nkind: List\nitems:\n- {item}", topology=node(), version="1.33")
     assert finding(report, "NF201").line == line
     assert finding(report, "NF602").where.startswith("items[0].")
 
 
-def test_openshift_settings_in_the_wrong_place_are_named() -> None:
+def test_openshift_settings_in_the_wrong_place_are_named():
     text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nspec:\n  maxPods: 5\n"
     report = check(text, topology=node(), version="1.33")
     assert not report.readable
@@ -462,16 +460,14 @@ MAP = "reserved-cpus: '0-1'"
         pytest.param("ClusterConfiguration", MAP, [], False, id="of a kind that has no such field"),
     ],
 )
-def test_kubeadms_arguments_are_flags_of_the_kubelet(
-    kind: str, arguments: str, flags: list[str], starts: bool
-) -> None:
+def test_kubeadms_arguments_are_flags_of_the_kubelet(kind, arguments, flags, starts):
     registration = f"nodeRegistration:\n  kubeletExtraArgs:\n    {arguments}\n"
     kubeadm = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: {kind}\n{registration}"
     text = f"{kubeadm}---\n{HEADER}cpuManagerPolicy: static\n"
     assert check(text, topology=node(), version="1.34", flags=flags).starts is starts
 
 
-def test_a_file_of_kubeadm_with_flags_alone_is_checked_for_them() -> None:
+def test_a_file_of_kubeadm_with_flags_alone_is_checked_for_them():
     text = (
         "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nnodeRegistration:\n"
         "  kubeletExtraArgs:\n  - {name: topology-manager-policy, value: single-numa-nodes}\n"
@@ -481,13 +477,13 @@ def test_a_file_of_kubeadm_with_flags_alone_is_checked_for_them() -> None:
     assert "single-numa-nodes" in str(report.error)
 
 
-def test_kubeadm_file_of_several_documents_is_read() -> None:
+def test_kubeadm_file_of_several_documents_is_read():
     text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n---\n{HEADER}maxPods: -3\n"
     report = check(text, topology=node(), version="1.33")
     assert finding(report, "NF110").line == 6
 
 
-def test_kubeadm_config_map_is_read() -> None:
+def test_kubeadm_config_map_is_read():
     inner = "".join(f"    {line}\n" for line in f"{HEADER}maxPods: -3".splitlines())
     text = (
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: kubelet-config}}\ndata:\n  kubelet: |\n{inner}"
@@ -496,7 +492,7 @@ def test_kubeadm_config_map_is_read() -> None:
     assert finding(report, "NF110").line == 8
 
 
-def test_settings_are_the_base_then_drop_ins_then_flags() -> None:
+def test_settings_are_the_base_then_drop_ins_then_flags():
     effective = settings_of(
         f"{HEADER}maxPods: 10\nkubeReserved: {{memory: 1Gi}}\n",
         {
@@ -520,7 +516,7 @@ def test_settings_are_the_base_then_drop_ins_then_flags() -> None:
         pytest.param("1.32", None, id="null deletes from 1.32 on"),
     ],
 )
-def test_null_in_a_drop_in(version: str, held: Any) -> None:
+def test_null_in_a_drop_in(version, held):
     drop_ins = {"10-a.conf": f"{HEADER}kubeReserved: null\n"}
     effective = settings_of(f"{HEADER}kubeReserved: {{memory: 1Gi}}\n", drop_ins, (), version)
     assert effective.get("kubeReserved") == held
@@ -533,7 +529,7 @@ def test_null_in_a_drop_in(version: str, held: Any) -> None:
         pytest.param("1.32", "KubeletConfiguration.cpuManagerPolicyOptions", id="file names from 1.32 on"),
     ],
 )
-def test_wrong_type_in_a_drop_in(version: str, field: str) -> None:
+def test_wrong_type_in_a_drop_in(version, field):
     drop_ins = {"10-a.conf": f"{HEADER}cpuManagerPolicyOptions: {{full-pcpus-only: true}}\n"}
     report = run("", version=version, drop_ins=drop_ins)
     assert report.error == (
@@ -542,17 +538,17 @@ def test_wrong_type_in_a_drop_in(version: str, field: str) -> None:
     )
 
 
-def test_merging_a_drop_in_does_not_change_its_text_for_the_next_reader() -> None:
+def test_merging_a_drop_in_does_not_change_its_text_for_the_next_reader():
     kind = '"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"'
     text = f'{{{kind}, "maxPods": 110.0}}'  # 110 where drop-ins are merged as JSON, no integer in a main file
     run("", drop_ins={"10-a.conf": text})
     assert "cannot unmarshal number 110.0 into" in str(check(text, topology=node(), version="1.36").error)
 
 
-def test_no_settings_where_nothing_can_be_loaded() -> None:
+def test_no_settings_where_nothing_can_be_loaded():
     with pytest.raises(KubeletConfigError, match="cannot unmarshal"):
         settings_of(f"{HEADER}maxPods: many\n")
 
 
-def test_every_finding_id_is_a_rule() -> None:
+def test_every_finding_id_is_a_rule():
     assert all(rule_id == rule.id for rule_id, rule in RULES.items())

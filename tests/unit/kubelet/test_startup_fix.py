@@ -1,7 +1,5 @@
 """`kubelet check --fix` corrects what has one right value, and leaves every other line alone."""
 
-from pathlib import Path
-
 import pytest
 
 from numaforge.cli import run
@@ -67,9 +65,7 @@ reservedMemory:
         ),
     ],
 )
-def test_the_corrected_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, corrected: str
-) -> None:
+def test_the_corrected_file(tmp_path, capsys, text, corrected):
     file = tmp_path / "kubelet.yaml"
     file.write_text(text, encoding="utf-8")
     asked = ["kubelet", "check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]
@@ -87,9 +83,7 @@ def test_the_corrected_file(
     ],
     ids=["a word that is near none", "a misspelt gate", "an option that needs another policy"],
 )
-def test_what_has_several_right_values_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], mistake: str, named: str
-) -> None:
+def test_what_has_several_right_values_is_named(tmp_path, capsys, mistake, named):
     file = tmp_path / "kubelet.yaml"
     file.write_text(f"{HEAD}{STATIC}{mistake}", encoding="utf-8")
     asked = ["kubelet", "check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]

@@ -16,13 +16,8 @@ EXAMPLES = re.findall(r"^```yaml ([\d.]+)\n(.*?)```\n\n```text\n(.*?)\n```", TEX
 
 @pytest.mark.parametrize(("version", "config", "answer"), EXAMPLES, ids=[*SCRIPT["examples"](TEXT)])
 def test_an_example_says_as_printed_what_is_printed_below_it(
-    version: str,
-    config: str,
-    answer: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    version, config, answer, tmp_path, monkeypatch, capsys
+):
     (tmp_path / "kubelet.yaml").write_text(config)
     monkeypatch.chdir(tmp_path)
     command, *_ = re.findall(

@@ -89,9 +89,7 @@ def files(old: dict[str, Any] | None, new: dict[str, Any], **changes: bool) -> s
         ),
     ],
 )
-def test_files_that_a_change_invalidates(
-    old: dict[str, Any] | None, new: dict[str, Any], expected: set[str]
-) -> None:
+def test_files_that_a_change_invalidates(old, new, expected):
     assert files(old, new) == expected
 
 
@@ -102,19 +100,19 @@ def test_files_that_a_change_invalidates(
         pytest.param("memory_changed", id="a NUMA node has other memory"),
     ],
 )
-def test_changes_of_the_machine(change: str) -> None:
+def test_changes_of_the_machine(change):
     both = {**STATIC, **MEMORY}
     assert files(both, both, **{change: True}) == {"memory_manager_state"}
 
 
-def test_every_removal_says_why_and_where() -> None:
+def test_every_removal_says_why_and_where():
     (removal,) = state_files_to_remove({}, STATIC, root_dir="/data/kubelet")
     assert removal.path == "/data/kubelet/cpu_manager_state"
     assert '"none" to "static"' in removal.reason
 
 
 @pytest.mark.parametrize("version", [OLDEST, LATEST], ids=str)
-def test_a_file_that_a_kubelet_wrote_is_restored(version: KubeletVersion) -> None:
+def test_a_file_that_a_kubelet_wrote_is_restored(version):
     state = restore_cpu_state(WRITTEN, "static", version, "/s")
     assert format_cpulist(state.default) == "0,2-8,10-15"
     assert state.assignments == {"p1": {"c0": frozenset({1, 9})}}
@@ -165,7 +163,7 @@ def test_a_file_that_a_kubelet_wrote_is_restored(version: KubeletVersion) -> Non
         ),
     ],
 )
-def test_files_that_cannot_be_restored(version: KubeletVersion, text: str, reason: str) -> None:
+def test_files_that_cannot_be_restored(version, text, reason):
     with pytest.raises(CheckpointError) as refusal:
         restore_cpu_state(text, "static", version, "/s/cpu_manager_state")
     assert str(refusal.value) == (
@@ -175,12 +173,12 @@ def test_files_that_cannot_be_restored(version: KubeletVersion, text: str, reaso
     )
 
 
-def test_a_pod_without_containers_holds_no_cpus() -> None:
+def test_a_pod_without_containers_holds_no_cpus():
     text = '{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":null}}'
     assert restore_cpu_state(text, "static", LATEST, "/s").assignments == {"p": {}}
 
 
-def test_memory_state_without_a_checksum_is_corrupt_up_to_1_35() -> None:
+def test_memory_state_without_a_checksum_is_corrupt_up_to_1_35():
     text = '{"policyName":"Static","machineState":{}}'
     with pytest.raises(CheckpointError, match="checkpoint is corrupted"):
         restore_memory_state(text, "Static", KubeletVersion(35), "/s")
@@ -191,15 +189,13 @@ cpu_sets = st.frozensets(st.integers(0, 15), max_size=16)
 
 
 @given(cpu_sets, cpu_sets)
-def test_a_fresh_state_always_fits_its_own_reservation(
-    online: frozenset[int], reserved: frozenset[int]
-) -> None:
+def test_a_fresh_state_always_fits_its_own_reservation(online, reserved):
     reserved &= online
     assert check_cpu_state(CpuState(online, {}), online, reserved, strict=False) is None
     assert check_cpu_state(CpuState(online - reserved, {}), online, reserved, strict=True) is None
 
 
 @given(cpu_sets)
-def test_a_state_without_a_checksum_is_taken_as_it_is(cpus: frozenset[int]) -> None:
+def test_a_state_without_a_checksum_is_taken_as_it_is(cpus):
     text = json.dumps({"policyName": "static", "defaultCpuSet": format_cpulist(cpus)})
     assert restore_cpu_state(text, "static", LATEST, "/s").default == cpus

@@ -38,7 +38,6 @@ def test_a_killed_process_leaves_no_reservation():
     holder.kill()
     holder.communicate()
     again = reserve_block(block)
-    assert again is not None
     again.release()
 
 
@@ -47,7 +46,6 @@ def test_a_port_on_which_a_stranger_listens_is_passed_over(reserved):
     reserved.release()
     with listener(taken):
         again = reserve_block(reserved.block)
-        assert again is not None
         again.release()
     assert taken not in again.ports
     assert len(again.ports) == len(reserved.ports) - 1

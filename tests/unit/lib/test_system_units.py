@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("program", ["dash", "bash", "busybox sh"])
-def test_the_shell_names_the_units_that_python_names(tmp_path: Path, program: str) -> None:
+def test_the_shell_names_the_units_that_python_names(tmp_path, program):
     if shutil.which(program.split()[0]) is None:
         pytest.skip(f"{program} is not installed")
     script = shell.library("lib/kernel_files", "lib/units") + "units=\n"
@@ -66,7 +65,7 @@ ControlGroup=/system.slice/a.service
 GROUPS = {"k3s.service": "/system.slice/k3s.service", "a.service": "/system.slice/a.service"}
 
 
-def test_units_without_a_control_group_have_no_processes() -> None:
+def test_units_without_a_control_group_have_no_processes():
     assert read_groups(ANSWER) == GROUPS
 
 
@@ -80,7 +79,7 @@ def test_units_without_a_control_group_have_no_processes() -> None:
         ("/", ""),
     ],
 )
-def test_a_process_is_of_the_unit_whose_control_group_is_above_it(cgroup: str, unit: str) -> None:
+def test_a_process_is_of_the_unit_whose_control_group_is_above_it(cgroup, unit):
     assert unit_of(f"0::{cgroup}\n", GROUPS) == unit
 
 
@@ -97,7 +96,5 @@ def test_a_process_is_of_the_unit_whose_control_group_is_above_it(cgroup: str, u
         ("/user.slice/user-7.slice/user@7.service/kubepods.slice/1.scope", False),
     ],
 )
-def test_pods_of_this_host_are_below_slices_or_below_the_unit_that_runs_them(
-    cgroup: str, is_pod: bool
-) -> None:
+def test_pods_of_this_host_are_below_slices_or_below_the_unit_that_runs_them(cgroup, is_pod):
     assert pod_path(f"0::{cgroup}\n", GROUPS) == (cgroup if is_pod else "")

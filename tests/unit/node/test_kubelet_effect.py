@@ -41,7 +41,6 @@ def change(
     **states: str,
 ) -> Effect:
     plan = plan_node(planned_on or machine, load_profile(profile))
-    assert machine.kubelet is not None
     config_text = machine.kubelet.config_text
     wanted = kubelet_files(plan, config_text)
     after = machine_as_planned(machine, plan)
@@ -52,8 +51,6 @@ def provisioned(profile: dict[str, Any] = PROFILE) -> NodeTopology:
     """Return the node as it is after a run."""
     machine = node()
     plan = plan_node(machine, load_profile(profile))
-    assert plan.kubelet is not None
-    assert machine.kubelet is not None
     drop_in = next(file for file in kubelet_files(plan, KUBEADM_CONFIG) if file.path == plan.kubelet.drop_in)
     return node(
         config_dir=plan.kubelet.config_dir,

@@ -108,19 +108,17 @@ CASES = [
 
 
 @pytest.mark.parametrize(("held", "wanted", "text", "drift"), CASES)
-def test_a_file_of_the_kernel_is_held_to_the_plan(
-    node: WatchedFolder, held: str, wanted: str, text: str | None, drift: str
-) -> None:
+def test_a_file_of_the_kernel_is_held_to_the_plan(node, held, wanted, text, drift):
     assert judged(node, (held, "it", wanted, "needed", "-", "/sys/file"), text) == drift
     assert ("numaforge_watch_unreadable" in node.metrics) is (drift == "NaN")
 
 
-def test_a_file_that_need_not_be_there_is_neither_drift_nor_unknown(node: WatchedFolder) -> None:
+def test_a_file_that_need_not_be_there_is_neither_drift_nor_unknown(node):
     assert judged(node, ("is", "it", "8", "optional", "-", "/sys/file"), None) == "none"
     assert "numaforge_watch_unreadable" not in node.metrics
 
 
-def test_a_path_may_hold_colons(node: WatchedFolder) -> None:
+def test_a_path_may_hold_colons(node):
     path = "/sys/bus/pci/devices/0000:1b:00.0/numa_node"
     node.write(path, "1\n")
     node.configure([("is", "it", "1", "needed", "-", path)])
@@ -128,9 +126,7 @@ def test_a_path_may_hold_colons(node: WatchedFolder) -> None:
     assert node.drift() == {"it": "0"}
 
 
-def test_one_cpu_of_many_that_differs_is_drift_and_one_that_cannot_be_read_is_unknown(
-    node: WatchedFolder,
-) -> None:
+def test_one_cpu_of_many_that_differs_is_drift_and_one_that_cannot_be_read_is_unknown(node):
     path = "/sys/cpu{}/governor"
     for cpu in (0, 1, 2, 8, 10, 11):
         node.write(path.format(cpu), "performance\n")
@@ -153,7 +149,7 @@ def test_one_cpu_of_many_that_differs_is_drift_and_one_that_cannot_be_read_is_un
     assert 'numaforge_watch_unreadable{node="node-1",what="cpu_governor"} 1\n' in node.metrics
 
 
-def test_a_machine_without_frequency_scaling_counts_no_governors(node: WatchedFolder) -> None:
+def test_a_machine_without_frequency_scaling_counts_no_governors(node):
     node.configure(
         [("counted", "cpu_governor", "numaforge_cpu_governor{governor=", "0-255", "/sys/cpu{}/governor")]
     )
@@ -162,7 +158,7 @@ def test_a_machine_without_frequency_scaling_counts_no_governors(node: WatchedFo
     assert "numaforge_watch_unreadable" not in node.metrics
 
 
-def test_what_cannot_be_measured_is_unknown_and_never_0(node: WatchedFolder) -> None:
+def test_what_cannot_be_measured_is_unknown_and_never_0(node):
     rows = [
         ("measured", "hugepages_actual", "numaforge_hugepages_actual{}", "/sys/pages"),
         ("stalled", "pressure", "numaforge_pressure{kind=", "/sys/fs/cgroup/a/cpu.pressure"),
@@ -182,7 +178,7 @@ def test_what_cannot_be_measured_is_unknown_and_never_0(node: WatchedFolder) -> 
     assert "numaforge_watch_unreadable" not in node.metrics
 
 
-def test_what_is_measured_and_compared_is_unknown_to_both_when_it_cannot_be_read(node: WatchedFolder) -> None:
+def test_what_is_measured_and_compared_is_unknown_to_both_when_it_cannot_be_read(node):
     pool = "/sys/nr_hugepages"
     rows = [("measured", "hugepages_actual", "numaforge_hugepages_actual{}", pool)]
     node.configure([*rows, ("is", "hugepages", "8", "needed", "-", pool)])
@@ -191,7 +187,7 @@ def test_what_is_measured_and_compared_is_unknown_to_both_when_it_cannot_be_read
     assert node.metrics.count("numaforge_watch_unreadable{") == 2
 
 
-def test_a_file_of_ours_that_was_edited_or_is_gone_is_drift(node: WatchedFolder) -> None:
+def test_a_file_of_ours_that_was_edited_or_is_gone_is_drift(node):
     profile: dict[str, Any] = {
         "name": "n",
         "tuning": {"sysctls": {"vm.swappiness": "1"}},
@@ -209,7 +205,7 @@ def test_a_file_of_ours_that_was_edited_or_is_gone_is_drift(node: WatchedFolder)
     ]
 
 
-def test_the_journal_has_a_verdict_once_and_at_most_20_details(node: WatchedFolder) -> None:
+def test_the_journal_has_a_verdict_once_and_at_most_20_details(node):
     node.configure([("is", "governor", "performance", "needed", "0-99", "/sys/cpu{}/governor")])
     for cpu in range(100):
         node.write(f"/sys/cpu{cpu}/governor", "powersave\n")
@@ -220,7 +216,7 @@ def test_the_journal_has_a_verdict_once_and_at_most_20_details(node: WatchedFold
     assert node.run().stdout == ""
 
 
-def test_metrics_are_replaced_as_a_whole_and_everyone_may_read_them(node: WatchedFolder) -> None:
+def test_metrics_are_replaced_as_a_whole_and_everyone_may_read_them(node):
     node.configure([("text", "# HELP a b")])
     node.run()
     folder = node.folder / "metrics"
@@ -233,7 +229,7 @@ def test_metrics_are_replaced_as_a_whole_and_everyone_may_read_them(node: Watche
     assert "# HELP a b" in node.metrics
 
 
-def test_a_login_that_is_not_there_is_named_once_and_is_no_failure(node: WatchedFolder) -> None:
+def test_a_login_that_is_not_there_is_named_once_and_is_no_failure(node):
     missing = node.folder / "kubelet.conf"
     node.configure([], kubeconfig=str(missing))
     if (curl := shutil.which("curl")) and node.path.endswith("programs"):
@@ -256,7 +252,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("fault", UNUSABLE)
-def test_a_login_of_another_form_is_named(fault: str, tmp_path: Path) -> None:
+def test_a_login_of_another_form_is_named(fault, tmp_path):
     node = WatchedFolder(tmp_path)
     if shutil.which("curl", path=node.path) is None:
         pytest.skip("curl is not installed")
@@ -273,9 +269,7 @@ LINES = st.text("ab12[] \t", max_size=12).filter(str.strip)
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(LINES, LINES), min_size=1, max_size=40))
-def test_a_node_and_a_verification_hold_a_value_to_the_same(
-    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
-) -> None:
+def test_a_node_and_a_verification_hold_a_value_to_the_same(tmp_path_factory, pairs):
     node = WatchedFolder(tmp_path_factory.mktemp("node"))
     rows = []
     for number, (text, wanted) in enumerate(pairs):
@@ -327,8 +321,8 @@ def textfiles(node: WatchedFolder, owner: int, group: int, mode: int = 0o755) ->
     ],
 )
 def test_metrics_follow_no_link_and_have_no_more_rights_than_who_could_redirect_them(
-    shared_node: WatchedFolder, owner: int, group: int, mode: int, written_by: int
-) -> None:
+    shared_node, owner, group, mode, written_by
+):
     folder = textfiles(shared_node, owner, group, mode)
     done = shared_node.run()
     assert (done.returncode, done.stderr) == (0, "")
@@ -343,9 +337,7 @@ def test_metrics_follow_no_link_and_have_no_more_rights_than_who_could_redirect_
 
 
 @as_root
-def test_metrics_do_not_go_where_a_user_has_put_a_link_in_place_of_the_folder(
-    shared_node: WatchedFolder,
-) -> None:
+def test_metrics_do_not_go_where_a_user_has_put_a_link_in_place_of_the_folder(shared_node):
     folder = textfiles(shared_node, MALLORY, MALLORY)
     home, roots = shared_node.folder / "home", shared_node.folder / "roots"
     roots.mkdir()
@@ -361,7 +353,7 @@ def test_metrics_do_not_go_where_a_user_has_put_a_link_in_place_of_the_folder(
 
 
 @as_root
-def test_the_folder_is_made_with_the_rights_of_the_user_above_it(shared_node: WatchedFolder) -> None:
+def test_the_folder_is_made_with_the_rights_of_the_user_above_it(shared_node):
     folder = textfiles(shared_node, 0, 0)
     home = shared_node.folder / "home"
     home.mkdir()
@@ -375,7 +367,7 @@ def test_the_folder_is_made_with_the_rights_of_the_user_above_it(shared_node: Wa
 
 
 @as_root
-def test_what_runs_with_a_users_rights_holds_no_lock_of_roots(shared_node: WatchedFolder) -> None:
+def test_what_runs_with_a_users_rights_holds_no_lock_of_roots(shared_node):
     """The commit of a change runs the watch while it holds its lock, as file descriptor 8."""
     folder = textfiles(shared_node, MALLORY, MALLORY)
     programs = shared_node.folder / "wrapped"
@@ -401,7 +393,7 @@ def test_what_runs_with_a_users_rights_holds_no_lock_of_roots(shared_node: Watch
 
 
 @as_root
-def test_what_a_unit_keeps_until_the_next_boot_is_for_root_alone(shared_node: WatchedFolder) -> None:
+def test_what_a_unit_keeps_until_the_next_boot_is_for_root_alone(shared_node):
     textfiles(shared_node, 0, 0)
     shared_node.run()
     kept = shared_node.folder / "run/numaforge"
@@ -410,7 +402,7 @@ def test_what_a_unit_keeps_until_the_next_boot_is_for_root_alone(shared_node: Wa
 
 @as_root
 @pytest.mark.parametrize("others", ["the file", "its folder"])
-def test_a_login_that_others_may_write_is_not_used(shared_node: WatchedFolder, others: str) -> None:
+def test_a_login_that_others_may_write_is_not_used(shared_node, others):
     """It would name any file of root's as a token, and the server that gets it."""
     textfiles(shared_node, 0, 0)
     login = shared_node.write("/login/kubelet.conf", "tokenFile: /etc/shadow\nserver: https://127.0.0.1:1\n")

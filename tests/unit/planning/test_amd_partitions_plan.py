@@ -1,6 +1,5 @@
 """Which modes AMD's GPUs are planned to have, what is refused with its arithmetic, and what pods get."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +38,7 @@ def notices(planned: NodePlan) -> dict[str, str]:
     return {notice.id: notice.message for notice in planned.notices}
 
 
-def test_what_is_named_gets_the_modes_and_the_rest_stays() -> None:
+def test_what_is_named_gets_the_modes_and_the_rest_stays():
     gpus = plan(mi300x(), {"indices": [0, 1], "compute": "DPX"}, naming="mixed").amd_partitions.gpus
     assert [(gpu.pci_address, gpu.compute, gpu.memory, gpu.partitions) for gpu in gpus] == [
         ("0000:0b:00.0", "DPX", "NPS1", 2),
@@ -48,11 +47,10 @@ def test_what_is_named_gets_the_modes_and_the_rest_stays() -> None:
 
 
 @pytest.mark.parametrize("machine", [mi300x(), mi300x_cpx_kfd()], ids=["before", "after"])
-def test_the_answer_is_the_same_before_and_after(machine: NodeTopology) -> None:
+def test_the_answer_is_the_same_before_and_after(machine):
     planned = plan(machine, CPX, naming="mixed")
     assert [gpu.modes for gpu in planned.amd_partitions.gpus] == ["CPX NPS4"] * 8
     assert [d.value for d in planned.decisions if d.subject == "amd_partitions.gpu[0-7]"] == ["CPX NPS4"]
-    assert planned.allocatable
     assert planned.allocatable.quantities["amd.com/cpx_nps4"] == "64"
     assert "amd-memory-mode" in notices(planned)
     after = partitioned(machine, planned.amd_partitions)
@@ -61,7 +59,7 @@ def test_the_answer_is_the_same_before_and_after(machine: NodeTopology) -> None:
     }
 
 
-def test_the_arithmetic_stands_in_the_decision() -> None:
+def test_the_arithmetic_stands_in_the_decision():
     (decision,) = (d for d in plan(mi300x(), CPX).decisions if d.subject.startswith("amd_partitions.gpu"))
     assert decision.reason == (
         "the profile's choice; CPX makes 8 of its 8 XCDs, 1 each; NPS4 makes 4 of its 8 HBM stacks, "
@@ -166,14 +164,14 @@ NOT_CONFIRMED = {"device": "75a3"}
         ),
     ],
 )
-def test_refused(machine: NodeTopology, wish: dict[str, Any], why: str) -> None:
+def test_refused(machine, wish, why):
     with pytest.raises(PlanError) as refused:
         plan(machine, wish)
     assert why in refused.value.message
     assert "amd_partitions" in (refused.value.where or "")
 
 
-def test_a_gpu_that_two_entries_name_is_refused() -> None:
+def test_a_gpu_that_two_entries_name_is_refused():
     with pytest.raises(PlanError, match=r"GPU 1 is named by amd_partitions.gpus\[0\] already"):
         plan(mi300x(), {"compute": "CPX"}, {"indices": [1], "compute": "DPX"})
 
@@ -189,18 +187,18 @@ def test_a_gpu_that_two_entries_name_is_refused() -> None:
         pytest.param({"plugin": "latest"}, "is not a release", id="no-release"),
     ],
 )
-def test_a_section_that_says_nothing_or_too_much(section: dict[str, Any], why: str) -> None:
+def test_a_section_that_says_nothing_or_too_much(section, why):
     with pytest.raises(NumaforgeError, match=why):
         load_profile({"name": "amd", "amd_partitions": section})
 
 
-def test_a_machine_without_amd_gpus_gets_a_notice() -> None:
+def test_a_machine_without_amd_gpus_gets_a_notice():
     planned = plan(dgx_h100(), CPX)
     assert planned.amd_partitions.gpus == ()
     assert "no-amd-gpu" in notices(planned)
 
 
-def test_a_wish_for_a_compute_mode_alone_reloads_no_driver_and_says_so_by_silence() -> None:
+def test_a_wish_for_a_compute_mode_alone_reloads_no_driver_and_says_so_by_silence():
     assert "amd-memory-mode" not in notices(plan(mi300x(), {"compute": "CPX"}))
 
 
@@ -227,20 +225,19 @@ def test_a_wish_for_a_compute_mode_alone_reloads_no_driver_and_says_so_by_silenc
         ),
     ],
 )
-def test_notices(machine: NodeTopology, notice: str) -> None:
+def test_notices(machine, notice):
     assert notice in notices(plan(machine, {"compute": "CPX"}))
 
 
-def test_the_notice_about_names_goes_with_what_is_counted() -> None:
+def test_the_notice_about_names_goes_with_what_is_counted():
     planned = plan(changed(mi300x(), partition={"named": "amdgpu_xcp."}), {"compute": "CPX"})
-    assert planned.allocatable
     assert planned.allocatable.quantities["amd.com/gpu"] == "8"
 
 
 # ---- AMD's device config manager ----
 
 
-def test_the_manager_is_handed_the_modes_by_a_label_and_the_node_writes_nothing() -> None:
+def test_the_manager_is_handed_the_modes_by_a_label_and_the_node_writes_nothing():
     planned = plan(mi300x(), CPX, managed_by="device-config-manager")
     assert planned.labels[PROFILE_LABEL].startswith("amd-")
     assert not [file for file in planned.files if "amd_partitions" in file.path]
@@ -250,7 +247,7 @@ def test_the_manager_is_handed_the_modes_by_a_label_and_the_node_writes_nothing(
     }
 
 
-def test_without_it_there_is_no_label_and_our_unit_is_written() -> None:
+def test_without_it_there_is_no_label_and_our_unit_is_written():
     planned = plan(mi300x(), CPX)
     assert PROFILE_LABEL not in planned.labels
     assert [file.path for file in planned.files if "amd" in file.path] == [
@@ -279,14 +276,12 @@ def test_without_it_there_is_no_label_and_our_unit_is_written() -> None:
         ),
     ],
 )
-def test_what_the_manager_cannot_be_told(
-    build: Callable[[], NodeTopology], gpus: list[dict[str, Any]], why: str
-) -> None:
+def test_what_the_manager_cannot_be_told(build, gpus, why):
     with pytest.raises(PlanError, match=why):
         plan(build(), *gpus, managed_by="device-config-manager", naming="mixed")
 
 
-def test_a_machine_of_one_memory_mode_has_none_in_its_plan() -> None:
+def test_a_machine_of_one_memory_mode_has_none_in_its_plan():
     machine = changed(mi300x(), partition={"memory": None, "available_memory": ()})
     assert [gpu.modes for gpu in plan(machine, {"compute": "CPX"}).amd_partitions.gpus] == ["CPX"] * 8
     assert GpuPartition("CPX", None)  # as the driver of such a GPU tells it

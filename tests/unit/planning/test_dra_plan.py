@@ -1,6 +1,5 @@
 """CPUs and GPUs by claims: the kubelet is the consistent other half, and what cannot be is refused."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -67,9 +66,7 @@ STATIC = {"cpu_manager_policy": "static"}
         pytest.param(("dra.cpu",), ENGINE, False, id="the-engine-that-it-belongs-to"),
     ],
 )
-def test_the_static_policy_is_refused_beside_a_cpu_driver_that_runs(
-    drivers: tuple[str, ...] | None, kubelet: dict[str, str], refused: bool
-) -> None:
+def test_the_static_policy_is_refused_beside_a_cpu_driver_that_runs(drivers, kubelet, refused):
     node = replace(lab_node(), userland=Userland(claim_drivers=drivers))
     profile = load_profile({"kubelet": kubelet})
     if not refused:
@@ -90,9 +87,8 @@ def test_the_static_policy_is_refused_beside_a_cpu_driver_that_runs(
         ),
     ],
 )
-def test_the_kubelet_hands_out_nothing(profile: dict[str, Any]) -> None:
+def test_the_kubelet_hands_out_nothing(profile):
     planned = plan_node(lab_node(), load_profile(profile), "1.36.2")
-    assert planned.kubelet is not None
     settings = planned.kubelet.settings
     policies = ("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy")
     assert [settings[name] for name in policies] == ["none", "None", "none"]
@@ -100,23 +96,20 @@ def test_the_kubelet_hands_out_nothing(profile: dict[str, Any]) -> None:
     assert "reservedMemory" not in settings
 
 
-def test_the_driver_is_told_the_kubelets_reserved_cpus() -> None:
+def test_the_driver_is_told_the_kubelets_reserved_cpus():
     planned = plan(lab_node())
-    assert planned.kubelet is not None
     reserved = planned.kubelet.settings["reservedSystemCPUs"]
     assert reserved
     assert planned.dra == DraPlan(CpuDriverPlan("grouped", "numanode", reserved))
     assert loads(dumps(planned)) == planned
 
 
-def test_the_driver_is_told_what_the_profile_says() -> None:
+def test_the_driver_is_told_what_the_profile_says():
     planned = plan(lab_node(), dra={"cpu_device_mode": "individual", "cpu_group_by": "socket"})
-    assert planned.dra is not None
-    assert planned.dra.cpus is not None
     assert (planned.dra.cpus.device_mode, planned.dra.cpus.group_by) == ("individual", "socket")
 
 
-def test_the_sources_of_what_the_engine_replaces_are_gone_with_it() -> None:
+def test_the_sources_of_what_the_engine_replaces_are_gone_with_it():
     profile = load_profile({"extends": "training", "kubelet": ENGINE})
     assert not [path for path in profile.sources if path.startswith(("kubelet.cpu", "kubelet.memory"))]
     assert profile.sources["tuning.governor"]
@@ -147,13 +140,13 @@ def test_the_sources_of_what_the_engine_replaces_are_gone_with_it() -> None:
         ),
     ],
 )
-def test_one_profile_that_says_both_is_refused(said: dict[str, Any], message: str) -> None:
+def test_one_profile_that_says_both_is_refused(said, message):
     told = refusal(lab_node(), kubelet={**ENGINE, **said})
     assert message in told
     assert "set kubelet.resource_engine: kubelet" in told
 
 
-def test_static_said_above_a_profile_with_the_engine_is_refused(tmp_path: Any) -> None:
+def test_static_said_above_a_profile_with_the_engine_is_refused(tmp_path):
     below = tmp_path / "claims.yaml"
     below.write_text("kubelet: {resource_engine: dra}\n")
     above = tmp_path / "mine.yaml"
@@ -162,7 +155,7 @@ def test_static_said_above_a_profile_with_the_engine_is_refused(tmp_path: Any) -
         plan_node(lab_node(), load_profile(above), "1.36.2")
 
 
-def test_a_kubelet_whose_own_file_says_static_is_a_conflict() -> None:
+def test_a_kubelet_whose_own_file_says_static_is_a_conflict():
     own = replace(kubeadm_kubelet(), config_text=KUBEADM_CONFIG + "cpuManagerPolicy: static\n")
     told = refusal(replace(lab_node(), kubelet=own))
     assert "cpuManagerPolicy: static" in told
@@ -177,14 +170,13 @@ def test_a_kubelet_whose_own_file_says_static_is_a_conflict() -> None:
         pytest.param("1.36.2", {}, id="1.36-has-it-on"),
     ],
 )
-def test_the_drivers_gate(version: str, gates: dict[str, bool]) -> None:
+def test_the_drivers_gate(version, gates):
     planned = plan(lab_node(), version)
-    assert planned.kubelet is not None
     assert planned.kubelet.settings.get("featureGates", {}) == gates
     assert ("gate-of-the-control-plane" in notices(planned)) is bool(gates)
 
 
-def test_a_kubelet_before_1_34_is_refused() -> None:
+def test_a_kubelet_before_1_34_is_refused():
     told = refusal(lab_node(), "1.33.5")
     assert "dra needs Kubernetes 1.34" in told
     assert "upgrade the kubelet" in told
@@ -207,7 +199,7 @@ def test_a_kubelet_before_1_34_is_refused() -> None:
         pytest.param(with_crio("1.29.4"), "here is 1.29", id="CRI-O-1.29"),
     ],
 )
-def test_a_runtime_that_cannot_pin_is_refused(machine: NodeTopology, lacks: str) -> None:
+def test_a_runtime_that_cannot_pin_is_refused(machine, lacks):
     assert lacks in refusal(machine)
 
 
@@ -222,31 +214,30 @@ def test_a_runtime_that_cannot_pin_is_refused(machine: NodeTopology, lacks: str)
         pytest.param(lab_node(), True, id="not-captured"),
     ],
 )
-def test_a_runtime_is_taken_or_said_to_be_unknown(machine: NodeTopology, unknown: bool) -> None:
+def test_a_runtime_is_taken_or_said_to_be_unknown(machine, unknown):
     assert ("runtime-unknown" in notices(plan(machine))) is unknown
 
 
-def test_what_is_lost_is_said() -> None:
+def test_what_is_lost_is_said():
     said = {notice.id: notice.message for notice in plan(lab_node()).notices}
     assert "memory" in said["alignment-by-claims-alone"]
     assert "full-pcpus-only" in said["cpu-driver-lacks"]
     assert "distribute-cpus-across-numa" in said["cpu-driver-lacks"]
 
 
-def test_words_for_a_driver_that_is_not_there_are_refused() -> None:
+def test_words_for_a_driver_that_is_not_there_are_refused():
     assert "dra.cpu_group_by: has no effect" in refusal(
         lab_node(), kubelet={}, dra={"cpu_group_by": "machine"}
     )
 
 
-def test_gpus_by_claims_are_not_in_allocatable() -> None:
+def test_gpus_by_claims_are_not_in_allocatable():
     planned = plan(dgx_h100(), dra={"gpus": "claims"})
-    assert planned.allocatable is not None
     assert "nvidia.com/gpu" not in planned.allocatable.quantities
     assert "nvidia.com/gpu" not in devices_of(dgx_h100(), planned)
 
 
-def test_gpus_by_claims_and_by_the_device_plugin_are_refused_together() -> None:
+def test_gpus_by_claims_and_by_the_device_plugin_are_refused_together():
     told = refusal(dgx_h100(), dra={"gpus": "claims"}, device_plugin={"time_slicing": {"gpu": 4}})
     assert "leave the section out, or have dra.gpus say device-plugin" in told
 
@@ -261,20 +252,20 @@ def test_gpus_by_claims_and_by_the_device_plugin_are_refused_together() -> None:
         ),
     ],
 )
-def test_half_a_change_is_noticed(kubelet: dict[str, str], gpus: str, version: str, notice: str) -> None:
+def test_half_a_change_is_noticed(kubelet, gpus, version, notice):
     assert notice in notices(plan(dgx_h100(), version, kubelet=kubelet, dra={"gpus": gpus}))
 
 
-def test_a_whole_change_has_none_of_these() -> None:
+def test_a_whole_change_has_none_of_these():
     told = notices(plan(dgx_h100(), dra={"gpus": "claims"}))
     assert not told & {"claims-beside-static-cpus", "gpus-by-device-plugin", "pods-name-claims"}
 
 
-def test_without_a_word_nothing_is_handed_out_by_claims() -> None:
+def test_without_a_word_nothing_is_handed_out_by_claims():
     assert plan(lab_node(), kubelet={}).dra is None
 
 
-def test_four_threads_to_a_core_are_refused() -> None:
+def test_four_threads_to_a_core_are_refused():
     told = refusal(made(cores_per_numa_node=4, threads=4, kubelet=kubeadm_kubelet()))
     assert "does not start on a machine with 4 threads to a core" in told
 
@@ -291,14 +282,11 @@ def without_packages(found: NodeTopology) -> NodeTopology:
         pytest.param(without_packages, id="packages-numbered-minus-one"),
     ],
 )
-def test_a_machine_whose_cpus_the_driver_passes_over_is_refused(
-    lacking: Callable[[NodeTopology], NodeTopology],
-) -> None:
+def test_a_machine_whose_cpus_the_driver_passes_over_is_refused(lacking):
     found = lacking(lab_node())
     for wish in ({}, {"cpu_group_by": "socket"}, {"cpu_device_mode": "individual"}):
         assert "the CPU driver offers no CPUs here" in refusal(found, dra=wish)
     dra = plan(found, dra={"cpu_group_by": "machine"}).dra
-    assert dra is not None
     assert dra.cpus is not None
 
 
@@ -309,7 +297,7 @@ def test_a_machine_whose_cpus_the_driver_passes_over_is_refused(
         pytest.param({"cpu_group_by": "machine"}, "cpus-chosen-outside", id="machine"),
     ],
 )
-def test_modes_with_a_catch_are_noticed(said: dict[str, str], notice: str) -> None:
+def test_modes_with_a_catch_are_noticed(said, notice):
     assert notice in notices(plan(lab_node(), dra=said))
 
 
@@ -321,11 +309,11 @@ def test_modes_with_a_catch_are_noticed(said: dict[str, str], notice: str) -> No
         pytest.param("1.37.2", {"nvidia.com/gpu": 8}, id="in-1.37"),
     ],
 )
-def test_a_request_for_gpus_is_served_by_claims(version: str, served: dict[str, int]) -> None:
+def test_a_request_for_gpus_is_served_by_claims(version, served):
     assert claims_of(dgx_h100(), plan(dgx_h100(), version, dra={"gpus": "claims"})) == served
 
 
-def test_a_device_plugin_serves_its_gpus_itself() -> None:
+def test_a_device_plugin_serves_its_gpus_itself():
     assert claims_of(dgx_h100(), plan(dgx_h100())) == {}
 
 
@@ -335,16 +323,14 @@ def gpu_pod(name: str, gpus: int) -> Pod:
     return Pod(name, (Container("main", requests=resources, limits=resources),))
 
 
-def test_the_scheduler_counts_claims_and_the_kubelet_passes_over_them() -> None:
+def test_the_scheduler_counts_claims_and_the_kubelet_passes_over_them():
     machine_by_claims = dgx_h100()
     planned = plan(machine_by_claims, dra={"gpus": "claims"})
-    assert planned.kubelet is not None
     scenario = Scenario(machine_by_claims, dict(planned.kubelet.settings), {})
     node = with_claims(scenario, planned, NOTHING_KNOWN).node()
     six, four = gpu_pod("six", 6), gpu_pod("four", 4)
     assert unschedulable(node, six) is None
     assert node.admit(six).admitted
     refused = unschedulable(node, four)
-    assert refused is not None
     assert refused.message == "0/1 nodes are available: 1 cannot allocate all claims."
     assert unschedulable(node, gpu_pod("two", 2)) is None

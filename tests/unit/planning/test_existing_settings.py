@@ -50,7 +50,6 @@ def plan(topology: NodeTopology, profile: dict[str, Any] | None = None) -> NodeP
 
 def settings(topology: NodeTopology, profile: dict[str, Any] | None = None) -> dict[str, Any]:
     chosen = plan(topology, profile).kubelet
-    assert chosen is not None
     return dict(chosen.settings)
 
 
@@ -66,7 +65,6 @@ def reasons(chosen: NodePlan) -> dict[str, str]:
 
 def test_a_policy_that_is_there_is_kept_when_the_profile_is_silent():
     chosen = plan(node("topologyManagerPolicy: restricted\n"))
-    assert chosen.kubelet is not None
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "restricted"
     assert reasons(chosen)["kubelet.topologyManagerPolicy"] == "kept as /var/lib/kubelet/config.yaml has it"
 
@@ -196,7 +194,6 @@ def test_a_flag_always_wins_so_another_wish_is_refused(flags, profile, on_confli
 def test_flags_are_kept_and_counted_and_not_written_again():
     flags = ("--reserved-cpus=0-1", "--kube-reserved=memory=300Mi", "--eviction-hard=memory.available<200Mi")
     chosen = plan(node(flags=flags))
-    assert chosen.kubelet is not None
     assert chosen.cpus.reserved == {0, 1}
     assert (chosen.memory.kube_reserved_bytes, chosen.memory.eviction_hard_bytes) == (300 * MIB, 200 * MIB)
     assert not {"reservedSystemCPUs", "kubeReserved", "evictionHard"} & set(chosen.kubelet.settings)
@@ -238,7 +235,6 @@ def test_an_eviction_map_in_the_main_file_replaces_the_defaults():
 
 def test_an_eviction_map_in_a_drop_in_adds_to_the_defaults():
     chosen = plan(node(drop_ins={DROP_IN: f"{HEADER}evictionHard:\n  nodefs.available: 5%\n"}))
-    assert chosen.kubelet is not None
     assert chosen.kubelet.settings["evictionHard"]["memory.available"] == "100Mi"
     assert chosen.kubelet.settings["evictionHard"]["nodefs.available"] == "5%"
 
@@ -252,7 +248,6 @@ def test_kubeadms_empty_values_are_not_settings():
 def test_cpu_reservations_that_reserved_cpus_overrule_are_noticed():
     chosen = plan(node("kubeReserved:\n  cpu: 500m\n"))
     assert [notice.id for notice in chosen.notices] == ["reserved-cpu-overruled"]
-    assert chosen.allocatable is not None
     assert chosen.allocatable.cpu_millis == 14000
 
 
@@ -263,7 +258,6 @@ def test_a_reserved_cgroup_excludes_reserved_cpus():
 def checked(topology: NodeTopology) -> Report:
     """Return what `check` says of the kubelet as it is set up on the machine."""
     install = topology.kubelet
-    assert install is not None
     return check(
         install.config_text or "",
         topology=topology,
@@ -382,8 +376,6 @@ WISH = {
 
 def after_drop_in(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
     """Return the host as it looks once the plan is in effect."""
-    assert chosen.kubelet is not None
-    assert topology.kubelet is not None
     assert chosen.kubelet.drop_in is not None
     install = replace(
         topology.kubelet,
@@ -399,8 +391,6 @@ def after_drop_in(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
 
 
 def after_merge(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
-    assert chosen.kubelet is not None
-    assert topology.kubelet is not None
     document = yaml.safe_load(topology.kubelet.config_text or "")
     for name, value in chosen.kubelet.settings.items():
         merged = {**document.get(name, {}), **value} if isinstance(value, dict) else value
@@ -441,7 +431,6 @@ def test_our_own_merged_values_do_not_bind_the_next_profile():
 
 def test_a_merged_value_that_the_admin_changed_is_the_admins():
     topology = after_merge(node(version="1.29.4"), plan(node(version="1.29.4"), WISH))
-    assert topology.kubelet is not None
     text = (topology.kubelet.config_text or "").replace("best-effort", "restricted")
     changed = replace(topology, kubelet=replace(topology.kubelet, config_text=text))
     assert "says topologyManagerPolicy: restricted" in refusal(changed, WISH)
@@ -451,7 +440,6 @@ def test_what_a_merge_no_longer_wants_is_retired():
     topology = node(version="1.29.4")
     first = plan(topology, {"memory": {"system_reserved": "500Mi"}})
     chosen = plan(after_merge(topology, first), {"memory": {"kube_reserved": 0}}).kubelet
-    assert chosen is not None
     assert chosen.retired == {"systemReserved": {"memory": "500Mi"}}
 
 
@@ -461,8 +449,6 @@ def test_a_kubelet_upgrade_moves_our_values_from_the_main_file_to_the_drop_in():
     assert merged.kubelet is not None
     upgraded = replace(merged, kubelet=replace(merged.kubelet, version="1.31.0"))
     chosen = plan(upgraded, WISH).kubelet
-    assert chosen is not None
-    assert first.kubelet is not None
     assert chosen.retired == first.kubelet.settings
     again = after_drop_in(upgraded, plan(upgraded, WISH))
     assert dumps(plan(again, WISH)) == dumps(plan(upgraded, WISH))

@@ -244,7 +244,6 @@ def test_what_is_held_and_let_go(said, hold, loose, record):
     if hold is None:
         assert transaction is None
         return
-    assert transaction is not None
     (part,) = transaction.parts
     assert (part.name, part.drains, part.reboots) == ("packages", False, False)
     assert (part.data["hold"], part.data["loose"], part.data["record"]) == (hold, loose, record)

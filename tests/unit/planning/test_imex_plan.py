@@ -1,7 +1,6 @@
 """Who runs IMEX: what is planned, what a node needs, and what is refused."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,11 +48,11 @@ def planned(wish: dict[str, Any], machine: NodeTopology | None = None, **more: A
         pytest.param(BARE, ImexPlan("bare", TRAYS), id="without-kubernetes"),
     ],
 )
-def test_what_is_planned(wish: dict[str, Any], plan: ImexPlan) -> None:
+def test_what_is_planned(wish, plan):
     assert loads(dumps(planned(wish))).imex == plan
 
 
-def test_bare_has_channel_0_made_at_each_load_of_the_module() -> None:
+def test_bare_has_channel_0_made_at_each_load_of_the_module():
     assert planned(BARE).modules.options == {"nvidia": ("NVreg_CreateImexChannel0=1",)}
     assert planned(HOST).modules.options == {}
 
@@ -70,7 +69,7 @@ def test_bare_has_channel_0_made_at_each_load_of_the_module() -> None:
         pytest.param({**HOST, "socket": "x.sock"}, None, "not the path of a socket", id="no-path"),
     ],
 )
-def test_what_cannot_be_is_refused(wish: dict[str, Any], machine: NodeTopology | None, message: str) -> None:
+def test_what_cannot_be_is_refused(wish, machine, message):
     with pytest.raises(NumaforgeError, match=message):
         planned(wish, machine)
 
@@ -88,9 +87,7 @@ def test_what_cannot_be_is_refused(wish: dict[str, Any], machine: NodeTopology |
         pytest.param({"mode": "driver-managed"}, True, "enabled", False, [], id="the-plan-masks-it"),
     ],
 )
-def test_a_plan_that_leaves_two_daemons_says_so(
-    wish: dict[str, Any], dra: bool, service: str, commands: bool | None, told: list[str]
-) -> None:
+def test_a_plan_that_leaves_two_daemons_says_so(wish, dra, service, commands, told):
     machine = tray(service, dra=dra)
     assert machine.nvidia_install is not None
     machine = replace(machine, nvidia_install=replace(machine.nvidia_install, imex_commands=commands))
@@ -98,7 +95,7 @@ def test_a_plan_that_leaves_two_daemons_says_so(
     assert [each.id for each in notices if each.id.startswith("imex")] == told
 
 
-def test_a_host_managed_daemon_goes_with_the_dra_driver() -> None:
+def test_a_host_managed_daemon_goes_with_the_dra_driver():
     assert planned(HOST, tray(dra=True)).imex.mode == "host-managed"
 
 
@@ -146,7 +143,7 @@ OFF = ("program yes", "unit disabled")
         ),
     ],
 )
-def test_what_a_node_needs(wish: dict[str, Any], said: tuple[str, ...], needed: bool) -> None:
+def test_what_a_node_needs(wish, said, needed):
     part = imex.need(goal(wish), found(*said), ())
     assert (part is not None) is needed
     assert part is None or part.drains
@@ -170,7 +167,7 @@ def test_what_a_node_needs(wish: dict[str, Any], said: tuple[str, ...], needed: 
         ),
     ],
 )
-def test_what_a_node_cannot_do_is_refused(wish: dict[str, Any], said: tuple[str, ...], message: str) -> None:
+def test_what_a_node_cannot_do_is_refused(wish, said, message):
     with pytest.raises(HostError, match=message):
         imex.need(goal(wish), found(*said), ())
 
@@ -202,20 +199,17 @@ LISTED = replace(
         ),
     ],
 )
-def test_a_tray_is_compared_as_its_plan_leaves_it(
-    wish: dict[str, Any], more: dict[str, Any], found: tuple[str, str, str | None, int | None]
-) -> None:
+def test_a_tray_is_compared_as_its_plan_leaves_it(wish, more, found):
     there = planned_tray(LISTED, planned(wish, LISTED, **more))
-    assert there is not None
     assert (there.memory_mode, there.imex, there.nodes, there.nodes_count) == found
 
 
-def test_a_machine_in_no_rack_is_no_tray() -> None:
+def test_a_machine_in_no_rack_is_no_tray():
     alone = replace(tray(), gpus=tuple(replace(gpu, fabric=None) for gpu in tray().gpus))
     assert planned_tray(alone, planned(HOST, alone)) is None
 
 
-def test_the_list_that_is_written_has_the_checksum_of_the_one_that_is_planned(tmp_path: Path) -> None:
+def test_the_list_that_is_written_has_the_checksum_of_the_one_that_is_planned(tmp_path):
     root = write_tree(tmp_path, lab_node())
     write(root, imex.NODES, "".join(f"{each}\n" for each in TRAYS))
     assert from_root(root).commands["imex list"] == checksum(TRAYS)

@@ -132,7 +132,6 @@ STRICTNESS: dict[str, tuple[str, str, dict[str, bool], bool]] = {
 def test_reserved_cpus_are_kept_from_pods_that_share(version, held, options, strict):
     topology = replace(lab_node(), kubelet=kubeadm_kubelet(version, KUBEADM_CONFIG + held))
     chosen = plan(topology, cpu_manager_options=options)
-    assert chosen.kubelet is not None
     said = chosen.kubelet.settings.get("cpuManagerPolicyOptions", {})
     assert (said.get("strict-cpu-reservation") == "true") is strict
     assert ("reserved-cpus-shared" in {notice.id for notice in chosen.notices}) is not strict
@@ -255,7 +254,6 @@ def test_many_numa_nodes_need_a_kubelet_that_allows_them(wish):
 @pytest.mark.parametrize("version", ["1.28", "1.30"])
 def test_by_default_a_kubelet_without_the_limit_aligns_nothing(topology, version):
     chosen = plan(topology, version)
-    assert chosen.kubelet is not None
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
     (notice,) = [notice for notice in chosen.notices if notice.id == "not-aligned"]
     assert f"the machine has {len(topology.numa_nodes)} NUMA nodes" in notice.message
@@ -332,7 +330,6 @@ FEWER = "show fewer NUMA nodes in the firmware (NPS on EPYC, SNC on Xeon)"
 )
 def test_by_default_what_would_never_be_answered_is_left_out(topology, version, remedy):
     chosen = plan(topology, version)
-    assert chosen.kubelet is not None
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
     assert chosen.kubelet.settings["cpuManagerPolicy"] == "static"
     assert "topologyManagerPolicyOptions" not in chosen.kubelet.settings
@@ -350,7 +347,6 @@ def test_options_that_need_alignment_are_refused_where_it_cannot_be():
 )
 def test_from_1_36_on_34_numa_nodes_are_aligned_without_the_memory_manager(wish):
     chosen = plan(grace_blackwell_tray(), "1.36", **wish)
-    assert chosen.kubelet is not None
     settings = chosen.kubelet.settings
     assert settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == "34"
     assert settings["memoryManagerPolicy"] == "None"
@@ -479,7 +475,6 @@ def test_arguments_of_microk8s_that_were_not_read_are_named():
 
 def test_a_kubelet_to_be_installed_is_planned_for_the_profiles_version():
     chosen = plan_node(replace(laptop(), swap_bytes=0), load_profile({"kubelet": {"version": "1.35"}}))
-    assert chosen.kubelet is not None
     assert chosen.kubelet.version == "1.35"
     assert "config-dir-not-wired" in [notice.id for notice in chosen.notices]
 
@@ -516,8 +511,8 @@ WIRED = {
 @pytest.mark.parametrize("added", [False, True], ids=["at first", "again"])
 @pytest.mark.parametrize(("exec_start", "variable", "repeated"), WIRED.values(), ids=WIRED)
 def test_the_flag_goes_into_a_variable_of_the_unit_or_after_what_the_unit_says_now(
-    exec_start: str, variable: str | None, repeated: str | None, added: bool
-) -> None:
+    exec_start, variable, repeated, added
+):
     folder = "/etc/kubernetes/kubelet.conf.d"
     install = replace(kubeadm_kubelet(), exec_start=exec_start, config_dir_added=added)
     install = replace(install, config_dir=folder if added else None)

@@ -81,7 +81,6 @@ def test_memory_only_numa_nodes_hold_no_reservation():
 def test_a_profile_without_thresholds_keeps_the_kubelets_defaults():
     chosen = plan(lab_node(), {})
     assert chosen.memory.eviction_hard_bytes == 100 * MIB
-    assert chosen.kubelet is not None
     assert chosen.kubelet.settings["evictionHard"] == {
         "imagefs.available": "15%",
         "imagefs.inodesFree": "5%",
@@ -93,7 +92,6 @@ def test_a_profile_without_thresholds_keeps_the_kubelets_defaults():
 
 def test_a_threshold_of_the_profile_leaves_the_other_defaults():
     chosen = plan(lab_node(), {"memory": {"eviction_hard": {"nodefs.available": "7%"}}})
-    assert chosen.kubelet is not None
     assert chosen.kubelet.settings["evictionHard"]["nodefs.available"] == "7%"
     assert chosen.kubelet.settings["evictionHard"]["memory.available"] == "100Mi"
 
@@ -101,7 +99,6 @@ def test_a_threshold_of_the_profile_leaves_the_other_defaults():
 def test_a_percentage_is_written_as_an_amount():
     topology = replace(lab_node(), memory_bytes=8 * GIB)
     chosen = plan(topology, {"memory": {"eviction_hard": {"memory.available": "5%"}}})
-    assert chosen.kubelet is not None
     assert chosen.kubelet.settings["evictionHard"]["memory.available"] == str(
         chosen.memory.eviction_hard_bytes
     )
@@ -168,7 +165,6 @@ def test_allocatable_is_what_the_kubelet_reports():
             "hugepages": [{"size": "1Gi", "count": 4}],
         },
     )
-    assert chosen.allocatable is not None
     assert chosen.allocatable.cpu_millis == 14000
     assert chosen.allocatable.hugepages_bytes == {"1Gi": 4 * GIB, "2Mi": 400 * MIB}
     assert chosen.allocatable.memory_bytes == 127 * GIB - 2 * GIB - 100 * MIB - 4 * GIB - 400 * MIB
@@ -181,8 +177,6 @@ def test_a_reboot_that_moves_memory_a_little_changes_no_setting(each):
     first = plan(built(numa_memory_bytes=(each, each)), wish)
     moved = built(numa_memory_bytes=(each - 43 * MIB, each + 17 * MIB))
     second = plan(replace(moved, previous_plan=dumps(first)), wish)
-    assert first.kubelet is not None
-    assert second.kubelet is not None
     assert second.kubelet.settings == first.kubelet.settings
 
 
@@ -213,5 +207,4 @@ def test_unknown_memory_leaves_the_rest_of_the_plan():
     assert chosen.cpus.reserved == {0, 1}
     assert chosen.allocatable is None
     assert [notice.id for notice in chosen.notices] == ["memory-unknown"]
-    assert chosen.kubelet is not None
     assert not {"evictionHard", "reservedMemory", "kubeReserved"} & set(chosen.kubelet.settings)

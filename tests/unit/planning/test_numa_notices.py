@@ -85,11 +85,9 @@ def test_allocatable_says_how_much_of_it_is_gpu_memory():
     tray = replace(gb200_nvl72_tray(), kubelet=kubeadm_kubelet("1.36.3"))
     profile = load_profile({"kubelet": {"topology_manager_policy": "none"}})
     allocatable = plan_node(tray, profile).allocatable
-    assert allocatable is not None
     assert allocatable.gpu_memory_bytes == gpu_memory_bytes(tray) > 0
     assert allocatable.gpu_memory_bytes < allocatable.memory_bytes
     lab = plan_node(lab_node(), load_profile({})).allocatable
-    assert lab is not None
     assert lab.gpu_memory_bytes == 0
 
 

@@ -67,7 +67,6 @@ def test_extends_replaces_lists_whole():
 
 def test_extends_replaces_a_choice_whole():
     profile = load_profile({"extends": "training", "cpus": {"reserved": {"cpulist": "0-1"}}})
-    assert profile.cpus.reserved is not None
     assert profile.cpus.reserved.cpulist == "0-1"
     assert profile.cpus.reserved.cores_per_numa_node is None
 
@@ -121,7 +120,6 @@ def test_hugepage_sizes_take_kubernetes_form(given, normal):
 
 def test_transparent_hugepages_may_be_one_word():
     switches = load_profile({"tuning": {"transparent_hugepages": "never"}}).tuning.transparent_hugepages
-    assert switches is not None
     assert (switches.enabled, switches.defrag) == ("never", None)
 
 
@@ -138,7 +136,6 @@ def test_a_file_of_mig_parted_is_read_from_beside_the_profile(tmp_path: Path):
     file = tmp_path / "mine.yaml"
     file.write_text("mig:\n  mig_parted: mig/config.yaml\n")
     parted = load_profile(file).mig.mig_parted
-    assert parted is not None
     assert [*parted.mig_configs] == ["a"]
 
 

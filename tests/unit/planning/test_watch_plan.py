@@ -70,24 +70,20 @@ def test_a_wrong_watch_is_refused_with_its_place(mistake: str) -> None:
 
 def test_it_tells_where_node_exporter_reads_and_by_the_kubelets_login() -> None:
     watch = planned().watch
-    assert watch is not None
     assert (watch.directory, watch.kubeconfig, watch.node) == (
         DIRECTORY,
         "/etc/kubernetes/kubelet.conf",
         None,
     )
     other = planned(watch={"enabled": True, "directory": "/srv/metrics", "condition": False}).watch
-    assert other is not None
     assert (other.metrics, other.kubeconfig) == ("/srv/metrics/numaforge.prom", None)
 
 
 def test_a_node_has_the_name_under_which_its_kubelet_registers() -> None:
     machine = ready_machine("dgx-h100")
-    assert machine.kubelet is not None
     flags = ("--hostname-override=GPU-7.example.com", "--kubeconfig=/srv/kubelet.conf")
     renamed = replace(machine, kubelet=replace(machine.kubelet, flags=(*machine.kubelet.flags, *flags)))
     plan = plan_node(renamed, load_profile(WATCHED))
-    assert plan.watch is not None
     assert (plan.watch.node, plan.watch.kubeconfig) == ("gpu-7.example.com", "/srv/kubelet.conf")
     assert ["node", "gpu-7.example.com"] in rows(plan)
     assert 'numaforge_plan_info{node="gpu-7.example.com",plan="' in told(plan)

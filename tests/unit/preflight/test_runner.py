@@ -13,9 +13,7 @@ def test_this_machine_can_verify():
     assert verification_check().severity is None
 
 
-def test_a_suite_that_cannot_be_imported_is_an_error_with_pythons_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_suite_that_cannot_be_imported_is_an_error_with_pythons_words(tmp_path, monkeypatch):
     broken = tmp_path / "testinfra"
     broken.mkdir()
     (broken / "__init__.py").write_text("import a_package_that_is_not_there\n")
@@ -25,9 +23,7 @@ def test_a_suite_that_cannot_be_imported_is_an_error_with_pythons_words(
     assert "No module named 'a_package_that_is_not_there'" in check.evidence
 
 
-def test_a_path_without_ssh_and_pyinfra_is_named_with_what_helps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_path_without_ssh_and_pyinfra_is_named_with_what_helps(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     found = {check.name: check for check in runner_checks()}
     assert {found[f"program {name}"].severity for name in ("ssh", "pyinfra")} == {Severity.WARNING}
@@ -59,9 +55,7 @@ def program_in(folder: Path) -> Path:
     return program
 
 
-def test_a_program_that_pip_put_in_the_users_folder_is_numaforges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_program_that_pip_put_in_the_users_folder_is_numaforges(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(installed_below(tmp_path)))
     monkeypatch.setattr("sys.executable", str(python_without_programs(tmp_path)))
     program = program_in(tmp_path / "bin")
@@ -74,7 +68,7 @@ def test_a_program_that_pip_put_in_the_users_folder_is_numaforges(
     ("own", "named"), [pytest.param(True, True, id="there"), pytest.param(False, False, id="not there")]
 )
 def test_another_pythons_program_is_a_warning_that_names_numaforges_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool, named: bool
+    tmp_path, monkeypatch, own, named
 ):
     monkeypatch.syspath_prepend(str(installed_below(tmp_path)))
     monkeypatch.setattr("sys.executable", str(python_without_programs(tmp_path)))

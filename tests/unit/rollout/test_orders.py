@@ -33,7 +33,7 @@ def break_lock(world: World, force: bool = False):
     return world.end(task)
 
 
-def test_a_node_in_the_middle_is_shown_with_its_phase_and_its_slot(world: World) -> None:
+def test_a_node_in_the_middle_is_shown_with_its_phase_and_its_slot(world):
     world.begin()
     world.reach(Phase.APPLYING)
     found = situation(world.cluster)
@@ -41,13 +41,13 @@ def test_a_node_in_the_middle_is_shown_with_its_phase_and_its_slot(world: World)
     assert [slot.node for slot in found.slots] == [NODE]
 
 
-def test_a_node_that_has_ended_is_shown_with_how(world: World) -> None:
+def test_a_node_that_has_ended_is_shown_with_how(world):
     world.run()
     (node,) = situation(world.cluster).nodes
     assert (node.ending, node.record, node.unschedulable) == ("done", None, False)
 
 
-def test_a_slot_of_the_living_is_not_taken(world: World) -> None:
+def test_a_slot_of_the_living_is_not_taken(world):
     world.begin()
     world.reach(Phase.APPLYING)
     with pytest.raises(NumaforgeError, match="is at work on it"):
@@ -55,7 +55,7 @@ def test_a_slot_of_the_living_is_not_taken(world: World) -> None:
     assert world.slots() == [NODE]
 
 
-def test_a_slot_of_a_node_in_the_middle_is_taken_by_force_only(world: World) -> None:
+def test_a_slot_of_a_node_in_the_middle_is_taken_by_force_only(world):
     task = world.begin()
     world.reach(Phase.APPLYING)
     task.kill()
@@ -65,7 +65,7 @@ def test_a_slot_of_a_node_in_the_middle_is_taken_by_force_only(world: World) -> 
     assert world.slots() == []
 
 
-def test_a_node_without_a_slot_is_said_to_have_none(world: World) -> None:
+def test_a_node_without_a_slot_is_said_to_have_none(world):
     with pytest.raises(NumaforgeError, match="holds no slot"):
         break_lock(world)
 
@@ -80,9 +80,7 @@ RUBBISH = st.one_of(
 
 
 @given(record=RUBBISH, ended=st.none() | RUBBISH, state=RUBBISH, node=RUBBISH, holder=st.text(max_size=20))
-def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(
-    record: str, ended: str | None, state: str, node: str, holder: str
-) -> None:
+def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(record, ended, state, node, holder):
     world = World()
     world.cluster.change_node(NODE, annotations={RECORD: record, MARK: record, ABORT: record})
     annotations = {OF_NODE: NODE, RECORD: record, ABORT: state}
@@ -101,7 +99,7 @@ def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(
     }
 
 
-def test_the_results_of_earlier_roll_outs_are_shown_without_a_request_for_each(world: World) -> None:
+def test_the_results_of_earlier_roll_outs_are_shown_without_a_request_for_each(world):
     world.run()
     world.run(name="node-0001", runner="ann@a/boot/3.3")
     calls = world.cluster.calls.copy()
@@ -110,7 +108,7 @@ def test_the_results_of_earlier_roll_outs_are_shown_without_a_request_for_each(w
     assert world.cluster.calls - calls == {"leases": 1, "nodes": 1}
 
 
-def test_a_node_that_has_left_in_the_middle_is_shown(world: World) -> None:
+def test_a_node_that_has_left_in_the_middle_is_shown(world):
     task = world.begin()
     world.reach(Phase.APPLIED)
     task.kill()
@@ -127,13 +125,13 @@ def test_a_node_that_has_left_in_the_middle_is_shown(world: World) -> None:
         pytest.param(Lease(f"{SLOT}0", holder="ann"), "held by ann for no node", id="a-slot"),
     ],
 )
-def test_a_lease_that_does_not_say_what_it_should_is_a_line(world: World, lease: Lease, said: str) -> None:
+def test_a_lease_that_does_not_say_what_it_should_is_a_line(world, lease, said):
     world.cluster.put_lease(lease)
     (trouble,) = situation(world.cluster).troubles
     assert said in trouble
 
 
-def test_a_slot_of_a_node_whose_record_cannot_be_read_is_taken_by_force_only(world: World) -> None:
+def test_a_slot_of_a_node_whose_record_cannot_be_read_is_taken_by_force_only(world):
     task = world.begin()
     world.reach(Phase.APPLYING)
     task.kill()

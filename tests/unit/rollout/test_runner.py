@@ -39,7 +39,6 @@ def living(*command: str) -> Iterator[str]:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.communicate("\n")
 

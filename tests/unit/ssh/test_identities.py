@@ -32,16 +32,14 @@ def read(file: Path) -> list[PKey]:
 
 
 @pytest.mark.parametrize(("words", "algorithm"), KINDS.values(), ids=list(KINDS))
-def test_a_key_signs_what_its_public_half_verifies(
-    tmp_path: Path, words: list[str], algorithm: str | None
-) -> None:
+def test_a_key_signs_what_its_public_half_verifies(tmp_path, words, algorithm):
     (key,) = read(made(tmp_path / "key", *words))
     signature = key.sign_ssh_data(b"data", algorithm)
     public = PKey.from_type_string(key.get_name(), key.asbytes())
     assert public.verify_ssh_sig(b"data", Message(signature.asbytes()))
 
 
-def test_a_key_is_read_once_until_its_file_changes(tmp_path: Path) -> None:
+def test_a_key_is_read_once_until_its_file_changes(tmp_path):
     file = made(tmp_path / "key", "-t", "ed25519")
     (first,), (again,) = read(file), read(file)
     made(file, "-t", "ed25519")
@@ -50,7 +48,7 @@ def test_a_key_is_read_once_until_its_file_changes(tmp_path: Path) -> None:
     assert (again is first, other.asbytes() == first.asbytes()) == (True, False)
 
 
-def test_a_certificate_leaves_the_key_without_it_as_it_is(tmp_path: Path) -> None:
+def test_a_certificate_leaves_the_key_without_it_as_it_is(tmp_path):
     authority, file = made(tmp_path / "authority", "-t", "ed25519"), made(tmp_path / "key", "-t", "ed25519")
     signed = ["ssh-keygen", "-q", "-s", str(authority), "-I", "admin", "-n", "root", f"{file}.pub"]
     subprocess.run(signed, check=True, capture_output=True, timeout=60)

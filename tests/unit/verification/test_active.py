@@ -77,9 +77,7 @@ def prove(
     ],
     ids=["InfiniBand needs no index", "an IP address before a link-local one", "a link-local one alone"],
 )
-def test_a_port_sends_to_itself(
-    tmp_path: Path, sh: list[str], layer: str, gids: list[tuple[str, str]], given: list[str]
-) -> None:
+def test_a_port_sends_to_itself(tmp_path, sh, layer, gids, given):
     done = prove(tmp_path, sh, layer, gids)
     assert (done.returncode, done.stdout, done.stderr) == (0, "100 iters in 0.00 seconds\n", "")
     calls = (tmp_path / "calls").read_text().splitlines()
@@ -87,18 +85,18 @@ def test_a_port_sends_to_itself(
     assert set(calls) == {wanted, f"{wanted} 127.0.0.1"}
 
 
-def test_a_program_that_is_missing_is_named(tmp_path: Path, sh: list[str]) -> None:
+def test_a_program_that_is_missing_is_named(tmp_path, sh):
     done = prove(tmp_path, sh, "InfiniBand", [], tool=False)
     assert (done.returncode, done.stderr) == (127, "ibv_rc_pingpong\n")
 
 
-def test_a_port_without_an_address_is_named(tmp_path: Path, sh: list[str]) -> None:
+def test_a_port_without_an_address_is_named(tmp_path, sh):
     done = prove(tmp_path, sh, "Ethernet", [(V1, ADDRESS), (V2, ZERO)])
     assert done.returncode == 1
     assert "rxe0 port 1 has no address for RoCE v2" in done.stderr
 
 
-def test_a_server_that_fails_says_why(tmp_path: Path, sh: list[str]) -> None:
+def test_a_server_that_fails_says_why(tmp_path, sh):
     (tmp_path / "broken").touch()
     done = prove(tmp_path, sh, "InfiniBand", [])
     assert done.returncode == 1
@@ -119,7 +117,7 @@ REDUCE = """0x10de
 """
 
 
-def test_answers_are_measured_against_the_row_of_their_hardware() -> None:
+def test_answers_are_measured_against_the_row_of_their_hardware():
     assert thresholds.write_bandwidth(WRITE) == 391.52
     assert thresholds.all_reduce_bandwidth(REDUCE) == 480.318
     rows = (thresholds.write_threshold(WRITE), thresholds.all_reduce_threshold(REDUCE))
@@ -127,7 +125,7 @@ def test_answers_are_measured_against_the_row_of_their_hardware() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "100 Gb/sec (4X EDR)\n", "0x10de\n0x31c2\n"])
-def test_hardware_without_a_row_is_not_judged(text: str) -> None:
+def test_hardware_without_a_row_is_not_judged(text):
     assert thresholds.write_threshold(text) is None
     assert thresholds.all_reduce_threshold(text) is None
     assert thresholds.write_bandwidth(text) is None

@@ -59,7 +59,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         return
     kinds: dict[str, list[ServedNode]] = {}
     for node in nodes:
-        kinds.setdefault(_name(_spec(node)), []).append(node)
+        kinds.setdefault(operator_name("numaforge", _spec(node)), []).append(node)
         if not _host_has_driver(node):
             fleet.leave_out(node, "amdgpu is not known to have its GPUs: driver.enable is yours to say")
     why = (
@@ -96,11 +96,6 @@ def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the DeviceConfig to compare with a live one: releases without DRA driver reject its field."""
     spec = config["spec"]
     return {**config, "spec": {**spec, "draDriver": spec.get("draDriver", {"enable": False})}}
-
-
-def _name(spec: Mapping[str, Any]) -> str:
-    """Return the name of a kind of node, derived from its DeviceConfig alone."""
-    return operator_name("numaforge", spec)
 
 
 def _spec(node: ServedNode) -> dict[str, Any]:

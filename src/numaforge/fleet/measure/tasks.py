@@ -278,14 +278,6 @@ def _mlc(kind: str, matrix: str, read: outputs.Reader) -> MeasureTask:
     return MeasureTask(kind, "", "mlc", ("mlc", matrix), read, _GPU_SECONDS)
 
 
-def _loaded(kind: str, busy: frozenset[int]) -> str:
-    return f"{kind}-loaded" if busy else kind
-
-
-def _on_pods(split: CpuSplit) -> str:
-    return f"CPUs {format_cpulist(split.pods)}"
-
-
 def _timerlat(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
     words = _rtla("timerlat", split, effort)
     return _of_pods("timer-latency", words, outputs.rtla_timerlat, split, busy, effort, TIMERLAT)
@@ -317,8 +309,10 @@ def _of_pods(
 ) -> MeasureTask:
     needs = (*tracer, "taskset") if busy else tracer
     seconds = effort.seconds + _GRACE_SECONDS
-    label = _on_pods(split)
-    return MeasureTask(_loaded(kind, busy), label, words[0], words, read, seconds, needs, load=busy)
+    label = f"CPUs {format_cpulist(split.pods)}"
+    return MeasureTask(
+        f"{kind}-loaded" if busy else kind, label, words[0], words, read, seconds, needs, load=busy
+    )
 
 
 def _nvbandwidth(

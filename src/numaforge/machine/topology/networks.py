@@ -26,15 +26,10 @@ def read_networks(routes: str) -> tuple[Network, ...]:
     for route in _ROUTE.finditer(routes):
         flags, metric = int(route["flags"], 16), int(route["metric"])
         length = int(route["mask"], 16).bit_count()
-        network = IPv4Network((_address(route["destination"]), length), strict=False)
+        network = IPv4Network((bytes.fromhex(route["destination"])[::-1], length), strict=False)
         default = network.prefixlen == 0
         if not flags & _UP or flags & _REJECT or (flags & _GATEWAY and not default):
             continue
         if default or network.prefixlen < network.max_prefixlen:
             networks.append((not default, metric if default else 0, route["interface"], str(network)))
     return tuple(dict.fromkeys(Network(interface, network) for *_, interface, network in sorted(networks)))
-
-
-def _address(text: str) -> bytes:
-    """Return four bytes from the kernel's hex digits, as little-endian machines write them."""
-    return bytes.fromhex(text)[::-1]

@@ -87,7 +87,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         firmware=_one_line(files, f"{_DMI}/bios_version"),
         kernel=_kernel(files),
         kernel_cmdline=_one_line(files, "/proc/cmdline"),
-        os_release=_os_release(files),
+        os_release=dict(_assignments(files.get("/etc/os-release") or files.get("/usr/lib/os-release", ""))),
         memory_bytes=meminfo_bytes(meminfo, "MemTotal"),
         swap_bytes=meminfo_bytes(meminfo, "SwapTotal"),
         cgroup_version=_cgroup_version(files),
@@ -299,10 +299,6 @@ def _cgroup_version(files: Mapping[str, str]) -> int | None:
     if ["/sys/fs/cgroup", "cgroup2"] in mounts or "/sys/fs/cgroup/cgroup.controllers" in files:
         return 2
     return 1 if any(kind == "cgroup" for _, kind in mounts) else None
-
-
-def _os_release(files: Mapping[str, str]) -> dict[str, str]:
-    return dict(_assignments(files.get("/etc/os-release") or files.get("/usr/lib/os-release", "")))
 
 
 @lru_cache(maxsize=16)  # a fleet has few distributions

@@ -156,55 +156,52 @@ NOT_ALL = "cannot allocate all claims"
         ),
     ],
 )
-def test_the_schedulers_word_on_claims(
-    objects: Sequence[Mapping[str, Any]], spec: Mapping[str, Any], expected: tuple[str, ...]
-) -> None:
+def test_the_schedulers_word_on_claims(objects, spec, expected):
     answer = explained(nodes_of(node("one"), *objects), pod("p", spec))
     assert reasons(answer) == {"one": expected}
     assert answer.fits == (not expected)
     assert answer.verdicts[0].not_seen == ()
 
 
-def test_a_device_plugin_serves_a_resource_before_any_claim() -> None:
+def test_a_device_plugin_serves_a_resource_before_any_claim():
     answer = explained(nodes_of(node("one", gpus=1), *WHOLE, gpus=[0]), pod("p", limits(gpus=2)))
     assert reasons(answer) == {"one": (f"Insufficient {GPU}",)}
     assert explained(nodes_of(node("one", gpus=2), *WHOLE, gpus=[0, 1]), pod("p", limits(gpus=2))).fits
 
 
-def test_a_kubelet_aligns_no_resource_that_a_claim_serves() -> None:
+def test_a_kubelet_aligns_no_resource_that_a_claim_serves():
     answer = explained(nodes_of(node("one"), *WHOLE, gpus=[0, 0]), pod("p", limits(gpus=2)))
     [verdict] = answer.verdicts
-    assert verdict.judgement.kubelet
     assert (verdict.judgement.kubelet.admitted, verdict.judgement.kubelet.devices) == (True, {})
 
 
-def test_the_pods_of_a_job_have_devices_of_their_own() -> None:
+def test_the_pods_of_a_job_have_devices_of_their_own():
     two = (*CLASSES, offered("one", 2), offered("two", 1), template("one-gpu"))
     answer = explained(nodes_of(node("one"), node("two"), *two), job(4, claiming("one-gpu")))
     assert (answer.fit, {each.node: each.placed for each in answer.verdicts}) == (3, {"one": 2, "two": 1})
     assert reasons(answer) == {"one": (NOT_ALL,), "two": (NOT_ALL,)}
 
 
-def test_pods_that_share_a_claim_share_its_node() -> None:
+def test_pods_that_share_a_claim_share_its_node():
     two = (*CLASSES, offered("one", 1), offered("two", 1), claim("c"))
     answer = explained(nodes_of(node("one"), node("two"), *two), job(3, claiming(claim="c")))
     assert answer.fit == 3
     assert sorted(each.placed for each in answer.verdicts) == [0, 3]
 
 
-def test_a_pod_whose_leaving_frees_its_devices_is_named() -> None:
+def test_a_pod_whose_leaving_frees_its_devices_is_named():
     there = pod("there", claiming(claim="c"), "one")
     objects = (*WHOLE, claim("c", "gpu-0", users=["uid-there"]))
     answer = explained(nodes_of(node("one"), there, *objects), pod("p", claiming("two-gpus")))
     assert [each.change for each in answer.remedies if each.of == "cluster"] == ["once ml/there has left one"]
 
 
-def test_fewer_devices_of_a_resource_are_tried() -> None:
+def test_fewer_devices_of_a_resource_are_tried():
     answer = explained(nodes_of(node("one"), *WHOLE), pod("p", limits(gpus=3)))
     assert f"2 {GPU} in the container main" in [each.change for each in answer.remedies]
 
 
-def test_a_pod_that_runs_is_judged_without_its_own_claim() -> None:
+def test_a_pod_that_runs_is_judged_without_its_own_claim():
     made = [{"name": "gpu", "resourceClaimName": "there-gpu"}]
     there = pod("there", claiming("two-gpus"), "one", resourceClaimStatuses=made)
     objects = (*WHOLE, claim("there-gpu", "gpu-0", "gpu-1", users=["uid-there"], count=2))
@@ -237,14 +234,14 @@ def some_cpus(count: int) -> dict[str, Any]:
     return {"name": "c", "exactly": exactly}
 
 
-def test_a_claim_gets_the_device_that_has_enough_with_its_numa_node() -> None:
+def test_a_claim_gets_the_device_that_has_enough_with_its_numa_node():
     objects = (*CLASSES, cpu_groups(2, 4), template("cpus", some_cpus(3)))
     [verdict] = explained(nodes_of(node("one"), *objects), pod("p", claiming("cpus"))).verdicts
     [(name, [device])] = verdict.judgement.devices
     assert (name, str(device), device.numa_nodes) == ("gpu", "dra.cpu/one/cpudevnuma001", {1})
 
 
-def test_a_smaller_share_of_a_device_is_tried() -> None:
+def test_a_smaller_share_of_a_device_is_tried():
     objects = (*CLASSES, cpu_groups(2, 4), template("cpus", some_cpus(6)))
     answer = explained(nodes_of(node("one"), *objects), pod("p", claiming("cpus")))
     assert answer.verdicts[0].judgement.devices == ()
@@ -255,7 +252,7 @@ def test_a_smaller_share_of_a_device_is_tried() -> None:
 ROOT = "resource.kubernetes.io/pcieRoot"
 
 
-def test_fewer_devices_of_a_claim_are_tried_and_less_that_binds_them() -> None:
+def test_fewer_devices_of_a_claim_are_tried_and_less_that_binds_them():
     apart = offered("one", 2)
     for number, device in enumerate(apart["spec"]["devices"]):
         device["attributes"][ROOT] = {"string": f"pci{number}"}
@@ -272,7 +269,7 @@ def test_fewer_devices_of_a_claim_are_tried_and_less_that_binds_them() -> None:
     assert explained(nodes_of(node("one"), *CLASSES, apart, free), pod("p", claiming("bound"))).fits
 
 
-def test_one_more_node_has_devices_of_its_own() -> None:
+def test_one_more_node_has_devices_of_its_own():
     answer = explained(nodes_of(node("one"), *WHOLE), job(3, claiming("one-gpu")))
     assert ("cluster", "1 more node like one") in [(each.of, each.change) for each in answer.remedies]
     shared = offered("one", 2)
@@ -283,7 +280,7 @@ def test_one_more_node_has_devices_of_its_own() -> None:
     assert "cluster" not in [each.of for each in answer.remedies]
 
 
-def test_devices_of_all_nodes_are_taken_for_all() -> None:
+def test_devices_of_all_nodes_are_taken_for_all():
     shared = offered("one", 2)
     shared["spec"] = {**shared["spec"], "nodeName": None, "allNodes": True}
     objects = (*CLASSES, shared, template("one-gpu"))
@@ -315,9 +312,7 @@ def test_devices_of_all_nodes_are_taken_for_all() -> None:
         ),
     ],
 )
-def test_what_is_not_known_of_claims_is_said_and_held_against_no_node(
-    world: ClaimWorld, spec: Mapping[str, Any], why: str
-) -> None:
+def test_what_is_not_known_of_claims_is_said_and_held_against_no_node(world, spec, why):
     answer = explained(candidates([GivenMachine("one", scenario())], None, world=world), pod("p", spec))
     assert answer.fits
     [not_seen] = answer.verdicts[0].not_seen
@@ -325,7 +320,7 @@ def test_what_is_not_known_of_claims_is_said_and_held_against_no_node(
     assert why in not_seen
 
 
-def test_a_plan_says_what_drivers_will_offer_where_no_slice_does() -> None:
+def test_a_plan_says_what_drivers_will_offer_where_no_slice_does():
     plan = claim_world([*CLASSES, offered("one", 2)])
     machines = [GivenMachine("one", scenario(), world=plan)]
     given = claim_world([template("two-gpus", request(2)), template("three", request(3))])
@@ -339,7 +334,7 @@ def test_a_plan_says_what_drivers_will_offer_where_no_slice_does() -> None:
     assert "which devices its pods have is not known" in answer.verdicts[0].not_seen[0]
 
 
-def test_the_slices_of_a_cluster_count_whatever_a_plan_foresees() -> None:
+def test_the_slices_of_a_cluster_count_whatever_a_plan_foresees():
     cluster = read_cluster([node("one"), *CLASSES, offered("one", 1), template("two-gpus", request(2))])
     machines = [GivenMachine("one", scenario(), world=claim_world([*CLASSES, offered("one", 2)]))]
     nodes = candidates(machines, cluster.nodes, world=cluster.claims)

@@ -26,7 +26,7 @@ def offline(*names: str, **config: Any) -> tuple[Candidate, ...]:
     return candidates([GivenMachine(name, scenario(**config), labels) for name in names or ("one",)], None)
 
 
-def test_nodes_with_other_drivers_of_claims_are_of_another_kind() -> None:
+def test_nodes_with_other_drivers_of_claims_are_of_another_kind():
     without = scenario()
     machine = replace(without.topology, userland=Userland(claim_drivers=("dra.net",)))
     assert kind_of(replace(without, topology=machine)) != kind_of(without) == kind_of(scenario())
@@ -93,11 +93,10 @@ def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
         ),
     ],
 )
-def test_the_kubelets_word(spec: Mapping[str, Any], config: Mapping[str, Any], reason: str | None) -> None:
+def test_the_kubelets_word(spec, config, reason):
     answer = explained(offline(**config), pod("p", spec))
     [verdict] = answer.verdicts
     assert verdict.judgement.reasons == ()
-    assert verdict.judgement.kubelet
     assert verdict.judgement.kubelet.reason == reason
     assert answer.fits == (reason is None)
     assert [each.node for each in answer.disagreeing] == ([] if reason is None else ["one"])
@@ -174,18 +173,17 @@ def affinity(*expressions: Mapping[str, Any]) -> dict[str, Any]:
         pytest.param({}, spread("numa", "ScheduleAnyway"), (), id="spread where it is possible"),
     ],
 )
-def test_the_schedulers_word(of_node: Any, of_pod: Any, reasons: tuple[str, ...]) -> None:
+def test_the_schedulers_word(of_node, of_pod, reasons):
     _, nodes = live(node("one", {"zone": "a", "size": "8"}, **of_node))
     answer = explained(nodes, pod("p", {**limits(2), **of_pod}))
     assert answer.verdicts[0].judgement.reasons == reasons
 
 
-def test_what_runs_counts_for_the_scheduler_and_lies_where_the_kubelet_put_it() -> None:
+def test_what_runs_counts_for_the_scheduler_and_lies_where_the_kubelet_put_it():
     _, nodes = live(node("one"), running("a", "one", limits(4, 1)), running("b", "one", limits(4, 1), "2"))
     answer = explained(nodes, pod("p", limits(6, 2)))
     [verdict] = answer.verdicts
     assert verdict.judgement.disagrees
-    assert verdict.judgement.kubelet
     assert verdict.judgement.kubelet.reason == "TopologyAffinityError"
     assert verdict.doubts == (
         "its pods are placed anew in their order; a snapshot with state files says where they are",
@@ -194,7 +192,7 @@ def test_what_runs_counts_for_the_scheduler_and_lies_where_the_kubelet_put_it() 
     assert verdict.judgement.reasons == ("Insufficient cpu",)
 
 
-def test_state_files_say_where_the_pods_are() -> None:
+def test_state_files_say_where_the_pods_are():
     entries = {"uid-a": {"main": "4-7,12-15"}, "uid-gone": {"main": "1,9"}}
     state = {"policyName": "static", "defaultCpuSet": "0,2-3,8,10-11", "entries": entries, "checksum": 0}
     held = {"default/a": {"main": {GPU: {"2", "3"}}}}
@@ -205,7 +203,6 @@ def test_state_files_say_where_the_pods_are() -> None:
     assert answer.fits
     [verdict] = answer.verdicts
     assert verdict.doubts == ()
-    assert verdict.judgement.kubelet
     assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
     # Without them it is placed anew, and the answer says that it rests on this.
     [verdict] = explained(
@@ -214,7 +211,7 @@ def test_state_files_say_where_the_pods_are() -> None:
     assert verdict.doubts
 
 
-def test_state_files_with_which_the_kubelet_would_not_start_are_not_taken() -> None:
+def test_state_files_with_which_the_kubelet_would_not_start_are_not_taken():
     state = {"policyName": "none", "defaultCpuSet": "", "entries": {}, "checksum": 0}
     told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
     cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
@@ -240,7 +237,7 @@ def undecided(name: str, on: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return pod(name, {**spec, "nodeName": on}, uid=f"uid-{name}", creationTimestamp="9") | {"status": {}}
 
 
-def test_a_pod_that_shares_cpus_is_beside_those_that_hold_less_than_their_containers() -> None:
+def test_a_pod_that_shares_cpus_is_beside_those_that_hold_less_than_their_containers():
     """What an ended init container had stays in the file, and counts for nothing."""
     init = {"name": "init", "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}
     entries = {"uid-late": {"init": "1-3,9", "main": "4-7,12-15"}}
@@ -260,27 +257,23 @@ def test_a_pod_that_shares_cpus_is_beside_those_that_hold_less_than_their_contai
         pytest.param("0-3,8-11", {"uid-p": {"main": "4-7,12-15"}}, id="all is given"),
     ],
 )
-def test_a_pod_about_which_the_kubelet_has_not_decided_gets_what_it_will_get(
-    default: str, entries: Mapping[str, Mapping[str, str]]
-) -> None:
+def test_a_pod_about_which_the_kubelet_has_not_decided_gets_what_it_will_get(default, entries):
     nodes = with_cpus(default, entries, undecided("p", "one", limits(8)))
     assert nodes[0].doubts == ()
     [verdict] = explained(nodes, pod("q", limits(6))).verdicts
-    assert verdict.judgement.kubelet
     assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
 
 
-def test_a_pod_that_the_kubelet_is_about_to_refuse_holds_nothing() -> None:
+def test_a_pod_that_the_kubelet_is_about_to_refuse_holds_nothing():
     nodes = with_cpus("0-15", {}, undecided("p", "one", limits(9)))
     assert nodes[0].doubts == ()
     assert nodes[0].kubelet
     assert nodes[0].kubelet.running == ()
 
 
-def test_a_pod_that_the_state_files_do_not_have_yet_is_placed_anew() -> None:
+def test_a_pod_that_the_state_files_do_not_have_yet_is_placed_anew():
     nodes = with_cpus("0-15", {}, running("p", "one", limits(8)))
     [verdict] = explained(nodes, pod("q", limits(6))).verdicts
-    assert verdict.judgement.kubelet
     assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
 
 
@@ -295,22 +288,21 @@ def test_a_pod_that_the_state_files_do_not_have_yet_is_placed_anew() -> None:
         ),
     ],
 )
-def test_cpus_that_the_state_file_has_nowhere_are_free(cpus: str, doubts: tuple[str, ...]) -> None:
+def test_cpus_that_the_state_file_has_nowhere_are_free(cpus, doubts):
     nodes = with_cpus("0-1,3-9,11-15", {}, cpus=cpus)
     assert nodes[0].doubts == doubts
     [verdict] = explained(nodes, pod("q", limits(7))).verdicts
-    assert verdict.judgement.kubelet
     assert verdict.judgement.kubelet.admitted
 
 
-def test_pods_that_have_ended_hold_nothing() -> None:
+def test_pods_that_have_ended_hold_nothing():
     gone = running("a", "one", limits(8, 4))
     gone["status"]["phase"] = "Succeeded"
     _, nodes = live(node("one"), gone)
     assert explained(nodes, pod("p", limits(8, 2))).fits
 
 
-def test_a_label_that_is_not_known_without_a_cluster_is_named_and_held_against_no_node() -> None:
+def test_a_label_that_is_not_known_without_a_cluster_is_named_and_held_against_no_node():
     answer = explained(offline(), pod("p", {**limits(2), "nodeSelector": {"pool": "gpu"}}))
     assert answer.fits
     assert answer.verdicts[0].not_seen == ("label pool",)
@@ -318,7 +310,7 @@ def test_a_label_that_is_not_known_without_a_cluster_is_named_and_held_against_n
     assert not explained(offline(), pod("p", wrong)).fits
 
 
-def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word() -> None:
+def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word():
     cluster = read_cluster([node("one"), node("two")])
     nodes = candidates([GivenMachine("two", scenario())], cluster.nodes)
     answer = explained(nodes, pod("p", limits(2)))
@@ -328,13 +320,13 @@ def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word() -> N
     ]
 
 
-def test_of_a_kubelet_that_is_not_known_without_a_cluster_no_resource_is_said_to_be_missing() -> None:
+def test_of_a_kubelet_that_is_not_known_without_a_cluster_no_resource_is_said_to_be_missing():
     nodes = candidates([GivenMachine("one", None, why_unknown="it would not start")], None)
     [verdict] = explained(nodes, pod("p", limits(2))).verdicts
     assert (verdict.judgement.reasons, verdict.judgement.unknown) == ((), "it would not start")
 
 
-def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says() -> None:
+def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says():
     half = [running(f"r{number}", "two", limits(2, 0)) for number in range(3)]
     _, nodes = live(node("one"), node("two"), *half)
     assert explained(nodes, pod("p", limits(2))).likely == "one"
@@ -344,7 +336,7 @@ def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says() -> 
 # ---- what would help ----
 
 
-def test_each_change_that_is_named_helps() -> None:
+def test_each_change_that_is_named_helps():
     answer = explained(offline(), pod("p", limits(10, 3, "20Gi")))
     changes = {(each.of, each.change) for each in answer.remedies}
     assert ("node", "topologyManagerPolicy: restricted") in changes
@@ -386,7 +378,7 @@ CPUS = re.compile(r"([0-9]+) CPUs instead of [0-9]+ in the container main")
         ),
     ],
 )
-def test_the_change(spec: Mapping[str, Any], config: Mapping[str, Any], change: str) -> None:
+def test_the_change(spec, config, change):
     answer = explained(offline(**config), pod("p", spec))
     assert not answer.fits
     assert change in [each.change for each in answer.remedies]
@@ -396,7 +388,7 @@ def test_the_change(spec: Mapping[str, Any], config: Mapping[str, Any], change: 
             assert explained(offline(**config), pod("p", limits(found[1], gpus))).fits
 
 
-def test_a_pod_that_has_to_leave_is_named_the_smallest_first() -> None:
+def test_a_pod_that_has_to_leave_is_named_the_smallest_first():
     _, nodes = live(
         node("one"), running("large", "one", limits(6, 2)), running("small", "one", limits(2, 2), "2")
     )
@@ -406,7 +398,7 @@ def test_a_pod_that_has_to_leave_is_named_the_smallest_first() -> None:
     ]
 
 
-def test_taints_and_selectors_are_lifted_only_where_the_kubelet_admits() -> None:
+def test_taints_and_selectors_are_lifted_only_where_the_kubelet_admits():
     _, nodes = live(node("one", taints=[HARD]))
     assert (
         explained(nodes, pod("p", limits(2))).remedies[0].change == "tolerate the taint gpu=only:NoSchedule"
@@ -414,20 +406,20 @@ def test_taints_and_selectors_are_lifted_only_where_the_kubelet_admits() -> None
     assert "tolerate" not in str(explained(nodes, pod("p", limits(10, 3))).remedies)
 
 
-def test_a_resource_that_no_node_offers_is_replaced_by_one_that_it_does() -> None:
+def test_a_resource_that_no_node_offers_is_replaced_by_one_that_it_does():
     misspelt = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpus": "2"}}}]}
     answer = explained(offline(), pod("p", misspelt))
     assert answer.verdicts[0].judgement.reasons == ("Insufficient nvidia.com/gpus",)
     assert answer.remedies[0].change == "2 nvidia.com/gpu instead of nvidia.com/gpus"
 
 
-def test_what_has_no_remedy_has_none() -> None:
+def test_what_has_no_remedy_has_none():
     assert explained(offline(cpuManagerPolicy="none"), pod("p", limits(1, 1, "64Gi"))).remedies[0].of == "pod"
     impossible = {"containers": [{"name": "main", "resources": {"limits": {"hugepages-1Gi": "1Gi"}}}]}
     assert explained(offline(), pod("p", impossible)).remedies == ()
 
 
-def test_a_pod_that_fits_learns_what_gives_it_cpus_of_its_own() -> None:
+def test_a_pod_that_fits_learns_what_gives_it_cpus_of_its_own():
     resources = {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "2Gi"}}
     answer = explained(offline(), pod("p", {"containers": [{"name": "main", "resources": resources}]}))
     assert answer.fits
@@ -439,7 +431,7 @@ def test_a_pod_that_fits_learns_what_gives_it_cpus_of_its_own() -> None:
 # ---- gangs ----
 
 
-def test_the_pods_of_a_job_are_placed_one_after_another() -> None:
+def test_the_pods_of_a_job_are_placed_one_after_another():
     answer = explained(offline("one", "two"), job("j", 5, limits(4, 2)))
     assert (answer.fit, answer.fits, answer.about.pod.name) == (4, False, "default/j-4")
     assert [each.placed for each in answer.verdicts] == [2, 2]
@@ -447,7 +439,7 @@ def test_the_pods_of_a_job_are_placed_one_after_another() -> None:
     assert explained(offline("one", "two", "three"), job("j", 5, limits(4, 2))).fits
 
 
-def test_a_gang_needs_as_many_as_its_group_says() -> None:
+def test_a_gang_needs_as_many_as_its_group_says():
     group = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}}
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
     answer = explained(offline("one", "two"), job("j", 5, limits(4, 2), labels=labels), group)
@@ -536,9 +528,7 @@ IN_RACK = {"topology": [{"key": "rack"}]}
         ),
     ],
 )
-def test_what_a_group_says_in_each_version_that_is_served(
-    version: str, spec: Mapping[str, Any], least: int, domain: str | None, notes: tuple[str, ...]
-) -> None:
+def test_what_a_group_says_in_each_version_that_is_served(version, spec, least, domain, notes):
     document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
     assert group_of(document) == Group(least, domain, notes)
     assert group_name(document) == (version.partition("/")[0], "default/g")
@@ -559,9 +549,7 @@ def test_what_a_group_says_in_each_version_that_is_served(
         ),
     ],
 )
-def test_groups_of_one_name_are_told_apart_by_their_api(
-    spec: Mapping[str, Any], metadata: Mapping[str, Any], least: int
-) -> None:
+def test_groups_of_one_name_are_told_apart_by_their_api(spec, metadata, least):
     named = {"kind": "PodGroup", "metadata": {"name": "g"}}
     groups = [
         {"apiVersion": "scheduling.x-k8s.io/v1alpha1", **named, "spec": {"minMember": 2}},
@@ -582,7 +570,7 @@ def test_groups_of_one_name_are_told_apart_by_their_api(
     assert bool(workload.notes) == (least == 5)
 
 
-def test_a_gang_is_asked_for_in_the_versions_of_its_api_alone() -> None:
+def test_a_gang_is_asked_for_in_the_versions_of_its_api_alone():
     versions = [each["apiVersion"] for each in group_stubs(("scheduling.k8s.io", "ml/g"))]
     assert versions == [f"scheduling.k8s.io/{each}" for each in ("v1beta1", "v1alpha3", "v1alpha2")]
     assert group_stubs(("gang.scheduling.koordinator.sh", "ml/g")) == []
@@ -611,7 +599,7 @@ def test_a_gang_is_asked_for_in_the_versions_of_its_api_alone() -> None:
         ),
     ],
 )
-def test_a_gang_stays_within_one_value_of_a_label(documents: Sequence[Mapping[str, Any]]) -> None:
+def test_a_gang_stays_within_one_value_of_a_label(documents):
     racks = [node("one", {"rack": "a"}), node("two", {"rack": "b"}), node("three")]
     answer = explained(live(*racks)[1], *documents)
     assert (answer.fit, answer.domain, answer.fits) == (2, "a", False)
@@ -620,7 +608,7 @@ def test_a_gang_stays_within_one_value_of_a_label(documents: Sequence[Mapping[st
     assert (answer.fit, answer.domain, answer.fits) == (3, "b", True)
 
 
-def test_tasks_of_a_job_of_volcano_are_placed_together() -> None:
+def test_tasks_of_a_job_of_volcano_are_placed_together():
     tasks = [
         {"name": "lead", "replicas": 1, "template": {"spec": limits(2)}},
         {"name": "worker", "replicas": 4, "template": {"spec": limits(4, 2)}},
@@ -636,7 +624,7 @@ def test_tasks_of_a_job_of_volcano_are_placed_together() -> None:
     assert (answer.fit, answer.workload.least, len(answer.workload.members)) == (3, 4, 5)
 
 
-def test_the_jobs_of_a_jobset_are_placed_together() -> None:
+def test_the_jobs_of_a_jobset_are_placed_together():
     of_job = {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": limits(4, 1)}}}
     jobs = [{"name": "w", "replicas": 2, "template": of_job}]
     jobset = {"kind": "JobSet", "metadata": {"name": "s"}, "spec": {"replicatedJobs": jobs}}
@@ -645,7 +633,7 @@ def test_the_jobs_of_a_jobset_are_placed_together() -> None:
     assert answer.fit == 3
 
 
-def test_of_a_pod_that_waits_its_gang_is_judged_less_those_that_run() -> None:
+def test_of_a_pod_that_waits_its_gang_is_judged_less_those_that_run():
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
     first = running("g-0", "one", limits(4, 2))
     first["metadata"]["labels"] = labels
@@ -659,7 +647,7 @@ def test_of_a_pod_that_waits_its_gang_is_judged_less_those_that_run() -> None:
     assert (workload.least, len(workload.members), answer.fit) == (2, 3, 1)
 
 
-def test_workloads_of_a_file_are_placed_beside_those_before_them() -> None:
+def test_workloads_of_a_file_are_placed_beside_those_before_them():
     nodes: Sequence[Candidate] = offline()
     fits = []
     for workload in workloads_of(
@@ -708,6 +696,6 @@ def test_workloads_of_a_file_are_placed_beside_those_before_them() -> None:
         ),
     ],
 )
-def test_what_is_no_workload_is_refused(document: object, message: str) -> None:
+def test_what_is_no_workload_is_refused(document, message):
     with pytest.raises(NumaforgeError, match=message):
         workloads_of([document], "pods.yaml")

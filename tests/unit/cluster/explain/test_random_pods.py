@@ -68,7 +68,6 @@ def test_the_kubelets_word_is_that_of_admissions_one_after_another(seed: int, se
         [verdict] = explain(workload, nodes)[0].verdicts
         decided = kubelet.admit(operation)
         said = verdict.judgement.kubelet
-        assert said is not None
         assert (said.admitted, said.reason, said.message) == (
             decided.admitted,
             decided.reason,
@@ -109,7 +108,6 @@ def test_what_is_left_after_removals_is_admitted_anew_in_its_order(settings: Set
         [verdict] = explain(workload, [candidate])[0].verdicts
         decided = kubelet.admit(operation)
         said = verdict.judgement.kubelet
-        assert said is not None
         if all(admitted):
             assert (said.reason, said.cpus, said.memory) == (decided.reason, decided.cpus, decided.memory)
         else:
@@ -165,7 +163,6 @@ def test_state_files_say_what_pods_that_have_left_have_left_behind(seed: int, se
             assert "default cpuset cannot be empty" in verdict.doubts[0]
             continue
         said = verdict.judgement.kubelet
-        assert said is not None
         assert (said.admitted, said.reason, said.message) == (
             decided.admitted,
             decided.reason,

@@ -36,13 +36,13 @@ def only(found: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     return one
 
 
-def test_every_system_has_a_name_that_the_command_knows() -> None:
+def test_every_system_has_a_name_that_the_command_knows():
     assert tuple(SYSTEMS) == NAMES
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("name", ["dgx-h100", "dgx-h100-mig", "epyc-nps4", "gb200", "mi300x", "small-vm"])
-def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str, name: str) -> None:
+def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system, name):
     found = folder(system, served(name))
     texts = dict(found.texts())
     objects = {file for file in texts if file.endswith(".yaml")} - {"kustomization.yaml"}
@@ -65,7 +65,7 @@ def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str,
         pytest.param("mi300x", "mi300x-cpx", id="GPUs that will be partitioned"),
     ],
 )
-def test_the_zones_add_up_to_the_plan(name: str, profile: object) -> None:
+def test_the_zones_add_up_to_the_plan(name, profile):
     node = served(name, profile)
     topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
     total: dict[str, int] = {}
@@ -75,7 +75,6 @@ def test_the_zones_add_up_to_the_plan(name: str, profile: object) -> None:
             assert resource["available"] == resource["allocatable"]
             total[resource["name"]] = total.get(resource["name"], 0) + int(resource["allocatable"])
     allocatable = node.plan.allocatable
-    assert allocatable is not None
     assert total.pop("cpu") * 1000 == allocatable.cpu_millis
     assert total.pop("memory") == sum(zone.allocatable_memory_bytes for zone in node.plan.memory.numa_nodes)
     placed = {
@@ -98,7 +97,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("case", POLICIES)
-def test_each_system_has_its_own_word_for_a_policy(case: str) -> None:
+def test_each_system_has_its_own_word_for_a_policy(case):
     profile, policy, deprecated = POLICIES[case]
     node = served("epyc-nps4", profile)
     topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
@@ -115,7 +114,7 @@ def test_each_system_has_its_own_word_for_a_policy(case: str) -> None:
     )
 
 
-def test_volcano_is_offered_no_reserved_cpu_and_tells_the_cores_of_two_packages_apart() -> None:
+def test_volcano_is_offered_no_reserved_cpu_and_tells_the_cores_of_two_packages_apart():
     node = served("dgx-h100")
     spec = only(documents(folder("volcano", node), "Numatopology"))["spec"]
     offered = parse_cpulist(spec["numares"]["cpu"]["allocatable"])
@@ -129,7 +128,7 @@ def test_volcano_is_offered_no_reserved_cpu_and_tells_the_cores_of_two_packages_
     }
 
 
-def test_the_one_owner_of_cpus_is_the_kubelet() -> None:
+def test_the_one_owner_of_cpus_is_the_kubelet():
     node = served("dgx-h100")
     crane = folder("crane", node)
     assert only(documents(crane, "NodeResourceTopology"))["craneManagerPolicy"]["cpuManagerPolicy"] == "None"
@@ -144,7 +143,7 @@ def test_the_one_owner_of_cpus_is_the_kubelet() -> None:
 
 
 @pytest.mark.parametrize("system", ["noderesourcetopology", "volcano", "crane"])
-def test_numa_nodes_without_cpus_are_left_out_with_the_reason(system: str) -> None:
+def test_numa_nodes_without_cpus_are_left_out_with_the_reason(system):
     found = folder(system, served("gb200"), served("dgx-h100"))
     assert found.left_out.keys() == {"gb200-01"}
     assert "have no CPUs" in found.left_out["gb200-01"]
@@ -152,7 +151,7 @@ def test_numa_nodes_without_cpus_are_left_out_with_the_reason(system: str) -> No
     assert [each["metadata"]["name"] for each in documents(found, kind)] == ["dgx-01"]
 
 
-def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one() -> None:
+def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one():
     rack = [served("gb200", hostname=f"gb200-{number}") for number in (1, 2)]
     clique = rack[0].clique
     assert clique
@@ -168,7 +167,7 @@ def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one
     assert "it is in no NVLink domain" in mixed.left_out["dgx-01"]
 
 
-def test_nodes_of_a_kind_share_a_rule_of_feature_discovery_that_names_them() -> None:
+def test_nodes_of_a_kind_share_a_rule_of_feature_discovery_that_names_them():
     nodes = [served("dgx-h100", hostname=name) for name in ("gpu-2", "gpu-1")]
     rules = only(documents(folder("nfd", *nodes, served("epyc-nps4")), "NodeFeatureRule"))["spec"]["rules"]
     assert [each["name"] for each in rules] == ["numaforge gpu-1 and 1 more", "numaforge epyc-01"]
@@ -179,7 +178,7 @@ def test_nodes_of_a_kind_share_a_rule_of_feature_discovery_that_names_them() -> 
     assert "numaforge.io/plan" not in rules[0]["labels"]
 
 
-def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels() -> None:
+def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels():
     planned = served(
         "epyc-nps4", {"extends": "training", "hugepages": [{"size": "1Gi", "count_per_numa_node": 4}]}
     )
@@ -190,7 +189,7 @@ def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels() -> None:
     assert pages["matchExpressions"]["hugepages-1Gi"] == {"op": "Ge", "value": [str(total)]}
 
 
-def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has() -> None:
+def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has():
     nodes = served("dgx-h100"), served("hgx-b200")
     group = only(documents(folder("coscheduling", *nodes), "PodGroup"))["spec"]
     job = only(documents(folder("coscheduling", *nodes), "Job"))["spec"]
@@ -200,7 +199,7 @@ def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has() -> None:
     assert group["minMember"] == 2
 
 
-def test_a_gang_of_coscheduling_is_not_refused_by_the_sum_of_all_nodes() -> None:
+def test_a_gang_of_coscheduling_is_not_refused_by_the_sum_of_all_nodes():
     """Of what it refuses by minResources nothing is tried again when pods end."""
     assert (
         "minResources" not in only(documents(folder("coscheduling", served("dgx-h100")), "PodGroup"))["spec"]
@@ -208,7 +207,7 @@ def test_a_gang_of_coscheduling_is_not_refused_by_the_sum_of_all_nodes() -> None
 
 
 @pytest.mark.parametrize("system", ["coscheduling", "gangs", "volcano"])
-def test_a_gang_asks_each_node_for_no_more_gpus_than_its_kubelet_gives_one_pod(system: str) -> None:
+def test_a_gang_asks_each_node_for_no_more_gpus_than_its_kubelet_gives_one_pod(system):
     strict = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
     node = served("dgx-h100", strict, kubelet="1.37.2")
     assert max(pod.devices for pod in node.plan.largest_pods) == 8  # which no pod may have
@@ -231,9 +230,7 @@ def test_a_gang_asks_each_node_for_no_more_gpus_than_its_kubelet_gives_one_pod(s
         pytest.param("1.37.2", "", None, id="none where the API server serves none"),
     ],
 )
-def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(
-    kubelet: str, asked: str | None, version: str | None
-) -> None:
+def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(kubelet, asked, version):
     [found] = generate([served("dgx-h100", kubelet=kubelet)], ["gangs"], asked)
     assert bool(found.nothing) == (version is None)
     groups = [each for file in found.files for each in file.documents if each["kind"] == "PodGroup"]
@@ -249,7 +246,7 @@ def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(
         pytest.param(("a.1", "b.1"), [], id="nowhere in particular where they share none"),
     ],
 )
-def test_a_gang_stays(racks: tuple[str, ...], constraints: list[object]) -> None:
+def test_a_gang_stays(racks, constraints):
     nodes = []
     for number, clique in enumerate(racks):
         node = served("gb200", hostname=f"tray-{number}")
@@ -259,7 +256,7 @@ def test_a_gang_stays(racks: tuple[str, ...], constraints: list[object]) -> None
     assert group.get("schedulingConstraints", {}).get("topology", []) == constraints
 
 
-def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one() -> None:
+def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one():
     alike = [served("dgx-h100", hostname=f"dgx-{number}") for number in (1, 2)]
     assert len(documents(folder("openshift", *alike), "MachineConfigPool")) == 1
     found = folder("openshift", *alike, served("epyc-nps4"))
@@ -272,7 +269,7 @@ def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one(
     }
 
 
-def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named() -> None:
+def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named():
     tainted = {
         "extends": "training",
         "kubelet": {"register_with_taints": ["numaforge.io/unverified:NoSchedule"]},
@@ -282,7 +279,7 @@ def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named() -> None:
     assert found.left_out == {"dgx-01": "registerWithTaints is set by its MachineSet"}
 
 
-def test_koordlet_is_told_the_pcie_root_of_each_gpu_as_sysfs_has_it() -> None:
+def test_koordlet_is_told_the_pcie_root_of_each_gpu_as_sysfs_has_it():
     node = served("dgx-h100")
     texts = (text for name, text in folder("koordinator", node).texts() if "xpu-device-infos" in name)
     [listed] = (json.loads(text) for text in texts)

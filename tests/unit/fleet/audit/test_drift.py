@@ -41,9 +41,6 @@ def kept(machine: NodeTopology) -> NodeTopology:
     """Return a machine that is as its saved plan wants it."""
     plan = plan_node(machine, load_profile(WISH))
     after, tuning, kubelet = machine_as_planned(machine, plan), plan.tuning, plan.kubelet
-    assert kubelet is not None
-    assert after.kubelet is not None
-    assert after.cpufreq is not None
     drop_in = {kubelet.drop_in or "": render_plan(plan)[kubelet.drop_in or ""]}
     return replace(
         after,

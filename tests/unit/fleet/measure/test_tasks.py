@@ -67,7 +67,7 @@ def test_a_numa_node_all_of_whose_cpus_are_reserved_is_left_out():
         pytest.param(lab_node(), 100, 4, id="no more than a fourth of the node's memory"),
     ],
 )
-def test_blocks_are_larger_than_caches_and_leave_room(machine: NodeTopology, threads: int, expected: int):
+def test_blocks_are_larger_than_caches_and_leave_room(machine, threads, expected):
     node = machine.numa_nodes[0]
     assert block_mib(machine, node, node, threads) == expected
 
@@ -83,7 +83,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize(("there", "kind", "program"), PROGRAMS.values(), ids=PROGRAMS.keys())
-def test_the_best_program_that_is_there_measures(there: frozenset[str], kind: str, program: str):
+def test_the_best_program_that_is_there_measures(there, kind, program):
     assert {each.program for each in wanted(lab_node(), there) if each.kind == kind} == {program}
 
 
@@ -151,7 +151,7 @@ PORTS = {
 
 
 @pytest.mark.parametrize(("devices", "places"), PORTS.values(), ids=PORTS.keys())
-def test_rdma_ports_send_to_one_another(devices: list[RdmaDevice], places: list[str]):
+def test_rdma_ports_send_to_one_another(devices, places):
     machine = replace(lab_node(), rdma_devices=tuple(devices))
     found = [each for each in wanted(machine) if each.kind == "rdma-write"]
     assert [each.place for each in found] == places
@@ -176,7 +176,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize(("speed", "width", "limit"), LINKS.values(), ids=LINKS.keys())
-def test_a_pcie_link_carries(speed: float | None, width: int | None, limit: float | None):
+def test_a_pcie_link_carries(speed, width, limit):
     assert limits.pcie_limit(speed, width) == (limit if limit is None else pytest.approx(limit, abs=0.001))
 
 
@@ -200,7 +200,7 @@ NVLINKS = {
 
 
 @pytest.mark.parametrize(("each", "limit"), NVLINKS.values(), ids=NVLINKS.keys())
-def test_nvlinks_carry(each: Gpu, limit: float | None):
+def test_nvlinks_carry(each, limit):
     assert limits.nvlink_limit(each) == limit
 
 
@@ -239,9 +239,7 @@ ALIGNMENT = {
 
 
 @pytest.mark.parametrize(("machine", "there", "program", "why"), ALIGNMENT.values(), ids=ALIGNMENT.keys())
-def test_alignment_needs_a_program_and_two_numa_nodes(
-    machine: NodeTopology, there: frozenset[str], program: str, why: str
-):
+def test_alignment_needs_a_program_and_two_numa_nodes(machine, there, program, why):
     found, missing = alignment_tasks(machine, split(machine), there, EFFORT)
     assert {each.program for each in found} == ({program} if program else set())
     assert [each.why for each in missing] == ([why] if why else [])

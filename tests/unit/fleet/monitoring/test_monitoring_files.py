@@ -4,7 +4,6 @@ import csv
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -105,7 +104,7 @@ def strings(document: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_every_metric_of_a_query_comes_from_somewhere(name: str) -> None:
+def test_every_metric_of_a_query_comes_from_somewhere(name):
     recorded = {rule["record"] for rule in RECORDS if "record" in rule}
     counters = {row[0] for row in rows() if row[1] != "label"}
     known = set(WATCH) | KUBELET | STATE_METRICS | NODE_EXPORTER | amd_metrics() | counters | recorded
@@ -113,7 +112,7 @@ def test_every_metric_of_a_query_comes_from_somewhere(name: str) -> None:
     assert metrics(QUERIES[name]) - known == set()
 
 
-def test_the_watch_of_a_node_writes_these_metrics_with_these_labels() -> None:
+def test_the_watch_of_a_node_writes_these_metrics_with_these_labels():
     plan = plan_node(ready_machine("dgx-h100"), load_profile(WATCHED))
     texts = {file.path: file.text for file in plan_files(plan)}
     found: dict[str, set[str]] = {}
@@ -123,7 +122,7 @@ def test_the_watch_of_a_node_writes_these_metrics_with_these_labels() -> None:
     assert {name: found.get(name) for name in WATCH} == WATCH
 
 
-def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas() -> None:
+def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas():
     assert {len(row) for row in rows()} == {3}
     assert {row[1] for row in rows()} <= {"gauge", "counter", "label"}
     assert '"' not in FILES[COUNTERS]
@@ -131,14 +130,14 @@ def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas() ->
     assert len(names) == len(set(names))
 
 
-def test_a_rate_is_taken_of_counters_alone() -> None:
+def test_a_rate_is_taken_of_counters_alone():
     counted = {row[0] for row in rows() if row[1] == "counter"}
     for query in QUERIES.values():
         found = re.findall(r"\b(?:rate|increase)\((DCGM_\w+)", query)
         assert set(found) <= counted
 
 
-def test_the_chart_s_values_have_the_whole_list_of_counters() -> None:
+def test_the_chart_s_values_have_the_whole_list_of_counters():
     assert yaml.safe_load(FILES["nvidia/values.yaml"])["customMetrics"] == FILES[COUNTERS]
 
 
@@ -157,9 +156,7 @@ def test_the_chart_s_values_have_the_whole_list_of_counters() -> None:
         ),
     ],
 )
-def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(
-    name: str, path: tuple[str, ...]
-) -> None:
+def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(name, path):
     monitor = yaml.safe_load(FILES[name])
     for key in path:
         monitor = monitor[key]
@@ -173,7 +170,7 @@ def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(
     assert named["node"] == ["__meta_kubernetes_pod_node_name"]
 
 
-def test_the_codes_of_the_alerts_are_those_of_the_table() -> None:
+def test_the_codes_of_the_alerts_are_those_of_the_table():
     fatal, other = (rule["expr"] for rule in RECORDS if rule.get("alert") in ("GpuXidFatal", "GpuXid"))
     codes = {each.code for each in xids.FATAL}
     assert {int(code) for code in re.findall(r"\d+", fatal.partition("[")[0])} == codes
@@ -181,14 +178,14 @@ def test_the_codes_of_the_alerts_are_those_of_the_table() -> None:
     assert left_out == codes | {each.code for each in xids.APPLICATION} | {xids.NONE_YET}
 
 
-def test_no_word_is_left_to_be_filled_in() -> None:
+def test_no_word_is_left_to_be_filled_in():
     assert [name for name, text in FILES.items() if re.search(r"@[a-z-]+@", text)] == []
 
 
 # ---- the dashboard ----
 
 
-def test_the_dashboard_is_current() -> None:
+def test_the_dashboard_is_current():
     assert dashboard.document() == BOARD
 
 
@@ -205,7 +202,7 @@ def lost(before: object, after: object, where: str = "") -> list[str]:
     return [] if before == after else [where]
 
 
-def test_grafana_s_own_types_know_every_field_of_the_dashboard() -> None:
+def test_grafana_s_own_types_know_every_field_of_the_dashboard():
     """What they do not know is lost on the way through them."""
     register_default_plugins()
     read = Dashboard.from_json(BOARD)
@@ -215,7 +212,7 @@ def test_grafana_s_own_types_know_every_field_of_the_dashboard() -> None:
     assert kinds == {Panel, RowPanel}
 
 
-def test_panels_lie_beside_each_other() -> None:
+def test_panels_lie_beside_each_other():
     taken = [
         (each["gridPos"]["x"] + x, each["gridPos"]["y"] + y)
         for each in BOARD["panels"]
@@ -227,7 +224,7 @@ def test_panels_lie_beside_each_other() -> None:
     assert len({each["id"] for each in BOARD["panels"]}) == len(BOARD["panels"])
 
 
-def test_variables_of_the_dashboard_are_those_that_its_queries_use() -> None:
+def test_variables_of_the_dashboard_are_those_that_its_queries_use():
     defined = {each["name"] for each in BOARD["templating"]["list"]}
     used = {name for text in strings(BOARD["panels"]) for name in re.findall(r"\$\{?(\w+)", text)}
     assert used == defined
@@ -236,19 +233,19 @@ def test_variables_of_the_dashboard_are_those_that_its_queries_use() -> None:
 # ---- the command ----
 
 
-def test_the_command_writes_every_file(tmp_path: Path) -> None:
+def test_the_command_writes_every_file(tmp_path):
     assert run(["generate", "monitoring", "--to", str(tmp_path / "made")]) == ExitCode.YES
     found = {str(path.relative_to(tmp_path / "made")) for path in (tmp_path / "made").rglob("*.*")}
     assert found == set(FILES)
     assert (tmp_path / "made" / RULES).read_text() == FILES[RULES]
 
 
-def test_the_command_prints_them_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_them_as_json(capsys):
     assert run(["generate", "monitoring", "-o", "json"]) == ExitCode.YES
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "files": FILES}
 
 
-def test_every_alert_links_to_where_the_page_is_published(tmp_path: Path) -> None:
+def test_every_alert_links_to_where_the_page_is_published(tmp_path):
     address = "https://wiki.example.com/gpu-alerts?v=1"
     assert run(["generate", "monitoring", "--runbooks", address, "--to", str(tmp_path)]) == ExitCode.YES
     links = [text for text in strings(yaml.safe_load((tmp_path / RULES).read_text())) if "#" in text]
@@ -257,14 +254,12 @@ def test_every_alert_links_to_where_the_page_is_published(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("address", ["it's", "a b", "a#b", "{{ 1 }}", "a\nb", '"'])
-def test_an_address_that_would_break_the_file_is_refused(
-    address: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_address_that_would_break_the_file_is_refused(address, capsys):
     assert run(["generate", "monitoring", "--runbooks", address]) == ExitCode.BAD_INPUT
     assert "is not a URL" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert run(["generate", "monitoring", "--to", str(tmp_path / "file")]) == ExitCode.BAD_INPUT
     assert "cannot be written" in capsys.readouterr().err
@@ -273,7 +268,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
 # ---- what others publish, where it is to be had here ----
 
 
-def test_the_gpu_operator_takes_every_field() -> None:
+def test_the_gpu_operator_takes_every_field():
     if not SCHEMAS.is_dir():
         pytest.skip("the operator's schema is not here")
     definition = yaml.safe_load((SCHEMAS / "gpu-operator-clusterpolicies.yaml").read_text())
@@ -283,7 +278,7 @@ def test_the_gpu_operator_takes_every_field() -> None:
     assert [error.message for error in Draft202012Validator(schema).iter_errors(settings)] == []
 
 
-def test_a_counter_of_dcgm_exporter_s_own_list_is_of_its_type() -> None:
+def test_a_counter_of_dcgm_exporter_s_own_list_is_of_its_type():
     """Of its own inventions (DCGM_EXP) the type is not looked at there: they are counts of a window."""
     if not SCHEMAS.is_dir():
         pytest.skip("the exporter's list is not here")

@@ -87,11 +87,9 @@ def test_what_is_installed_and_runs_is_read(host):
 def test_a_host_without_a_channel_is_told_from_one_whose_devices_were_not_looked_at(host):
     (host / "dev/nvidia-caps-imex-channels/channel0").unlink()
     install = read_topology(from_root(host)).nvidia_install
-    assert install is not None
     assert install.imex_channel is False
     (host / "dev/null").unlink()
     install = read_topology(from_root(host)).nvidia_install
-    assert install is not None
     assert install.imex_channel is None
 
 

@@ -278,7 +278,6 @@ def test_the_script_finds_what_the_reader_of_folders_finds(tmp_path):
     ).stdout
     assert read_topology(parse_output(told)).userland == read_topology(taken).userland
     read = read_userland(taken)
-    assert read is not None
     assert read.swap_units == ("dev-disk-by\\x2duuid-1.swap",)
     assert read.tuned["sysctl.vm.swappiness"] == "10"
 

@@ -98,9 +98,7 @@ def test_a_profile_without_the_section_says_nothing():
 )
 def test_what_is_advertised_stands_in_the_plugin_s_part_and_in_allocatable(mig, section, advertised):
     plan = planned(mig, **section)
-    assert plan.device_plugin is not None
     assert plan.device_plugin.advertised == advertised
-    assert plan.allocatable is not None
     assert plan.allocatable.devices == advertised
 
 
@@ -117,7 +115,6 @@ def test_what_a_gpu_is_cut_into_is_not_known(strategy, devices):
     topology = replace(topology, gpus=(unknown, *topology.gpus[1:]))
     wish = {"name": "serve", "mig": {"strategy": strategy}, "device_plugin": {"time_slicing": {"gpu": 2}}}
     plan = plan_node(topology, load_profile(wish), "1.36.2")
-    assert plan.allocatable is not None
     assert plan.allocatable.devices == devices
     told = "mig-devices-unknown" in [notice.id for notice in plan.notices]
     assert told is not bool(devices)
@@ -133,7 +130,6 @@ def test_what_a_gpu_is_cut_into_is_not_known(strategy, devices):
 def test_pods_have_one_replica(section, largest, policy):
     plan = plan_node(dgx_h100(), profile(**section), "1.36.2")
     assert [pod.devices for pod in plan.largest_pods] == [*largest]
-    assert plan.kubelet is not None
     assert plan.kubelet.settings["topologyManagerPolicy"] == policy
 
 
@@ -143,7 +139,6 @@ def test_resources_of_other_plugins_stay_in_allocatable():
     known = {"nvidia.com/gpu": 8, "rdma/hca": 63}
     base = replace(base, allocatable=replace(base.allocatable, devices=known))
     plan = with_device_plugin(base, dgx_h100(), profile(time_slicing={"gpu": 2}))
-    assert plan.allocatable is not None
     assert plan.allocatable.devices == {"nvidia.com/gpu": 16, "rdma/hca": 63}
 
 
@@ -296,7 +291,6 @@ def test_a_profile_with_a_geometry_is_planned_shared_and_labelled_together():
         "device_plugin": {"time_slicing": {"mig-1g.10gb": 2}, "config": "slices"},
     }
     plan = plan_node(dgx_h100(), load_profile(wish), "1.36.2")
-    assert plan.allocatable is not None
     assert plan.allocatable.devices == {"nvidia.com/mig-1g.10gb": 112}
     config = plan.labels["nvidia.com/mig.config"]
     assert config.startswith("slices-")

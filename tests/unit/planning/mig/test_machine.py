@@ -147,7 +147,6 @@ def test_what_a_gpu_cannot_have_is_refused(machine, entry, said):
 
 def test_what_does_not_fit_has_its_collision():
     collision = planned(dgx_h100(), on("3g.40gb: 2, 1g.10gb: 1")).gpus[0].collision
-    assert collision is not None
     assert collision.swapped
 
 
