@@ -26,6 +26,7 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
 )
 from numaforge.kubelet.last_words import last_words
+from numaforge.kubelet_minors.flags import flag_value
 from numaforge.kubelet_minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet_minors.values.booleans import truth
 from numaforge.kubelet_minors.versions import KubeletVersion
@@ -82,6 +83,8 @@ class Rehearsal:
 
     `program` is the kubelet's, "" for the one that its unit runs. `copied` are folders below its root folder
     that it reads besides the plain files there; `hidden` are further folders that it would write to.
+    `faces` are files of the kernel, `figures` values in such files, by path and name; `offline` are CPUs that
+    go offline.
     """
 
     program: str
@@ -93,6 +96,8 @@ class Rehearsal:
     files: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     faces: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    offline: tuple[int, ...] = ()
     hidden: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     cgroups: tuple[str, ...] = ()
@@ -125,6 +130,8 @@ class Rehearsal:
             yield from (f"{kind} {folder}" for folder in folders)
         for kind, texts in (("file", self.files), ("face", self.faces)):
             yield from (f"{kind} {path} {encoded(text)}" for path, text in texts.items())
+        yield from (f"figure {path} {name} {value}" for (path, name), value in self.figures.items())
+        yield from (f"offline {cpu}" for cpu in self.offline)
         yield from (f"removed {path}" for path in self.removed)
         yield from (f"argument {argument}" for argument in self.arguments)
 
@@ -159,8 +166,13 @@ class Rehearsed:
             case _:
                 return f"the plan cannot be rehearsed: {self.words}"
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The verdict, and each difference from `check` with what to do about it."""
+        return (self.sentence, *(f"{difference}: {_REPORT}" for difference in self.differences))
 
-REPORT = "please report it with the snapshot of the host (`numaforge capture HOST --to FILE`)"
+
+_REPORT = "please report it with the snapshot of the host (`numaforge capture HOST --to FILE`)"
 Ask = Callable[[str, int], Answer]
 """Runs a script on the node within so many seconds, and returns its answer."""
 
@@ -176,18 +188,17 @@ def rehearse(goal: Goal, state: NodeState, ask: Ask) -> Rehearsed:
     rehearsed = read_rehearsed(ask(planned.script, planned.seconds))
     if rehearsed.verdict is Verdict.REFUSED:
         present = present_rehearsal(goal, planned)
-        if present is not None:
-            control = read_rehearsed(ask(present.script, present.seconds))
-            if control.verdict is not Verdict.STARTS:
-                why = f"the present configuration does not start there, either: {control.words}"
-                return replace(rehearsed, verdict=Verdict.UNKNOWN, words=why)
+        control = read_rehearsed(ask(present.script, present.seconds))
+        if control.verdict is not Verdict.STARTS:
+            why = f"the present configuration does not start there, either: {control.words}"
+            return replace(rehearsed, verdict=Verdict.UNKNOWN, words=why)
     return compared(rehearsed, goal, state)
 
 
 def refusal(goal: Goal, rehearsed: Rehearsed) -> str:
     """Return why a change must not be made after its rehearsal, "" where it may."""
     if rehearsed.verdict is Verdict.REFUSED:
-        return "; ".join((rehearsed.sentence, *(f"{each}: {REPORT}" for each in rehearsed.differences)))
+        return "; ".join(rehearsed.lines)
     if rehearsed.verdict is Verdict.UNKNOWN and _policy(goal) == "required":
         return f"{rehearsed.sentence}; maintenance.rehearsal is required"
     return ""
@@ -247,6 +258,8 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
     config, read = state.text(kubelet.config_file), (kubelet.config_file, kubelet.drop_in)
     files = [file for file in goal.files_of(role, config) if file.path in read]
     written = [file.path for file in files]
+    if config is None and kubelet.config_file not in written and flag_value(install.flags, "config"):
+        return f"{kubelet.config_file}, which the kubelet reads, is not there yet"
     folder = kubelet.config_dir or install.config_dir
     logs = effective.get("podLogsDir")
     if blank := next(
@@ -266,6 +279,8 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
             *expected.invalid,
         ),
         faces=_faces(goal, before, after),
+        figures=_figures(before, after),
+        offline=tuple(sorted(before.online - after.online)),
         hidden=(str(logs),) if logs else (),
         copied=(folder,) if folder and PurePosixPath(folder).is_relative_to(kubelet.root_dir) else (),
         cgroups=tuple(str(name) for key in _CGROUPS if (name := effective.get(key)) not in (None, "", "/")),
@@ -273,13 +288,20 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
     )
 
 
-def present_rehearsal(goal: Goal, planned: Rehearsal) -> Rehearsal | None:
-    """Return the rehearsal of what a running kubelet runs with; None where none runs."""
+def present_rehearsal(goal: Goal, planned: Rehearsal) -> Rehearsal:
+    """Return the rehearsal of the files and the machine as they are, with the flags of now."""
     install = goal.machine.kubelet
-    if install is None or not install.running:
-        return None
-    arguments = (*_without_login(install.flags), *ALONE)
-    return replace(planned, program="", arguments=arguments, files={}, removed=(), faces={})
+    flags = install.flags if install else ()
+    return replace(
+        planned,
+        program="",
+        arguments=(*_without_login(flags), *ALONE),
+        files={},
+        removed=(),
+        faces={},
+        figures={},
+        offline=(),
+    )
 
 
 def read_rehearsed(output: Output) -> Rehearsed:
@@ -393,9 +415,6 @@ def _not_shown(before: NodeTopology, after: NodeTopology) -> str:
     """Return what of a plan no rehearsal can show to a kubelet, "" where all of it can be shown."""
     if back := after.online - before.online:
         return f"the plan brings the CPUs {format_cpulist(back)} online, and only the kernel can show them"
-    had = {node.id: node.memory_bytes for node in before.numa_nodes}
-    if had != {node.id: node.memory_bytes for node in after.numa_nodes}:
-        return "the plan moves the memory of NUMA nodes, and only a boot can show that"
     return ""
 
 
@@ -419,6 +438,18 @@ def _faces(goal: Goal, before: NodeTopology, after: NodeTopology) -> dict[str, s
         if (value := tuning.sysctls.get(name)) is not None:
             faces[f"/proc/sys/{name.replace('.', '/')}"] = f"{value}\n"
     return faces
+
+
+def _figures(before: NodeTopology, after: NodeTopology) -> dict[tuple[str, str], int]:
+    """Return the amounts of memory that a kubelet reads and that the plan changes, in KiB."""
+    amounts = [("/proc/meminfo", "MemTotal", before.memory_bytes, after.memory_bytes)]
+    amounts += [("/proc/meminfo", "SwapTotal", before.swap_bytes, after.swap_bytes)]
+    had = {node.id: node.memory_bytes for node in before.numa_nodes}
+    amounts += [
+        (f"/sys/devices/system/node/node{node.id}/meminfo", "MemTotal", had.get(node.id), node.memory_bytes)
+        for node in after.numa_nodes
+    ]
+    return {(path, name): new // 1024 for path, name, old, new in amounts if new is not None and new != old}
 
 
 def _program(exec_start: str | None) -> str:

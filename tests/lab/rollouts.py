@@ -90,6 +90,15 @@ def program(
     )
 
 
+def rehearsed(lab: Lab, folder: Path, profile: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of `numaforge rehearse` for the first node, and what it says of that node."""
+    file = inventory(lab, folder, profile=profile, start_seconds=500)
+    done = program("numaforge", "rehearse", "-o", "json", str(file), stderr=subprocess.PIPE)
+    report = json.loads(done.stdout)
+    assert not report["failed"], report
+    return done.returncode, report["hosts"][lab.nodes[0].name]
+
+
 @contextmanager
 def running(*command: str) -> Iterator[None]:
     """Run a program of this Python's environment in the repository meanwhile, and kill it then."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +16,26 @@ from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads
 from numaforge.planning.plan import NodePlan
 from tests.lab.placements import GPU, STATE, Placement, placements_of
-from tests.lab.rollouts import kubectl
+from tests.lab.rollouts import PROFILE, kubectl, rehearsed
 from tests.lab.running_pods import pod, uid_of_running
 
 COUNT = 3
 MEMORY = 128 * 2**20
+HELD = f"""
+systemctl show -p MainPID -p NRestarts kubelet containerd lab-deviceplugin
+find /sys/fs/cgroup/kubepods.slice -name cpuset.cpus -o -name cpuset.mems -o -name cgroup.procs | sort |
+    xargs grep -H ''
+cat {STATE}/cpu_manager_state {STATE}/memory_manager_state {STATE}/device-plugins/kubelet_internal_checkpoint
+ls -i {STATE}/device-plugins
+"""
+"""What pods and the kubelet hold: processes, control groups, CPUs, memory, devices and their sockets."""
+HALVED = {
+    **PROFILE,
+    "cpus": {"smt": "off"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
+    "maintenance": {"rehearsal": "required"},
+}
+"""The plan of a machine without the second thread of each core."""
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +113,17 @@ def test_the_kubelet_itself_names_the_pods_that_have_gpus(provisioned, placement
         for number, placement in enumerate(placements)
         for gpu in placement.gpus
     }
+
+
+@pytest.mark.long
+def test_a_rehearsal_of_another_plan_leaves_them_what_they_hold(
+    lab: Lab, provisioned: Node, pods: list[str], tmp_path: Path
+) -> None:
+    held, before = provisioned.run(HELD), lab.get("pods")
+    assert held.count("cpuset.cpus:") > COUNT
+    code, shown = rehearsed(lab, tmp_path, HALVED)
+    assert (code, shown["verdict"], shown["differences"]) == (0, "starts", []), shown
+    assert shown["shared_cpus"] == "2,6,10,14"
+    assert provisioned.run(HELD).splitlines() == held.splitlines()
+    runs = [(pod["metadata"]["uid"], pod["status"]["containerStatuses"]) for pod in lab.get("pods")["items"]]
+    assert runs == [(pod["metadata"]["uid"], pod["status"]["containerStatuses"]) for pod in before["items"]]

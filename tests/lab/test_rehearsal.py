@@ -15,7 +15,7 @@ from lab.paths import REPOSITORY
 from lab.waiting import wait_until
 from tests.fixtures.processes import kill_tree
 from tests.lab import rollouts
-from tests.lab.rollouts import PROFILE, begin, free, inventory
+from tests.lab.rollouts import PROFILE, begin, free, inventory, rehearsed
 
 UNIT = "numaforge-rehearsal.service"
 ENDED = f'until [ "$(systemctl show -p LoadState --value {UNIT})" = not-found ]; do sleep 0.2; done'
@@ -49,15 +49,6 @@ def untouched(joined: Node) -> Iterator[Node]:
     yield joined
     joined.run(ENDED)
     assert joined.run(TRACES).splitlines() == before.splitlines()
-
-
-def rehearsed(lab: Lab, folder: Path, profile: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Return the exit code of `numaforge rehearse` for the first node, and what it says of that node."""
-    file = inventory(lab, folder, profile=profile, start_seconds=500)
-    done = rollouts.program("numaforge", "rehearse", "-o", "json", str(file), stderr=subprocess.PIPE)
-    report = json.loads(done.stdout)
-    assert not report["failed"], report
-    return done.returncode, report["hosts"][lab.nodes[0].name]
 
 
 def test_the_kubelet_starts_with_the_plan_and_leaves_nothing(

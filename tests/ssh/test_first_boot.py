@@ -41,6 +41,22 @@ MACHINE_ID = "/etc/machine-id"
 MEMINFO = "/sys/devices/system/node/node1/meminfo"
 
 
+REHEARSALS = {
+    "stat": 'case $* in */sys/fs/cgroup) echo cgroup2fs ;; *) exec /usr/bin/stat "$@" ;; esac',
+    "containerd": "",
+    "systemd-run": r"""case $* in *numaforge-rehearsal*) ;; *) exec systemd-run.own "$@" ;; esac
+while [ "$1" != alone ]; do shift; done
+if grep -q '^file ' "$2/data"; then
+    echo outcome ended
+    words='E1129 00:00:00.000000 1 run.go:72] "command failed" err="a rule of its own"'
+    echo "output $(echo "$words" | base64 -w 0)"
+else
+    echo outcome started
+fi""",
+}
+"""Programs by name, of a node whose kubelet starts with its present files and not with planned ones."""
+
+
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     """A node of an image: its kubelet was never started."""
@@ -249,6 +265,23 @@ def test_gpus_that_are_to_be_cut_and_have_no_driver_to_cut_them_hold_the_kubelet
     said = held(node)
     assert "0000:17:00.0: NVML does not say how this GPU is cut" in said
     assert "libnvidia-ml.so.1" in said
+
+
+def test_a_plan_that_the_kubelet_refuses_in_its_rehearsal_is_not_applied(node: Sandbox) -> None:
+    node.run("mv /usr/local/bin/systemd-run /usr/local/bin/systemd-run.own")
+    for name, text in REHEARSALS.items():
+        write(node, f"/usr/local/bin/{name}", f"#!/bin/sh\n{text}\n")
+        node.run(f"chmod 755 /usr/local/bin/{name}")
+    for _ in range(2):
+        said = held(node)
+        assert "the plan of profile own was not applied, and is not tried again" in said
+        assert "the kubelet refuses the plan in its rehearsal: a rule of its own" in said
+        assert not node.path(DROP_IN).exists()
+    assert planned(node) == 2, "the second start is held without another plan"
+    write(node, OWN, f"{PROFILE}maintenance: {{rehearsal: never}}\n")
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    assert node.path(DROP_IN).exists()
 
 
 def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:

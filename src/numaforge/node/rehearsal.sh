@@ -13,6 +13,8 @@
 #   file PATH BASE64    a planned file
 #   removed PATH        a file that the plan removes
 #   face PATH BASE64    a file below /sys or /proc as the plan makes it
+#   figure PATH NAME VALUE   the value of the line `NAME: VALUE` of such a file as the plan makes it
+#   offline CPU         a CPU that the plan takes offline
 #   hidden PATH         a folder in whose place there is an empty one
 #   copied PATH         a folder, below one that is hidden, that stays
 #   cgroup NAME         a control group that the configuration names
@@ -178,9 +180,15 @@ apart() { # BEGUN KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS: the first o
     attempt mount -n --bind /proc/sys /proc/sys
     attempt mount -n -o remount,bind,ro /proc/sys
     for name in $SYSCTLS; do
-        if [ -e "/proc/sys/$name" ]; then face "/proc/sys/$name" "$(base64 < "/proc/sys/$name")"; fi
+        if [ -e "/proc/sys/$name" ]; then
+            next_face
+            cat "/proc/sys/$name" > "$new_face"
+            show "/proc/sys/$name"
+        fi
     done
     each face face
+    each figure figure
+    show_cpus_left
     deadline=$(($1 + $7 * 100))
     # Each takes one CPU of the node, and none for the collection of what it throws away.
     export GOMAXPROCS=1 GOGC=off GOMEMLIMIT=768MiB
@@ -194,10 +202,38 @@ apart() { # BEGUN KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS: the first o
     "$kubelet" "$@" > "$OWN/output" 2>&1 < /dev/null &
     await_managers "$!"
 }
-face() { # PATH BASE64: a file of memory in its place
+next_face() {
     faces=$((faces + 1))
-    printf '%s' "$2" | base64 -d > "$OWN/face$faces"
-    if [ -e "$1" ]; then attempt mount -n --bind "$OWN/face$faces" "$1"; fi
+    new_face=$OWN/face$faces
+}
+show() { # PATH: the new face in its place
+    if [ -e "$1" ]; then attempt mount -n --bind "$new_face" "$1"; fi
+}
+face() { # PATH BASE64
+    next_face
+    printf '%s' "$2" | base64 -d > "$new_face"
+    show "$1"
+}
+figure() { # PATH NAME VALUE
+    next_face
+    with_figure "$@" > "$new_face" || cannot "$1 could not be read"
+    show "$1"
+}
+with_figure() { # PATH NAME VALUE: prints the file with this value
+    sed "s/\($2: *\)[0-9]*/\1$3/" "$1"
+}
+note_offline() { # CPU
+    offline=${offline:+$offline|}$1
+}
+show_cpus_left() { # a kubelet counts packages in /proc/cpuinfo
+    each offline note_offline
+    if [ -z "$offline" ]; then return; fi
+    next_face
+    without_cpus "$offline" /proc/cpuinfo > "$new_face"
+    show /proc/cpuinfo
+}
+without_cpus() { # CPU|CPU... FILE: prints it without their paragraphs
+    sed -E "/^processor[[:space:]]*: ($1)\$/,/^\$/d" "$2"
 }
 await_managers() { # PID: until the managers have started, or it ends
     outcome=late
@@ -257,6 +293,6 @@ SystemdCgroup = false
 END
 }
 
-hidden_folders='' control_groups='' overlaid='' overlays=0 faces=0
+hidden_folders='' control_groups='' overlaid='' overlays=0 faces=0 offline=''
 set -f # no path is a pattern
 "$@"

@@ -10,7 +10,7 @@ from numaforge.lib.quantity import format_bytes
 from numaforge.report.hostnames import folded, grouped_by_reason
 from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import wrapped
-from numaforge.roles.kubelet.rehearsal import REPORT, Rehearsed, Verdict, to_document
+from numaforge.roles.kubelet.rehearsal import Rehearsed, Verdict, to_document
 
 _COLOURS = {Verdict.STARTS: "green", Verdict.REFUSED: "red", Verdict.UNKNOWN: "yellow"}
 
@@ -22,7 +22,9 @@ def rehearsal_lines(
     lines = []
     for name, rehearsed in rehearsals.items():
         verdict = style(str(rehearsed.verdict), fg=_COLOURS[rehearsed.verdict], bold=True)
-        lines += [f"{name}: {verdict}", *wrapped(rehearsed.sentence, screen.width, "  ")]
+        lines.append(f"{name}: {verdict}")
+        for line in rehearsed.lines:
+            lines += wrapped(line, screen.width, "  ")
         if rehearsed.cpu_seconds is not None:
             lines.append(f"  CPU time: {rehearsed.cpu_seconds:.1f} s")
         if rehearsed.shared_cpus is not None:
@@ -30,8 +32,6 @@ def rehearsal_lines(
         for node, table in rehearsed.memory.items():
             total, left = format_bytes(table["total"]), format_bytes(table["allocatable"])
             lines.append(f"  NUMA node {node}: {left} of {total} for pods")
-        for difference in rehearsed.differences:
-            lines += wrapped(f"{difference}: {REPORT}", screen.width, "  ")
     for why, names in grouped_by_reason(dict(failed)):
         lines += wrapped(f"{folded(names)}: {why}", screen.width, "  ")
     return lines

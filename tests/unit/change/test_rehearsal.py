@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from numaforge.change.goal import Goal
+from numaforge.commands.machine import machine_of
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.lib.errors import HostUnreachableError
 from numaforge.lib.framing import Answer
+from numaforge.machine.topology.memory_mode import memory_of_gpus
+from numaforge.planning.node import plan_node
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.kubelet.rehearsal import (
+    Ask,
     Rehearsal,
     Rehearsed,
     Verdict,
@@ -25,6 +30,7 @@ from numaforge.roles.kubelet.rehearsal import (
     to_document,
 )
 from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, target
+from tests.fixtures.machines import kubeadm_kubelet
 
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 LAST = 'E1129 00:00:00.000000       1 run.go:72] "command failed" err="a rule of its own"'
@@ -92,11 +98,28 @@ def test_it_sees_the_cpus_that_are_left_and_the_planned_kernel_values() -> None:
     tuning = replace(on.plan.tuning, sysctls={"vm.overcommit_memory": "2", "vm.swappiness": "1"})
     offline = replace(tuning.offline, cpus=parse_cpulist("15"))
     plan = replace(on.plan, tuning=replace(tuning, offline=offline, swap_off=True))
-    faces = shown(replace(on, plan=plan, machine=replace(on.machine, swap_bytes=4096))).faces
+    planned = shown(replace(on, plan=plan, machine=replace(on.machine, swap_bytes=4096)))
+    faces = planned.faces
+    assert planned.offline == (15,)
+    assert planned.figures == {("/proc/meminfo", "SwapTotal"): 0}
+    assert "offline 15" in planned.script
     assert faces["/sys/devices/system/cpu/online"] == "0-14\n"
     assert faces["/proc/sys/vm/overcommit_memory"] == "2\n"
     assert "/proc/sys/vm/swappiness" not in faces
     assert faces["/proc/swaps"].count("\n") == 1
+
+
+def test_it_sees_the_memory_that_a_boot_takes_from_numa_nodes() -> None:
+    """The driver takes the GPUs' memory of a GB200."""
+    profile = {**PROFILE, "gpu_memory": "driver", "maintenance": {"reboot": "allowed"}}
+    machine = replace(machine_of("gb200", None), kubelet=kubeadm_kubelet())
+    assert machine.memory_bytes is not None
+    taken = sum(memory_of_gpus(machine).values())
+    on = Goal(plan_node(machine, load_profile(profile)), machine, frozenset({"kubelet"}))
+    assert shown(on).figures == {
+        ("/proc/meminfo", "MemTotal"): (machine.memory_bytes - taken) // 1024,
+        **{(f"/sys/devices/system/node/node{node}/meminfo", "MemTotal"): 0 for node in (2, 10, 18, 26)},
+    }
 
 
 @pytest.mark.parametrize(
@@ -143,33 +166,37 @@ def test_an_answer_is_a_verdict(lines: Mapping[str, str], verdict: Verdict, word
     assert from_document(json.loads(json.dumps(to_document(read)))) == read
 
 
+def test_a_kubelet_without_its_configuration_is_not_rehearsed() -> None:
+    on = target(PROFILE, "kubelet")
+    assert on.plan.kubelet is not None
+    path = on.plan.kubelet.config_file
+    assert rehearsal(on, found(on, **{path: None})) == f"{path}, which the kubelet reads, is not there yet"
+
+
 def test_an_answer_that_is_cut_off_is_none() -> None:
     with pytest.raises(HostUnreachableError):
         read_rehearsed("numaforge answers 1\noutcome started\n")
 
 
+def only_planned(on: Goal, planned: Mapping[str, str], present: Mapping[str, str]) -> Ask:
+    """Return a node that answers differently for the planned and for the present configuration."""
+    assert on.plan.kubelet is not None
+    writes = f"file {on.plan.kubelet.drop_in} "
+    return lambda script, _seconds: answer(planned if writes in script else present)
+
+
 def test_what_the_present_configuration_suffers_as_well_says_nothing_of_the_plan() -> None:
     on = target(PROFILE, "kubelet")
-    assert on.machine.kubelet is not None
-    running = replace(on, machine=replace(on.machine, kubelet=replace(on.machine.kubelet, running=True)))
-    asked = []
-
-    def refuses(script: str, _: int) -> Answer:
-        asked.append(script)
-        return answer(ENDED)
-
-    said = rehearse(running, found(on), refuses)
+    said = rehearse(on, found(on), only_planned(on, ENDED, ENDED))
     assert said.verdict is Verdict.UNKNOWN
     assert said.words == "the present configuration does not start there, either: a rule of its own"
-    assert len(asked) == 2
-    present = present_rehearsal(running, shown(running))
-    assert present is not None
-    assert (present.files, present.faces, present.removed) == ({}, {}, ())
+    present = present_rehearsal(on, shown(on))
+    assert (present.files, present.faces, present.figures, present.removed) == ({}, {}, {}, ())
 
 
 def test_a_plan_that_only_the_kubelet_refuses_is_refused_and_to_be_reported() -> None:
     on = target(PROFILE, "kubelet")
-    said = rehearse(on, found(on), lambda _script, _seconds: answer(ENDED))
+    said = rehearse(on, found(on), only_planned(on, ENDED, STARTED))
     assert said.differences == ("`kubelet check` says that it starts",)
     assert refusal(on, said).startswith("the kubelet refuses the plan in its rehearsal: a rule of its own; ")
     assert "report it with the snapshot" in refusal(on, said)

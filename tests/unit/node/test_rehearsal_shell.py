@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,42 @@ def test_a_slice_lies_where_systemd_has_it(shell: list[str], name: str, path: st
         check=True,
     )
     assert done.stdout == path
+
+
+def cpuinfo(cpus: Iterable[int]) -> str:
+    return "".join(f"processor\t: {cpu}\nphysical id\t: {cpu // 8}\n\n" for cpu in cpus)
+
+
+MEMORY = "Node 2 MemTotal:       98304 kB\nNode 2 MemFree:          512 kB\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "planned"),
+    [
+        pytest.param(
+            cpuinfo(range(12)),
+            ("without_cpus", "1|10", ...),
+            cpuinfo((0, *range(2, 10), 11)),
+            id="cpus-offline",
+        ),
+        pytest.param(
+            MEMORY, ("with_figure", ..., "MemTotal", "0"), MEMORY.replace("98304", "0"), id="memory-of-a-node"
+        ),
+    ],
+)
+def test_a_file_of_the_kernel_is_as_planned(
+    shell: list[str], text: str, words: tuple[object, ...], planned: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(text)
+    arguments = [str(file if word is ... else word) for word in words]
+    done = subprocess.run(
+        [*shell, "-c", library("node/rehearsal"), "sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == planned
 
 
 @pytest.mark.parametrize(

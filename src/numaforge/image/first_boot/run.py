@@ -28,6 +28,7 @@ from numaforge.image.first_boot.stamp import (
     are_intact,
     forget,
     inputs_script,
+    reject,
     stamp,
     watch,
 )
@@ -37,6 +38,7 @@ from numaforge.image.first_boot.trial import (
     conclude,
     follow,
     keep,
+    not_tried_again,
     nothing_changed,
     status_of,
 )
@@ -46,11 +48,13 @@ from numaforge.machine.snapshot import from_local
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.node.bundle import checksum
+from numaforge.node.part import NodeState
 from numaforge.planning.files import WRITERS
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import files_of
 from numaforge.roles import ROLES
+from numaforge.roles.kubelet.rehearsal import Verdict, is_wanted, refusal, rehearse
 
 UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
 """The profile of a node whose kubelet starts with the distribution's settings, our changes reverted."""
@@ -70,6 +74,7 @@ class Change:
     inputs: Inputs
     changed: tuple[str, ...]
     transaction: Transaction | None
+    state: NodeState
 
     @property
     def does(self) -> tuple[str, ...]:
@@ -117,6 +122,10 @@ def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
     if change.transaction is None:
         return _stamped(change)
     _refuse_with_work(change.transaction)
+    if why := _refused_by_kubelet(change, change.transaction, say_line):
+        stamp(change.record(attempt), _inputs_of(change), _sums(change.goal), TRIAL)
+        reject(why)
+        return prepare(say_line)
     for sentence in change.does:
         say_line(sentence)
     return _try(change, change.transaction, attempt, say_line)
@@ -134,6 +143,23 @@ def _try(change: Change, transaction: Transaction, attempt: int, say_line: Tell)
         conclude(trial, status)
         raise HostError(status.result.message if status.result else "the change did not begin")
     return prepare(say_line)  # concludes it
+
+
+def _refused_by_kubelet(change: Change, transaction: Transaction, say_line: Tell) -> str:
+    """Rehearse a change where it changes what a kubelet starts with; return the kubelet's refusal, or "".
+
+    Raises HostError where a rehearsal is required and not possible: later it may be.
+    """
+    if not is_wanted(change.goal, transaction):
+        return ""
+    rehearsed = rehearse(change.goal, change.state, lambda script, _: ask(script))
+    reason = refusal(change.goal, rehearsed)
+    if not reason:
+        for line in rehearsed.lines:
+            say_line(line)
+    elif rehearsed.verdict is Verdict.UNKNOWN:
+        raise HostError(reason)
+    return reason and not_tried_again(change.goal.plan.profile, "was not applied", reason)
 
 
 def _instead_of_failed(why: str, say_line: Tell) -> BootRecord | None:
@@ -191,7 +217,7 @@ def foresee(
         return foresee(say_line, replan=replan, unaligned=unaligned, ends_what_was_left=False)
     if state.unfinished:
         raise HostError(f"the transaction {state.unfinished.id} of an earlier boot does not end")
-    return Change(chosen, goal, inputs, changed, _by_itself(need(goal, state)))
+    return Change(chosen, goal, inputs, changed, _by_itself(need(goal, state)), state)
 
 
 def confirm() -> BootRecord:

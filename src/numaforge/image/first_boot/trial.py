@@ -91,11 +91,16 @@ def conclude(trial: BootRecord, status: Status) -> int:
         forget(TRIAL)
         return trial.attempt + 1
     times = f"broken off {trial.attempt} times, the last time: " if broken_off else ""
-    reject(
-        f"the plan of profile {trial.profile} was undone, and is not tried again before one of its inputs "
-        f"changes, or with numaforge boot --replan ({times}{status.result.reason})"
-    )
+    reject(not_tried_again(trial.profile, "was undone", f"{times}{status.result.reason}"))
     return 1
+
+
+def not_tried_again(profile: str, what: str, reason: str) -> str:
+    """Return why a plan that failed is not in effect, as the login prompt shows it."""
+    return (
+        f"the plan of profile {profile} {what}, and is not tried again before one of its inputs changes, or "
+        f"with numaforge boot --replan ({reason})"
+    )
 
 
 def _is_blamed(trial: BootRecord) -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import ExitCode, HostError
-from numaforge.roles.kubelet.rehearsal import REPORT, Verdict, is_wanted, refusal, rehearse
+from numaforge.roles.kubelet.rehearsal import is_wanted, refusal, rehearse
 from numaforge.run.hosts import reached
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ def rehearsed_on(host: Host, goal: Goal, state: NodeState, transaction: Transact
     rehearsed = rehearse(goal, state, partial(reached, host))
     reason = refusal(goal, rehearsed)
     if not reason:
-        host.log(rehearsed.sentence)
-        if rehearsed.verdict is Verdict.STARTS:
-            for difference in rehearsed.differences:
-                host.log(f"{difference}: {REPORT}")
+        for line in rehearsed.lines:
+            host.log(line)
     return reason
