@@ -68,6 +68,11 @@ CONTAINERD = Component(
     ),
     tags=("no_btrfs", "no_devmapper", "no_zfs"),
 )
+CRIO = Component(
+    "crio-1.34",
+    (("crio", "github.com/cri-o/cri-o/cmd/crio"),),
+    tags=("containers_image_openpgp", "exclude_graphdriver_btrfs"),
+)
 KWOK = Component("kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),))
 DEVICE_PLUGIN = Component("deviceplugin", (("deviceplugin", "."),))
 POD_RESOURCES = Component("podresources", (("podresources", "."),))
