@@ -221,8 +221,9 @@ def _wished(topology: NodeTopology, wish: ReservedCpus, profile: NodeProfile) ->
     for group, nodes in _groups(topology, way).items():
         available = sum(map(len, nodes.values()))
         if count > available:
+            cores = "1 core is" if count == 1 else f"{count} cores are"
             raise PlanError(
-                f"{count} cores are to be reserved on {group}, which has {available}",
+                f"{cores} to be reserved on {group}, which has {available}",
                 where=SUBJECT,
                 remedy=_fewer_cores(topology, profile),
             )
@@ -411,8 +412,8 @@ def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
             notices.append(
                 Notice(
                     "fewer-cpus-than-gpus",
-                    f"NUMA node {node.id} has {_devices_on(topology, node)} and {cpus_left} CPUs left for "
-                    "their pods",
+                    f"NUMA node {node.id} has {_devices_on(topology, node)} and {cpus_left} "
+                    f"CPU{'' if cpus_left == 1 else 's'} left for their pods",
                 )
             )
     return tuple(notices)

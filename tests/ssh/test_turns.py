@@ -166,5 +166,5 @@ def test_hosts_that_are_refused_count_as_blocked(hosts, tmp_path):
     few = {name: hosts[name] for name in ("gpu-1", "gpu-2")}
     hosts["gpu-2"].run(f"rm {POOL}")
     _, states = by_pyinfra(tmp_path, few, POOLS, max_blocked=0)
-    assert "1 nodes are blocked, 1 of them refused, and no more than 0 may be" in states["gpu-1"]["reason"]
+    assert "1 node is blocked, 1 of them refused, and no more than 0 may be" in states["gpu-1"]["reason"]
     assert touched(few) == []

@@ -11,22 +11,25 @@ import click
 from numaforge.commands.init import write_folder
 from numaforge.commands.machine import (
     machine_and_plan,
+    machines_or_plans_argument,
     planning_options,
     root_option,
-    snapshot_or_plan_argument,
 )
 from numaforge.commands.one_host import asked_of
 from numaforge.commands.options import output_option
+from numaforge.commands.os_settings import SYSTEMS, write_os_settings
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import echo_lines, print_data, remark, show_json
+from numaforge.report.wording import counted
 
 if TYPE_CHECKING:
     from numaforge.lib.file_content import FileContent
     from numaforge.node.bundle import FileState
+    from numaforge.planning.os_settings.kinds import System
 
 
 @click.command()
-@snapshot_or_plan_argument
+@machines_or_plans_argument
 @root_option
 @planning_options
 @click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files below this folder.")
@@ -37,40 +40,56 @@ if TYPE_CHECKING:
     help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu.",
 )
 @click.option("--diff", "compared", is_flag=True, help="Show the differences from the existing files.")
+@click.option(
+    "--for",
+    "system",
+    type=click.Choice(SYSTEMS),
+    help="Write the settings of a system without a shell, for each kind of machine. talos: a patch of the "
+    "machine configuration. talos-documents: of the documents of Talos 1.14. bottlerocket: TOML.",
+)
 @output_option("text", "json")
 def render(
-    source: str | None,
+    sources: tuple[str, ...],
     root: str | None,
     profile: str | None,
     kubelet_version: str | None,
     folder: str | None,
     data: tuple[str, ...],
     compared: bool,
+    system: System | None,
     output: str,
 ) -> int:
     """Print, write or compare the files of a plan.
 
     With --diff, compares them with those of HOST, of the folder of --root, or of this machine, like `kubectl
-    diff`; writes nothing.
+    diff`; writes nothing. With --for, takes several machines; comments name what the system cannot express.
 
-    Exit codes: 0 no difference, 1 a difference.
+    Exit codes: 0 no difference, 1 a difference, or with --for a machine that cannot be planned.
 
     \b
     Examples:
       numaforge render dgx-h100 --profile training --to out
       numaforge render gpu-01 --profile training --diff
       numaforge render --root /mnt --profile training --diff
+      numaforge render fleet/ --profile training --for talos --to patches
     """
     if data and not compared:
         raise click.UsageError("--data says how to connect to the HOST of --diff")
     if folder is not None and compared:
         raise click.UsageError("give --to or --diff, not both")
+    if system is not None:
+        if compared:
+            raise click.UsageError("give --for or --diff, not both")
+        return write_os_settings(system, sources, root, profile, kubelet_version, folder, output)
+    if len(sources) > 1:
+        raise click.UsageError("name one machine; --for takes several")
+    source = next(iter(sources), None)
     if compared:
         return _show_changes(source, root, profile, kubelet_version, data, output)
     files, templates = _files(source, root, profile, kubelet_version)
     if folder is not None:
         _write_below(Path(folder), files)
-        remark(f"wrote {len(files)} files below {folder}")
+        remark(f"wrote {counted(len(files), 'file')} below {folder}")
     elif output == "json":
         show_json(
             {"schema": 1, "files": [{**vars(file), "template": templates.get(file.path)} for file in files]}

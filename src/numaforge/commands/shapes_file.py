@@ -14,6 +14,7 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.lib.mistakes import shown
 from numaforge.lib.ordering import unlike
+from numaforge.report.wording import counted
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -234,7 +235,7 @@ def _of_cluster(
     if len(everywhere) > MOST_PODS:
         raise NumaforgeError(f"has more than {MOST_PODS} DaemonSets", where=path)
     if ended:
-        remarks.append(f"{path}: {ended} pods have ended, and are not counted")
+        remarks.append(f"{path}: {counted(ended, 'ended pod')} not counted")
     if without_pods:
         remarks.append(f"{path}: passed over, without pods: {', '.join(without_pods)}")
     placed = [(*pods_by_key[key], count) for key, count in counts.items() if count]

@@ -143,7 +143,9 @@ def _largest_pods(pods: Sequence[LargestPod]) -> str:
         alike = list(group)
         counts, first = format_cpulist(pod.devices for pod in alike), alike[0]
         pages = [f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items()]
-        amounts = [f"{first.cpus} CPUs", human_bytes(first.memory_bytes), *pages] if first.cpus else ["none"]
+        amounts = (
+            [counted(first.cpus, "CPU"), human_bytes(first.memory_bytes), *pages] if first.cpus else ["none"]
+        )
         phrases.append(
             f"{f'{counts} {first.resource}' if first.resource else 'no devices'}: {', '.join(amounts)}"
         )

@@ -31,7 +31,7 @@ def amount_in_words(resource: str, amount: Fraction) -> str:
     """Return what a pod asks for of a resource: `8 CPUs`, `32 GiB memory`, `4 nvidia.com/gpu`."""
     number = f"{amount.numerator}" if amount.denominator == 1 else f"{float(amount):.3f}".rstrip("0")
     if resource == "cpu":
-        return f"{number} CPUs"
+        return f"{number} CPU{'' if number == '1' else 's'}"
     if resource in ("memory", "ephemeral-storage") or in_pages(resource):
         return f"{human_bytes(int(amount))} {resource}"
     return f"{number} {resource}"

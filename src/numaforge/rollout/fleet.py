@@ -328,7 +328,8 @@ class Fleet:
         blocked, limit = self._blocked, self.settings.max_blocked
         if limit is not None and blocked > limit:
             refused = f", {self.refused} of them refused" if self.refused else ""
-            self.stop(f"{blocked} nodes are blocked{refused}, and no more than {limit} may be")
+            nodes = "1 node is" if blocked == 1 else f"{blocked} nodes are"
+            self.stop(f"{nodes} blocked{refused}, and no more than {limit} may be")
 
     @property
     def _failed(self) -> int:

@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         pytest.param("shapes.csv", [("0.5 CPUs, 1 GiB", 100), ("train", 8)], id="a table"),
         pytest.param(
-            "pods.json", [("1 CPUs (Burstable)", 2), ("4 CPUs (Burstable)", 1)], id="a cluster's pods"
+            "pods.json", [("1 CPU (Burstable)", 2), ("4 CPUs (Burstable)", 1)], id="a cluster's pods"
         ),
     ],
 )
@@ -80,7 +80,7 @@ def test_the_shapes_of_a_file(folder: Path, name: str, shapes: list[tuple[str, i
 def test_what_is_on_every_node_is_there_once_and_what_has_ended_is_left_out(folder: Path) -> None:
     given = read_load("pods.json")
     assert [float(each.containers[0].requests["cpu"]) for each in given.load.everywhere] == [0.1, 0.05]
-    assert given.remarks == ("pods.json: 1 pods have ended, and are not counted",)
+    assert given.remarks == ("pods.json: 1 ended pod not counted",)
 
 
 def test_of_many_shapes_the_most_frequent_are_placed_and_the_rest_is_counted(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """`numaforge render`: the files of a plan in a folder, or beside those that a root directory has."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,13 @@ def test_a_folder_that_holds_something_is_left_alone(machine: str, tmp_path: Pat
     [
         pytest.param(["--diff", "--to", "out"], "give --to or --diff", id="both"),
         pytest.param(["--diff"], "a snapshot has none", id="a snapshot has no files"),
+        pytest.param(["--diff", "--for", "talos"], "give --for or --diff", id="settings have no difference"),
+        pytest.param(["hgx-a100"], "name one machine; --for takes several", id="two machines"),
+        pytest.param(["--for", "flatcar"], "'flatcar' is not one of 'talos'", id="an unknown system"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(machine: str, arguments: list[str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=re.escape(said)):
         run(machine, "--profile", "training", *arguments)
 
 
@@ -232,3 +236,25 @@ def test_owners_are_named_as_the_root_directory_names_them(root: Path) -> None:
 
     (root / "etc/passwd").write_text("toor:x:0:0::/:/bin/sh\nlocal:x:4711:4711::/:/bin/sh\nodd line\n")
     assert _names_by_number(str(root / "etc/passwd")) == {0: "toor", 4711: "local"}
+
+
+def test_settings_of_a_system_are_written_for_each_kind_of_machine(machine: str, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    asked = (machine, "hgx-a100", "--profile", "training", "--for", "talos")
+    result = run(*asked, "--to", str(folder))
+    assert result.return_value == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["dgx-01.yaml", "hgx-a100-01.yaml"]
+    assert "wrote dgx-01.yaml for 1 machine: 0 parts of the plan not expressed" in result.stderr
+    document = json.loads(run(*asked, "-o", "json").stdout)
+    assert [kind["machines"] for kind in document["kinds"]] == [["dgx-01"], ["hgx-a100-01"]]
+    first = document["kinds"][0]["files"][0]
+    assert first["text"] == (folder / first["name"]).read_text()
+
+
+def test_settings_without_those_of_a_machine_that_cannot_be_planned(machine: str) -> None:
+    result = run(machine, "dgx-h100-mig", "--profile", "inference-mig", "--for", "bottlerocket", "-o", "json")
+    assert result.return_value == 1
+    assert "dgx-h100-mig: " in result.stderr
+    (kind,) = json.loads(result.stdout)["kinds"]
+    assert kind["machines"] == ["dgx-01"]
+    assert {"key", "why"} == kind["left_out"][0].keys()

@@ -77,6 +77,19 @@ def test_accepted_but_warned_about(body, rule):
 
 
 @pytest.mark.parametrize(
+    ("reserved", "said"),
+    [
+        pytest.param("0", "1 core is reserved in part", id="one core"),
+        pytest.param("0-1", "2 cores are reserved in part", id="two cores"),
+    ],
+)
+def test_cores_reserved_in_part_are_counted(reserved: str, said: str) -> None:
+    report = run(f'cpuManagerPolicy: static\nreservedSystemCPUs: "{reserved}"\n')
+    (finding,) = (finding for finding in report.findings if finding.id == "NF506")
+    assert finding.evidence.startswith(said)
+
+
+@pytest.mark.parametrize(
     ("version", "body", "rule", "said"), CASES["of_another_minor"].values(), ids=CASES["of_another_minor"]
 )
 def test_warns_of_what_another_minor_does(version, body, rule, said):

@@ -280,7 +280,10 @@ class _Trial:
             values = list(range(min(cpus - 1, most) // step * step, 0, -step))
         for value in _evenly(values, self._most_trials()):
             pod = self.about.pod.asking(container, {CPU: Fraction(value)})
-            yield f"{value} CPUs instead of {cpus} in the container {container.name}", self._changed(pod)
+            yield (
+                f"{value} CPU{'' if value == 1 else 's'} instead of {cpus} in the container {container.name}",
+                self._changed(pod),
+            )
 
     def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
         """Yield the most memory that fits, in sixteenths of the request."""
@@ -523,7 +526,7 @@ def _page_of(resource: str) -> int:
 
 def _amount_words(resource: str, value: Fraction) -> str:
     if resource == CPU:
-        return f"{value} CPUs"
+        return f"{value} CPU{'' if value == 1 else 's'}"
     if resource == MEMORY or in_pages(resource):
         return f"{format_bytes(int(value))} {resource}"
     return f"{value} {resource}"

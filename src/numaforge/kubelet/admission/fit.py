@@ -290,9 +290,8 @@ def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advic
     for cpus in range(most // step * step, 0, -step):
         pods = fill(scenario, pod.asking(largest, {CPU: Fraction(cpus)})).pods
         if pods > configured.pods:
-            yield Advice(
-                f"{cpus} CPUs instead of {largest.whole_cpus} for the container {largest.name}", pods
-            )
+            fewer = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
+            yield Advice(f"{fewer} instead of {largest.whole_cpus} for the container {largest.name}", pods)
             return
 
 

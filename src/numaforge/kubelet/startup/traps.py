@@ -464,7 +464,7 @@ def _partial_cores(
     with_siblings = cpu.reserved | siblings
     yield configuration.places.finding(
         "NF506",
-        f"{len(partial)} cores are reserved in part: {consequence}",
+        f"{len(partial)} {'core is' if len(partial) == 1 else 'cores are'} reserved in part: {consequence}",
         f'reserve whole cores: reservedSystemCPUs: "{format_cpulist(with_siblings)}"',
         path,
     )
@@ -482,8 +482,8 @@ def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: Cp
         if node.cpus and len(free_cpus) < gpus * threads:
             yield configuration.places.finding(
                 "NF508",
-                f"NUMA node {node.id} has {gpus} GPUs and {len(free_cpus)} CPUs left for pods: not a core "
-                "for each GPU",
+                f"NUMA node {node.id} has {gpus} GPU{'' if gpus == 1 else 's'} and {len(free_cpus)} "
+                f"CPU{'' if len(free_cpus) == 1 else 's'} left for pods: not a core for each GPU",
                 "reserve CPUs on another NUMA node, or fewer of them",
                 path,
             )
@@ -514,7 +514,7 @@ def _single_numa_node(
         return
     reserved = cpu.reserved if cpu else frozenset()
     cpus = max(len(node.cpus - reserved) for node in nodes)
-    largest = f"{cpus} exclusive CPUs"
+    largest = f"{cpus} exclusive CPU{'' if cpus == 1 else 's'}"
     near = [gpu.numa_node for gpu in topology.gpus]
     gpus = near.count(None) + max(near.count(node.id) for node in topology.numa_nodes)
     if gpus < len(near):  # a GPU of unknown NUMA node gives no hint, so it never causes a refusal

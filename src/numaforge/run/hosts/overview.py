@@ -51,6 +51,9 @@ _STATES = {
     ExitCode.HELD: "held",
 }
 """States by the exit code of the error; others were refused, or have failed since."""
+_ABOVE = "see the messages above"
+_NO_MESSAGE = "it failed without a message: run it again with -v"
+_ERROR_OF_HOST = re.compile(r"(?:\x1b\[[\d;]*m)*\[([^]]+)\]")
 _EVERY_HOST_SAYS = re.compile(r"\] (\x1b\[[\d;]*m)*(Connected|Ready:)")
 
 
@@ -66,6 +69,7 @@ class Overview:
         self._shown: StateStage | None = None
         self._under_way: dict[str, tuple[float, Unfinished]] = {}
         self._show_far: Callable[[str], object] = str
+        self._with_message: set[str] = set()
 
     def note(self, host: Host, **facts: Any) -> None:
         """Record facts of a host; later ones win."""
@@ -79,6 +83,15 @@ class Overview:
             summary = summary.merged(earlier)
         self._stages[host.name] = stage
         self.note(host, **{name: getattr(summary, name) for name in CHANGES})
+
+    def heard(self, record: logging.LogRecord) -> bool:
+        """Record the host that an error of pyinfra names; a filter of its log that keeps every record."""
+        if record.levelno >= logging.ERROR and (named := _ERROR_OF_HOST.match(record.getMessage())):
+            self._with_message.add(named[1])
+        return True
+
+    def _unexplained(self, host: Host) -> str:
+        return _ABOVE if host.name in self._with_message else _NO_MESSAGE
 
     def fail(self, host: Host, error: NumaforgeError) -> None:
         """Keep why a host leaves the run."""
@@ -103,7 +116,7 @@ class Overview:
         if summary.state == "to change" or (not well and host.name in self._known):
             seconds = time.monotonic() - self._begun.get(host.name, self._started)
             state = "changed" if well else "failed" if summary.state not in FAILED else summary.state
-            reason = summary.reason if well or summary.state in FAILED else "see the messages above"
+            reason = summary.reason if well or summary.state in FAILED else self._unexplained(host)
             self._known[host.name] = replace(summary, state=state, reason=reason, seconds=seconds)
 
     def goes_on(self, host: Host, change: Unfinished | None) -> None:
@@ -144,7 +157,7 @@ class Overview:
         for host in hosts_of(state):
             summary = self._of(host)
             if host in state.failed_hosts and summary.state not in FAILED:
-                summary = replace(summary, state="failed", reason="see the messages above")
+                summary = replace(summary, state="failed", reason=self._unexplained(host))
             summaries.append(summary)
         return summaries
 
@@ -257,6 +270,7 @@ def follow(state: State) -> None:
     if mine is None:
         return
     state.add_callback_handler(_Follower())  # type: ignore[no-untyped-call]
+    logger.addFilter(mine.heard)
     if not state.print_fact_info:  # -v
         logger.addFilter(_quiet)
     names = {host.name for host in hosts_of(state)}

@@ -1,0 +1,35 @@
+"""The overview of a run: a failed host without a reason of ours points at messages only where it has some."""
+
+import logging
+
+import pytest
+from pyinfra.api import Config, Inventory, State
+
+from numaforge.run.hosts.overview import Overview
+
+
+@pytest.mark.parametrize(
+    ("level", "message", "reason"),
+    [
+        pytest.param(logging.ERROR, "[gpu-1] Error: no such file", "see the messages above", id="its error"),
+        pytest.param(
+            logging.ERROR,
+            "\x1b[1m[gpu-1]\x1b[0m \x1b[31mError\x1b[0m",
+            "see the messages above",
+            id="in colour",
+        ),
+        pytest.param(
+            logging.ERROR, "[gpu-2] Error", "without a message: run it again with -v", id="another's"
+        ),
+        pytest.param(logging.INFO, "[gpu-1] Ready", "without a message: run it again with -v", id="no error"),
+    ],
+)
+def test_why_a_host_has_failed(level: int, message: str, reason: str) -> None:
+    state = State(Inventory((["gpu-1", "gpu-2"], {})), Config())
+    host = state.inventory.get_host("gpu-1")
+    overview = Overview()
+    assert overview.heard(logging.LogRecord("pyinfra", level, "", 0, message, (), None))
+    state.failed_hosts.add(host)
+    (summary, _) = overview.hosts(state)
+    assert summary.state == "failed"
+    assert reason in summary.reason
