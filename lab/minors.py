@@ -1,13 +1,14 @@
 """Generate what differs by Kubernetes minor from the kubelet's own sources: `python -m lab.minors`.
 
-Feature gates, their dependencies, flags, fields and policy options are tables in Go. This reads them in
-each release's modules and writes `src/numaforge/kubelet_minors/tables.py`. A new minor is a line in RELEASES.
+Feature gates, their dependencies, flags, fields and policy options are tables in Go. This reads them in each
+release's modules and writes `src/numaforge/kubelet_minors/tables.json`. A new minor is a line in RELEASES.
 The modules are looked for in Go's module cache; `--download` lets Go fetch what is not there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -15,8 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from pprint import pformat
-from typing import Any
 
 from lab.paths import REPOSITORY
 
@@ -34,7 +33,7 @@ RELEASES = {
 }
 """The release that is read for each minor, without the `1.` of Kubernetes and the `0.` of its libraries."""
 
-TABLES = REPOSITORY / "src/numaforge/kubelet_minors/tables.py"
+TABLES = REPOSITORY / "src/numaforge/kubelet_minors/tables.json"
 STAGING = (
     "apiextensions-apiserver",
     "apiserver",
@@ -326,48 +325,22 @@ def _changes(states: History) -> str:
 
 
 def tables(releases: list[Release]) -> str:
-    """Return the text of the module that holds the tables."""
+    """Return the text of the file that holds the tables."""
     aliases: dict[str, str] = {}
     for release in releases:
         aliases |= release.aliases()
-    parts = [
-        _HEADER,
-        _table("RELEASES", "int, str", {release.minor: f"1.{release.number}" for release in releases}),
-        _table("GATES", "str, str", history(releases, Release.gates)),
-        _table("REMOVALS", "str, int", releases[-1].removals()),
-        _table("DEPENDENCIES", "str, str", history(releases, Release.dependencies)),
-        _table("FLAGS", "str, str", history(releases, Release.flags)),
-        _table("FIELDS", "str, str", history(releases, Release.fields)),
-        _table("ALIASES", "str, str", dict(sorted(aliases.items()))),
-        _table("CPU_OPTIONS", "str, str", history(releases, lambda each: each.options("cpumanager"))),
-        _table(
-            "TOPOLOGY_OPTIONS", "str, str", history(releases, lambda each: each.options("topologymanager"))
-        ),
-    ]
-    return _formatted("\n".join(parts))
-
-
-def _table(name: str, types: str, entries: Mapping[Any, Any]) -> str:
-    return f"{name}: Mapping[{types}] = {pformat(entries, width=100, sort_dicts=False)}\n"
-
-
-_HEADER = '''"""What differs by Kubernetes minor: `python -m lab.minors` reads it in the kubelet's sources.
-
-A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate, on by default from
-1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. A flag has how its value parses and
-the field that it sets, a field its Go type, an option its maturity, a gate in DEPENDENCIES those that it
-needs. REMOVALS has the minor in which a gate is to go, as the newest minor announces it; some stay longer.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-'''
-
-
-def _formatted(text: str) -> str:
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TABLES), "-"]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    document = {
+        "releases": {release.minor: f"1.{release.number}" for release in releases},
+        "gates": history(releases, Release.gates),
+        "removals": releases[-1].removals(),
+        "dependencies": history(releases, Release.dependencies),
+        "flags": history(releases, Release.flags),
+        "fields": history(releases, Release.fields),
+        "aliases": dict(sorted(aliases.items())),
+        "cpu_options": history(releases, lambda release: release.options("cpumanager")),
+        "topology_options": history(releases, lambda release: release.options("topologymanager")),
+    }
+    return f"{json.dumps(document, indent=1)}\n"
 
 
 def module_cache() -> Path:

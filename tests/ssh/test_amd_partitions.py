@@ -51,7 +51,6 @@ from tests.ssh.standin_amdgpu import (
     power_on,
     standin_amdgpu,
 )
-from tests.ssh.standin_systemd import notifying
 from tests.ssh.transactions import (
     applied,
     ended,
@@ -98,12 +97,6 @@ def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_tou
     assert_new(node, "SPX NPS1", "CPX NPS1")
     told = [line for line in asked(node) if not line.startswith("xcp_config")]
     assert told == [f"current_compute_partition {SECOND} CPX"]
-
-
-@pytest.mark.long
-def test_a_kubelet_that_does_not_come_up_gets_the_old_modes_back(node, port):
-    assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
-    assert_old(node)
 
 
 @pytest.mark.variants(2)
@@ -242,24 +235,6 @@ def test_a_process_of_a_person_is_named_and_nothing_is_changed(node, port, group
     assert f"the AMD GPUs are in use by pid {pid} (sleep 1000) of root; end what " in result.reason
     assert has_files_open(node, pid)
     assert_old(node)
-
-
-def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node, port):
-    node.path("/run/services/trainer.service").write_text(notifying(f"exec 3< {DEVICES}/dri/renderD128"))
-    node.run("systemctl start trainer.service; : > /run/systemctl.log")
-    result = run(node, change(port))
-    assert result.outcome == "void"
-    assert "in use by trainer.service, which held no GPU when the node was looked at" in result.reason
-    assert active(node, "trainer.service")
-    assert_old(node)
-
-
-def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node, port):
-    node.path("/run/services/trainer.service").write_text(notifying(f"exec 3< {DEVICES}/dri/renderD128"))
-    node.run("systemctl start trainer.service; : > /run/systemctl.log")
-    applied(node, change(port, may_stop=("trainer.service",)))
-    assert f"stop {GPUAGENT} trainer.service" in node.path("/run/systemctl.log").read_text()
-    assert active(node, "trainer.service")
 
 
 def test_another_vendors_card_is_nobodys_business(node, port):

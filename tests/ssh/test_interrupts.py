@@ -70,13 +70,6 @@ def test_irqbalance_is_told_to_leave_the_other_cpus_alone(node, tmp_path):
     assert "restart irqbalance.service" in text(node, "/run/systemctl.log")
 
 
-def test_a_second_run_changes_nothing(node, tmp_path):
-    tune(node, tmp_path, CONFINED)
-    node.run(": > /run/systemctl.log")
-    assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
-    assert "set-property" not in text(node, "/run/systemctl.log")
-
-
 def test_irqbalance_may_choose_among_the_planned_cpus(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(30)).write_text("4\n")

@@ -71,12 +71,6 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
 # ---- what becomes of a change ----
 
 
-def test_gpus_are_cut_as_planned_and_what_held_them_runs_again(node, port):
-    applied(node, change(port))
-    assert_new(node)
-    assert f"stop {PERSISTENCED}" in node.path("/run/systemctl.log").read_text()
-
-
 def test_an_instance_that_stays_is_not_touched(node, port):
     describe(
         node, HOPPERS.replace(CUT[0], "fail nvmlGpuInstanceDestroy 2 NVML_ERROR_UNKNOWN\n  " + CUT[0], 1)
@@ -89,12 +83,6 @@ def test_a_unit_is_not_stopped_for_instances_alone(node, port):
     to = {FIRST: ("enabled", NEW)}
     applied(node, change(port, {FIRST: WAS[FIRST]}, to))
     assert PERSISTENCED not in node.path("/run/systemctl.log").read_text()
-
-
-@pytest.mark.long
-def test_a_kubelet_that_does_not_come_up_gets_the_old_gpus_back(node, port):
-    assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
-    assert_old(node)
 
 
 @pytest.mark.variants(1)
@@ -562,18 +550,6 @@ def test_a_second_boot_takes_the_mode_back_and_the_old_instances_come_after_it(n
     assert boots(node) == 2
     assert_old(node, GUEST_WAS)
     assert not node.path("/run/nvidia-smi.log").exists()
-
-
-@pytest.mark.long
-@in_a_guest
-def test_what_a_guest_has_got_is_reverted_with_a_second_boot(node, port):
-    node.run(start_script(guest_change(port)))
-    assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/stopping ]")
-    assert through_boots(node).outcome == "rolled-back"
-    assert boots(node) == 2
-    assert_old(node, GUEST_WAS)
 
 
 @pytest.mark.long

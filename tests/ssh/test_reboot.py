@@ -62,17 +62,6 @@ def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(
     assert_old(node)
 
 
-def test_what_was_applied_is_reverted_with_a_second_boot(node, port):
-    node.run(start_script(change(port)))
-    assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/stopping ]")
-    result = through_boots(node)
-    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready")
-    assert boots(node) == 2
-    assert_old(node)
-
-
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("spoil", "reason"),

@@ -49,17 +49,3 @@ def test_every_key_of_a_profile_that_is_named_exists(name: str) -> None:
     named = keys(re.sub(r"^\| `(hugepages|cpu|numa|net)\.[^|]*\|", "|", PAGES[name], flags=re.MULTILINE))
     assert len(named) > 10
     assert [path for path in named if not exists(path)] == []
-
-
-@pytest.mark.parametrize(
-    ("path", "there"),
-    [
-        ("kubelet.cpu_manager_policy", True),
-        ("kubelet.cpu_manager", False),
-        ("cpus.reserved.cpulist", True),
-        ("cpus.reserved.cpu_list", False),
-        ("rdma.gpudirect.acs", True),
-    ],
-)
-def test_a_key_that_does_not_exist_is_found_out(path: str, there: bool) -> None:
-    assert exists(path) == there

@@ -94,11 +94,6 @@ def test_parts_are_asked_where_their_role_was_called(roles, asked):
 POOL = pool_pages(1, "2Mi")
 
 
-def test_a_host_that_is_as_planned_needs_nothing_and_is_not_asked_about_its_unit():
-    on = target()
-    assert need(on, found(on)) is None
-
-
 def test_the_question_names_every_planned_pool_and_the_file_that_fills_them_at_boot():
     asked = question(target())
     assert POOL in asked.values
@@ -499,12 +494,6 @@ def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written():
     assert pending(on, files) == (
         "pending: the kernel's command line (intel_iommu=on to come); maintenance.reboot is never",
     )
-
-
-def test_a_boot_loader_that_is_not_known_is_refused():
-    on, files = booted("iommu=pt", loader="none")
-    with pytest.raises(HostError, match="neither update-grub nor grubby"):
-        needed(on, files)
 
 
 # ---- what libraries are told ----

@@ -74,7 +74,7 @@ def _documented() -> int:
 
 PLACES: dict[str, Callable[[], int]] = {
     "lab/minors.py: RELEASES (then run python -m lab.minors --download)": lambda: max(minors.RELEASES),
-    "src/numaforge/kubelet_minors/tables.py (run python -m lab.minors)": lambda: max(tables.RELEASES),
+    "src/numaforge/kubelet_minors/tables.json (run python -m lab.minors)": lambda: max(tables.RELEASES),
     "lab/go: a module file to build the kubelet from": lambda: _newest(
         [folder.name for folder in (LAB / "go").glob("kube*-1.*")]
     ),

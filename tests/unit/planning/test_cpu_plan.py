@@ -11,7 +11,6 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import (
-    big_512,
     dgx_h100,
     epyc_nps4,
     gaudi2,
@@ -75,11 +74,6 @@ CHOICES = {
 @pytest.mark.parametrize(("build", "reserved", "expected"), CHOICES.values(), ids=CHOICES.keys())
 def test_reserved_cpus(build, reserved, expected):
     assert format_cpulist(plan(build(), **reserved).cpus.reserved) == expected
-
-
-def test_every_numa_node_of_a_large_machine_gives_one_core():
-    chosen = plan(big_512(), cores_per_numa_node=1)
-    assert {len(node.reserved_cpus) for node in chosen.memory.numa_nodes} == {2}
 
 
 REFUSALS = {

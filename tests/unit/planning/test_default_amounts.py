@@ -311,11 +311,3 @@ def test_a_reboot_that_moves_the_memory_changes_no_amount():
     )
     assert plan(replace(moved)).memory.system_reserved_bytes != first.memory.system_reserved_bytes
     assert plan(after(moved, first)).memory.system_reserved_bytes == first.memory.system_reserved_bytes
-
-
-@pytest.mark.parametrize("name", ["nvidia-dgx-h100", "nvidia-hgx-a100", "epyc-9654-8-h100-nps4"])
-def test_a_pod_of_the_whole_node_is_let_in_by_default(name):
-    chosen = plan_node(replace(captured(name), cgroup_version=2), load_profile({}), "1.36.3")
-    everything = max(chosen.largest_pods, key=lambda pod: pod.devices)
-    assert everything.devices == len(captured(name).gpus)
-    assert everything.cpus == len(chosen.cpus.allocatable)

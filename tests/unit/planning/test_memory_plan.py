@@ -12,7 +12,7 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.memory.plan import Room, eviction_bytes, split_reservation
-from tests.fixtures.machines import grace_memory_only, kubeadm_kubelet, lab_node, machine
+from tests.fixtures.machines import kubeadm_kubelet, lab_node, machine
 
 MIB = 2**20
 GIB = 2**30
@@ -61,21 +61,6 @@ SPLITS = {
 def test_split(mode, total, memory, expected):
     rooms = [Room(node, size, size) for node, size in enumerate(memory)]
     assert split_reservation(total, rooms, mode) == dict(enumerate(expected))
-
-
-def test_the_three_reservations_are_split_over_all_numa_nodes():
-    wish = {"kube_reserved": "200Mi", "system_reserved": "100Mi", "split": "even"}
-    assert shares(plan(lab_node(), {"memory": wish})) == {
-        0: 100 * MIB,
-        1: 100 * MIB,
-        2: 100 * MIB,
-        3: 100 * MIB,
-    }
-
-
-def test_memory_only_numa_nodes_hold_no_reservation():
-    chosen = plan(grace_memory_only(), {"memory": {"system_reserved": "1Gi"}})
-    assert {node for node, share in shares(chosen).items() if share} == {0}
 
 
 def test_a_profile_without_thresholds_keeps_the_kubelets_defaults():

@@ -6,8 +6,6 @@ import pytest
 
 from numaforge.lib.errors import ProfileError
 from numaforge.lib.section import Section
-from numaforge.machine.topology.ready import ready_machine
-from numaforge.planning.node import plan_node
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import leaves, load_profile, machine_profiles, ready_profiles
 from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
@@ -40,12 +38,6 @@ def test_a_profile_is_frozen():
         profile.name = "other"
 
 
-@pytest.mark.parametrize("name", ["best-effort-mixed", "cpu-only", "inference-mig", "training"])
-def test_a_ready_profile_loads_by_name(name):
-    assert name in ready_profiles()
-    assert load_profile(name).name == name
-
-
 def test_a_path_is_read_as_yaml(tmp_path: Path):
     file = tmp_path / "mine.yaml"
     file.write_text("memory:\n  kube_reserved: 3Gi\n")
@@ -73,10 +65,6 @@ def test_extends_replaces_a_choice_whole():
 
 def test_extends_does_not_lend_its_name():
     assert load_profile({"extends": "training"}).name == "training, adjusted"
-
-
-def test_null_takes_an_inherited_value_back():
-    assert load_profile({"extends": "training", "tuning": {"governor": None}}).tuning.governor is None
 
 
 @pytest.mark.parametrize(
@@ -414,11 +402,3 @@ def test_a_file_that_is_extended_and_is_not_there_is_named(own: Path) -> None:
 def test_a_profile_in_json_is_a_file(own: Path) -> None:
     (own / "h.json").write_text('{"extends": "training"}')
     assert load_profile(str(own / "h.json")).name == "h"
-
-
-def test_a_sysctl_that_is_misspelt_names_the_one_that_is_there() -> None:
-    planned = plan_node(
-        ready_machine("dgx-h100"), load_profile({"tuning": {"sysctls": {"vm.swapiness": "1"}}})
-    )
-    (notice,) = [one for one in planned.notices if one.id == "no-such-sysctl"]
-    assert notice.message == "this kernel has no vm.swapiness: left alone; did you mean vm.swappiness?"

@@ -209,10 +209,6 @@ def test_the_unit_raises_a_limit_and_never_lowers_it(tmp_path, shell, held, afte
     assert limit.read_text() == f"{after}\n"
 
 
-def test_a_limit_of_the_kernel_is_not_written_where_the_last_file_wins():
-    assert "/etc/sysctl.d/90-numaforge.conf" not in render_plan(plan_with(tuning=RAISED))
-
-
 def test_a_pool_is_filled_per_numa_node():
     text = render_plan(plan_with(hugepages={"1Gi": 2, "2Mi": 512}))[
         "/etc/tmpfiles.d/numaforge-hugepages.conf"

@@ -17,8 +17,7 @@ from numaforge.rollout.configz import (
 )
 from numaforge.rollout.record import Ending
 from tests.fixtures.answers import answered
-from tests.fixtures.memory_machine import OLD
-from tests.fixtures.rollout_world import NODE, World
+from tests.fixtures.rollout_world import World
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 PKI = "/var/lib/kubelet/pki"
@@ -134,17 +133,6 @@ def test_what_a_kubelet_runs_with_is_its_configuration_without_the_envelope():
 
 
 # Who may read it is settled before anything is touched.
-
-
-def test_a_node_whose_proof_could_not_be_had_is_refused_before_it_is_touched():
-    world = World()
-    world.trouble(unreadable="the kubelet refuses it to its own node (403)")
-    world.cluster.denied.add("get nodes/proxy")
-    with pytest.raises(ClusterError) as refusal:
-        world.run()
-    assert f"{NODE}: the kubelet refuses it to its own node (403)" in str(refusal.value)
-    assert "nodes/configz" in str(refusal.value)
-    assert (world.machine.files, world.node.unschedulable, world.slots()) == (OLD, False, [])
 
 
 @pytest.mark.parametrize(

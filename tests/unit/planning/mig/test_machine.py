@@ -128,32 +128,9 @@ def test_what_the_mode_needs(device, mode, entry, changes, notices):
     assert (one.mode_changes, one.notices) == (changes, notices)
 
 
-@pytest.mark.parametrize(
-    ("machine", "entry", "said"),
-    [
-        pytest.param(dgx_h100(), on("1g.99gb: 1"), "has no profile 1g.99gb", id="an unknown profile"),
-        pytest.param(dgx_h100(), on("3g.40gb: 2, 1g.10gb: 1"), "do not fit", id="too much"),
-        pytest.param(
-            with_gpus(gpu("1db6")), on("1g.5gb: 1"), "10de:1db6 is not among", id="an unknown model"
-        ),
-        pytest.param(with_gpus(gpu("2330", capable=False)), on(""), "has no MIG", id="the driver says no"),
-    ],
-)
-def test_what_a_gpu_cannot_have_is_refused(machine, entry, said):
-    plan = planned(machine, entry)
-    assert not plan.fits
-    assert all(said in (one.refusal or "") and not one.change.create for one in plan.gpus)
-
-
 def test_what_does_not_fit_has_its_collision():
     collision = planned(dgx_h100(), on("3g.40gb: 2, 1g.10gb: 1")).gpus[0].collision
     assert collision.swapped
-
-
-def test_a_gpu_without_mig_is_as_a_config_wants_it_that_turns_mig_off():
-    plan = planned(with_gpus(gpu("1db6", capable=False, mode=None)), OFF)
-    assert plan.fits
-    assert plan.gpus[0].mode_changes is False
 
 
 H100_FILTER = 'device-filter: "0x233010DE", '
