@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -82,6 +83,8 @@ def root_of(suite: str, folder: Path) -> Path:
     (root / "opt/bin").mkdir()
     (root / "opt/bin/kubelet").write_text(PROGRAM)
     (root / "opt/bin/kubelet").chmod(0o755)
+    shutil.rmtree(root / "dev")  # as builders that mount none leave it
+    (root / "dev").mkdir()
     return root
 
 
@@ -149,6 +152,13 @@ def test_identities_of_the_builder_are_removed(baked: Baked) -> None:
     assert "/etc/machine-id is emptied" in baked.first.stdout + baked.first.stderr
 
 
+def test_nothing_is_left_of_the_devices_that_it_had_and_all_is_compiled(baked: Baked) -> None:
+    assert not [*(baked.root / "dev").iterdir()]
+    assert not [*(baked.root / "proc").iterdir()]
+    (compiled,) = (baked.root / "opt/numaforge/lib/numaforge/__pycache__").glob("cli.*.pyc")
+    assert compiled.stat().st_size
+
+
 def test_links_that_lead_out_lead_inside(baked: Baked) -> None:
     inside = baked.root / str(OUTSIDE).lstrip("/")
     assert (inside / "drop-ins/05-numaforge-boot.conf").is_file()
@@ -197,6 +207,49 @@ def test_a_root_with_the_keys_of_a_kubelet_is_a_node_and_refused(plain: Path) ->
     finally:
         keys.rmdir()
     assert not (plain / "opt/numaforge").exists()
+
+
+IN_A_NAMESPACE = "test -c /dev/null -a -c /dev/urandom -a -d /dev/shm -a -e /proc/self/exe"
+SYSCTL = "/proc/sys/vm/swappiness"
+ENTERED = {
+    "has devices and processes": ((), IN_A_NAMESPACE, 0),
+    "sets nothing of this kernel": ((), f"cat {SYSCTL} > /tmp/was && cat /tmp/was > {SYSCTL}", 2),
+    "ends as its command does": ((), "exit 7", 7),
+    "has /dev/null where no namespace is allowed": (
+        ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"),
+        "test -c /dev/null -a ! -e /proc/self && exit 7",
+        7,
+    ),
+    "loses the file in the place of /dev/null, too": (
+        ("setpriv", "--bounding-set=-sys_admin,-mknod", "--inh-caps=-sys_admin,-mknod"),
+        "echo > /dev/null; test -f /dev/null",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("limits", "command", "status"), ENTERED.values(), ids=ENTERED)
+def test_what_runs_in_a_root_without_devices(
+    plain: Path, limits: tuple[str, ...], command: str, status: int
+) -> None:
+    enter = shell.library("run/hosts/enter_root")
+    done = subprocess.run(
+        [*limits, "sh", "-c", enter, "sh", str(plain), command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stderr
+    assert not [*(plain / "dev").iterdir(), *(plain / "proc").iterdir()]
+
+
+def test_a_file_in_the_place_of_dev_null_is_named(plain: Path) -> None:
+    null = plain / "dev/null"
+    null.touch()
+    command = [PROGRAMS / "numaforge", "verify", "--image", str(plain)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    null.unlink()
+    assert done.returncode == 1
+    said = " ".join(done.stdout.split())
+    assert re.search("nothing is left of what made the image: (/[^ ]+, )*/dev/null", said), said
+    assert "numaforge runs in the image, and is compiled: " in said
 
 
 MOUNTS = {

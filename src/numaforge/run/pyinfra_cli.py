@@ -37,8 +37,8 @@ from numaforge.run.hosts import (
     connect_error,
     go_on_without_failed,
     guard_output,
-    reach_as_openssh,
     read_frames_once,
+    use_own_connectors,
 )
 from numaforge.run.hosts.beside import recorded
 from numaforge.run.hosts.failures import tell_refused
@@ -110,7 +110,7 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
         with _mistakes_in_one_line(source):
             made = make_inventory(source, *args, **options)
         group_data_notices[:] = passed_over_group_data(source, options.get("cwd"), made)
-    reach_as_openssh(made)
+    use_own_connectors(made)
     if not len(made):
         no_host.append(why_no_host(source))
     set_aside(made)

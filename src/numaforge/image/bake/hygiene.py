@@ -31,7 +31,7 @@ RULES = {
     "logs": "logs are small",
     "started": "the container runtime was never started",
     "enabled": "the kubelet, and what plans the node before it, start at boot",
-    "program": "numaforge runs in the image",
+    "program": "numaforge runs in the image, and is compiled",
     "manifest": "what numaforge wrote is as its manifest says",
     "packages": "the packages are those of a manager that can be asked",
     "held": "packages that decide are held",

@@ -35,6 +35,7 @@ left_by_making() { # ACTION
     each leases /var/lib/dhcp/*.leases /var/lib/dhclient/* /run/systemd/netif/leases/* /var/lib/NetworkManager/*lease*
     each builder /opt/numaforge.new /opt/numaforge.old /tmp/* /var/tmp/* /root/.bash_history /root/.cache/* \
         /etc/apt/apt.conf.d/99mmdebstrap /var/cache/dnf/* /var/cache/libdnf5/*
+    if [ -f /dev/null ]; then "$act" builder /dev/null; fi # written to where there was none
     each crashes /var/crash/* /var/lib/systemd/coredump/*
     each journal /var/log/journal/*
     act=say
@@ -42,6 +43,8 @@ left_by_making() { # ACTION
 
 tell_leftovers() {
     left_by_making say
+    had_null=
+    if [ -e /dev/null ]; then had_null=yes; fi
     each builder /usr/sbin/policy-rc.d # the builder needs it to the end, then removes it itself
     if [ ! -e /etc/machine-id ]; then
         say machine-id "/etc/machine-id is missing, and systemd makes none where / is read-only"
@@ -68,11 +71,14 @@ tell_leftovers() {
     if ! said=$(/opt/numaforge/numaforge --version 2>&1); then
         say program "/opt/numaforge/numaforge does not run: $(printf '%s\n' "$said" | tail -n 1)"
     fi
+    set -- /opt/numaforge/lib/numaforge/__pycache__/cli.*.pyc
+    if [ ! -e "$1" ]; then say program "/opt/numaforge/lib is not compiled, so that each call compiles it again"; fi
     package_manager
     tell_package_doubt | sed 's/^/packages /'
     tell_unwritable | sed 's/^/writable /'
     tell_cmdline | sed 's/^/cmdline /'
     tell_manifest
+    if [ -z "$had_null" ] && [ -f /dev/null ]; then rm -f /dev/null; fi # what this look has written
 }
 # Kernel parameters that a machine of the image needs, that no boot loader of the root gives, and no first boot adds.
 tell_cmdline() {

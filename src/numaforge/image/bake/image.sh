@@ -60,7 +60,9 @@ put() { # PATH MODE: the content on stdin, in base64
 unpack() { # FOLDER PYTHON: replace the folder by the archive on stdin
     home=$(home_of "$1")
     rm -rf "$home.new" && mkdir -p "$home.new" && base64 -d | tar -xz --no-same-owner -C "$home.new" || return 1
-    "$2" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$home.new" -p "$home" "$home.new/lib" > /dev/null 2>&1 || : # a file for another Python
+    workers=1 # several need semaphores
+    if [ -d /dev/shm ]; then workers=0; fi
+    "$2" -m compileall -q -j "$workers" --invalidation-mode unchecked-hash -s "$home.new" -p "$home" "$home.new/lib" > /dev/null 2>&1 || : # a file for another Python
     rm -rf "$home.old"
     if [ -e "$home" ] || [ -L "$home" ]; then mv "$home" "$home.old" || return 1; fi
     mv "$home.new" "$home" && rm -rf "$home.old" || return 1

@@ -3,7 +3,7 @@
 from numaforge.run.hosts.capture import capture
 from numaforge.run.hosts.connect_errors import connect_error
 from numaforge.run.hosts.connection import access_to
-from numaforge.run.hosts.connector import ask_for, reach_as_openssh
+from numaforge.run.hosts.connector import ask_for, use_own_connectors
 from numaforge.run.hosts.display import (
     announce,
     show_alone,
@@ -52,7 +52,6 @@ __all__ = [
     "host_command",
     "host_operation",
     "planned",
-    "reach_as_openssh",
     "reached",
     "reached_anew",
     "read_frames_once",
@@ -69,4 +68,5 @@ __all__ = [
     "show_notices",
     "show_progress",
     "show_unfinished",
+    "use_own_connectors",
 ]

@@ -14,7 +14,7 @@ from pyinfra.context import ctx_host, ctx_state
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.machine.snapshot import Snapshot
 from numaforge.run.hosts.connect_errors import connect_error
-from numaforge.run.hosts.connector import reach_as_openssh
+from numaforge.run.hosts.connector import use_own_connectors
 from numaforge.run.hosts.facts import detect
 
 Answer = TypeVar("Answer")
@@ -36,7 +36,7 @@ def answer_of(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer])
     monkey.patch_all()
     try:
         inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
-        reach_as_openssh(inventory)
+        use_own_connectors(inventory)
         state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
         (host,) = list(state.inventory)
     except (PyinfraError, TypeError, ValueError) as error:  # TypeError: host data of another kind

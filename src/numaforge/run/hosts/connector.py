@@ -10,9 +10,11 @@ from typing import Any
 from paramiko import SSHClient
 from pyinfra.api import Host
 from pyinfra.connectors.base import DataMeta
+from pyinfra.connectors.chroot import ChrootConnector
 from pyinfra.connectors.ssh import SSHConnector
 
 from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.run.hosts.chroot import RootConnector
 from numaforge.run.hosts.connect_errors import HostConnectError
 from numaforge.run.hosts.failures import fault
 from numaforge.ssh import Destination, Login, ask_openssh, connect, destination_of
@@ -67,14 +69,16 @@ def ask_for(hosts: Iterable[Host]) -> None:
     ask_openssh(_name_and_data(host) for host in hosts if issubclass(host.connector_cls, OpenSshConnector))
 
 
-def reach_as_openssh(hosts: Iterable[Host]) -> None:
-    """Replace pyinfra's SSH connector of hosts with ours.
+def use_own_connectors(hosts: Iterable[Host]) -> None:
+    """Replace pyinfra's connectors of hosts for SSH and for a root with ours.
 
     Its connectors to containers of another machine log in by themselves: they refuse unknown keys, too.
     """
     for host in hosts:
         if host.connector_cls is SSHConnector:
             host.connector_cls = OpenSshConnector
+        elif host.connector_cls is ChrootConnector:
+            host.connector_cls = RootConnector
         elif CHECKING in host.connector_cls.data_meta and host.data.get(CHECKING) is None:
             setattr(host.data, CHECKING, "yes")
 
