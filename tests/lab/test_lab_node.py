@@ -24,32 +24,9 @@ def node(lab):
     return lab.nodes[0]
 
 
-@pytest.fixture
-def allocatable(lab, node):
-    return lab.get("node", node.name)["status"]["allocatable"]
-
-
-def test_the_api_sees_sixteen_cpus(allocatable):
-    assert allocatable["cpu"] == "16"
-
-
-def test_the_api_sees_eight_gpus(allocatable):
-    assert allocatable["nvidia.com/gpu"] == "8"
-
-
-def test_cpus_divide_into_four_numa_nodes(node):
-    lists = node.run("cat /sys/devices/system/node/node*/cpulist").split()
-    assert lists == ["0-3", "4-7", "8-11", "12-15"]
-
-
 def test_numa_distances_tell_packages_apart(node):
     rows = node.run("cat /sys/devices/system/node/node*/distance").splitlines()
     assert rows == ["10 12 21 21", "12 10 21 21", "21 21 10 12", "21 21 12 10"]
-
-
-def test_every_core_has_two_threads(node):
-    siblings = node.run("cat /sys/devices/system/cpu/cpu*/topology/thread_siblings_list | sort -u")
-    assert sorted(siblings.split()) == sorted(f"{cpu}-{cpu + 1}" for cpu in range(0, 16, 2))
 
 
 @pytest.mark.parametrize("governor", ["performance", "schedutil", "ondemand", "powersave"])
@@ -60,17 +37,6 @@ def test_a_cpufreq_governor_can_be_set(node, governor):
         node.run(f"echo {governor} >{policy}; cat {policy}; echo {before.strip()} >{policy}").strip()
         == governor
     )
-
-
-def test_each_numa_node_has_a_hugepage_pool(node):
-    pool = "/sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages"
-    assert node.run(f"echo 32 >{pool}; cat {pool}; echo 0 >{pool}").strip() == "32"
-
-
-def test_each_numa_node_has_pools_of_both_sizes(node):
-    pools = node.run("cd /sys/devices/system/node; ls -d node*/hugepages/*").split()
-    sizes = ("hugepages-1048576kB", "hugepages-2048kB")
-    assert pools == [f"node{number}/hugepages/{size}" for number in range(4) for size in sizes]
 
 
 def test_placeholders_read_as_gpus_on_their_numa_nodes(node):

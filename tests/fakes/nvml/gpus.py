@@ -86,21 +86,11 @@ class FakeGpus:
         lines.insert(lines.index(f"gpu {address}") + 1, f"  {line}")
         self.describe("\n".join(lines) + "\n")
 
-    def remove(self, address: str, line: str) -> None:
-        """Take a line out of a GPU's description."""
-        lines = self.description.read_text().splitlines()
-        del lines[lines.index(f"  {line}", lines.index(f"gpu {address}"))]
-        self.describe("\n".join(lines) + "\n")
-
     def reboot(self) -> None:
         """Boot the machine: what does not outlive a boot is gone."""
         boot = f"boot {self._boots}\n"
         self._boots += 1
         self.describe(self.description.read_text().replace(boot, f"boot {self._boots}\n", 1))
-
-    def forget(self) -> None:
-        """Have the GPUs be what their description says."""
-        self.state.unlink(missing_ok=True)
 
     def mode(self, address: str) -> str:
         """Return the MIG mode as the state has it: disabled, enabled, enabling, disabling."""

@@ -13,11 +13,6 @@ from tests.fixtures.rollout_world import NODE, World
 ANN = "ann@a/boot/1.1"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def told(world: World, name: str = "default") -> Abort:
     order = Abort(world.cluster, name, "carol", world.time)
     world.end(world.time.spawn(order.tell()))

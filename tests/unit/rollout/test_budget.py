@@ -22,7 +22,6 @@ from numaforge.rollout.names import ENDED, NODE
 from numaforge.rollout.record import RECORD, lease_name
 from numaforge.rollout.slots import in_progress
 from tests.fixtures.memory_cluster import ZONE, workers
-from tests.fixtures.rollout_world import World
 
 NODES = workers(12, zones=3)
 
@@ -211,8 +210,7 @@ def test_a_pool_seen_before_is_counted_as_one_seen_anew(before, now):
     assert Pool.of(budget, nodes(now), Pool.of(budget, nodes(before))).out == Pool.of(budget, nodes(now)).out
 
 
-def test_a_lookout_lists_the_nodes_no_more_often_than_needed():
-    world = World()
+def test_a_lookout_lists_the_nodes_no_more_often_than_needed(world):
     cached_pool = CachedPool(world.cluster, Budget(pool=""), world.time)
     for _ in range(10):
         cached_pool.pool()

@@ -17,7 +17,6 @@ from numaforge.rollout.configz import (
 )
 from numaforge.rollout.record import Ending
 from tests.fixtures.answers import answered
-from tests.fixtures.rollout_world import World
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 PKI = "/var/lib/kubelet/pki"
@@ -142,15 +141,13 @@ def test_what_a_kubelet_runs_with_is_its_configuration_without_the_envelope():
         pytest.param("the kubelet refuses it to its own node (403)", set(), id="the-login-reads-it"),
     ],
 )
-def test_one_who_may_read_it_is_enough(unreadable, denied):
-    world = World()
+def test_one_who_may_read_it_is_enough(world, unreadable, denied):
     world.trouble(unreadable=unreadable)
     world.cluster.denied |= denied
     assert world.run().ending is Ending.DONE
 
 
-def test_all_hosts_that_may_not_read_it_are_refused_together():
-    world = World()
+def test_all_hosts_that_may_not_read_it_are_refused_together(world):
     refuse_unreadable(world.cluster, {"gpu-2": "no python3", "gpu-1": "403"})
     world.cluster.denied.add("get nodes/proxy")
     refuse_unreadable(world.cluster, {})

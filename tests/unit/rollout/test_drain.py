@@ -99,8 +99,7 @@ def test_a_selector_selects_as_the_api_says(selector, expected):
     assert selects(selector, {"app": "web"}) is expected
 
 
-def test_a_node_is_drained_when_its_pods_are_gone_and_not_when_evictions_are_accepted():
-    world = World()
+def test_a_node_is_drained_when_its_pods_are_gone_and_not_when_evictions_are_accepted(world):
     world.cluster.shutdown_seconds = 25.0
     begun = world.time.now
     assert drained(world) == ()
@@ -147,8 +146,7 @@ def test_a_long_grace_period_makes_the_deadline_longer():
     assert 3660.0 <= world.time.now - begun <= 3662.0
 
 
-def test_two_budgets_are_both_named():
-    world = World()
+def test_two_budgets_are_both_named(world):
     for name in ("a", "b"):
         world.cluster.set_budget(DisruptionBudget("default", name, WEB, 1, 2, 1))
     (blocker,) = drained(world)
@@ -167,14 +165,12 @@ def test_a_budget_that_appears_amid_a_drain_is_respected():
     assert len(left(world)) == 1
 
 
-def test_a_webhook_that_refuses_is_quoted():
-    world = World()
+def test_a_webhook_that_refuses_is_quoted(world):
     world.cluster.webhook = lambda _: "denied: training until Friday"
     assert drained(world)[0].cause == "denied: training until Friday"
 
 
-def test_refused_evictions_are_asked_again_ever_more_rarely():
-    world = World()
+def test_refused_evictions_are_asked_again_ever_more_rarely(world):
     world.cluster.set_budget(DisruptionBudget("default", "web", WEB, 0, 1, 1))
     drained(world)
     assert 5 <= world.cluster.calls["evict"] <= 8
@@ -191,8 +187,7 @@ def test_throttling_holds_back_every_drain():
     assert [task.result for task in tasks] == [()] * 8
 
 
-def test_the_time_for_which_the_api_server_is_away_does_not_count():
-    world = World()
+def test_the_time_for_which_the_api_server_is_away_does_not_count(world):
     world.cluster.shutdown_seconds = 30.0
     task = begin(world)
     world.time.run(4.0)
@@ -203,8 +198,7 @@ def test_the_time_for_which_the_api_server_is_away_does_not_count():
     assert task.result == ()
 
 
-def test_an_api_server_that_stays_away_ends_a_drain():
-    world = World()
+def test_an_api_server_that_stays_away_ends_a_drain(world):
     task = begin(world)
     world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     world.time.finish(task)

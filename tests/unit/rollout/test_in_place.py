@@ -46,12 +46,16 @@ class InPlace(World):
         return [pod.name for pod in self.cluster.pods(NODE)]
 
 
+@pytest.fixture
+def world() -> InPlace:
+    return InPlace()
+
+
 HOSTS = pytest.mark.parametrize("host", [NODE, OUTSIDE], ids=["a node", "a host outside a cluster"])
 
 
 @HOSTS
-def test_it_is_changed_in_service(host):
-    world = InPlace()
+def test_it_is_changed_in_service(world, host):
     before = world.node.resource_version, world.pods
     assert world.changed(host).ending is Ending.DONE
     assert world.machine_of(host).files == NEW
@@ -60,8 +64,7 @@ def test_it_is_changed_in_service(host):
 
 
 @HOSTS
-def test_what_is_as_planned_is_left_alone(host):
-    world = InPlace()
+def test_what_is_as_planned_is_left_alone(world, host):
     world.machine_of(host).files = NEW
     assert world.changed(host) == Outcome(Ending.UNCHANGED, "it is as planned")
 
@@ -79,15 +82,13 @@ def test_what_is_as_planned_is_left_alone(host):
         pytest.param({"deaf": True}, Ending.ROLLED_BACK, OLD, id="it answers no new connection any more"),
     ],
 )
-def test_it_ends_so_where(host, trouble, ending, files):
-    world = InPlace()
+def test_it_ends_so_where(world, host, trouble, ending, files):
     world.machine_of(host).trouble = Trouble(**trouble)
     assert world.changed(host).ending is ending
     assert world.machine_of(host).files == files
 
 
-def test_a_node_that_is_not_ready_after_its_change_goes_back():
-    world = InPlace()
+def test_a_node_that_is_not_ready_after_its_change_goes_back(world):
     world.trouble(isolates=True)
     outcome = world.changed()
     assert outcome.ending is Ending.ROLLED_BACK
@@ -95,8 +96,7 @@ def test_a_node_that_is_not_ready_after_its_change_goes_back():
     assert (world.machine.files, world.node.ready) == (OLD, True)
 
 
-def test_a_node_that_still_reads_ready_is_not_believed_without_a_heartbeat():
-    world = InPlace()
+def test_a_node_that_still_reads_ready_is_not_believed_without_a_heartbeat(world):
     world.trouble(isolates=True)
     task = world.changing()
     world.time.run(lambda: bool(world.machine.applied))
@@ -104,8 +104,7 @@ def test_a_node_that_still_reads_ready_is_not_believed_without_a_heartbeat():
     assert (world.node.ready, task.ended) == (True, False)
 
 
-def test_a_host_that_is_away_for_a_moment_is_waited_for():
-    world = InPlace()
+def test_a_host_that_is_away_for_a_moment_is_waited_for(world):
     until = world.time.now + 40.0
 
     def away(call):
@@ -128,15 +127,13 @@ def test_a_host_that_is_away_for_a_moment_is_waited_for():
         ),
     ],
 )
-def test_what_needs_a_drain_is_left_to_a_roll_out_that_drains(prepare):
-    world = InPlace()
+def test_what_needs_a_drain_is_left_to_a_roll_out_that_drains(world, prepare):
     prepare(world)
     assert world.changed() is None
     assert world.machine.files == OLD
 
 
-def test_a_node_in_the_middle_of_a_roll_out_is_left_to_that():
-    world = InPlace()
+def test_a_node_in_the_middle_of_a_roll_out_is_left_to_that(world):
     task = world.begin("dead@y/b/1.1")
     world.reach(Phase.CORDONED)
     task.kill()
@@ -153,16 +150,14 @@ def test_a_node_in_the_middle_of_a_roll_out_is_left_to_that():
     ],
     ids=["it is not Ready", "another tool works on it", "the host is another machine"],
 )
-def test_a_node_is_left_alone_where(fields, why):
-    world = InPlace()
+def test_a_node_is_left_alone_where(world, fields, why):
     world.cluster.change_node(NODE, **fields)
     outcome = world.changed()
     assert (outcome.ending, world.machine.files) == (Ending.BLOCKED, OLD)
     assert why in outcome.reason
 
 
-def test_a_cordoned_node_is_changed_and_stays_cordoned():
-    world = InPlace()
+def test_a_cordoned_node_is_changed_and_stays_cordoned(world):
     world.cluster.change_node(NODE, unschedulable=True)
     assert world.changed().ending is Ending.DONE
     assert world.node.unschedulable
@@ -175,8 +170,7 @@ def test_a_cordoned_node_is_changed_and_stays_cordoned():
         pytest.param(OUTSIDE, True, Ending.DONE, id="a host outside a cluster where it may"),
     ],
 )
-def test_a_reboot_is_for(host, may, ending):
-    world = InPlace()
+def test_a_reboot_is_for(world, host, may, ending):
     world.machine_of(host).parts = (Part("kernel_cmdline", drains=True, reboots=True),)
     outcome = world.changed(host, may_reboot=may)
     assert outcome.ending is ending
@@ -184,15 +178,13 @@ def test_a_reboot_is_for(host, may, ending):
 
 
 @HOSTS
-def test_a_run_that_is_to_begin_none_begins_none(host):
-    world = InPlace()
+def test_a_run_that_is_to_begin_none_begins_none(world, host):
     assert world.changed(host, veto=lambda: "not begun") == Outcome(Ending.BLOCKED, "not begun")
     assert world.machine_of(host).files == OLD
 
 
 @HOSTS
-def test_a_change_whose_answer_is_lost_is_looked_for_and_not_sent_again(host):
-    world = InPlace()
+def test_a_change_whose_answer_is_lost_is_looked_for_and_not_sent_again(world, host):
     machine: MemoryMachine = world.machine_of(host)
     lost = iter([None, HostUnreachableError("cut", where=host)])
     machine.fault = lambda call: next(lost, None) if call == "begin" else None
@@ -201,8 +193,7 @@ def test_a_change_whose_answer_is_lost_is_looked_for_and_not_sent_again(host):
 
 
 @HOSTS
-def test_a_runner_that_dies_leaves_the_change_to_the_host_and_another_finds_it_done(host):
-    world = InPlace()
+def test_a_runner_that_dies_leaves_the_change_to_the_host_and_another_finds_it_done(world, host):
     task = world.changing(host)
     world.time.run(lambda: world.machine_of(host).busy)
     task.kill()

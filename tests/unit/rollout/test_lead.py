@@ -22,8 +22,7 @@ def lead(world: World, runner: str = ANN, go_on: bool = False) -> Lead:
     return task.result
 
 
-def test_the_second_of_two_is_told_who_leads():
-    world = World()
+def test_the_second_of_two_is_told_who_leads(world):
     first = lead(world)
     second = begin(world, BOB)
     for _ in range(5):
@@ -33,8 +32,7 @@ def test_the_second_of_two_is_told_who_leads():
     assert f"{ANN} leads this roll-out" in str(second.error)
 
 
-def test_of_two_at_the_same_moment_one_leads():
-    world = World()
+def test_of_two_at_the_same_moment_one_leads(world):
     turns = [
         take_lead(world.cluster, "gpu", runner, {}, go_on=True, clock=world.time) for runner in (ANN, BOB)
     ]
@@ -48,8 +46,7 @@ def test_of_two_at_the_same_moment_one_leads():
 
 
 @pytest.mark.parametrize("go_on", [True, False], ids=["gone on with", "named as unfinished"])
-def test_a_dead_one_s_roll_out_is(go_on):
-    world = World()
+def test_a_dead_one_s_roll_out_is(world, go_on):
     lead(world)
     begun = world.time.now
     if go_on:
@@ -60,16 +57,14 @@ def test_a_dead_one_s_roll_out_is(go_on):
     assert world.time.now - begun >= SILENT_SECONDS
 
 
-def test_a_lead_that_was_given_back_is_free_at_once():
-    world = World()
+def test_a_lead_that_was_given_back_is_free_at_once(world):
     lead(world).end({"nodes": 3})
     begun = world.time.now
     assert lead(world, BOB).lease.holder == BOB
     assert world.time.now == begun
 
 
-def test_a_lead_that_ends_while_somebody_waits_for_it_is_free():
-    world = World()
+def test_a_lead_that_ends_while_somebody_waits_for_it_is_free(world):
     first = lead(world)
     second = begin(world, BOB)
     world.time.run(5.0)
@@ -78,8 +73,7 @@ def test_a_lead_that_ends_while_somebody_waits_for_it_is_free():
     assert second.result.lease.holder == BOB
 
 
-def test_a_stop_is_heard_when_the_lease_is_renewed():
-    world = World()
+def test_a_stop_is_heard_when_the_lease_is_renewed(world):
     held = lead(world)
     assert held.keep() is None
     found = world.cluster.leases()[0]
@@ -92,8 +86,7 @@ def test_a_stop_is_heard_when_the_lease_is_renewed():
     assert world.cluster.leases()[0].holder == ""
 
 
-def test_a_lead_that_somebody_has_taken_ends_a_run():
-    world = World()
+def test_a_lead_that_somebody_has_taken_ends_a_run(world):
     held = lead(world)
     world.time.run(SILENT_SECONDS)
     lead(world, BOB, go_on=True)
@@ -102,15 +95,13 @@ def test_a_lead_that_somebody_has_taken_ends_a_run():
         held.end({})
 
 
-def test_an_api_server_that_is_away_is_no_reason_to_stop():
-    world = World()
+def test_an_api_server_that_is_away_is_no_reason_to_stop(world):
     held = lead(world)
     world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     assert held.keep() is None
 
 
-def test_an_end_whose_answer_was_lost_has_happened():
-    world = World()
+def test_an_end_whose_answer_was_lost_has_happened(world):
     held = lead(world)
     calls = iter(range(100))
     world.cluster.fault = lambda call: (

@@ -39,8 +39,7 @@ def free(world: World) -> bool:
     return not world.node.unschedulable and world.record is None and not world.slots()
 
 
-def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
-    world = World()
+def test_a_change_ends_in_the_planned_state_and_gives_everything_back(world):
     outcome = world.run()
     assert (outcome.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True)
     assert world.events() == ["Cordoned", "NodeChanged", "Uncordoned"]
@@ -48,8 +47,7 @@ def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
 
 
 @pytest.mark.parametrize(("fixed", "ending"), [(True, Ending.BLOCKED), (False, Ending.DONE)])
-def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(fixed, ending):
-    world = World()
+def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(world, fixed, ending):
     world.cluster.cut_by_driver.add(NODE)
     world.machine.wanted = replace(
         world.machine.wanted, devices=frozenset({DRA_DRIVER.devices} if fixed else ())
@@ -61,8 +59,7 @@ def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(fixed, endi
         assert (world.machine.files, world.cluster.calls["patch_node"]) == (OLD, 0)
 
 
-def test_a_manager_that_comes_during_the_drain_keeps_its_gpus():
-    world = World()
+def test_a_manager_that_comes_during_the_drain_keeps_its_gpus(world):
     world.machine.wanted = replace(world.machine.wanted, devices=frozenset({MIG_MANAGER.devices}))
     task = world.begin()
     world.reach(Phase.CORDONED)
@@ -74,8 +71,7 @@ def test_a_manager_that_comes_during_the_drain_keeps_its_gpus():
     assert "the GPU operator's MIG manager cuts the node's GPUs" in outcome.reason
 
 
-def test_a_slow_node_is_held_cordoned_and_goes_back_once_it_was_measured_again():
-    world = World()
+def test_a_slow_node_is_held_cordoned_and_goes_back_once_it_was_measured_again(world):
     world.machine.slow = ("memory read of NUMA node 0: 100 MB/s, where 3 siblings have 1000",)
     held = world.run()
     assert (held.ending, world.phase, world.node.unschedulable) == (Ending.HELD, Phase.HELD, True)
@@ -86,8 +82,7 @@ def test_a_slow_node_is_held_cordoned_and_goes_back_once_it_was_measured_again()
     assert len(world.machine.applied) == 1
 
 
-def test_a_slow_node_stays_held_while_nothing_has_changed():
-    world = World()
+def test_a_slow_node_stays_held_while_nothing_has_changed(world):
     world.machine.slow = ("it was not measured",)
     assert [world.run().ending, world.run().ending] == [Ending.HELD, Ending.HELD]
 
@@ -103,16 +98,14 @@ def test_what_was_just_seen_is_not_looked_for_again_before_there_is_a_slot(seen)
     assert (world.end(task).ending, free(world)) == (Ending.DONE, True)
 
 
-def test_a_node_that_was_changed_since_it_was_seen_is_not_touched():
-    world = World()
+def test_a_node_that_was_changed_since_it_was_seen_is_not_touched(world):
     world.just_seen = JustSeen("")
     world.machine.files = NEW
     assert (world.run().ending, world.cluster.calls["patch_node"]) == (Ending.UNCHANGED, 0)
     assert world.slots() == []
 
 
-def test_a_node_that_was_seen_to_be_without_proof_is_refused():
-    world = World()
+def test_a_node_that_was_seen_to_be_without_proof_is_refused(world):
     world.just_seen = JustSeen("the kubelet refuses it to its own node (403)")
     world.cluster.denied.add("get nodes/proxy")
     with pytest.raises(ClusterError, match=r"refuses it to its own node \(403\)"):
@@ -120,8 +113,7 @@ def test_a_node_that_was_seen_to_be_without_proof_is_refused():
     assert (world.machine.files, world.node.unschedulable, world.slots()) == (OLD, False, [])
 
 
-def test_a_node_as_planned_is_not_touched():
-    world = World()
+def test_a_node_as_planned_is_not_touched(world):
     world.machine.files = NEW
     assert world.run().ending is Ending.UNCHANGED
     assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
@@ -189,8 +181,7 @@ def test_a_node_as_planned_is_not_touched():
         ),
     ],
 )
-def test_trouble_with_the_change(trouble, ending, files, said):
-    world = World()
+def test_trouble_with_the_change(world, trouble, ending, files, said):
     world.trouble(**trouble)
     outcome = world.run()
     assert (outcome.ending, world.machine.files) == (ending, files)
@@ -216,8 +207,7 @@ def proofs(world: World) -> int:
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "a power cut"])
-def test_a_node_that_reboots_while_it_is_verified_is_proved_and_verified_anew(in_order):
-    world = World()
+def test_a_node_that_reboots_while_it_is_verified_is_proved_and_verified_anew(world, in_order):
     task = verifying(world)
     world.machine.reboot(Reboot(in_order=in_order))
     assert world.end(task).ending is Ending.DONE
@@ -226,15 +216,13 @@ def test_a_node_that_reboots_while_it_is_verified_is_proved_and_verified_anew(in
     assert proved_after >= SETTINGS.gate.stable_seconds
 
 
-def test_what_the_suite_says_of_a_node_that_goes_down_is_void():
-    world = World()
+def test_what_the_suite_says_of_a_node_that_goes_down_is_void(world):
     task = verifying(world)
     world.machine.reboot(Reboot(stops_after=1.0, stopping=60.0))
     assert world.end(task).ending is Ending.DONE
 
 
-def test_a_fault_that_is_there_after_the_boot_too_undoes_the_change():
-    world = World()
+def test_a_fault_that_is_there_after_the_boot_too_undoes_the_change(world):
     task = verifying(world)
     world.trouble(verification=("CPU 3 is not isolated",))
     world.machine.reboot()
@@ -243,8 +231,7 @@ def test_a_fault_that_is_there_after_the_boot_too_undoes_the_change():
     assert "CPU 3 is not isolated" in outcome.reason
 
 
-def test_a_kubelet_that_ends_while_its_node_is_verified_undoes_the_change():
-    world = World()
+def test_a_kubelet_that_ends_while_its_node_is_verified_undoes_the_change(world):
     task = verifying(world)
     world.machine.restart()
     outcome = world.end(task)
@@ -253,8 +240,7 @@ def test_a_kubelet_that_ends_while_its_node_is_verified_undoes_the_change():
 
 
 @pytest.mark.parametrize("again", ["proves", "verifies"])
-def test_a_node_that_reboots_again_before_it_is_in_service_is_rolled_back(again):
-    world = World()
+def test_a_node_that_reboots_again_before_it_is_in_service_is_rolled_back(world, again):
     task = verifying(world)
     world.machine.reboot(Reboot(in_order=False))
     world.time.run(lambda: world.told[-1].phase == "proves")
@@ -273,16 +259,14 @@ def test_a_node_that_reboots_again_before_it_is_in_service_is_rolled_back(again)
         pytest.param({"gpus": "7", "broken_gpu": True}, id="the old state cannot be proved"),
     ],
 )
-def test_what_cannot_be_undone_is_held_cordoned_with_its_slot(trouble):
-    world = World()
+def test_what_cannot_be_undone_is_held_cordoned_with_its_slot(world, trouble):
     world.trouble(**trouble)
     assert world.run().ending is Ending.HELD
     assert (world.phase, world.node.unschedulable, world.slots()) == (Phase.HELD, True, [NODE])
     assert "RolloutHeld" in world.events()
 
 
-def test_a_held_node_is_given_back_when_a_person_has_mended_it():
-    world = World()
+def test_a_held_node_is_given_back_when_a_person_has_mended_it(world):
     world.trouble(gpus="7", broken_gpu=True)
     world.run()
     world.cluster.change_node(NODE, allocatable={**world.node.allocatable, "nvidia.com/gpu": "8"})
@@ -307,8 +291,7 @@ def untouched(world: World) -> bool:
         pytest.param({"labels": DRIVER_UPGRADE}, "upgrades its driver", id="somebody else's maintenance"),
     ],
 )
-def test_a_node_that_is_not_to_be_taken_is_refused(state, said):
-    world = World()
+def test_a_node_that_is_not_to_be_taken_is_refused(world, state, said):
     world.cluster.change_node(NODE, **state)
     outcome = world.run()
     assert (outcome.ending, said in outcome.reason, untouched(world)) == (Ending.BLOCKED, True, True)
@@ -342,8 +325,7 @@ TWINS = {"machine_id": "m-1", "boot_id": "b-1", "system_uuid": "U-1"}
         ),
     ],
 )
-def test_a_host_that_is_not_the_node_is_refused_before_the_cordon(host, said):
-    world = World()
+def test_a_host_that_is_not_the_node_is_refused_before_the_cordon(world, host, said):
     world.cluster.change_node(NODE, **TWINS)
     world.machine.identity = lambda: host
     outcome = world.run()
@@ -359,15 +341,13 @@ def test_a_host_that_is_not_the_node_is_refused_before_the_cordon(host, said):
         pytest.param(Identity("b-1", None, None), id="a boot ID is enough"),
     ],
 )
-def test_a_host_that_is_the_node_is_changed(host):
-    world = World()
+def test_a_host_that_is_the_node_is_changed(world, host):
     world.cluster.change_node(NODE, **TWINS)
     world.machine.identity = lambda: host
     assert world.run().ending is Ending.DONE
 
 
-def test_a_host_is_compared_with_the_node_that_is_cordoned():
-    world = World()
+def test_a_host_is_compared_with_the_node_that_is_cordoned(world):
     task = world.begin(maintenance_timeout=600.0)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     world.time.run(20.0)
@@ -387,8 +367,7 @@ def test_a_host_is_compared_with_the_node_that_is_cordoned():
         (Phase.APPLIED, "system_uuid", Ending.HELD),
     ],
 )
-def test_on_resume_a_reboot_is_another_machine_only_before_the_change(phase, differs, ending):
-    world = World()
+def test_on_resume_a_reboot_is_another_machine_only_before_the_change(world, phase, differs, ending):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin(ANN)
     world.reach(phase)
@@ -415,8 +394,7 @@ def test_pods_that_may_not_be_evicted_are_named_before_the_cordon():
     assert world.cluster.calls["patch_node"] == 0
 
 
-def test_maintenance_is_waited_for_where_that_is_wished():
-    world = World()
+def test_maintenance_is_waited_for_where_that_is_wished(world):
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     task = world.begin(maintenance_timeout=600.0)
     world.time.run(100.0)
@@ -425,16 +403,14 @@ def test_maintenance_is_waited_for_where_that_is_wished():
     assert world.end(task).ending is Ending.DONE
 
 
-def test_a_cordoned_node_stays_cordoned_where_it_is_included():
-    world = World()
+def test_a_cordoned_node_stays_cordoned_where_it_is_included(world):
     world.cluster.change_node(NODE, unschedulable=True)
     assert world.run(include_cordoned=True).ending is Ending.DONE
     assert (world.node.unschedulable, world.record, world.slots()) == (True, None, [])
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the cordon that was left", "somebody's own since"])
-def test_a_cordon_that_was_left_to_somebody_is_never_taken_away(again):
-    world = World()
+def test_a_cordon_that_was_left_to_somebody_is_never_taken_away(world, again):
     task = world.begin()
     world.reach(Phase.CORDONED)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
@@ -448,8 +424,7 @@ def test_a_cordon_that_was_left_to_somebody_is_never_taken_away(again):
 
 
 @pytest.mark.parametrize("call", ["patch nodes", "update leases", "get nodes", "list pods"])
-def test_a_missing_permission_is_said_and_nothing_is_left(call):
-    world = World()
+def test_a_missing_permission_is_said_and_nothing_is_left(world, call):
     world.cluster.denied = {call}
     with pytest.raises(ForbiddenError, match=call):
         world.run()
@@ -457,14 +432,12 @@ def test_a_missing_permission_is_said_and_nothing_is_left(call):
     assert untouched(world)
 
 
-def test_a_node_that_the_cluster_does_not_know_is_an_error():
-    world = World()
+def test_a_node_that_the_cluster_does_not_know_is_an_error(world):
     with pytest.raises(NotFoundError):
         world.run(name="no-such-node")
 
 
-def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget():
-    world = World()
+def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget(world):
     world.cluster.set_budget(DisruptionBudget("default", "web", {"matchLabels": {"app": "web"}}, 0, 1, 1))
     outcome = world.run()
     assert outcome.ending is Ending.BLOCKED
@@ -478,8 +451,7 @@ def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget():
     assert untouched(world)
 
 
-def test_a_budget_that_was_looked_at_long_ago_is_looked_at_again_before_the_cordon():
-    world = World()
+def test_a_budget_that_was_looked_at_long_ago_is_looked_at_again_before_the_cordon(world):
     world.machine.fault = lambda _: HostUnreachableError("no route to host") if world.slots() else None
     task = world.begin()
     world.time.run(100.0)
@@ -505,8 +477,7 @@ def test_a_budget_that_was_looked_at_long_ago_is_looked_at_again_before_the_cord
     ],
     ids=str,
 )
-def test_abort_brings_the_old_state_back_from(phase, ending, files):
-    world = World()
+def test_abort_brings_the_old_state_back_from(world, phase, ending, files):
     if phase is Phase.UNDOING:
         world.trouble(gpus="7")
     task = world.begin()
@@ -517,8 +488,7 @@ def test_abort_brings_the_old_state_back_from(phase, ending, files):
     assert ABORT not in world.lease.annotations
 
 
-def test_an_abort_that_was_meant_for_an_earlier_roll_out_ends_nothing():
-    world = World()
+def test_an_abort_that_was_meant_for_an_earlier_roll_out_ends_nothing(world):
     request_abort(world.cluster, NODE)
     assert world.run().ending is Ending.DONE
 
@@ -526,8 +496,7 @@ def test_an_abort_that_was_meant_for_an_earlier_roll_out_ends_nothing():
 # Somebody interferes.
 
 
-def test_an_uncordon_before_the_change_ends_the_roll_out():
-    world = World()
+def test_an_uncordon_before_the_change_ends_the_roll_out(world):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(Phase.CORDONED)
@@ -608,8 +577,7 @@ def test_a_node_that_was_uncordoned_is_taken_again_only_within_the_budget():
 
 
 @pytest.mark.parametrize("phase", BEGUN[1:], ids=str)
-def test_a_node_that_was_registered_anew_is_cordoned_and_drained_before_anything_else(phase):
-    world = World()
+def test_a_node_that_was_registered_anew_is_cordoned_and_drained_before_anything_else(world, phase):
     world.trouble(gpus="7" if phase in (Phase.UNDOING, Phase.HELD) else "8", broken_gpu=phase is Phase.HELD)
     task = world.begin()
     world.reach(phase)
@@ -695,8 +663,7 @@ def test_a_node_that_waits_for_pods_that_do_not_leave_is_held_until_they_have():
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_pods_that_only_the_node_knows_are_named_after_the_time_of_a_drain():
-    world = World()
+def test_pods_that_only_the_node_knows_are_named_after_the_time_of_a_drain(world):
     world.trouble(gpus="7")
     world.machine.foreign_pods = ("uid-that-the-cluster-does-not-know",)
     outcome = world.run()
@@ -707,8 +674,7 @@ def test_pods_that_only_the_node_knows_are_named_after_the_time_of_a_drain():
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_an_uncordon_after_the_verification_is_no_trouble():
-    world = World()
+def test_an_uncordon_after_the_verification_is_no_trouble(world):
     world.cluster.fault = lambda _: Killed() if world.phase is Phase.VERIFIED else None
     world.time.finish(world.begin())
     world.cluster.fault = None
@@ -718,8 +684,7 @@ def test_an_uncordon_after_the_verification_is_no_trouble():
 
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
-def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
-    world = World()
+def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(world, phase):
     task = world.begin()
     world.reach(phase)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
@@ -734,8 +699,7 @@ def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
 @pytest.mark.parametrize(
     ("phase", "ending"), [(Phase.CORDONED, Ending.BLOCKED), (Phase.APPLIED, Ending.HELD)], ids=str
 )
-def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(phase, ending):
-    world = World()
+def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(world, phase, ending):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(phase)
@@ -748,8 +712,7 @@ def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(p
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered again with another UID"])
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
-def test_the_slot_of_a_node_is_free_once_that_is(phase, again):
-    world = World()
+def test_the_slot_of_a_node_is_free_once_that_is(world, phase, again):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(phase)
@@ -764,8 +727,7 @@ def test_the_slot_of_a_node_is_free_once_that_is(phase, again):
     assert not world.machine.between
 
 
-def test_a_record_that_cannot_be_read_is_named_with_the_way_out():
-    world = World()
+def test_a_record_that_cannot_be_read_is_named_with_the_way_out(world):
     write_record(world.cluster, world.node)
     with pytest.raises(Exception, match=f"kubectl -n numaforge delete lease numaforge-node-{NODE}"):
         world.run()
@@ -776,8 +738,7 @@ def test_a_record_that_cannot_be_read_is_named_with_the_way_out():
 
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED, Phase.UNDOING], ids=str)
-def test_an_api_server_that_is_away_for_minutes_undoes_nothing(phase):
-    world = World()
+def test_an_api_server_that_is_away_for_minutes_undoes_nothing(world, phase):
     world.trouble(gpus="7" if phase is Phase.UNDOING else "8")
     task = world.begin()
     world.reach(phase)
@@ -790,8 +751,7 @@ def test_an_api_server_that_is_away_for_minutes_undoes_nothing(phase):
 
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
-def test_a_host_that_is_away_for_minutes_undoes_nothing(phase):
-    world = World()
+def test_a_host_that_is_away_for_minutes_undoes_nothing(world, phase):
     task = world.begin()
     world.reach(phase)
     world.machine.fault = lambda _: HostUnreachableError("ssh: connection refused")
@@ -803,8 +763,7 @@ def test_a_host_that_is_away_for_minutes_undoes_nothing(phase):
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
 @pytest.mark.parametrize("side", ["the API server", "the host"])
-def test_patience_ends_and_somebody_else_goes_on(side, phase):
-    world = World()
+def test_patience_ends_and_somebody_else_goes_on(world, side, phase):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(phase)
@@ -832,17 +791,7 @@ def reach_confirming(world):
     assert world.machine.status(transaction).waits
 
 
-def test_a_node_is_confirmed_and_its_change_stays():
-    world = World()
-    asked = []
-    world.machine.fault = lambda call: asked.append(call)
-    assert world.run().ending is Ending.DONE
-    assert "confirm" in asked
-    assert world.machine.files == NEW
-
-
-def test_a_node_that_refuses_new_logins_goes_back_and_is_proved_as_it_was():
-    world = World()
+def test_a_node_that_refuses_new_logins_goes_back_and_is_proved_as_it_was(world):
     world.machine.fault = lambda call: (
         HostUnreachableError("ssh: connection refused") if call == "confirm" else None
     )
@@ -852,14 +801,12 @@ def test_a_node_that_refuses_new_logins_goes_back_and_is_proved_as_it_was():
     assert world.machine.files == OLD
 
 
-def test_a_node_that_refuses_the_confirmation_goes_back():
-    world = World()
+def test_a_node_that_refuses_the_confirmation_goes_back(world):
     world.machine.fault = lambda call: HostError("no space left") if call == "confirm" else None
     assert (world.run().ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_a_runner_that_dies_before_it_confirms_leaves_a_node_that_goes_back():
-    world = World()
+def test_a_runner_that_dies_before_it_confirms_leaves_a_node_that_goes_back(world):
     task = world.begin()
     reach_confirming(world)
     task.kill()
@@ -868,8 +815,7 @@ def test_a_runner_that_dies_before_it_confirms_leaves_a_node_that_goes_back():
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_a_runner_that_resumes_in_time_confirms():
-    world = World()
+def test_a_runner_that_resumes_in_time_confirms(world):
     task = world.begin()
     reach_confirming(world)
     task.kill()
@@ -917,8 +863,7 @@ def test_a_node_without_records_that_is_half_changed_is_held_until_a_person_says
 
 
 @pytest.mark.parametrize("seconds", [100.0, 1500.0], ids=["soon", "long-afterwards"])
-def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service(seconds):
-    world = World()
+def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service(world, seconds):
     world.trouble(gpus="7")
     late = iter([0.0, seconds])  # the confirmation, and the first request
     world.machine.asked_late = lambda: next(late, 0.0)
@@ -932,8 +877,7 @@ def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service(sec
 
 
 @pytest.mark.parametrize(("aborted", "blamed"), [(False, True), (True, False)], ids=["failed", "aborted"])
-def test_only_a_plan_that_fails_is_remembered(aborted, blamed):
-    world = World()
+def test_only_a_plan_that_fails_is_remembered(world, aborted, blamed):
     world.trouble(gpus="7")
     task = world.begin()
     world.reach(Phase.APPLIED)
@@ -946,8 +890,7 @@ def test_only_a_plan_that_fails_is_remembered(aborted, blamed):
 JOB = OtherWork({"slurm": ("job 1, process 2 (a)",)})
 
 
-def test_work_that_no_drain_moves_is_refused_before_the_cordon():
-    world = World()
+def test_work_that_no_drain_moves_is_refused_before_the_cordon(world):
     world.machine.parts = (Part("hugepages", drains=True),)
     world.machine.work = JOB
     outcome = world.run()
@@ -955,8 +898,7 @@ def test_work_that_no_drain_moves_is_refused_before_the_cordon():
     assert outcome.reason == "the change would end work that no drain moves: slurm: job 1, process 2 (a)"
 
 
-def test_work_that_comes_during_the_drain_gives_the_node_back_unchanged():
-    world = World()
+def test_work_that_comes_during_the_drain_gives_the_node_back_unchanged(world):
     world.machine.parts = (Part("hugepages", drains=True),)
     task = world.begin()
     world.reach(Phase.CORDONED)
@@ -966,16 +908,14 @@ def test_work_that_comes_during_the_drain_gives_the_node_back_unchanged():
     assert "slurm: job 1" in outcome.reason
 
 
-def test_a_plan_that_failed_before_is_refused_before_anything_is_done():
-    world = World()
+def test_a_plan_that_failed_before_is_refused_before_anything_is_done(world):
     world.machine.failed_before = "this plan was rolled back on this host"
     outcome = world.run()
     assert (outcome.ending, outcome.reason) == (Ending.BLOCKED, "this plan was rolled back on this host")
     assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
 
 
-def test_a_node_without_a_kubelet_that_is_still_called_ready_is_refused_before_its_cordon():
-    world = World()
+def test_a_node_without_a_kubelet_that_is_still_called_ready_is_refused_before_its_cordon(world):
     world.machine.pods = Pods(
         alive=("process 7 (sleep) in /kubepods.slice",), kubelet_down="its unit is failed"
     )
@@ -991,8 +931,7 @@ def test_a_node_without_a_kubelet_that_is_still_called_ready_is_refused_before_i
     assert (calls["patch_node"], calls["put_lease"], calls["evict"]) == (0, 0, 0)
 
 
-def test_a_kubelet_that_stops_while_the_slot_is_taken_is_seen_before_the_cordon():
-    world = World()
+def test_a_kubelet_that_stops_while_the_slot_is_taken_is_seen_before_the_cordon(world):
     world.machine.parts = (Part("hugepages", drains=True),)
 
     def stop(call: str) -> None:
@@ -1004,8 +943,7 @@ def test_a_kubelet_that_stops_while_the_slot_is_taken_is_seen_before_the_cordon(
     assert (outcome.ending, world.cluster.calls["patch_node"], free(world)) == (Ending.BLOCKED, 0, True)
 
 
-def test_a_host_that_refuses_to_begin_is_reported_and_given_back():
-    world = World()
+def test_a_host_that_refuses_to_begin_is_reported_and_given_back(world):
     world.machine._current = "another"
     outcome = world.run()
     assert (outcome.ending, free(world)) == (Ending.BLOCKED, True)
@@ -1035,8 +973,7 @@ def handed_over(world: World, seconds: float) -> list[float]:
 
 
 @pytest.mark.parametrize("seconds", [1.0, 30.0, 300.0, 3000.0])
-def test_a_transaction_without_an_answer_is_made_void_and_another_one_planned(seconds):
-    world = World()
+def test_a_transaction_without_an_answer_is_made_void_and_another_one_planned(world, seconds):
     begun, handed = begins(world), handed_over(world, seconds)
     outcome = world.run()
     world.time.run(3600.0)
@@ -1044,8 +981,9 @@ def test_a_transaction_without_an_answer_is_made_void_and_another_one_planned(se
 
 
 @pytest.mark.parametrize("seconds", [90.0, 300.0])
-def test_a_transaction_of_a_runner_that_was_killed_reaches_a_node_back_in_service_and_does_nothing(seconds):
-    world = World()
+def test_a_transaction_of_a_runner_that_was_killed_reaches_a_node_back_in_service_and_does_nothing(
+    world, seconds
+):
     begun = begins(world)
     handed_over(world, seconds)
     world.machine.fault = lambda call: Killed() if call == "no answer" else None
@@ -1057,8 +995,7 @@ def test_a_transaction_of_a_runner_that_was_killed_reaches_a_node_back_in_servic
     assert (begun, len(world.machine.applied)) == ([True], 1)
 
 
-def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_under_way():
-    world = World()
+def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_under_way(world):
     begun = begins(world)
     handed_over(world, 110.0)  # the node is as it was looked at, and that was not long ago
     world.machine.fault = lambda call: Killed() if call == "no answer" else None
@@ -1069,8 +1006,7 @@ def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_und
     assert (begun, world.machine.files) == ([], OLD)
 
 
-def test_a_runner_that_slept_before_it_handed_a_transaction_over_changes_nothing():
-    world = World()
+def test_a_runner_that_slept_before_it_handed_a_transaction_over_changes_nothing(world):
     begun = begins(world)
 
     def sleeps(call):
@@ -1084,8 +1020,7 @@ def test_a_runner_that_slept_before_it_handed_a_transaction_over_changes_nothing
     assert (outcome.ending, begun, free(world)) == (Ending.BLOCKED, [True], True)
 
 
-def test_a_transaction_that_begins_just_before_it_is_made_void_goes_on():
-    world = World()
+def test_a_transaction_that_begins_just_before_it_is_made_void_goes_on(world):
     begun = begins(world)
     handed_over(world, 3600.0)
 
@@ -1099,8 +1034,7 @@ def test_a_transaction_that_begins_just_before_it_is_made_void_goes_on():
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["while it runs", "on resume"])
-def test_a_node_uncordoned_before_its_transaction_has_begun_is_left_in_service(again):
-    world = World()
+def test_a_node_uncordoned_before_its_transaction_has_begun_is_left_in_service(world, again):
     begun = begins(world)
     handed_over(world, 300.0)
     world.machine.fault = lambda call: (
@@ -1120,8 +1054,7 @@ def test_a_node_uncordoned_before_its_transaction_has_begun_is_left_in_service(a
 
 
 @pytest.mark.parametrize(("times", "ending"), [(1, Ending.DONE), (2, Ending.DONE), (3, Ending.BLOCKED)])
-def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(times, ending):
-    world = World()
+def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(world, times, ending):
     world.beside = world.time.beside
     count = iter(range(2 * times))  # before it takes effect, and before it is answered
 
@@ -1136,8 +1069,7 @@ def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(times, en
         assert outcome.reason == "3 times in a row nothing was changed: the node was looked at 150 s ago"
 
 
-def test_a_transaction_that_was_broken_off_is_ended_once_its_node_is_drained_again():
-    world = World()
+def test_a_transaction_that_was_broken_off_is_ended_once_its_node_is_drained_again(world):
     world.trouble(broken_off=True)
     killed = world.begin(ANN)
     world.reach(Phase.APPLYING)
@@ -1147,8 +1079,7 @@ def test_a_transaction_that_was_broken_off_is_ended_once_its_node_is_drained_aga
     assert (world.machine.files, world.machine.busy) == (OLD, False)
 
 
-def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned():
-    world = World()
+def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned(world):
     world.trouble(gpus="7")
     world.machine.fault = lambda call: HostUnreachableError("no route") if call == "revert" else None
     task = world.begin()
@@ -1159,8 +1090,7 @@ def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned():
     assert (world.end(task).ending, world.machine.reverted) == (Ending.HELD, [])
 
 
-def test_what_a_held_node_does_not_know_is_void_before_the_node_is_given_back():
-    world = World()
+def test_what_a_held_node_does_not_know_is_void_before_the_node_is_given_back(world):
     begun = begins(world)
     handed_over(world, 600.0)
     world.machine.fault = lambda call: HostError("no room") if call == "void" else None
@@ -1174,8 +1104,7 @@ def test_what_a_held_node_does_not_know_is_void_before_the_node_is_given_back():
 # Two runners.
 
 
-def test_the_second_of_two_runners_waits_and_finds_nothing_left_to_do():
-    world = World()
+def test_the_second_of_two_runners_waits_and_finds_nothing_left_to_do(world):
     first = world.begin(ANN)
     world.reach(Phase.CORDONED)
     second = world.begin(BOB)
@@ -1186,15 +1115,13 @@ def test_the_second_of_two_runners_waits_and_finds_nothing_left_to_do():
     assert (len(world.machine.applied), world.events().count("Cordoned"), free(world)) == (1, 1, True)
 
 
-def test_two_that_begin_at_the_same_moment_change_the_node_once():
-    world = World()
+def test_two_that_begin_at_the_same_moment_change_the_node_once(world):
     first, second = world.begin(ANN), world.begin(BOB)
     world.end(first, second)
     assert (len(world.machine.applied), world.machine.files, free(world)) == (1, NEW, True)
 
 
-def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over():
-    world = World()
+def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over(world):
     first = world.begin(ANN)
     world.reach(Phase.APPLIED)
     first.ended = True  # it sleeps
@@ -1206,8 +1133,7 @@ def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over():
 
 
 @pytest.mark.parametrize("call", ["status", "begin"])
-def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(call):
-    world = World()
+def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(world, call):
     world.beside = world.time.beside
     first = world.begin(ANN)
     world.reach(Phase.CORDONED)
@@ -1223,8 +1149,7 @@ def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(call):
     assert second.result.ending is Ending.UNCHANGED
 
 
-def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():
-    world = World()
+def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes(world):
     task = world.begin()
     world.reach(Phase.APPLIED)
     world.cluster.delete_lease("numaforge-slot-0")
@@ -1234,8 +1159,7 @@ def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():
     ]
 
 
-def test_a_node_is_not_cordoned_once_its_slot_is_gone():
-    world = World()
+def test_a_node_is_not_cordoned_once_its_slot_is_gone(world):
     task = world.begin(maintenance_timeout=600.0)
     world.cluster.fault = lambda call: ConflictError("modified") if call == "patch_node" else None
     world.time.run(5.0)
@@ -1248,8 +1172,7 @@ def test_a_node_is_not_cordoned_once_its_slot_is_gone():
     assert (outcome.reason, untouched(world)) == ("another process has released the node's slot", True)
 
 
-def test_a_runner_far_from_this_machine_is_dead_after_a_minute_of_silence():
-    world = World()
+def test_a_runner_far_from_this_machine_is_dead_after_a_minute_of_silence(world):
     task = world.begin(ANN)
     world.reach(Phase.CORDONED)
     task.kill()
@@ -1353,8 +1276,7 @@ def test_a_conflict_at_any_write_changes_nothing():
         assert (task.result.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True), chosen
 
 
-def test_a_clock_that_differs_by_an_hour_matters_to_nobody():
-    world = World()
+def test_a_clock_that_differs_by_an_hour_matters_to_nobody(world):
     task = world.begin(ANN)
     world.reach(Phase.CORDONED)
     task.kill()

@@ -23,11 +23,6 @@ from tests.fixtures.rollout_world import NODE, World
 KEYS = ("version", "runner", "phase", "was_unschedulable", "offered", "transaction", "reason", "ending", "x")
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def break_lock(world: World, force: bool = False):
     task = world.time.spawn(unlock(world.cluster, NODE, force=force, clock=world.time))
     return world.end(task)

@@ -53,8 +53,7 @@ def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutloo
         ),
     ],
 )
-def test_in_the_way_of_a_node_is(fields, options, in_the_way):
-    world = World()
+def test_in_the_way_of_a_node_is(world, fields, options, in_the_way):
     world.cluster.change_node(NODE, **fields)
     (node,) = ahead(world, needs(NODE), **options)
     assert node.in_the_way == in_the_way
@@ -68,8 +67,7 @@ def test_in_the_way_of_a_node_is(fields, options, in_the_way):
         pytest.param(True, {"node-0001"}, (), id="the-driver-cuts-another"),
     ],
 )
-def test_gpus_that_the_dra_driver_cuts_are_in_the_way_where(fixed, cut, in_the_way):
-    world = World()
+def test_gpus_that_the_dra_driver_cuts_are_in_the_way_where(world, fixed, cut, in_the_way):
     world.cluster.cut_by_driver |= cut
     (node,) = ahead(world, needs(NODE, devices=frozenset({DRA_DRIVER.devices} if fixed else ())))
     assert node.in_the_way == in_the_way
@@ -81,16 +79,14 @@ def test_work_that_no_drain_moves_is_in_the_way():
     assert node.in_the_way == ("the change would end work",)
 
 
-def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed():
-    world = World()
+def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed(world):
     world.begin()
     world.reach(Phase.APPLYING)
     (node,) = ahead(world, needs(NODE))
     assert node.in_the_way == ("in the middle of a roll-out (applying): resume or abort it",)
 
 
-def test_a_node_whose_record_cannot_be_read_is_shown_with_the_way_out():
-    world = World()
+def test_a_node_whose_record_cannot_be_read_is_shown_with_the_way_out(world):
     write_record(world.cluster, world.node, "?")
     (node,) = ahead(world, needs(NODE, restarts=False))
     assert "cannot be read" in node.in_the_way[0]
@@ -108,8 +104,7 @@ def test_pods_are_named_that_block_the_node_or_that_it_waits_for():
     assert [line.partition(":")[0] for line in node.in_the_way] == ["default/bare"]
 
 
-def test_who_restarts_is_shown_in_order_with_the_canaries_first():
-    world = World()
+def test_who_restarts_is_shown_in_order_with_the_canaries_first(world):
     names = ("node-0001", "node-0000", "node-0002")
     shown = ahead(world, *(needs(name) for name in names), canary_hosts=["node-0002"])
     assert [each.needs.host for each in shown] == ["node-0002", "node-0000", "node-0001"]

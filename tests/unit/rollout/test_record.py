@@ -61,16 +61,14 @@ def lease(text: str, **labels: str) -> Lease:
 # ---- record and cordon ----
 
 
-def test_the_record_is_there_before_the_cordon():
-    world = World()
+def test_the_record_is_there_before_the_cordon(world):
     record = claim(world.cluster, world.node, OURS)
     assert (world.record, world.node.unschedulable, world.node.annotations) == (OURS, False, {})
     cordon(world.cluster, world.node, record)
     assert (world.node.unschedulable, world.record.has_marked(world.node)) == (True, True)
 
 
-def test_a_node_that_has_changed_since_it_was_read_is_not_cordoned():
-    world = World()
+def test_a_node_that_has_changed_since_it_was_read_is_not_cordoned(world):
     node = world.node
     record = claim(world.cluster, node, OURS)
     world.cluster.change_node(NODE, unschedulable=True)
@@ -84,8 +82,7 @@ def test_a_node_that_has_changed_since_it_was_read_is_not_cordoned():
     ["", "numaforge-node-node-0000", "numaforge-node-node-0000 0000000000000000"],
     ids=["nothing", "the name of the Lease", "another mark"],
 )
-def test_a_mark_that_the_record_does_not_hold_makes_no_cordon_ours(annotation):
-    world = World()
+def test_a_mark_that_the_record_does_not_hold_makes_no_cordon_ours(world, annotation):
     record = claim(world.cluster, world.node, OURS)
     world.cluster.change_node(NODE, unschedulable=True, annotations={MARK: annotation})
     assert not record.has_marked(world.node)
@@ -95,8 +92,7 @@ def test_a_mark_is_another_one_each_time():
     assert len({Record("ann", Phase.CLAIMED, was_unschedulable=False).mark for _ in range(100)}) == 100
 
 
-def test_a_claim_that_is_made_again_keeps_its_mark():
-    world = World()
+def test_a_claim_that_is_made_again_keeps_its_mark(world):
     first = claim(world.cluster, world.node, OURS)
     again = claim(world.cluster, world.node, Record("ann", Phase.CLAIMED, was_unschedulable=False))
     assert again.mark == first.mark
@@ -305,8 +301,7 @@ def test_handing_back_leaves_how_it_ended_and_nothing_on_the_node():
         uncordon(world.cluster, record, Ending.BLOCKED, "something else")
 
 
-def test_a_cordon_that_was_there_before_stays():
-    world = World()
+def test_a_cordon_that_was_there_before_stays(world):
     world.cluster.change_node(NODE, unschedulable=True)
     record = claim(world.cluster, world.node, replace(OURS, was_unschedulable=True))
     cordon(world.cluster, world.node, record)

@@ -102,8 +102,7 @@ def test_the_pool_does_not_matter_where_no_node_changes(needs):
     assert refused(needs, budget=OUTSIDE) == {}
 
 
-def test_a_node_in_the_middle_of_a_roll_out_is_ended_wherever_the_pool_is():
-    world = World()
+def test_a_node_in_the_middle_of_a_roll_out_is_ended_wherever_the_pool_is(world):
     write_record(world.cluster, world.node)
     assert refused(GOOD, world=world, budget=OUTSIDE) == {}
 
@@ -117,8 +116,9 @@ def test_a_node_in_the_middle_of_a_roll_out_is_ended_wherever_the_pool_is():
         pytest.param(1, True, "", id="one, and it is permitted"),
     ],
 )
-def test_a_control_plane_that_needs_every_node_is_refused_before_anything_is_begun(count, permitted, said):
-    world = World()
+def test_a_control_plane_that_needs_every_node_is_refused_before_anything_is_begun(
+    world, count, permitted, said
+):
     for node in control_planes(count):
         world.cluster.add_node(node)
     needs = replace(GOOD, host="control-0000", node="control-0000")

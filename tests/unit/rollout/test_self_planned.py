@@ -43,11 +43,6 @@ def taints(world: World) -> list[str]:
     return [taint.key for taint in world.node.taints]
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_a_node_that_has_verified_itself_loses_its_own_taint_alone(world: World) -> None:
     tell(world, json.dumps(asdict(said(world.node))))
     assert release_verified(world.cluster) == ([NODE], {})

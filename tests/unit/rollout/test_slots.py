@@ -55,15 +55,13 @@ def taken(world: World, *args, **options):
     return task.result[0]
 
 
-def test_no_more_slots_are_taken_than_the_budget_has():
-    world = World()
+def test_no_more_slots_are_taken_than_the_budget_has(world):
     taken(world)
     with pytest.raises(NoSlotError, match="1 of at most 1 nodes are out of service: node-0000"):
         taken(world, OTHER)
 
 
-def test_a_slot_that_is_given_back_goes_to_who_waits():
-    world = World()
+def test_a_slot_that_is_given_back_goes_to_who_waits(world):
     slot = taken(world)
     waiting = take(world, OTHER)
     world.time.run(30.0)
@@ -81,16 +79,14 @@ def test_two_that_take_at_the_same_moment_share_one_budget():
     assert sum(task.error is None for task in tasks) == 3
 
 
-def test_a_dead_runner_s_slot_is_taken_over_after_its_silence_by_one_s_own_clock():
-    world = World()
+def test_a_dead_runner_s_slot_is_taken_over_after_its_silence_by_one_s_own_clock(world):
     taken(world)
     begun = world.time.now
     assert taken(world, runner=BOB).runner == BOB
     assert SILENT_SECONDS <= world.time.now - begun <= SILENT_SECONDS + 10
 
 
-def test_a_living_runner_s_slot_is_not_taken_over():
-    world = World()
+def test_a_living_runner_s_slot_is_not_taken_over(world):
     slot = taken(world)
     waiting = take(world, runner=BOB, seconds=150.0)
     for _ in range(20):
@@ -101,8 +97,7 @@ def test_a_living_runner_s_slot_is_not_taken_over():
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered again with another UID"])
-def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(again):
-    world = World()
+def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(world, again):
     taken(world)
     node = world.node
     world.cluster.delete_node(NODE)
@@ -111,8 +106,7 @@ def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(again):
     assert taken(world, OTHER, BOB).lease.name == "numaforge-slot-0"
 
 
-def test_a_node_whose_slot_was_deleted_by_hand_is_seen_by_its_cordon():
-    world = World()
+def test_a_node_whose_slot_was_deleted_by_hand_is_seen_by_its_cordon(world):
     cached_pool = CachedPool(world.cluster, Budget(Share(count=1)), world.time)
     cached_pool.pool()
     slot = taken(world)
@@ -122,8 +116,7 @@ def test_a_node_whose_slot_was_deleted_by_hand_is_seen_by_its_cordon():
         taken(world, OTHER, BOB, seconds=0.0, cached_pool=cached_pool)
 
 
-def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again():
-    world = World()
+def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again(world):
     taken(world)
     world.cluster.change_node(OTHER, unschedulable=True)
     with pytest.raises(NoSlotError, match="1 of at most 1 nodes"):
@@ -131,8 +124,7 @@ def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again():
     assert world.slots() == []
 
 
-def test_a_veto_is_heard_while_waiting():
-    world = World()
+def test_a_veto_is_heard_while_waiting(world):
     taken(world)
     said = []
     waiting = take(world, OTHER, veto=lambda: said[0] if said else None)
@@ -154,8 +146,7 @@ def test_a_slot_whose_answer_was_lost_is(write):
     assert world.slots() == ([NODE] if write is renew else [])
 
 
-def test_a_slot_that_another_has_taken_over_is_neither_renewed_nor_given_back():
-    world = World()
+def test_a_slot_that_another_has_taken_over_is_neither_renewed_nor_given_back(world):
     slot = taken(world)
     taken(world, runner=BOB)
     with pytest.raises(ConflictError):
@@ -164,8 +155,7 @@ def test_a_slot_that_another_has_taken_over_is_neither_renewed_nor_given_back():
     assert world.slots() == [NODE]
 
 
-def test_a_slot_is_renewed_while_its_work_waits():
-    world = World()
+def test_a_slot_is_renewed_while_its_work_waits(world):
     holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: None)
     watch = LeaseWatch(world.time)
 
@@ -180,8 +170,7 @@ def test_a_slot_is_renewed_while_its_work_waits():
     assert longest <= 15.0
 
 
-def test_the_silence_of_a_runner_does_not_count_while_the_api_server_is_away():
-    world = World()
+def test_the_silence_of_a_runner_does_not_count_while_the_api_server_is_away(world):
     slot = taken(world)
     waiting = take(world, runner=BOB, seconds=3600.0)
     world.time.run(20.0)
@@ -201,8 +190,7 @@ def often(monkeypatch):
 
 
 @pytest.mark.usefixtures("often")
-def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer():
-    world = World()
+def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer(world):
     holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: None)
     renewed = threading.Semaphore(0)
     world.cluster.fault = lambda call: renewed.release() if call == "put_lease" else None
@@ -224,8 +212,7 @@ def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer():
 @pytest.mark.parametrize(
     "failure", [ApiUnreachableError("refused"), OSError("no kubectl")], ids=["API", "kubectl"]
 )
-def test_a_renewal_that_fails_is_told_and_made_again(failure):
-    world = World()
+def test_a_renewal_that_fails_is_told_and_made_again(world, failure):
     told = []
     holding = RenewedSlot(world.cluster, taken(world), world.time, told.append)
     failures, renewed = [failure], threading.Event()
@@ -247,8 +234,7 @@ def test_a_renewal_that_fails_is_told_and_made_again(failure):
 
 
 @pytest.mark.usefixtures("often")
-def test_a_slot_that_is_lost_while_its_work_is_blocked_is_known_to_be_lost():
-    world = World()
+def test_a_slot_that_is_lost_while_its_work_is_blocked_is_known_to_be_lost(world):
     told = threading.Event()
     holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: told.set())
     world.cluster.delete_lease(holding.slot.lease.name)
