@@ -205,6 +205,22 @@ def test_a_changed_machine_is_held_where_its_image_says_so_until_it_is_planned_b
     assert not node.path(ISSUE).exists(), "what was complained of is mended"
 
 
+@pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
+def test_where_changes_are_held_kubeadm_may_write_the_kubelets_files(joined: bool, node: Sandbox) -> None:
+    write(node, SETTINGS, "{profile: own, on_change: hold}\n")
+    node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} /run/config.yaml")
+    assert before_kubelet(node).returncode == 0
+    if joined:
+        write(node, "/etc/kubernetes/kubelet.conf", "a login\n")
+    node.run(f"mv /run/config.yaml {CONFIG}")
+    if joined:
+        assert f"file-{CONFIG} is new" in held(node)
+        return
+    done = before_kubelet(node)
+    assert (done.returncode, planned(node)) == (0, 2), done.stderr
+    assert (before_kubelet(node).returncode, planned(node)) == (0, 2)
+
+
 @pytest.mark.long
 def test_a_disk_in_another_machine_is_planned_also_where_changes_are_held(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")

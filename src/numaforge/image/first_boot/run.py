@@ -192,7 +192,8 @@ def foresee(
     changed = (*inputs.differences(was), *_other_source(chosen)) if was and same_machine else ()
     for sentence in changed:
         say_line(sentence)
-    if changed and settings.on_change == "hold" and not replan:
+    holds = changed and settings.on_change == "hold" and not replan
+    if holds and not (was and _is_joining(inputs, was, chosen)):
         raise HostError(
             "the machine is not what it was planned on: " + "; ".join(changed),
             remedy="bring it back, or have it planned anew: numaforge boot --replan",
@@ -295,6 +296,13 @@ def _on_trial(
     )
     subprocess.run(["systemctl", "--no-block", "restart", REPORT_UNIT], check=False)
     return trial
+
+
+def _is_joining(inputs: Inputs, was: Inputs, chosen: NamedProfile) -> bool:
+    """Whether a node that has no login yet gets its kubelet's files, as `kubeadm join` writes them."""
+    if _other_source(chosen) or not inputs.differs_in_kubelet_files_alone(was):
+        return False
+    return not kubeconfig_of(read_topology(from_local())).exists()
 
 
 def _by_itself(transaction: Transaction | None) -> Transaction | None:

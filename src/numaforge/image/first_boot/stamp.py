@@ -104,6 +104,12 @@ class Inputs:
             if not name.startswith(_INTENT)
         )
 
+    def differs_in_kubelet_files_alone(self, was: Inputs) -> bool:
+        """Whether only the kubelet's own files have changed, as `kubeadm join` writes them."""
+        earlier, current = was.values, self.values
+        changed = (name for name in {*earlier, *current} if earlier.get(name) != current.get(name))
+        return all(name.startswith("file-") and not name.startswith(_INTENT) for name in changed)
+
     def is_of_another_machine(self, was: Inputs) -> bool:
         """Whether the disk was planned in another machine: cloned, or moved."""
         return any(was.values.get(name) != self.values.get(name) for name in _MACHINE)
