@@ -56,12 +56,12 @@ class DevicePlugin(Section):
     )
 
     time_slicing: dict[Resource, Replicas] = Field(
-        default_factory=dict,
+        default={},
         description="Replicas per device, by resource; the pods on a device take turns.",
         examples=[{"nvidia.com/gpu": 4}],
     )
     mps: dict[Resource, Annotated[Replicas, Field(le=48)]] = Field(
-        default_factory=dict,
+        default={},
         description="Replicas per device with MPS, by resource; the pods on a device run at once, each with "
         "its share of the memory. Full GPUs only.",
         examples=[{"nvidia.com/gpu": 8}],

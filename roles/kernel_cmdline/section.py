@@ -124,7 +124,7 @@ class Kernel(Removable):
         examples=[["intel_iommu=on", "iommu=pt", "default_hugepagesz=1G"]],
     )
     unsafe: dict[AnyParameter, Risk] = Field(
-        default_factory=dict,
+        default={},
         description="Parameters that are not on the list, each with its risk, which the plan and every run "
         "repeat.",
         examples=[{"net.ifnames=0": "NICs are renamed: networkd matches them by MAC address here"}],

@@ -128,10 +128,10 @@ class Tuning(Removable):
         examples=[["training", "fabric"]],
     )
     sysctls: dict[SysctlName, SysctlText] = Field(
-        default_factory=dict, description="Kernel parameters by dotted name.", examples=[{"vm.swappiness": 1}]
+        default={}, description="Kernel parameters by dotted name.", examples=[{"vm.swappiness": 1}]
     )
     unsafe: dict[SysctlName, Risk] = Field(
-        default_factory=dict,
+        default={},
         description="Parameters in `sysctls` that may cost the node its network or its pods, each with its "
         "risk, which the plan repeats.",
         examples=[{"net.ipv6.conf.all.disable_ipv6": "nothing here speaks IPv6"}],

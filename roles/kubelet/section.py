@@ -85,7 +85,7 @@ class Kubelet(Removable):
         examples=["static"],
     )
     cpu_manager_options: dict[str, OptionText] = Field(
-        default_factory=dict,
+        default={},
         description="cpuManagerPolicyOptions, each checked against the kubelet's version. full-pcpus-only is "
         "on by default where every core has several threads.",
         examples=[{"distribute-cpus-across-numa": True}],
@@ -103,7 +103,7 @@ class Kubelet(Removable):
         examples=["pod"],
     )
     topology_manager_options: dict[str, OptionText] = Field(
-        default_factory=dict,
+        default={},
         description="topologyManagerPolicyOptions, each checked against the kubelet's version. "
         "max-allowable-numa-nodes is set automatically on machines that need it.",
         examples=[{"prefer-closest-numa-nodes": True}],
@@ -115,7 +115,7 @@ class Kubelet(Removable):
         examples=["Static"],
     )
     register_with_taints: list[TaintText] = Field(
-        default_factory=list,
+        default=[],
         description="Taints that a Node gets when it first joins. `numaforge rollout release` removes "
         "numaforge.io/unverified once a node that plans itself has verified itself.",
         examples=[["numaforge.io/unverified:NoSchedule"]],

@@ -53,7 +53,7 @@ class Memory(Section):
         examples=["2Gi"],
     )
     eviction_hard: dict[EvictionSignal, EvictionThreshold] = Field(
-        default_factory=dict,
+        default={},
         description="Hard eviction thresholds; signals that are not named keep the kubelet's default.",
         examples=[{"memory.available": "1Gi", "nodefs.available": "10%"}],
     )

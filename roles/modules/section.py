@@ -47,7 +47,7 @@ class Modules(Section):
         examples=[["ib_umad", "nvidia_peermem"]],
     )
     options: dict[ModuleName, tuple[Option, ...]] = Field(
-        default_factory=dict,
+        default={},
         description="Options by module. Options that are not in effect yet need a reboot, and are verified "
         "after it.",
         examples=[{"nvidia": ["NVreg_EnableStreamMemOPs=1"]}],

@@ -183,7 +183,7 @@ class Libraries(Section):
         "provider.",
     )
     nccl: dict[NcclName, NcclText] = Field(
-        default_factory=dict,
+        default={},
         description="Further NCCL settings by name.",
         examples=[{"NCCL_IB_TIMEOUT": 22, "NCCL_IB_QPS_PER_CONNECTION": 4}],
     )

@@ -1,24 +1,24 @@
-"""The command line: each error is one message and an exit code, and all output has a JSON twin."""
+"""The command line: each error is one message and an exit code, and all output has a JSON twin.
+
+What few runs need is imported where they need it: `--version` and `--help` answer at once.
+"""
 
 from __future__ import annotations
 
 import codecs
 import errno
 import io
-import json
 import os
 import re
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NoReturn, TextIO
 
 import click
 
 from numaforge import __version__
-from numaforge.commands.completion import COMPLETE, complete
-from numaforge.commands.options import LazyGroup
+from numaforge.commands.options import COMPLETE, LazyGroup
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain, echo_lines
 
@@ -94,6 +94,8 @@ def _of_fault(fault: Exception) -> int:
 def _invoke(arguments: list[str]) -> object:
     """Run the command, or complete one for a shell."""
     if (instruction := os.environ.get(COMPLETE)) is not None:
+        from numaforge.commands.completion import complete
+
         return complete(numaforge, instruction)
     _refuse_empty(arguments)
     _refuse_input_twice(arguments)
@@ -108,7 +110,7 @@ def _prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (as long as we run)
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
             if stream is sys.__stdout__ and isinstance(stream.buffer, io.RawIOBase):
                 # PYTHONUNBUFFERED: a short write would end unnoticed
@@ -150,6 +152,8 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
     r"""Return characters as escapes such as `\u2026`, which JSON reads back and people can look up."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
+    import json  # for characters that the terminal lacks alone
+
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 

@@ -27,6 +27,17 @@ def test_a_command_waits_for_no_other_command() -> None:
     }
 
 
+def test_the_version_waits_for_click_alone():
+    modules = loaded("from numaforge.cli import run; run(['--version'])") - loaded("import click")
+    assert not modules & {"json", "pathlib", "shutil", "dataclasses", "difflib", "click.shell_completion"}
+
+
+def test_the_defaults_of_a_profile_are_values():
+    """Pydantic asks a factory that is a type for its signature, for which inspect compiles a tokenizer."""
+    program = "import numaforge.planning.profile, tokenize; print(tokenize._compile.cache_info().misses)"
+    assert said(program) == "0"
+
+
 def test_a_command_that_asks_an_inventory_has_pyinfra_in_another_process() -> None:
     modules = loaded("from numaforge.cli import run; run(['measure', 'no/inventory.py'])")
     assert "numaforge.rollout.program" in modules

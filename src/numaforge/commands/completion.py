@@ -7,11 +7,9 @@ import os
 import click
 from click.shell_completion import get_completion_class, shell_complete
 
+from numaforge.commands.options import COMPLETE
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import print_data
-
-COMPLETE = "_NUMAFORGE_COMPLETE"
-"""The variable with the request of the shell's script: `bash_complete`, `zsh_source` and so on."""
 
 _PLACES = {
     "bash": "~/.local/share/bash-completion/completions/numaforge",

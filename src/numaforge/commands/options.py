@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -13,6 +12,9 @@ import click
 from numaforge.report import terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+COMPLETE = "_NUMAFORGE_COMPLETE"
+"""The variable with the request of the shell's script: `bash_complete`, `zsh_source` and so on."""
 
 WITHIN_SECONDS = 120
 """Time limit for a host of an INVENTORY to answer a read."""
@@ -180,6 +182,8 @@ class LazyGroup(click.Group):
         name = args[0]
         if name in self.names or name.startswith("-"):
             return super().resolve_command(ctx, args)
+        from difflib import get_close_matches  # for a mistake alone
+
         options = [option for parameter in self.get_params(ctx) for option in parameter.opts]
         near = [f"--{name}"] if f"--{name}" in options else get_close_matches(name, self.names, n=1)
         if near:  # click knows only the commands that are imported already

@@ -55,7 +55,7 @@ class NodeProfile(Section):
         default="", description="One sentence for people.", examples=["Whole-node training jobs"]
     )
     sources: dict[str, str] = Field(
-        default_factory=dict,
+        default={},
         description="The sources of values, by dotted path; the plan's decisions show them.",
         examples=[{"tuning.sysctls.vm.swappiness": "ticket 4711"}],
     )

@@ -40,7 +40,7 @@ def _matrix(pairs: Sequence[Pair]) -> list[str]:
         sorted({pair.nic for pair in pairs}, key=natural),
     )
     cell_width = max(map(len, (*cells.values(), *nics))) + 2
-    at_once = max(1, (max(screen().width, Screen.width) - max(map(len, gpus))) // cell_width)
+    at_once = max(1, (max(screen().width, Screen().width) - max(map(len, gpus))) // cell_width)
     lines: list[str] = []
     for first in range(0, len(nics), at_once):
         some = nics[first : first + at_once]
@@ -51,7 +51,7 @@ def _matrix(pairs: Sequence[Pair]) -> list[str]:
 
 def _table(pairs: Sequence[Pair]) -> list[str]:
     """Return a line for each rail, with why it does not work; on a narrow screen the reasons follow below."""
-    width = max(screen().width, Screen.width)
+    width = max(screen().width, Screen().width)
     heading, *lines = _aligned(_rows(pairs, [_answer(pair) for pair in pairs]))
     below: list[str] = []
     if max(map(len, lines)) > width:

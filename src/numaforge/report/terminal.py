@@ -6,25 +6,23 @@ Text from a host, a kubelet or a file is a `str`, printed without control charac
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.report.printable import in_one_line, plain, spaced, with_whole_commands
 
-# Functions that print with rich import it themselves: `--help` answers at once.
+# Functions import rich, json, shutil and pathlib themselves: `--version` and `--help` answer at once.
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
 
 COLOUR = "numaforge.colour"
@@ -50,8 +48,7 @@ def line_of(*parts: str) -> str:
     return Styled("".join(part if isinstance(part, Styled) else in_one_line(part) for part in parts))
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(NamedTuple):
     """The size of a terminal in characters."""
 
     width: int = 80
@@ -60,7 +57,9 @@ class Screen:
 
 def screen() -> Screen:
     """Return the size of this terminal; without a terminal, 80 columns and 24 lines."""
-    size = shutil.get_terminal_size((Screen.width, Screen.height))
+    from shutil import get_terminal_size
+
+    size = get_terminal_size(Screen())
     return Screen(size.columns, size.lines)
 
 
@@ -71,7 +70,7 @@ def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
     ends in blanks.
     """
     out = console()
-    out.width = max(out.width, Screen.width)
+    out.width = max(out.width, Screen().width)
     with out.capture() as captured:
         out.print(renderable, soft_wrap=wrapped)
     out.file.write(re.sub(" +$", "", captured.get(), flags=re.MULTILINE))
@@ -115,7 +114,7 @@ def _width(stream: TextIO) -> int | None:
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
-    return os.get_terminal_size(stream.fileno()).columns or Screen.width  # a serial console has 0
+    return os.get_terminal_size(stream.fileno()).columns or Screen().width  # a serial console has 0
 
 
 def folded(line: str, width: int) -> list[str]:
@@ -142,6 +141,8 @@ def folded(line: str, width: int) -> list[str]:
 def show_json(document: object) -> None:
     """Print a document for programs: JSON, or YAML where the command line asks for it."""
     if _option(AS_YAML):
+        import json
+
         import yaml
 
         text = json.dumps(document, ensure_ascii=False)
@@ -158,12 +159,16 @@ def show_json_line(document: object) -> None:
 
 def _json(document: object, *, indent: int | None) -> str:
     """Return a document as JSON, with escapes for what a terminal must not show or its encoding lacks."""
+    import json
+
     shows_all = "utf" in (sys.stdout.encoding or "").lower()
     text = json.dumps(document, indent=indent, ensure_ascii=not shows_all)
     return re.sub(r"[^\n -~]", lambda found: _escaped(found[0]), text)
 
 
 def _escaped(char: str) -> str:
+    import json
+
     return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
@@ -184,6 +189,8 @@ def save(content: str | bytes, output: str | None, *, private: bool = False) -> 
         else:
             click.echo(content, nl=False)
         return
+    from pathlib import Path
+
     try:
         _write(
             Path(output).resolve(),
@@ -218,6 +225,8 @@ def _write(path: Path, content: bytes, *, private: bool) -> None:
         staged.touch(0o600 if private else 0o666)
         staged.write_bytes(content)
         if path.exists() and not private:
+            import shutil
+
             shutil.copymode(path, staged)
         staged.replace(path)
     finally:
