@@ -25,7 +25,7 @@ from numaforge.change import parts
 from numaforge.image import bake as image
 from numaforge.lib import shell
 from numaforge.report.boxes import text_width
-from numaforge.report.live import fleet_screen
+from numaforge.report.live import Age, fleet_screen
 from numaforge.report.terminal import Screen
 from numaforge.rollout import phases
 from numaforge.rollout.fleet import Fleet, FleetSettings, Member
@@ -496,8 +496,9 @@ def live() -> str:
         del fleet.waiting[host]
     said = {host: _Shown(host, ended.ending, (ended.reason,)) for host, ended in _ENDED.items()}
     said |= {host: _Shown(host, phase, (why,)) for host, (_, phase, why) in _IN_PROGRESS.items()}
-    ages = {host: float(seconds) for host, (seconds, _, _) in _IN_PROGRESS.items()}
-    ages |= {host: 900.0 - 60 * number for number, host in enumerate(_ENDED)}
+    seconds = {host: float(row[0]) for host, row in _IN_PROGRESS.items()}
+    seconds |= {host: 900.0 - 60 * number for number, host in enumerate(_ENDED)}
+    ages = {host: Age(-age, lambda: 0.0) for host, age in seconds.items()}
     room = Screen(80, 24)
     console = Console(
         file=StringIO(),
