@@ -92,7 +92,7 @@ def program(
 
 def rehearsed(lab: Lab, folder: Path, profile: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Return the exit code of `numaforge rehearse` for the first node, and what it says of that node."""
-    file = inventory(lab, folder, profile=profile, start_seconds=500)
+    file = inventory(lab, folder, profile=profile, start_seconds=2400)
     done = program("numaforge", "rehearse", "-o", "json", str(file), stderr=subprocess.PIPE)
     report = json.loads(done.stdout)
     assert not report["failed"], report

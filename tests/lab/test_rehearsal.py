@@ -14,7 +14,7 @@ from lab.node import Node
 from lab.paths import REPOSITORY
 from lab.waiting import wait_until
 from tests.fixtures.processes import kill_tree
-from tests.lab import rollouts
+from tests.lab import crio, rollouts
 from tests.lab.rollouts import PROFILE, begin, free, inventory, rehearsed
 
 UNIT = "numaforge-rehearsal.service"
@@ -34,16 +34,18 @@ sysctl vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops ke
 sysctl net.ipv4.conf net.bridge net.ipv4.ip_forward
 cat /sys/devices/system/node/node*/hugepages/*/nr_hugepages
 ls /run /tmp /var/lib /var/log/pods
-systemctl show -p MainPID -p NRestarts kubelet containerd
+systemctl show -p MainPID -p NRestarts kubelet containerd crio
 find / -xdev -newer {MARKER} -type f ! -path '/var/log/*' ! -path '/root/*' \\
-    ! -path '/var/lib/containerd/*' ! -path '/var/lib/kubelet/pods/*' ! -path '/var/lib/systemd/*'
+    ! -path '/var/lib/container*/*' ! -path '/var/lib/kubelet/pods/*' ! -path '/var/lib/systemd/*'
 """
 """What a rehearsal could leave: a line for each."""
 
 
 @pytest.fixture
-def untouched(joined: Node) -> Iterator[Node]:
-    """The node, which is the same afterwards as before."""
+def untouched(joined: Node, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """The node with containerd or CRI-O, which is the same afterwards as before."""
+    if getattr(request, "param", "containerd") == "crio":
+        crio.install(joined)
     joined.run(f"rm -f {MARKER}; touch {MARKER}")
     before = joined.run(TRACES)
     yield joined
@@ -51,6 +53,9 @@ def untouched(joined: Node) -> Iterator[Node]:
     assert joined.run(TRACES).splitlines() == before.splitlines()
 
 
+@pytest.mark.parametrize(
+    "untouched", ["containerd", pytest.param("crio", marks=pytest.mark.long)], indirect=True
+)
 def test_the_kubelet_starts_with_the_plan_and_leaves_nothing(
     lab: Lab, untouched: Node, tmp_path: Path
 ) -> None:
@@ -77,7 +82,7 @@ def test_a_plan_that_only_the_nodes_own_kubelet_refuses_is_not_begun(
         f"    echo '{refuses}' >&2\n    exit 1\nfi\nexec /usr/bin/kubelet.own \"$@\"\n",
     )
     try:
-        file = inventory(lab, tmp_path, profile=STRICT, start_seconds=500)
+        file = inventory(lab, tmp_path, profile=STRICT, start_seconds=2400)
         rollout = begin("run", file, state=tmp_path)
         assert rollout.end() == 3, (rollout.events, rollout.errors())
         report = json.dumps(rollout.report)
@@ -96,7 +101,7 @@ def test_a_plan_that_only_the_nodes_own_kubelet_refuses_is_not_begun(
 def begun(lab: Lab, folder: Path) -> "subprocess.Popen[str]":
     """Start a rehearsal, and return once its kubelet runs."""
     node = lab.nodes[0]
-    file = inventory(lab, folder, profile=STRICT, start_seconds=500)
+    file = inventory(lab, folder, profile=STRICT, start_seconds=2400)
     command = [str(Path(sys.executable).with_name("numaforge")), "rehearse", "-o", "json", str(file)]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     wait_until(

@@ -177,15 +177,11 @@ take_away() { # PATH
 # ---- processes ----
 
 apart() { # BEGUN KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS: the first of its processes
-    attempt mount -n --bind /proc/sys /proc/sys
-    attempt mount -n -o remount,bind,ro /proc/sys
-    for name in $SYSCTLS; do
-        if [ -e "/proc/sys/$name" ]; then
-            next_face
-            cat "/proc/sys/$name" > "$new_face"
-            show "/proc/sys/$name"
-        fi
+    for folder in /proc/sys /proc/irq; do # CRI-O writes to the second one
+        attempt mount -n --bind "$folder" "$folder"
+        attempt mount -n -o remount,bind,ro "$folder"
     done
+    hide_kernel_values
     each face face
     each figure figure
     show_cpus_left
@@ -193,14 +189,22 @@ apart() { # BEGUN KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS: the first o
     # Each takes one CPU of the node, and none for the collection of what it throws away.
     export GOMAXPROCS=1 GOGC=off GOMEMLIMIT=768MiB
     unset NOTIFY_SOCKET INVOCATION_ID JOURNAL_STREAM
+    kubelet=$2 runtime=$3 root_dir=$5 begun=$1
     start_runtime "$3" "$4" "$6"
-    kubelet=$2 root_dir=$5 begun=$1
     set --
     while IFS= read -r line; do
         case $line in "argument "*) set -- "$@" "${line#argument }" ;; esac
     done < "$OWN/data"
     "$kubelet" "$@" > "$OWN/output" 2>&1 < /dev/null &
     await_managers "$!"
+}
+hide_kernel_values() { # those that a kubelet writes
+    for name in $SYSCTLS; do
+        if [ ! -e "/proc/sys/$name" ]; then continue; fi
+        next_face
+        cat "/proc/sys/$name" > "$new_face"
+        show "/proc/sys/$name"
+    done
 }
 next_face() {
     faces=$((faces + 1))
@@ -235,6 +239,9 @@ show_cpus_left() { # a kubelet counts packages in /proc/cpuinfo
 without_cpus() { # CPU|CPU... FILE: prints it without their paragraphs
     sed -E "/^processor[[:space:]]*: ($1)\$/,/^\$/d" "$2"
 }
+pause() { # a slow node has something else to do than to look again
+    if [ "$((now - begun))" -lt 300 ]; then sleep 0.1; else sleep 1; fi
+}
 await_managers() { # PID: until the managers have started, or it ends
     outcome=late
     while look_at_clock && [ "$now" -lt "$deadline" ]; do
@@ -244,8 +251,9 @@ await_managers() { # PID: until the managers have started, or it ends
         fi
         if ! kill -0 "$1" 2> /dev/null; then outcome=ended; fi
         if [ "$outcome" != late ]; then break; fi
-        sleep 0.2
+        pause
     done
+    if [ "$outcome" = ended ]; then require_runtime; fi
     look_at_clock
     echo "outcome $outcome"
     echo "took $((now - begun))"
@@ -255,6 +263,9 @@ await_managers() { # PID: until the managers have started, or it ends
     done
     echo "output $(tail -c "$MOST_OUTPUT" "$OWN/output" | base64 | tr -d '\n')"
 }
+require_runtime() {
+    kill -0 "$runtime_pid" 2> /dev/null || cannot "$runtime ended: $(tail -n 1 "$OWN/runtime")"
+}
 start_runtime() { # NAME PROGRAM ENDPOINT: the node's own, that knows nothing of its containers
     case $1 in
     containerd)
@@ -263,19 +274,19 @@ start_runtime() { # NAME PROGRAM ENDPOINT: the node's own, that knows nothing of
         ready='Start streaming server'
         ;;
     crio)
-        "$2" --listen "$3" --cgroup-manager cgroupfs --conmon-cgroup pod > "$OWN/runtime" 2>&1 < /dev/null &
-        ready='' # it listens once it serves
+        "$2" --listen "$3" --cgroup-manager cgroupfs --conmon-cgroup pod --enable-nri=false \
+            > "$OWN/runtime" 2>&1 < /dev/null &
+        ready='' # a kubelet waits for its answer
         ;;
     esac
     runtime_pid=$!
     until [ -S "$3" ] && grep -q "$ready" "$OWN/runtime"; do
         look_at_clock
-        if ! kill -0 "$runtime_pid" 2> /dev/null; then
-            cannot "$1 ended: $(tail -n 1 "$OWN/runtime")"
-        elif [ "$now" -ge "$deadline" ]; then
+        require_runtime
+        if [ "$now" -ge "$deadline" ]; then
             cannot "$1 was not ready in time: $(tail -n 1 "$OWN/runtime")"
         fi
-        sleep 0.1
+        pause
     done
 }
 containerd_configuration() { # ENDPOINT

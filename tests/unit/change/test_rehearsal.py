@@ -237,3 +237,4 @@ def test_the_kubelets_own_numbers_are_compared_with_the_plan() -> None:
     assert said.verdict is Verdict.STARTS
     assert said.shared_cpus == "0-14" or "cpu_manager_state reads" in said.differences[0]
     assert len(said.differences) == 2
+    assert all("please report it with the snapshot" in line for line in said.lines[1:])
