@@ -1,6 +1,7 @@
-"""Machines as files."""
+"""Machines as files, and the shells that hosts have."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 
@@ -65,6 +66,16 @@ def saved_plan(lab_document, tmp_path, capsys) -> str:
     run(["plan", lab_document, "--profile", "best-effort-mixed", "-o", "json"])
     path.write_text(capsys.readouterr().out)
     return str(path)
+
+
+@pytest.fixture(params=["dash", "bash --posix", "busybox sh"])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    """The command of a shell that a host may have as sh."""
+    name, *options = request.param.split()
+    program = shutil.which(name)
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    return [program, *options]
 
 
 @pytest.fixture(autouse=True)

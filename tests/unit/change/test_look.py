@@ -2,7 +2,6 @@
 
 import os
 import resource
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -19,14 +18,6 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles import ROLES
 from tests.fixtures.machines import two_cpu_vm
-
-
-@pytest.fixture(params=["dash", "bash", "busybox sh"])
-def shell(request: pytest.FixtureRequest) -> list[str]:
-    command = request.param.split()
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    return [shutil.which(command[0]) or "", *command[1:]]
 
 
 def read(shell: list[str], paths: list[str]) -> list[str]:

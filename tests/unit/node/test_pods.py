@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from numaforge.lib import shell as scripts
 from numaforge.node.holders import uid_in
 from numaforge.node.part import Part
 from numaforge.node.pods import Pods, read_pods, root_dirs
+from tests.fixtures.control_groups import alone
 from tests.fixtures.machines import kubeadm_kubelet
 
 Start = Callable[..., int]
@@ -23,18 +23,10 @@ WAITS = "#!/bin/sh\nread -r line\n"
 """A program that goes on until its standard input ends."""
 
 
-@pytest.fixture(params=["dash", "bash", "busybox sh"])
-def shell(request: pytest.FixtureRequest) -> list[str]:
-    command = request.param.split()
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    return [shutil.which(command[0]) or "", *command[1:]]
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start processes by name, with arguments; they end with the test."""
-    with ExitStack() as stack:
+    with alone(), ExitStack() as stack:
 
         def started(name: str, *arguments: str, folder: Path | None = None) -> int:
             program = tmp_path / "programs" / name

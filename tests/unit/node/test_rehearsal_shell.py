@@ -13,14 +13,6 @@ from numaforge.roles.kubelet.rehearsal import Rehearsal, Verdict, read_rehearsed
 ON_A_NODE = ("systemd-run", "unshare", "mount", "base64", "find", "mktemp", "timeout", "stat", "cat", "grep")
 
 
-@pytest.fixture(params=["dash", "bash", "busybox sh"])
-def shell(request: pytest.FixtureRequest) -> list[str]:
-    words = str(request.param).split()
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"there is no {words[0]} here")
-    return [str(shutil.which(words[0])), *words[1:]]
-
-
 @pytest.mark.parametrize(
     ("name", "path"),
     [

@@ -1,7 +1,6 @@
 """Which modules a node depends on: what boots and mounts need, and the ways in, under all shells."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +21,6 @@ MODPROBE = {
     "nfs": "sunrpc nfs",
 }
 """What modprobe would load for a module."""
-
-
-@pytest.fixture(params=["dash", "bash --posix", "busybox sh"])
-def shell(request: pytest.FixtureRequest) -> list[str]:
-    command = request.param.split()
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    return [shutil.which(command[0]) or "", *command[1:]]
 
 
 class Host:

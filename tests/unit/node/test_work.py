@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +11,6 @@ import pytest
 from numaforge.lib import shell as scripts
 from numaforge.node.work import KINDS, OtherWork, read_work
 from tests.fixtures.control_groups import GROUPS, Start, starting
-
-
-@pytest.fixture(params=["dash", "bash", "busybox sh"])
-def shell(request: pytest.FixtureRequest) -> list[str]:
-    command = request.param.split()
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    return [shutil.which(command[0]) or "", *command[1:]]
 
 
 @pytest.fixture

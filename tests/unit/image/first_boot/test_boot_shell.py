@@ -1,6 +1,5 @@
 """boot.sh, under each shell: which memory counts as unchanged, and with which plan the kubelet may start."""
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from hashlib import sha256
@@ -12,14 +11,6 @@ from numaforge.lib import shell as scripts
 
 WAS, TRIED = 8 << 20, 4 << 20
 MIB = 1 << 10
-
-
-@pytest.fixture(params=["dash", "bash", "busybox sh"])
-def shell(request: pytest.FixtureRequest) -> list[str]:
-    command = request.param.split()
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    return command
 
 
 def run(shell: list[str], script: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -19,14 +19,6 @@ ID = '#!/bin/sh\necho "$FAKE_UID"\n'
 SUDO = '#!/bin/sh\n[ "$1" = -n ] && [ -n "$MAY" ] || exit 1\nshift\nFAKE_UID=0 exec "$@"\n'
 
 
-@pytest.fixture(params=["dash", "bash", "busybox sh"])
-def shell(request: pytest.FixtureRequest) -> list[str]:
-    command = request.param.split()
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    return command
-
-
 @pytest.fixture
 def run(shell: list[str]) -> Run:
     def run(*arguments: str, stdin: str, path: str = os.environ["PATH"], **environment: str) -> list[str]:
