@@ -1,6 +1,6 @@
 """`deploys/bake.py` on a root of RPM packages: real rpm and dnf, and packages of the lab's own.
 
-What only a real distribution shows: SELinux in force, dracut, and the packages' own scripts.
+tests/roots has setfiles and dracut; only a real distribution shows SELinux in force, and packages' scripts.
 """
 
 import json
@@ -98,7 +98,7 @@ def test_where_opt_leads_to_var_an_update_of_the_image_brings_the_program(baked:
 def test_files_get_the_types_of_the_images_own_policy(baked: Path) -> None:
     contexts = "/etc/selinux/targeted/contexts/files/file_contexts"
     labelled = (baked / "var/labelled").read_text().split()
-    assert labelled == ["-F", contexts, f"/{HOME}", "/etc/numaforge", "/etc/systemd/system"]
+    assert labelled == ["-m", "-F", contexts, f"/{HOME}", "/etc/numaforge", "/etc/systemd/system"]
     assert not (baked / ".autorelabel").exists()
 
 

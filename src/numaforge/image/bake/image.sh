@@ -88,7 +88,8 @@ label() { # FOLDER PATH...
     [ ! -e /etc/selinux/config ] || type=$(sed -n 's/^SELINUXTYPE=//p' /etc/selinux/config | tail -n 1)
     contexts=/etc/selinux/${type:-none}/contexts/files/file_contexts
     [ -e "$contexts" ] && ! grep -qx 'SELINUX=disabled' /etc/selinux/config || return 0
-    setfiles -F "$contexts" "$home" "$@" > /dev/null 2>&1 || : > /.autorelabel
+    # -m: a builder without SELinux has no mount that setfiles would label by itself
+    setfiles -m -F "$contexts" "$home" "$@" > /dev/null 2>&1 || : > /.autorelabel
 }
 enable() { systemctl enable "$@" 2>&1 | sed '/^Created symlink/d' >&2; [ -z "$(disabled "$@")" ]; } # UNIT...
 disabled() {
