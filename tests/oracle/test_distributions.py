@@ -1,8 +1,9 @@
-"""The real kubelet with the arguments of k3s and of MicroK8s, and our drop-in: what it says that it runs with.
+"""The real kubelet with the arguments of k3s and of MicroK8s, and our drop-in: what it runs with.
 
-Neither names a main file. k3s passes what its pkg/daemons/agent/agent_linux.go has; MicroK8s' kubelite reads a
-file of arguments (`ReadArgsFromFile` in its 0000-Kubelite-integration.patch). A kubelet that logs at level 2
-prints its configuration as flags, drop-ins merged, before it checks it; the last argument ends it there.
+Neither names a main file. k3s passes what its pkg/daemons/agent/agent_linux.go has; MicroK8s' kubelite
+reads a file of arguments (`ReadArgsFromFile` in its 0000-Kubelite-integration.patch). A kubelet that logs
+at level 2 prints its configuration as flags, drop-ins merged, before it checks it; the last argument ends
+it there.
 """
 
 import re
