@@ -122,14 +122,16 @@ def test_its_kubelet_gets_a_drop_in_and_its_unit_restarts(
 def test_a_kubelet_that_does_not_come_up_gets_its_own_settings_back(
     start_sandbox: StartSandbox, port: int, tmp_path: Path
 ) -> None:
-    unit, _, folder, _ = LAYOUTS["k3s"]
-    node = node_of("k3s", start_sandbox, port)
+    unit, _, folder, _ = LAYOUTS["MicroK8s"]
+    node = node_of("MicroK8s", start_sandbox, port)
+    before = node.path(MICROK8S_ARGUMENTS).read_text()
     kubelet = node.path("/usr/local/bin/kubelet")
     kubelet.write_text(kubelet.read_text().replace('if "crash" in wish:', 'if "static" in wish:'))
     code, said = site(tmp_path, node, "-y")
     assert code == 1
     assert "rolled back" in said
     assert not node.path(f"{folder}/90-numaforge.conf").exists()
+    assert node.path(MICROK8S_ARGUMENTS).read_text() == before
     assert node.run(f"systemctl show -p ActiveState,MainPID {unit}").stdout.startswith("ActiveState=active")
 
 
