@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 60
 """The longest rehearsal where a start of the kubelet may take the usual 120 s: half of that."""
 
-_LOGIN = ("kubeconfig", "bootstrap-kubeconfig")
-ALONE = (
+_ALONE = (
     "--anonymous-auth=false",
     "--authentication-token-webhook=false",
     "--authorization-mode=AlwaysAllow",
@@ -63,6 +62,18 @@ ALONE = (
     "--manifest-url=",
 )
 """What a kubelet without a cluster, a network, systemd and pods needs; flags count before every file."""
+
+_SWITCHES = ("anonymous-auth", "authentication-token-webhook")
+_WITH_VALUE = (
+    "kubeconfig",
+    "bootstrap-kubeconfig",
+    "authorization-mode",
+    "address",
+    "cgroup-driver",
+    "pod-manifest-path",
+    "manifest-url",
+)
+"""The flags that are left out of the node's own, or replaced."""
 
 _CGROUPS = ("cgroupRoot", "kubeReservedCgroup", "systemReservedCgroup")
 _NO_SWAP = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
@@ -272,7 +283,7 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
         runtime=runtime,
         endpoint=endpoint.removeprefix("unix://"),
         root_dir=kubelet.root_dir,
-        arguments=(*_without_login(flags_after(install, kubelet)), *ALONE),
+        arguments=without_cluster(flags_after(install, kubelet)),
         files={file.path: file.text for file in files},
         removed=(
             *(path for path in paths(goal.plan, goal.machine) if path not in written and path in read),
@@ -295,7 +306,7 @@ def present_rehearsal(goal: Goal, planned: Rehearsal) -> Rehearsal:
     return replace(
         planned,
         program="",
-        arguments=(*_without_login(flags), *ALONE),
+        arguments=without_cluster(flags),
         files={},
         removed=(),
         faces={},
@@ -461,19 +472,22 @@ def _program(exec_start: str | None) -> str:
     return first if PurePosixPath(first).name == "kubelet" and first.startswith("/") else ""
 
 
-def _without_login(flags: Sequence[str]) -> list[str]:
-    """Return the arguments of a kubelet that is to know no cluster."""
+def without_cluster(flags: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of a kubelet that is to know no cluster.
+
+    The node's own come last: the kubelet complains of one without a value only there.
+    """
     kept: list[str] = []
     value_follows = False
     for flag in flags:
         name, equals, _ = flag.lstrip("-").partition("=")
         if value_follows:
             value_follows = False
-        elif flag.startswith("-") and name in _LOGIN:
+        elif flag.startswith("-") and name in _WITH_VALUE:
             value_follows = not equals
-        else:
+        elif not (flag.startswith("-") and name in _SWITCHES):
             kept.append(flag)
-    return kept
+    return (*_ALONE, *kept)
 
 
 def _decoded(text: str) -> str:

@@ -9,20 +9,7 @@ from lab import gobuild
 from lab.node import Node
 from tests.lab.rollouts import HEALTHY
 
-_FILES = {
-    "etc/crio/crio.conf.d/10-crio.conf": """\
-[crio.image]
-signature_policy = "/etc/crio/policy.json"
-[crio.runtime]
-default_runtime = "runc"
-pinns_path = "/usr/libexec/crio/pinns"
-[crio.runtime.runtimes.runc]
-runtime_path = "/usr/sbin/runc"
-runtime_root = "/run/runc"
-monitor_path = "/usr/libexec/crio/conmon"
-""",
-    "etc/crio/policy.json": '{"default": [{"type": "insecureAcceptAnything"}]}\n',
-    "etc/systemd/system/crio.service": """\
+_UNIT = """\
 [Unit]
 After=network.target
 Before=kubelet.service
@@ -32,11 +19,8 @@ ExecStart=/usr/bin/crio
 OOMScoreAdjust=-999
 TimeoutStartSec=0
 Delegate=yes
-""",
-    "usr/libexec/crio/conmon": "#!/bin/sh\necho conmon version 2.1.12\n",
-    "usr/libexec/crio/pinns": "#!/bin/sh\n",
-}
-"""What it asks for as it starts; conmon and pinns would have work with the first pod."""
+"""
+_OWN = "/usr/libexec/crio"
 _SWITCH = r"""
 set -e
 systemctl stop kubelet lab-deviceplugin
@@ -51,13 +35,40 @@ systemctl start kubelet
 """
 
 
+def configuration(own: str, sbin: str) -> dict[str, str]:
+    """Return its files by path, for programs of its own and a runc in these folders."""
+    runc = f"""\
+[crio.image]
+signature_policy = "/etc/crio/policy.json"
+[crio.runtime]
+default_runtime = "runc"
+disable_hostport_mapping = true
+pinns_path = "{own}/pinns"
+[crio.runtime.runtimes.runc]
+runtime_path = "{sbin}/runc"
+runtime_root = "/run/runc"
+monitor_path = "{own}/conmon"
+"""
+    return {
+        "/etc/crio/crio.conf.d/10-crio.conf": runc,
+        "/etc/crio/policy.json": '{"default": [{"type": "insecureAcceptAnything"}]}\n',
+    }
+
+
 def install(node: Node) -> None:
     """Have the node's kubelet run with CRI-O; it has no pods."""
     crio = gobuild.build(gobuild.CRIO) / "crio"
+    files = {
+        **configuration(_OWN, "/usr/sbin"),
+        "/etc/systemd/system/crio.service": _UNIT,
+        # They would have work with the first pod.
+        f"{_OWN}/conmon": "#!/bin/sh\necho conmon version 2.1.12\n",
+        f"{_OWN}/pinns": "#!/bin/sh\n",
+    }
     with tempfile.TemporaryFile() as cargo:
         with tarfile.open(fileobj=cargo, mode="w") as tar:
-            for name, text in _FILES.items():
-                entry = tarfile.TarInfo(name)
+            for name, text in files.items():
+                entry = tarfile.TarInfo(name.removeprefix("/"))
                 entry.size, entry.mode = len(text), 0o755
                 tar.addfile(entry, io.BytesIO(text.encode()))
             tar.add(crio, arcname="usr/bin/crio")

@@ -17,7 +17,13 @@ from lab.cluster import Lab
 from lab.kubelets import CONFIG_PATH, DROP_IN_DIR, FOLDER, Trial
 from lab.node import Node
 from lab.paths import REPOSITORY
-from numaforge.roles.kubelet.rehearsal import ALONE, Rehearsal, Rehearsed, Verdict, read_rehearsed
+from numaforge.roles.kubelet.rehearsal import (
+    Rehearsal,
+    Rehearsed,
+    Verdict,
+    read_rehearsed,
+    without_cluster,
+)
 from tests.fixtures.kubelet_texts import in_any_order, without_path
 from tests.lab.kubelet_cases import all_cases
 
@@ -78,7 +84,7 @@ def _rehearsed(node: Node, trial: Trial) -> Rehearsed:
         runtime="containerd",
         endpoint="/run/containerd/containerd.sock",
         root_dir=ROOT_DIR,
-        arguments=(f"--config={CONFIG_PATH}", *folder, *trial.flags, *ALONE),
+        arguments=without_cluster((f"--config={CONFIG_PATH}", *folder, *trial.flags)),
         files={
             CONFIG_PATH: trial.config,
             **{f"{DROP_IN_DIR}/{name}": text for name, text in trial.drop_ins.items()},

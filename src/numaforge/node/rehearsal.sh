@@ -64,7 +64,7 @@ prepare() { # FOLDER KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS
     attempt mount -n -o remount,bind,ro /sys
     own_control_groups
     for folder in "$root_dir" /var/lib/kubelet /var/log /tmp /var/tmp /var/lib/containers /var/lib/crio; do
-        if [ -d "$folder" ]; then hide "$folder"; fi
+        if [ -d "$folder" ] || [ "$2" = crio ]; then hide "$folder"; fi
     done
     each hidden hide
     each file write
@@ -109,7 +109,7 @@ make_control_group() { # NAME
         case $rest in */*) rest=${rest#*/} ;; *) rest= ;; esac
     done
 }
-hide() { # FOLDER: as large as what it hides; of the kubelet's own the plain files stay, and what is `copied`
+hide() { # FOLDER, which need not be there: as large as what it hides; of the kubelet's own the plain files stay, and what is `copied`
     for hidden in $hidden_folders; do
         case $1/ in
         "$hidden"/*)
@@ -121,7 +121,6 @@ hide() { # FOLDER: as large as what it hides; of the kubelet's own the plain fil
     if [ ! -d "$1" ]; then
         writable "$1"
         mkdir -p "$1"
-        return
     fi
     size=$(df -P -k "$1" | sed -n '2s/^[^ ]* *\([0-9]*\) .*/\1/p')
     new=$OWN/hidden

@@ -28,6 +28,7 @@ from numaforge.roles.kubelet.rehearsal import (
     rehearsal,
     rehearse,
     to_document,
+    without_cluster,
 )
 from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, target
 from tests.fixtures.machines import kubeadm_kubelet
@@ -68,15 +69,24 @@ def test_the_kubelet_finds_the_planned_files_and_no_cluster() -> None:
     assert planned.endpoint == "/run/containerd/containerd.sock"
     assert not [each for each in planned.arguments if "kubeconfig" in each]
     assert f"--config-dir={on.plan.kubelet.config_dir}" in planned.arguments
-    assert planned.arguments[-1] == "--manifest-url="
+    assert planned.arguments[0] == "--anonymous-auth=false"
 
 
-def test_a_login_in_two_words_is_left_out_whole() -> None:
-    on = target(PROFILE, "kubelet")
-    assert on.machine.kubelet is not None
-    flags = ("--kubeconfig", "/etc/kubernetes/kubelet.conf", "--v=2")
-    on = replace(on, machine=replace(on.machine, kubelet=replace(on.machine.kubelet, flags=flags)))
-    assert shown(on).arguments[0] == "--v=2"
+@pytest.mark.parametrize(
+    ("flags", "kept"),
+    [
+        pytest.param(("--kubeconfig", "/etc/k.conf", "--v=2"), ("--v=2",), id="a-login-in-two-words"),
+        pytest.param(("--address", "10.0.0.1", "--v=2"), ("--v=2",), id="an-address-of-the-network"),
+        pytest.param(("--anonymous-auth", "--v=2"), ("--v=2",), id="a-switch-has-no-second-word"),
+        pytest.param(("--v=2", "--max-pods"), ("--v=2", "--max-pods"), id="a-value-that-lacks-stays-last"),
+    ],
+)
+def test_a_kubelets_own_flags_come_last_without_those_of_a_cluster(
+    flags: tuple[str, ...], kept: tuple[str, ...]
+) -> None:
+    alone = without_cluster(())
+    assert without_cluster(flags) == (*alone, *kept)
+    assert "--address=127.0.0.1" in alone
 
 
 def test_it_finds_the_state_files_as_the_transaction_would_leave_them() -> None:

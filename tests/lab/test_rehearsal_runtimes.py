@@ -1,0 +1,21 @@
+"""A kubelet starts in a rehearsal with either container runtime; without a virtual node."""
+
+import os
+
+import pytest
+
+from tests.lab.rehearsal_here import start
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+
+
+@pytest.mark.parametrize("runtime", ["containerd", pytest.param("crio", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        pytest.param("", "outcome started", id="starts"),
+        pytest.param("maxPods: -1\n", "outcome ended", id="refuses-its-configuration"),
+    ],
+)
+def test_a_kubelet_shows_with_each_runtime_whether_it_starts(runtime: str, more: str, outcome: str) -> None:
+    assert start(runtime, more)[0] == outcome
