@@ -6,7 +6,7 @@ They have namespaces of their own, and what they write is memory. Needs root.
 import base64
 import subprocess
 
-from lab import gobuild
+from lab import gobuild, kubelets
 from numaforge.lib.shell import library
 from tests.lab.crio import configuration
 
@@ -43,10 +43,10 @@ cat "/proc/$!/stat" "/proc/$runtime_pid/stat"
 """
 
 
-def start(runtime: str, more: str = "") -> tuple[str, float]:
+def start(runtime: str, more: str = "", minor: str = kubelets.OWN) -> tuple[str, float]:
     """Return how a kubelet's start with `containerd` or `crio` ended, and the CPU time of both.
 
-    `more` is added to its configuration.
+    `more` is added to its configuration; `minor` is the kubelet's.
     """
     program = gobuild.build(gobuild.CRIO if runtime == "crio" else gobuild.CONTAINERD) / runtime
     files = {
@@ -62,9 +62,18 @@ def start(runtime: str, more: str = "") -> tuple[str, float]:
     script = functions + _SCRIPT.replace(
         "each file write", f"cat > $OWN/data <<'END'\n{data}END\neach file write"
     )
-    kubelet = gobuild.build(gobuild.KUBERNETES) / "kubelet"
     done = subprocess.run(
-        [*_APART, "sh", "-c", script, "sh", str(kubelet), runtime, str(program), f"/run/{runtime}"],
+        [
+            *_APART,
+            "sh",
+            "-c",
+            script,
+            "sh",
+            str(kubelets.build(minor)),
+            runtime,
+            str(program),
+            f"/run/{runtime}",
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -4,12 +4,21 @@ import os
 
 import pytest
 
+from lab import kubelets
 from tests.lab.rehearsal_here import start
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
 
-@pytest.mark.parametrize("runtime", ["containerd", pytest.param("crio", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("minor", "runtime"),
+    [
+        (kubelets.OWN, "containerd"),
+        pytest.param(kubelets.OWN, "crio", marks=pytest.mark.long),
+        pytest.param(kubelets.OLDEST, "containerd", marks=pytest.mark.long),
+        pytest.param(kubelets.OLDEST, "crio", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize(
     ("more", "outcome"),
     [
@@ -17,5 +26,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
         pytest.param("maxPods: -1\n", "outcome ended", id="refuses-its-configuration"),
     ],
 )
-def test_a_kubelet_shows_with_each_runtime_whether_it_starts(runtime: str, more: str, outcome: str) -> None:
-    assert start(runtime, more)[0] == outcome
+def test_a_kubelet_shows_with_each_runtime_whether_it_starts(
+    minor: str, runtime: str, more: str, outcome: str
+) -> None:
+    assert start(runtime, more, minor)[0] == outcome
