@@ -133,6 +133,12 @@ def test_what_does_not_fit_has_its_collision():
     assert collision.swapped
 
 
+def test_a_gpu_without_mig_is_as_a_config_wants_it_that_turns_mig_off():
+    plan = planned(with_gpus(gpu("1db6", capable=False, mode=None)), OFF)
+    assert plan.fits
+    assert plan.gpus[0].mode_changes is False
+
+
 H100_FILTER = 'device-filter: "0x233010DE", '
 A100_FILTER = 'device-filter: "0x20B010DE", '
 
