@@ -66,6 +66,9 @@ prepare() { # FOLDER KUBELET RUNTIME PROGRAM ROOT-DIR ENDPOINT SECONDS
     for folder in "$root_dir" /var/lib/kubelet /var/log /tmp /var/tmp /var/lib/containers /var/lib/crio; do
         if [ -d "$folder" ] || [ "$2" = crio ]; then hide "$folder"; fi
     done
+    if [ "$2" = crio ]; then # it makes those of its folders that are not there
+        for folder in /etc/crio /etc/cni/net.d /opt/cni/bin; do writable "$folder/new"; done
+    fi
     each hidden hide
     each file write
     each removed take_away
