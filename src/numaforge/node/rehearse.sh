@@ -66,7 +66,7 @@ rehearse() {
     fi
     systemd-run --quiet --wait --pipe --collect --unit="$REHEARSAL_UNIT" \
         -p Delegate=yes -p CPUWeight=20 -p IOWeight=20 -p MemoryMax=2G -p MemorySwapMax=0 -p TasksMax=2048 \
-        -p OOMScoreAdjust=500 -p "RuntimeMaxSec=$((START_SECONDS + 30))" -p TimeoutStopSec=5 -p KillSignal=SIGKILL \
+        -p OOMScoreAdjust=500 -p "RuntimeMaxSec=$((START_SECONDS + 30))" -p TimeoutStopSec=60 -p KillSignal=SIGKILL \
         -p PrivateNetwork=yes -p ProtectSystem=strict -p "ExecStopPost=+$(command -v rm) -rf $folder" \
         sh "$folder/program" alone "$folder" "$kubelet" "$RUNTIME" "$engine" "$ROOT_DIR" "$ENDPOINT" \
         "$START_SECONDS" < /dev/null 2> "$folder/errors" || {
