@@ -84,6 +84,11 @@ def test_each_has_planned_itself_for_its_own_machine(node: Node) -> None:
     assert saved.cpus == planned.cpus
 
 
+def test_nodes_of_one_image_have_machine_ids_of_their_own(image_lab: Lab) -> None:
+    ids = {node.run("cat /etc/machine-id").strip() for node in image_lab.nodes}
+    assert len(ids - {"", "uninitialized"}) == 2
+
+
 def test_verification_is_green_without_a_change(image_lab: Lab, tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.py"
     inventory.write_text(f"nodes = {[*image_lab.inventory().items()]!r}\n")

@@ -1,4 +1,4 @@
-"""The templates of docs/examples/image as the builders' own programs read them; none of them builds."""
+"""The templates of docs/examples/image as the builders' programs read them."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ INSIDE = """
     mount --rbind /proc "$1/proc"
     mount -t tmpfs none "$1/mnt"
     cp -r "$2/." "$1/mnt"
-    exec chroot "$1" sh -euc "cd /mnt; export HOME=/mnt; $3"
+    exec chroot "$1" sh -euc "cd /mnt; export HOME=/mnt TMPDIR=/mnt; $3"
 """
 
 

@@ -1,7 +1,7 @@
 """The templates of docs/examples/image: their commands are ours, and what they name is there.
 
-That the builders' own programs accept them is tested in tests/roots/test_builders.py. Of all of them bake.sh
-alone is run, by `make image`: no test starts a CI job, packer, mkosi or Kubernetes' image-builder.
+That the builders' own programs accept them is tested in tests/roots/test_builders.py. bake.sh is run by `make
+image`, mkosi by tests/lab/test_mkosi.py: no test starts a CI job, packer or Kubernetes' image-builder.
 """
 
 import json
@@ -23,7 +23,8 @@ from numaforge.planning.profiles import load_profile
 
 FOLDER = REPOSITORY / "docs/examples/image"
 TEMPLATES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
-SHELL = {*FOLDER.glob("*.sh"), FOLDER / "mkosi/mkosi.finalize"}
+MKOSI = {FOLDER / "mkosi" / name for name in ("mkosi.sync", "mkosi.finalize")}
+SHELL = {*FOLDER.glob("*.sh"), *MKOSI}
 CI = {"github.yaml": ("jobs", "image"), "gitlab.yaml": ("node-image",)}
 PYINFRA = {"bake.sh", "mkosi.finalize", "node.pkr.hcl", "main.yml"}
 """Who calls pyinfra; CI calls it by bake.sh."""
@@ -123,4 +124,4 @@ def test_image_builder_is_given_every_variable_of_the_role() -> None:
 
 def test_what_is_run_as_a_program_can_be() -> None:
     assert all(text_of(path).startswith("#!/bin/sh\n") for path in SHELL)
-    assert os.access(FOLDER / "mkosi/mkosi.finalize", os.X_OK), "mkosi takes no script that is not executable"
+    assert all(os.access(path, os.X_OK) for path in MKOSI), "mkosi takes no script that is not executable"
