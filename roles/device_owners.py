@@ -40,7 +40,7 @@ MIG_MANAGER = DeviceOwner(
     "mig",
     "mig",
     lambda plan: plan.mig.managed_by == "numaforge" and bool(plan.mig.gpus),
-    f"the GPU operator's MIG manager cuts the node's GPUs by its label {OPERATOR_LABEL}: say "
+    f"the GPU operator's MIG manager cuts the node's GPUs by its label {OPERATOR_LABEL}: set "
     "mig.managed_by: gpu-operator, or take the manager off the node (the label "
     "nvidia.com/gpu.deploy.mig-manager=false) and the label away",
     label=OPERATOR_LABEL,
@@ -51,7 +51,7 @@ CONFIG_MANAGER = DeviceOwner(
     "amd_partitions",
     "amd_partitions",
     lambda plan: plan.amd_partitions.managed_by == "numaforge" and bool(plan.amd_partitions.gpus),
-    f"AMD's device config manager partitions the node's GPUs by its label {PROFILE_LABEL}: say "
+    f"AMD's device config manager partitions the node's GPUs by its label {PROFILE_LABEL}: set "
     "amd_partitions.managed_by: device-config-manager, or take the label away",
     label=PROFILE_LABEL,
 )
@@ -59,7 +59,7 @@ DRA_DRIVER = DeviceOwner(
     "one_mig_geometry",
     "mig",
     lambda plan: plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
-    "NVIDIA's DRA driver cuts the node's GPUs as claims come (DynamicMIG): say mig.managed_by: "
+    "NVIDIA's DRA driver cuts the node's GPUs as claims come (DynamicMIG): set mig.managed_by: "
     "dra-driver and no instances, or turn the driver's feature gate DynamicMIG off",
     by_driver=True,
 )

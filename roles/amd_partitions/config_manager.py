@@ -30,7 +30,7 @@ def refuse_for_manager(plan: AmdPartitionsPlan, gpus: int) -> None:
         raise _beyond("its profiles have numbers of GPUs for each mode, and not which ones")
     for compute, memory in modes:
         if not (compute and memory):
-            raise _beyond("its profiles have both modes; say compute and memory")
+            raise _beyond("its profiles have both modes; set compute and memory")
         if compute != _ALONE.get(memory, compute):
             raise _beyond(f"it takes {memory} with {_ALONE[memory]} alone, and not with {compute}")
     if plan.gpus and len(plan.gpus) != gpus:

@@ -56,7 +56,7 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
         _refuse_without_tools(state.answers(NAME))
     if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, state):
         raise HostError(
-            "is to be partitioned otherwise, but the kubelet runs: it offers what its device plugins "
+            "would be partitioned differently, but the kubelet runs: it offers what its device plugins "
             "found when it started, and may not start again",
             where=changed[0].pci_address,
             remedy="deploys/site.py or deploys/amd_partitions.py changes both together, and drains "

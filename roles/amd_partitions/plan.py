@@ -141,11 +141,11 @@ def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
     cut, model = gpu.partition, MODELS_BY_DEVICE.get(gpu.device.lower())
     if cut is None:
         if gpu.driver != "amdgpu":
-            return f"{_called(gpu, model)}: amdgpu does not have it, so what it can be is not known"
+            return f"{_called(gpu, model)}: amdgpu is not its driver, so its modes are unknown"
         return f"{_called(gpu, model)}: its driver offers no partitions"
     compute, memory = entry.compute or cut.compute, entry.memory or cut.memory
     if compute is None or (cut.compute is None and memory is None):
-        return f"{_called(gpu, model)}: its driver does not tell its modes; say compute and memory"
+        return f"{_called(gpu, model)}: its driver does not report its modes; set compute and memory"
     if entry.memory not in (None, cut.memory, *cut.available_memory):
         return _not_offered(gpu, model, entry.memory or "", cut.available_memory, "memory")
     changes = entry.memory not in (None, cut.memory)
@@ -161,9 +161,7 @@ def _called(gpu: Gpu, model: AmdModel | None) -> str:
 
 
 def _not_offered(gpu: Gpu, model: AmdModel | None, mode: str, offered: Sequence[str], kind: str) -> str:
-    answer = (
-        f"offers {', '.join(offered)}" if offered else f"does not tell which {kind} modes it can change to"
-    )
+    answer = f"offers {', '.join(offered)}" if offered else f"does not report which {kind} modes it supports"
     return f"{_called(gpu, model)} cannot be asked for {mode}: its driver {answer}"
 
 
@@ -232,7 +230,7 @@ def _refuse_for_plugin(machine: NodeTopology, plan: AmdPartitionsPlan) -> None:
             f"{' and '.join(sorted(kinds))} on one node end AMD's device plugin: partitions of "
             "different styles across GPUs in a node is not supported with single strategy",
             where="amd_partitions.naming",
-            remedy="say naming: mixed, and give the plugin -resource_naming_strategy=mixed, or the "
+            remedy="set naming: mixed, and give the plugin -resource_naming_strategy=mixed, or the "
             "GPUs the same modes",
         )
 
@@ -272,8 +270,8 @@ def _doubts(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> Iterator[
     if unified:
         yield Notice(
             "amd-unified-memory",
-            f"the memory of GPU {format_cpulist(unified)} is the machine's own: what a change of "
-            "modes does to its NUMA nodes is not known",
+            f"the memory of GPU {format_cpulist(unified)} is the machine's own: "
+            "unknown how a change of modes affects its NUMA nodes",
         )
     untold = [
         index
@@ -284,7 +282,7 @@ def _doubts(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> Iterator[
     if untold:
         yield Notice(
             "amd-modes-not-confirmed",
-            f"GPU {format_cpulist(untold)}: no table says which modes go together on this model; the "
+            f"GPU {format_cpulist(untold)}: no table has the valid pairs of modes for this model; the "
             "node asks its driver before anything changes",
         )
 

@@ -59,9 +59,9 @@ class AmdGpus(Section):
     @model_validator(mode="after")
     def _some_modes_of_some_gpus(self) -> Self:
         if self.model is not None and self.indices is not None:
-            raise ValueError("says model and indices; say one of them")
+            raise ValueError("model and indices are mutually exclusive")
         if self.compute is None and self.memory is None:
-            raise ValueError("does not say what the GPUs get; say compute, memory or both")
+            raise ValueError("the GPUs' modes are missing; set compute, memory or both")
         return self
 
 

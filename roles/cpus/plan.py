@@ -122,7 +122,7 @@ def _by_default(topology: NodeTopology, profile: NodeProfile) -> _Chosen:
     reserved = next((candidate for candidate in candidates if _stands(topology, candidate)), candidates[0])
     number = sum(core.cpus <= reserved for core in whole_cores(topology))
     reason = (
-        f"the profile does not say, so {_counted(number)}: one CPU for each {CPUS_PER_RESERVED} of {cpus}"
+        f"unset in the profile, so {_counted(number)}: one CPU for each {CPUS_PER_RESERVED} of {cpus}"
         + (f", one for each {DEVICES_PER_RESERVED} devices ({devices})" if devices.count else "")
         + f", {_counted(most)} at most; {why}, {_FIRST}: {_NOT_EXCLUSIVE}"
     )
@@ -182,9 +182,8 @@ def _steady_cpus(topology: NodeTopology, chosen: _Chosen, previous: NodePlan | N
         return chosen
     return _Chosen(
         earlier.reserved,
-        "the profile does not say, so as an earlier plan has it, which took its cores by the machine's size "
-        f"and devices at that time; today it would be {format_cpulist(chosen.cpus)}: name them in "
-        f"{SUBJECT}.cpulist to move there",
+        "unset in the profile, so as in an earlier plan, which sized them for the machine at that time; "
+        f"a new plan would choose {format_cpulist(chosen.cpus)}: set {SUBJECT}.cpulist to move there",
         chosen.by,
     )
 
@@ -221,9 +220,9 @@ def _wished(topology: NodeTopology, wish: ReservedCpus, profile: NodeProfile) ->
     for group, nodes in _groups(topology, way).items():
         available = sum(map(len, nodes.values()))
         if count > available:
-            cores = "1 core is" if count == 1 else f"{count} cores are"
+            cores = "1 core" if count == 1 else f"{count} cores"
             raise PlanError(
-                f"{cores} to be reserved on {group}, which has {available}",
+                f"{cores} would be reserved on {group}, which has {available}",
                 where=SUBJECT,
                 remedy=_fewer_cores(topology, profile),
             )
@@ -429,9 +428,10 @@ def _kubelet_view_notices(topology: NodeTopology) -> list[Notice]:
         notices.append(
             Notice(
                 "cores-by-id",
-                "the kernel's ids place CPUs otherwise than its sibling masks do: the masks tell "
+                "the kernel's CPU ids and its sibling masks disagree: the masks give "
                 f"{len(topology.cores)} cores, the kubelet goes by the ids and counts "
-                f"{len(topology.kubelet_cores)}, {per_core} CPUs in each; what is reserved is whole to both",
+                f"{len(topology.kubelet_cores)}, {per_core} CPUs in each; "
+                "the reserved cores are whole in both",
             )
         )
     if unseen := topology.online - cpus_seen(topology):

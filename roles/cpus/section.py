@@ -65,7 +65,7 @@ class ReservedCpus(Section):
         keys = sorted(self.model_fields_set)
         if len(keys) != 1 or getattr(self, keys[0]) is None:
             amounts = "nothing" if not keys else " and ".join(keys)
-            raise ValueError(f"says {amounts}; say exactly one of {', '.join(_WAYS)}")
+            raise ValueError(f"has {amounts}; set exactly one of {', '.join(_WAYS)}")
         return self
 
 
@@ -110,7 +110,7 @@ class Cpus(Section):
         ways = [way for way in _FIXED if self.reserved and getattr(self.reserved, way) is not None]
         if self.avoid and ways:
             raise ValueError(
-                f"says avoid: {self.avoid}, and reserved.{ways[0]} names the place already; say cores or "
+                f"has avoid: {self.avoid}, and reserved.{ways[0]} already fixes the place; use cores or "
                 "cores_per_package, or leave one of them out"
             )
         return self

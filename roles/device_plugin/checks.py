@@ -96,7 +96,7 @@ def _ignored(config: DevicePluginConfig) -> Iterator[Finding]:
         yield _unused(
             "time-slicing-ignored",
             "sharing.timeSlicing",
-            "sharing.mps goes before it, and the plugin says nothing about it",
+            "sharing.mps goes before it, and the plugin does not report it",
         )
 
 
@@ -233,7 +233,7 @@ def _imex(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding
             "imex-channel-unknown",
             Severity.NOTE,
             "whether the host has an IMEX channel was not captured: without one the plugin does not start",
-            "take the snapshot anew, with the driver loaded",
+            "take the snapshot again, with the driver loaded",
             "imex.required",
         )
     elif not channel:

@@ -32,7 +32,7 @@ def device_plugin_text(plan: NodePlan) -> str:
     """
     if plan.device_plugin is None:
         raise PlanError(
-            "says nothing of the device plugin",
+            "has no section device_plugin",
             where=plan.hostname,
             remedy="plan with a profile that has a section device_plugin",
         )
@@ -102,7 +102,7 @@ def manager_config_map(
             raise PlanError(
                 "does not leave the modes of AMD GPUs to the device config manager",
                 where=plan.hostname,
-                remedy="say amd_partitions.managed_by: device-config-manager, and the modes in gpus",
+                remedy="set amd_partitions.managed_by: device-config-manager, and the modes in gpus",
             )
         profiles[chosen] = config
         labels[plan.hostname] = {PROFILE_LABEL: chosen}

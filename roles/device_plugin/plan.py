@@ -147,7 +147,7 @@ def plan_device_plugin(machine: NodeTopology, profile: NodeProfile, mig: MigPlan
         counts = counts_of(inventory_of(machine, mig.strategy)) if counted else None
         return Reasoned(PluginDecision(advertised=counts))
     if mig.managed_by == "dra-driver" or by_claims:
-        alternative = "dra.gpus say device-plugin" if by_claims else "mig.managed_by say another"
+        alternative = "dra.gpus be device-plugin" if by_claims else "mig.managed_by say another"
         raise PlanError(
             "a DRA driver has the GPUs, so no device plugin may have them",
             where="device_plugin",

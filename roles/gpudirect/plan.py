@@ -56,7 +56,7 @@ def plan_access_control(
     required = required_control(machine, _VIRTUAL[wish])
     if required.layout is Layout.DIRECT_NIC and wish != "correct":
         raise PlanError(
-            f"{wish} makes no difference with ConnectX-8 Direct", where=_SUBJECT, remedy="say correct or keep"
+            f"{wish} makes no difference with ConnectX-8 Direct", where=_SUBJECT, remedy="set correct or keep"
         )
     if required.unknown:
         return _as_before(earlier, required.unknown)

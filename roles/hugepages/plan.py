@@ -292,7 +292,7 @@ def plan_hugepages(
             Decision(f"{SUBJECT}.{size}", "0", "an earlier plan set this pool, this profile does not")
         )
     for size in sorted(kept_sizes):
-        reason = "an earlier plan names this pool, but it has not the pages that plan says: it never set it"
+        reason = "an earlier plan names this pool, but without effect: the pool does not have its pages"
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
     for node_id, node in nodes.items():
         _refuse_too_many_pages(node_id, node, pages_by_node[node_id])

@@ -82,7 +82,7 @@ class Hugepages(Section):
         amounts = [name for name in _AMOUNTS if getattr(self, name) is not None]
         if len(amounts) != 1:
             given_amounts = " and ".join(amounts) or "no amount"
-            raise ValueError(f"says {given_amounts}; say exactly one of {', '.join(_AMOUNTS)}")
+            raise ValueError(f"has {given_amounts}; set exactly one of {', '.join(_AMOUNTS)}")
         if self.numa_node is not None and self.numa_nodes is not None:
-            raise ValueError("says numa_node and numa_nodes; say one of them")
+            raise ValueError("numa_node and numa_nodes are mutually exclusive")
         return self

@@ -132,7 +132,7 @@ def _refuse_alive(answers: Mapping[str, str]) -> None:
             "a ComputeDomain is alive here: the DRA driver's daemon runs in a pod, and who runs IMEX cannot "
             "change under it",
             where="nvidia-imex",
-            remedy="delete the ComputeDomains of this node (kubectl get computedomains -A), then run again",
+            remedy="delete the ComputeDomains of this node (`kubectl get computedomains -A`), then run again",
         )
 
 

@@ -47,7 +47,7 @@ def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]
         raise PlanError(
             "is bare, and the DRA driver for ComputeDomains is here, which starts a daemon of its own",
             where=SUBJECT,
-            remedy="say driver-managed; or host-managed, with the DRA driver's gate HostManagedIMEXDaemon",
+            remedy="set driver-managed, or host-managed, with the DRA driver's gate HostManagedIMEXDaemon",
         )
     plan = ImexPlan(wish.mode, wish.nodes, wish.socket if wish.mode == "host-managed" else None)
     decisions = [Decision(SUBJECT, wish.mode, profile.choice(SUBJECT))]
@@ -64,6 +64,6 @@ def _two_daemons(install: NvidiaInstall | None) -> tuple[Notice, ...]:
         return ()
     text = (
         "nvidia-imex.service is enabled, and the DRA driver for ComputeDomains starts a daemon of its own, "
-        "which is never ready beside it: say imex.mode driver-managed, or host-managed (NG310)"
+        "which is never ready beside it: set imex.mode driver-managed, or host-managed (NG310)"
     )
     return (Notice("imex-two-daemons", text),)

@@ -129,7 +129,7 @@ def _irqbalance_change(
         raise HostError(
             "the unit reads no environment file, so its CPUs cannot be restricted",
             where=IRQBALANCE,
-            remedy="say interrupts.irqbalance: off",
+            remedy="set interrupts.irqbalance: off",
         )
     if plan.irqbalance == "off":
         verb = "stop" if active else ""

@@ -85,7 +85,7 @@ def refuse_without_reserved(field: str) -> PlanError:
     return PlanError(
         "asks for the reserved CPUs, and this machine reserves none",
         where=field,
-        remedy="reserve some with cpus.reserved, or say keep",
+        remedy="reserve some with cpus.reserved, or set keep",
     )
 
 

@@ -65,7 +65,7 @@ class Interrupts(Section):
     def _irqbalance_leaves_devices_alone(self) -> Self:
         if self.devices == "reserved" and self.irqbalance not in ("reserved", "off"):
             raise ValueError(
-                "says devices: reserved and leaves irqbalance free to move them elsewhere; say irqbalance: "
+                "says devices: reserved and leaves irqbalance free to move them elsewhere; set irqbalance: "
                 "off, or irqbalance: reserved (a host without irqbalance accepts both)"
             )
         return self

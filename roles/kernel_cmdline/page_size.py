@@ -34,7 +34,7 @@ def judge_page_size(topology: NodeTopology, profile: NodeProfile) -> Reasoned[st
         return Reasoned(None)
     kernel_size = page_size(topology)
     if kernel_size is None:
-        text = f"the kernel's huge pages do not tell its page size, so that it has {wish} is not checked"
+        text = f"the kernel's page size is unknown, so {wish} is not checked"
         return Reasoned(None, notices=(Notice("page-size-unknown", text),))
     if kernel_size != wish:
         raise PlanError(
@@ -57,7 +57,7 @@ def refuse_other_pages(topology: NodeTopology, cmdline: Sequence[str]) -> None:
         kernel_size = page_size(topology)
         pages = f", with pages of {kernel_size}," if kernel_size else ""
         raise PlanError(
-            f"says {parameter}, and this kernel{pages} has huge pages of {', '.join(sizes)}",
+            f"has {parameter}, and this kernel{pages} has huge pages of {', '.join(sizes)}",
             where="kernel.cmdline",
             remedy="choose one of these sizes, or boot a kernel with another page size (kernel.page_size)",
         )

@@ -68,7 +68,9 @@ def _intents(
     for parameter, risk in wish.unsafe.items():
         reason = profile.choice("kernel.unsafe", f"the profile {profile.name} takes the risk")
         yield _Intent("kernel.unsafe", (parameter,), f"{reason}: {risk}")
-        notices.append(Notice("unsafe-parameter", f"{parameter} is on no list; the profile says: {risk}"))
+        notices.append(
+            Notice("unsafe-parameter", f"{parameter} is not a known parameter; the profile's reason: {risk}")
+        )
     yield from _iommu(topology, profile, notices)
     yield from _cpu_sets(topology, profile, cpus, notices)
     yield from _switches(profile)
@@ -107,14 +109,14 @@ def _iommu(topology: NodeTopology, profile: NodeProfile, notices: list[Notice]) 
     elif topology.architecture == "aarch64":
         parameters = {"passthrough": ("iommu.passthrough=1",)}
     else:
-        text = f"no parameter of the IOMMU is known for this CPU ({topology.architecture}): left alone"
+        text = f"no IOMMU parameter is known for this CPU ({topology.architecture}): left alone"
         notices.append(Notice("no-iommu-parameter", text))
         return
     if wish not in parameters:
         raise PlanError(
             "an Arm kernel has no parameter that switches the IOMMU off",
             where="kernel.iommu",
-            remedy="say passthrough, which leaves memory untranslated",
+            remedy="set passthrough, which leaves memory untranslated",
         )
     reason = {
         "passthrough": "devices reach memory untranslated",
@@ -131,7 +133,7 @@ def _cpu_sets(
         chosen = _chosen_cpus("kernel.isolated_cpus", wish.isolated_cpus, cpus)
         text = (
             f"CPUs {chosen} are not balanced by the scheduler: threads of pods that are not pinned stay on "
-            "the CPU on which they start, be it full"
+            "the CPU on which they start, even when it is busy"
         )
         notices.append(Notice("cpus-isolated", text))
         reason = "the scheduler and managed interrupts keep off them"
@@ -152,7 +154,7 @@ def _cpu_sets(
             )
     if wish.rcu_nocbs is not None:
         chosen = _chosen_cpus("kernel.rcu_nocbs", wish.rcu_nocbs, cpus)
-        reason = "the kernel's clearing up runs on other CPUs"
+        reason = "RCU callbacks run on other CPUs"
         yield _Intent(
             "kernel.rcu_nocbs", (f"rcu_nocbs={chosen}",), _because(profile, "kernel.rcu_nocbs", reason)
         )
@@ -176,7 +178,7 @@ def _chosen_cpus(field: str, wish: str, cpus: CpuPlan) -> str:
         raise PlanError(
             f"CPUs {format_cpulist(inside)} are reserved for the system, which has to run somewhere",
             where=field,
-            remedy=f"choose among {format_cpulist(cpus.allocatable)}, or say {ALLOCATABLE}",
+            remedy=f"choose among {format_cpulist(cpus.allocatable)}, or set {ALLOCATABLE}",
         )
     return format_cpulist(chosen)
 
@@ -188,7 +190,7 @@ def _switches(profile: NodeProfile) -> Iterator[_Intent]:
         raise PlanError(
             f"is {str(wish.numa_balancing).lower()}, and tuning.numa_balancing is {str(at_once).lower()}",
             where="kernel.numa_balancing",
-            remedy="say the same in both, or leave one out",
+            remedy="set the same value in both, or leave one out",
         )
     numa = {True: "numa_balancing=enable", False: "numa_balancing=disable"}
     rows = (
@@ -236,7 +238,7 @@ def _boot_hugepages(
             f"pages of {' and '.join(sizes)} are asked for at boot, and the parameters of two sizes would "
             "have the same names",
             where="hugepages",
-            remedy="say at: boot for the largest size alone; smaller pages are found while the node runs",
+            remedy="set at: boot for the largest size alone; smaller pages are found while the node runs",
         )
     (size,) = sizes
     pages = {node.id: count for node in nodes if (count := hugepages.get(node.id, {}).get(size))}
@@ -311,7 +313,7 @@ def _with_pci_option(topology: NodeTopology, cmdline: tuple[str, ...], option: s
         raise PlanError(
             f"gives {name}, which rdma.gpudirect.acs computes",
             where="kernel.cmdline",
-            remedy="say one of the two: rdma.gpudirect.acs: keep, or no such option",
+            remedy="keep one of the two: set rdma.gpudirect.acs: keep, or drop this option",
         )
     options = [
         option_word

@@ -41,7 +41,7 @@ def _parameter(value: object) -> str:
 def _harmless(value: object) -> str:
     parameter = _parameter(value)
     if section := elsewhere(parameter):
-        raise ValueError(f"{parameter!r} is not said here; say it in the section {section}")
+        raise ValueError(f"{parameter!r} is not accepted here; set it in the section {section}")
     if why := doubt(parameter):
         raise ValueError(
             f"{parameter!r} {why}; leave it out, or write it in kernel.unsafe with what it may cost: "
@@ -64,7 +64,7 @@ def _one_value_each(given: tuple[str, ...]) -> tuple[str, ...]:
     for parameter in parameters:
         name = parameter if parameter_name(parameter) in REPEATED else parameter_name(parameter)
         if name in by_name:
-            raise ValueError(f"says {by_name[name]} and {parameter}; say each parameter once")
+            raise ValueError(f"has {by_name[name]} and {parameter}; name each parameter once")
         by_name[name] = parameter
     return parameters
 

@@ -72,7 +72,7 @@ class CpuIdle(Section):
     @model_validator(mode="after")
     def _said_once(self) -> Self:
         if (self.max_latency_us is None) == (self.deepest is None):
-            raise ValueError("say exactly one of max_latency_us, deepest")
+            raise ValueError("set exactly one of max_latency_us, deepest")
         return self
 
 
@@ -152,7 +152,7 @@ class Tuning(Removable):
     def _each_sysctl_is_said_once(self) -> Self:
         for name, (knob, _) in sysctl_knobs(self).items():
             if name in self.sysctls:
-                raise ValueError(f"says {knob.key} and sysctls {name}; say one of them")
+                raise ValueError(f"sets {knob.key} and sysctls {name}; keep one of them")
         return self
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _settings(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
     report = kubelet_report(machine)
     if report is None or not report.effective:
-        yield Seen(unknown="what the kubelet runs with is not known")
+        yield Seen(unknown="the running kubelet's configuration is unknown")
         return
     for name, value in (plan.kubelet.settings if plan.kubelet else {}).items():
         for difference in differences(name, value, report.effective.get(name)):

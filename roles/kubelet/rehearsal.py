@@ -337,7 +337,7 @@ def read_rehearsed(output: Output) -> Rehearsed:
         case "started":
             return Rehearsed(Verdict.STARTS, "", seconds, cpu_seconds, state)
         case "ended":
-            said = last_words(log) or "\n".join(log.splitlines()[-5:]) or "it said nothing"
+            said = last_words(log) or "\n".join(log.splitlines()[-5:]) or "it printed nothing"
             return Rehearsed(Verdict.REFUSED, said, seconds, cpu_seconds, state)
         case "late":
             late = f"after {seconds or 0:.0f} s the kubelet had neither started nor ended"

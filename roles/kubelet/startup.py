@@ -117,7 +117,7 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 def _refusal(report: Report) -> PlanError:
     fatal = next((finding for finding in report.findings if finding.severity is Severity.ERROR), None)
     location = f"kubelet configuration: {fatal.where}" if fatal and fatal.where else "kubelet"
-    remedy = fatal.remedy if fatal else "see what `numaforge kubelet check` says of this host"
+    remedy = fatal.remedy if fatal else "run `numaforge kubelet check` on this host"
     location, remedy = _IN_A_PROFILE.get(fatal.id if fatal else "", (location, remedy))
     return PlanError(
         f"kubelet {report.version} would not start: {fatal.evidence if fatal else report.error}",

@@ -328,7 +328,7 @@ def _amount(
         return amount, Decision(subject, format_bytes(amount), f"kept as {kept_setting.place} has it")
     if amount_wish is None and owner in defaults:
         amount, reason = defaults[owner]
-        return amount, Decision(subject, format_bytes(amount), f"the profile does not say, so {reason}")
+        return amount, Decision(subject, format_bytes(amount), f"unset in the profile, so {reason}")
     if amount_wish is None:
         return 0, Decision(subject, "0", "neither the profile nor the kubelet's configuration reserves any")
     return amount_wish, Decision(
@@ -494,7 +494,7 @@ def _too_little_room(
     if (disagree := disagreeing_totals(topology)) is not None:
         lines += f"\n  {disagree}: a hypervisor that adds memory later may not have added it yet"
     sentence = (
-        f"{format_bytes(total)} of memory are to be reserved, but only {format_bytes(free)} are left on the "
+        f"{format_bytes(total)} of memory would be reserved, but only {format_bytes(free)} are left on the "
         "NUMA nodes that have CPUs"
     )
     pools = sum(pool_bytes(pools_after(node, hugepages.get(node.id, {}))) for node in topology.numa_nodes)
@@ -527,7 +527,7 @@ def _refuse_no_memory_left(
     lacking = reservations.reserved_bytes + pools + MIB - memory
     if lacking > 0:
         raise PlanError(
-            f"{format_bytes(reservations.reserved_bytes)} of memory are to be reserved beside "
+            f"{format_bytes(reservations.reserved_bytes)} of memory would be reserved beside "
             f"{describe_pools(machine, pages)}, but the machine has {format_bytes(memory)}",
             where="memory",
             remedy=_take_back(lacking, reservations, profile, pages=any(pages.values())),

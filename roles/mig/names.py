@@ -60,5 +60,5 @@ def parse_profile_name(text: str, *, short: bool = False) -> ProfileName:
 def _in_order(text: str, attributes: str) -> str:
     names = attributes[1:].split(",") if attributes else []
     if len(set(names)) != len(names):
-        raise NumaforgeError(f"{text!r} says an attribute twice; write each once")
+        raise NumaforgeError(f"{text!r} has an attribute twice; write each once")
     return attributes[:1] + ",".join(sorted(names))

@@ -61,7 +61,7 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
         _refuse_without_python(state.answers(NAME))
     if changed_gpus and "kubelet" not in goal.roles and change_with_kubelet(goal, state):
         raise HostError(
-            "is to be cut otherwise, but the kubelet runs: it offers what its device plugins found when it "
+            "would be cut differently, but the kubelet runs: it offers what its device plugins found when it "
             "started, and may not start again",
             where=changed_gpus[0].pci_address,
             remedy="deploys/site.py or deploys/mig.py changes both together, and drains the node for that",
@@ -162,8 +162,8 @@ def _current_cut(gpu: MigGpu, current: Gpu | None) -> MigGpu:
         )
     if current.mig_mode is None or (current.mig_mode == "enabled" and current.gpu_instances is None):
         raise HostError(
-            "NVML does not say how this GPU is "
-            f"cut{f' ({current.unanswered})' if current.unanswered else ''}",
+            "NVML does not report this GPU's instances"
+            f"{f' ({current.unanswered})' if current.unanswered else ''}",
             where=gpu.pci_address,
             remedy="MIG needs a GPU that has it, and python3 and libnvidia-ml.so.1 on the host",
         )

@@ -50,7 +50,7 @@ def _some_each_once(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
         raise ValueError("the list is empty; leave the key out, or name at least one")
     for value in values:
         if values.count(value) > 1:
-            raise ValueError(f"says {value} twice; say it once")
+            raise ValueError(f"has {value} twice; write it once")
     return values
 
 
@@ -144,11 +144,11 @@ class MigGpus(Section):
         for keys in (_SELECTIONS, _GEOMETRIES):
             given_keys = [key for key in keys if getattr(self, key) is not None]
             if len(given_keys) > 1:
-                raise ValueError(f"says {' and '.join(given_keys)}; say one of them")
+                raise ValueError(f"{' and '.join(given_keys)} are mutually exclusive")
         if not any(getattr(self, key) is not None for key in _ANSWERS):
-            raise ValueError(f"does not say what the GPUs get; say one of {', '.join(_ANSWERS)}")
+            raise ValueError(f"the GPUs' geometry is missing; set one of {', '.join(_ANSWERS)}")
         if self.mode == "disabled" and (self.devices or self.placements):
-            raise ValueError("says mode: disabled and GPU instances; leave one of them out")
+            raise ValueError("has mode: disabled and GPU instances; leave one of them out")
         return self
 
 
@@ -218,16 +218,16 @@ class Mig(Section):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if self.gpus and self.mig_parted is not None:
-            raise ValueError("says gpus and mig_parted; say one of them, and gpus: [] for inherited ones")
+            raise ValueError("gpus and mig_parted are mutually exclusive; gpus: [] drops inherited ones")
         configs = self.mig_parted.mig_configs if self.mig_parted else {}
         if self.config is not None and self.config not in configs:
-            hint = f"it has {', '.join(configs)}" if configs else "say mig_parted, which has the configs"
+            hint = f"it has {', '.join(configs)}" if configs else "set mig_parted, which has the configs"
             raise ValueError(f"mig_parted has no config {self.config!r}; {hint}")
         if self.config is None and len(configs) > 1:
-            raise ValueError(f"mig_parted has several configs; say config: one of {', '.join(configs)}")
+            raise ValueError(f"mig_parted has several configs; set config: one of {', '.join(configs)}")
         if self.managed_by == "dra-driver" and self._names_instances():
             raise ValueError(
-                "managed_by is dra-driver, which creates GPU instances itself; say mode: enabled alone"
+                "managed_by is dra-driver, which creates GPU instances itself; set mode: enabled alone"
             )
         return self
 

@@ -230,7 +230,7 @@ def _refuse_vital(state: NodeState, blocked: Sequence[str], unload: Sequence[str
     for rest in state.every(NAME, "vital"):
         module, user, why = rest.split()
         if module in going:
-            goes = "is to be kept out" if module in blocked else "is to be unloaded"
+            goes = "must not be loaded" if module in blocked else "must be unloaded"
             raise HostError(
                 f"{goes}, and {_WHY_VITAL[why].format(what=user)}",
                 where=f"module {module}",

@@ -84,7 +84,7 @@ def _with(options: tuple[str, ...], implied: str, module: str, wish: str) -> tup
     conflicting = [option for option in options if option.partition("=")[0] == name and option != implied]
     if conflicting:
         raise PlanError(
-            f"says {conflicting[0]}, and {wish} is {implied}",
+            f"has {conflicting[0]}, and {wish} is {implied}",
             where=f"modules.options.{module}",
             remedy="say one of them",
         )
@@ -129,7 +129,7 @@ def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:
     return [
         Notice(
             "modules-at-boot",
-            f"what is not so yet of {', '.join(late)} counts from a boot on: {then}; a module in the initial "
+            f"changes of {', '.join(late)} take effect at the next boot: {then}; a module in the initial "
             "RAM disk obeys only once that is rebuilt (update-initramfs -u, dracut -f)",
         )
     ]

@@ -45,7 +45,7 @@ def _module_option(node: VerifiedNode, name: str, expected: tuple[str, str]) -> 
     path, value = expected
     actual = node.value(path)
     if actual is None:
-        pytest.skip(f"the module does not tell it: there is no {path}")
+        pytest.skip(f"the module does not expose it: {path} is missing")
     require(switch(actual.strip()) == switch(value), f"{actual.strip()}, planned {value} ({path})")
 
 

@@ -62,10 +62,10 @@ class Modules(Section):
     def _a_module_is_wanted_or_not(self) -> Self:
         both = sorted({*self.blocked} & {*self.load, *self.options})
         if both:
-            raise ValueError(f"blocks {', '.join(both)} and asks for it too; say one of them")
+            raise ValueError(f"blocks {', '.join(both)} and asks for it too; keep one of them")
         for module, options in self.options.items():
             names = [option.partition("=")[0] for option in options]
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise ValueError(f"options.{module} says {', '.join(twice)} more than once; say it once")
+                raise ValueError(f"options.{module} has {', '.join(twice)} more than once; write it once")
         return self

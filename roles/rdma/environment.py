@@ -51,7 +51,7 @@ def rail_of(plan: LibrariesPlan, gpu: int) -> GpuRail:
         raise PlanError(
             f"no RDMA port is known for GPU {gpu}",
             where="--gpu",
-            remedy=f"known here: {gpu_numbers}" if gpu_numbers else "the notices of the plan say why none is",
+            remedy=f"known here: {gpu_numbers}" if gpu_numbers else "the plan's notices have the reason",
         )
     return gpu_rail
 

@@ -69,8 +69,8 @@ def _numa_node(
         raise PlanError(
             "its devices are on several NUMA nodes"
             if known_nodes
-            else "the kernel does not say its NUMA node",
+            else "the kernel does not know its NUMA node",
             where=where,
-            remedy="say which one in numa_node",
+            remedy="set numa_node",
         )
     return known_nodes.pop()

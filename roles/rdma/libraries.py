@@ -217,15 +217,15 @@ def _gpu_rails(topology: NodeTopology, fabric: _Fabric, notices: list[Notice]) -
             Notice(
                 "rail-unknown",
                 f"{_listed([names[gpu.pci_address] for gpu in fabric.unknown])}: the machine does not show "
-                "how far RDMA devices are, so nothing is said of a rail",
+                "how far RDMA devices are, so no rail is set",
             )
         )
     if fabric.hidden:
         notices.append(
             Notice(
                 "pci-tree-hidden",
-                "this virtual machine does not show which NIC is near which GPU: nothing is said of single "
-                f"GPUs; give what the provider says in {_WHERE}.pcie_switches or {_WHERE}.topology_file",
+                "this virtual machine does not show which NIC is near which GPU: nothing is set per GPU; "
+                f"enter the provider's data in {_WHERE}.pcie_switches or {_WHERE}.topology_file",
             )
         )
         return ()
@@ -363,7 +363,7 @@ def _gdr_level(
     if any(gpu.memory_numa_node is not None or gpu.addressing_mode == "ats" for gpu in topology.gpus):
         return (
             _default(fabric.library),
-            "the GPUs hang on their CPUs by C2C, where it is P2C: to name a level would lower it (NCCL 2.27)",
+            "C2C attaches the GPUs to their CPUs, P2C to NCCL: setting a level would lower it (NCCL 2.27)",
         )
     farthest = max((distance for _, distance, _ in fabric.near), key=list(_LEVELS).index)
     if farthest in _NEAR:
@@ -389,7 +389,7 @@ def _no_gpudirect(topology: NodeTopology, library: Collectives) -> str | None:
     """Return why NICs may not reach GPU memory; None where they can, by DMA-BUF or peer memory."""
     if library is RCCL:
         kernel = "whether this kernel has PCI_P2PDMA and DMABUF_MOVE_NOTIFY is not known"
-        return None if topology.peer_memory.clients else f"amdkfd is no peer memory client, and {kernel}"
+        return None if topology.peer_memory.clients else f"amdkfd is not a peer memory client, and {kernel}"
     install = topology.nvidia_install
     if install is None:
         return "the driver is not known"
@@ -423,7 +423,7 @@ def _variables(
         notices.append(
             Notice(
                 "nvshmem-left",
-                "NVSHMEM is for NVIDIA's GPUs: nothing is said of it; leave nvshmem out on AMD's",
+                "NVSHMEM is for NVIDIA's GPUs: it is not set; leave nvshmem out on AMD's",
             )
         )
     nvshmem = gpus and fabric.library is NCCL

@@ -211,5 +211,5 @@ class Libraries(Section):
                 raise ValueError(f"pcie_switches: {address} is below two switches; it hangs below one")
             addresses.add(address)
         if self.pcie_switches and self.topology_file != "auto":
-            raise ValueError("says pcie_switches and topology_file; leave one of them out")
+            raise ValueError("pcie_switches and topology_file are mutually exclusive")
         return self

@@ -34,9 +34,9 @@ def plan_conf(topology: NodeTopology, plan: LibrariesPlan, earlier: LibrariesPla
     for name, value in admin_settings.items():
         if plan.nccl.get(name, value) != value:
             raise PlanError(
-                f"says {name}={value}, and the plan {name}={plan.nccl[name]}",
+                f"has {name}={value}, planned {name}={plan.nccl[name]}",
                 where=path,
-                remedy="take that line out of the file, or have the profile's rdma.libraries say the same",
+                remedy="take that line out of the file, or set the same in the profile's rdma.libraries",
             )
     more = sorted(admin_settings.keys() - plan.nccl.keys())
     notices = [

@@ -36,10 +36,10 @@ REFUSED: Mapping[str, str] = {
     "among networks, set NCCL_IB_ROCE_VERSION_NUM, NCCL_IB_ADDR_FAMILY or NCCL_IB_ADDR_RANGE",
     "NCCL_CONF_FILE": "NCCL reads it before it reads /etc/nccl.conf; set it in the environment of the job",
     "NCCL_ENV_PLUGIN": "NCCL reads it before it reads /etc/nccl.conf; set it in the environment of the job",
-    "NCCL_SOCKET_IFNAME": "say rdma.libraries.socket_interface",
+    "NCCL_SOCKET_IFNAME": "set rdma.libraries.socket_interface",
     "NCCL_IB_HCA": "it is made of the rails; further devices go into rdma.libraries.more_devices",
-    "NCCL_NET_GDR_LEVEL": "say rdma.libraries.gdr_level",
-    "NCCL_TOPO_FILE": "say rdma.libraries.topology_file",
+    "NCCL_NET_GDR_LEVEL": "set rdma.libraries.gdr_level",
+    "NCCL_TOPO_FILE": "set rdma.libraries.topology_file",
 }
 """Refused names, and what to do instead."""
 

@@ -71,7 +71,7 @@ def _unknown(config: PluginConfig) -> Iterator[Finding]:
         yield Finding(
             "rdma-key-unknown",
             Severity.WARNING,
-            f"{path} is no key of the plugin: it drops it without a word",
+            f"{path} is not a key of the plugin, which drops it silently",
             f"did you mean {near[0]}?" if near else f"known here: {', '.join(known_keys)}",
             path,
             SOURCE,

@@ -45,7 +45,7 @@ def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[R
             f"is {wish.per}, and rdma.host.netns is exclusive: the shared device plugin gives one device to "
             "many pods, and does not start where each network namespace has devices of its own",
             where=f"{_WHERE}.per",
-            remedy="say rdma.host.netns: shared for this plugin; or leave rdma.device_plugin out, where the "
+            remedy="set rdma.host.netns: shared for this plugin; or leave rdma.device_plugin out, where the "
             "RDMA CNI or a DRA driver moves devices into pods",
         )
     left_out = {device.name: _why_not(device, topology, wish) for device in topology.rdma_devices}
@@ -148,7 +148,7 @@ def _numa_node(device: RdmaDevice, topology: NodeTopology) -> int:
     if len(topology.numa_nodes) == 1:
         return topology.numa_nodes[0].id
     raise PlanError(
-        f"the firmware does not say which NUMA node {device.name} is near",
+        f"the firmware does not report the NUMA node of {device.name}",
         where=f"{_WHERE}.per",
         remedy="choose per: rail or per: device, or leave it out with exclude",
     )
@@ -229,7 +229,7 @@ def _selectors(
     bare = [function for function in chosen if not function.interface]
     names = ", ".join(name for function in bare or chosen for name in function.names)
     raise PlanError(
-        f"the plugin cannot tell {names} from other devices: it chooses by network interface, vendor, "
+        f"the plugin cannot distinguish {names} from other devices: it chooses by network interface, vendor, "
         "device, driver and link type, and there is no interface",
         where=_WHERE,
         remedy="load ib_ipoib, which gives InfiniBand devices interfaces; or leave them out with exclude",

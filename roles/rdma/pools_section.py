@@ -148,7 +148,7 @@ class SharedDevicePlugin(Section):
     def _one_name_for_each_pool(self) -> Self:
         if self.per is None:
             if extra_keys := sorted(self.model_fields_set - {"per"}):
-                raise ValueError(f"says {', '.join(extra_keys)}, and not what a resource holds: give per")
+                raise ValueError(f"has {', '.join(extra_keys)}, but not per (what a resource holds)")
             return self
         pattern, needed = self.pattern, PLACEHOLDERS[self.per]
         bare = pattern.replace(needed, "0") if needed else pattern

@@ -43,7 +43,7 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
             f"it is not known which kernel a reboot would start: {answers.get('unknown', '')}",
             where=_WHERE,
             remedy="make an entry of the running kernel the boot loader's default (grub-set-default, grubby "
-            f"--set-default), or say {_WHERE}: any",
+            f"--set-default), or set {_WHERE}: any",
         )
     return part(allowed)
 
@@ -55,7 +55,7 @@ def _into_another(answers: Mapping[str, str], allowed: str) -> Part:
             f"a reboot would start {kernel}, and {running} runs",
             where=_WHERE,
             remedy="reboot the node into its new kernel first, or make the running one the boot loader's "
-            f"default (grub-set-default, grubby --set-default), or say {_WHERE}: any",
+            f"default (grub-set-default, grubby --set-default), or set {_WHERE}: any",
         )
     lacking = [name.removeprefix("lacks-") for name in answers if name.startswith("lacks-")]
     if lacking:

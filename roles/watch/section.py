@@ -45,5 +45,5 @@ class Watch(Section):
     def _off_says_nothing_else(self) -> Self:
         extra_keys = sorted(name for name in ("directory", "condition") if getattr(self, name) is not None)
         if extra_keys and not self.enabled:
-            raise ValueError(f"says {', '.join(extra_keys)} and does not watch; say enabled: true as well")
+            raise ValueError(f"has {', '.join(extra_keys)} and does not watch; set enabled: true as well")
         return self

@@ -81,7 +81,7 @@ def test_pods_of_a_host_that_no_cluster_knows_are_named_and_left_alone(
         input_text="[Service]\nEnvironment=KUBELET_KUBECONFIG_ARGS=\n",
     )
     said = site(lab, tmp_path, profile)
-    assert "pods are alive on a host that is not known as a Node of a cluster: process " in said
+    assert "pods run on a host that is not a known Node of a cluster: process " in said
     assert_untouched(joined, containers, boot)
 
 

@@ -146,7 +146,7 @@ def test_a_machine_that_has_no_plan_says_so_on_its_node(fleet: Fleet) -> None:
 
 
 UNUSABLE = {
-    "no server": (["clusters", 0, "cluster", "server"], "http://127.0.0.1:1", "is no https address"),
+    "no server": (["clusters", 0, "cluster", "server"], "http://127.0.0.1:1", "is not an https address"),
     "an authority that is none": (
         ["clusters", 0, "cluster", "certificate-authority-data"],
         "bm9uZQ==",

@@ -158,7 +158,7 @@ def test_on_a_terminal_it_shows_what_would_change_and_asks(
             id="no such host",
         ),
         pytest.param(
-            ["one.py", "--dry", "--deploy", "no.py"], "no.py: there is no such deploy", id="no deploy"
+            ["one.py", "--dry", "--deploy", "no.py"], "no.py: the deploy does not exist", id="no deploy"
         ),
     ],
 )

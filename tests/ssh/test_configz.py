@@ -139,7 +139,7 @@ def test_a_kubelet_that_forbids_it_is_told_from_one_that_is_silent(node, kubelet
 
 def test_what_answers_in_another_protocol_is_silent(node, kubelet):
     kubelet.no_http = b"220 mail ready\r\n"
-    with pytest.raises(SilentKubeletError, match=r"220 mail ready.*is no answer in HTTP"):
+    with pytest.raises(SilentKubeletError, match=r"220 mail ready.*is not an HTTP answer"):
         ask(node, kubelet.endpoint)
 
 

@@ -268,7 +268,7 @@ def test_a_node_that_cannot_be_planned_is_left_as_it_was_and_says_why(mistake: s
 def test_a_machine_that_the_image_was_not_made_for_is_held_and_its_own_is_planned(node: Sandbox) -> None:
     node.run(f"mkdir -p {MACHINES}")
     write(node, f"{MACHINES}/dgx.json", written(ready_machine("dgx-h100")))
-    assert "this is no machine of those that the image was made for; unlike dgx: CPUs is " in held(node)
+    assert "the image was not made for this machine; it differs from dgx: CPUs is " in held(node)
     own = json.loads(node.run(f"{NUMAFORGE} topology -o json").stdout)
     write(node, f"{MACHINES}/own.json", written(from_document(own)))
     done = before_kubelet(node)
@@ -279,7 +279,7 @@ def test_a_machine_that_the_image_was_not_made_for_is_held_and_its_own_is_planne
 def test_gpus_that_are_to_be_cut_and_have_no_driver_to_cut_them_hold_the_kubelet(node: Sandbox) -> None:
     write(node, OWN, PROFILE + "mig: {gpus: [{devices: {1g: all}}]}\n")
     said = held(node)
-    assert "0000:17:00.0: NVML does not say how this GPU is cut" in said
+    assert "0000:17:00.0: NVML does not report this GPU's instances" in said
     assert "libnvidia-ml.so.1" in said
 
 

@@ -127,7 +127,7 @@ def test_a_node_that_has_joined_starts_its_kubelet_on_trial_and_a_person_keeps_t
     assert len(node.path("/run/planned").read_text()) == starts, "numaforge was started"
     assert "on trial since" in node.run(f"{NUMAFORGE} boot --dry").stdout
     assert node.run(f"{NUMAFORGE} boot --confirm").returncode == 0
-    assert record(node)["confirmed"] == "a person: numaforge boot --confirm"
+    assert record(node)["confirmed"] == "a person: `numaforge boot --confirm`"
     assert not node.path(str(TRIAL)).exists()
     planned(node)
     assert len(node.path("/run/planned").read_text()) == starts

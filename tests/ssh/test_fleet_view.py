@@ -87,7 +87,7 @@ def test_diffs_stand_below_the_screen_by_host_and_file(start_sandbox, tmp_path, 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        pytest.param("diff=gpu-99", "--data diff: gpu-99 is no host of this run", id="no such host"),
+        pytest.param("diff=gpu-99", "--data diff: gpu-99 is not a host of this run", id="no such host"),
         pytest.param("report=/nowhere/r.json", "--data report: there is no folder /nowhere", id="no folder"),
     ],
 )
@@ -124,7 +124,7 @@ BAD_DATA: Mapping[str, tuple[dict[str, object], str]] = {
         "host data ssh_key: '/nowhere/key' is not accepted; write the file",
     ),
     "text-port": ({"ssh_port": "22"}, "host data ssh_port: '22' is not accepted; write a whole number"),
-    "bad-key": ({"ssh_key": "/etc/hostname"}, "the key /etc/hostname is no private key"),
+    "bad-key": ({"ssh_key": "/etc/hostname"}, "the key /etc/hostname is not a private key"),
     "rollout": ({"numaforge_rollout": {"canaries": -1}}, "host data numaforge_rollout: .*canaries"),
 }
 

@@ -115,7 +115,10 @@ HOSTILE = {
     "hangs": ("sleep 100", "sysbench: it ran into its time limit of 16 s"),
     "floods": ("yes", "sysbench: it prints without end"),
     "lies": (rate(1e12), "sysbench: '1000000000000.00"),
-    "speaks another language": ("echo '1,00 MiB transferred (4.000,00 MiB/sec)'", "'4.000,00' is no rate"),
+    "speaks another language": (
+        "echo '1,00 MiB transferred (4.000,00 MiB/sec)'",
+        "'4.000,00' is not a valid rate",
+    ),
     "is not what it seems": (
         "echo numaforge ended 0; exit 1",
         "sysbench: it ended with 1: numaforge ended 0",

@@ -71,7 +71,7 @@ def test_more_than_the_nic_has_is_refused_before_anything_changes(node: Sandbox,
     code, output = run(node, tmp_path, wish)
     assert code == 1
     assert "has 63 combined channels at most, and 64 are planned" in output
-    assert "say nic_queues.combined: 63" in output
+    assert "set nic_queues.combined: 63" in output
     assert not node.path(NICS_PATH).exists()
 
 

@@ -93,7 +93,7 @@ def test_pods_on_a_host_of_no_cluster_are_not_disturbed(node, tmp_path, how, pro
     pid, before = pod(node), state(node)
     code, said = site(tmp_path, node, profile)
     assert code == 1
-    assert "nothing was changed, pods are alive on a host that is not known as a Node of a cluster" in said
+    assert "nothing was changed, pods run on a host that is not a known Node of a cluster" in said
     assert f"process {pid} (sleep) in /kubepods.slice/" in said
     assert "numaforge_rollout.without_drain" in said
     assert alive(node, pid)
@@ -105,7 +105,7 @@ def test_a_dry_run_says_so_too(node, tmp_path):
     pod(node)
     code, said = site(tmp_path, node, BIG_POOLS, "--dry")
     assert code == 1
-    assert "pods are alive on a host that is not known as a Node" in said
+    assert "pods run on a host that is not a known Node" in said
 
 
 def test_what_disturbs_no_pod_is_changed_beside_them(node, tmp_path):

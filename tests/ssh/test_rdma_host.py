@@ -192,7 +192,7 @@ def test_the_driver_of_our_own_connection_is_not_kept_out(bare, tmp_path, user, 
     wish = with_modules(blocked=["mlx5_core"])
     done = pyinfra(tmp_path, data(bare, wish, user), mode, "deploys/rdma.py")
     assert done.returncode == 1
-    assert "module mlx5_core: is to be kept out, and lo needs it, which has our own connection" in plain(
+    assert "module mlx5_core: must not be loaded, and lo needs it, which has our own connection" in plain(
         done.stdout
     )
     assert "Traceback" not in done.stdout
@@ -218,7 +218,7 @@ def test_the_module_of_a_file_system_that_a_boot_mounts_is_not_kept_out(bare, tm
     wish = {**with_modules(blocked=["vfat"]), "maintenance": {"reboot": "allowed"}}
     done = pyinfra(tmp_path, data(bare, wish), mode, "deploys/rdma.py")
     assert done.returncode == 1
-    assert "module vfat: is to be kept out, and the file system at /boot/efi needs it" in plain(done.stdout)
+    assert "module vfat: must not be loaded, and the file system at /boot/efi needs it" in plain(done.stdout)
     assert not bare.path(MODPROBE_PATH).exists()
 
 
@@ -228,7 +228,7 @@ def test_a_module_that_has_become_the_way_in_is_not_unloaded(bare, tmp_path):
     drives(bare, "lo")
     done = pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
     assert done.returncode == 1
-    assert "module mlx5_core: is to be unloaded, and lo needs it" in plain(done.stdout)
+    assert "module mlx5_core: must be unloaded, and lo needs it" in plain(done.stdout)
     assert "mlx5_core" in loaded(bare)
 
 

@@ -77,7 +77,7 @@ def test_a_roll_out_refuses_a_host_that_says_it_is_another_node(
     deploy = str(REPOSITORY / "deploys/kubelet.py")
     assert cli.run(["rollout", verb, "--deploy", deploy, inventory]) == 2
     said = " ".join(capfd.readouterr().err.split())
-    assert "nothing but its own word says that it is the node n1: it is reached at 127.0.0.1" in said
+    assert "only its own claim makes it the node n1: it is reached at 127.0.0.1" in said
     assert "and the node has 10.0.0.1" in said
     assert "numaforge_node='n1'" in said
     assert is_untouched(victim, hostile)
@@ -86,7 +86,7 @@ def test_a_roll_out_refuses_a_host_that_says_it_is_another_node(
 def test_plain_pyinfra_refuses_a_host_that_says_it_is_another_node(hostile, victim, tmp_path):
     done = pyinfra(tmp_path, {"gpu-66": data(hostile, victim)}, "-y", "deploys/kubelet.py")
     assert done.returncode == 1
-    assert "nothing but its own word says that it is the node n1" in " ".join(done.stdout.split())
+    assert "only its own claim makes it the node n1" in " ".join(done.stdout.split())
     assert is_untouched(victim, hostile)
 
 

@@ -1,6 +1,8 @@
 """The verification suite in a roll-out, over a real sshd: what it finds, and a host that is away a moment."""
 
+import os
 import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -100,3 +102,31 @@ def test_a_host_that_refuses_the_login_is_none_that_does_not_answer(start_sandbo
     (failed,) = suite.failures(suite.results(report))
     assert (done.returncode, failed.unreachable) == (1, False)
     assert "ssh://node: the login as root is refused: tried ssh-ed25519 SHA256:" in failed.reason
+
+
+def test_each_command_reads_the_ssh_files_of_home_where_passwd_names_another(start_sandbox, tmp_path):
+    node, ssh = start_sandbox(machine()), tmp_path / ".ssh"
+    ssh.mkdir(mode=0o700)
+    (ssh / "known_hosts").write_bytes((node.keys / "known_hosts").read_bytes())
+    options = {
+        "HostName": "127.0.0.1",
+        "Port": node.port,
+        "User": "root",
+        "IdentityFile": node.keys / "user",
+        "StrictHostKeyChecking": "yes",
+    }
+    (ssh / "config").write_text("Host alias\n" + "".join(f"  {key} {options[key]}\n" for key in options))
+    (tmp_path / "inventory.py").write_text('nodes = ["alias"]\n')
+    asked = {
+        words: subprocess.run(
+            [sys.executable, "-m", "numaforge", *words.split(), "inventory.py"],
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path), "COLUMNS": "1000"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for words in ("capture --to out", "verify")
+    }
+    assert asked["capture --to out"].returncode == 0, asked["capture --to out"].stderr
+    assert f"has no {PLAN_PATH}" in asked["verify"].stdout, asked["verify"]

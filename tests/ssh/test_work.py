@@ -112,7 +112,7 @@ def test_a_drain_of_a_joined_node_moves_no_other_work(start_sandbox, port, tmp_p
 def test_an_odd_kind_or_no_reason_is_refused_as_input(node, tmp_path):
     for permits, message in (
         ({"jobs": "they may end"}, "'jobs' is not a kind of work; write one of slurm, "),
-        ({"slurm": "yes"}, "say in a sentence why"),
+        ({"slurm": "yes"}, "give the reason in one sentence"),
     ):
         code, said = site(tmp_path, node, BIG_POOLS, numaforge_rollout={"ends_work": permits})
         assert code == 1

@@ -190,8 +190,8 @@ INVENTORIES = {
     "a private list": ("inventory.py", '_nodes = ["a"]\n', "_nodes begins with an underscore"),
     "a mapping": ("inventory.py", 'nodes = {"gpu-01": {}}\n', "and no list"),
     "numbers": ("inventory.py", "nodes = [1]\n", "nodes holds 1, which is not a host name"),
-    "a tuple of names": ("inventory.py", 'nodes = ("a", "b")\n', "is no list, and no pair"),
-    "a pair of one": ("inventory.py", 'nodes = [("a",)]\n', "is no pair of a name and its data"),
+    "a tuple of names": ("inventory.py", 'nodes = ("a", "b")\n', "is neither a list nor a pair"),
+    "a pair of one": ("inventory.py", 'nodes = [("a",)]\n', "is not a pair of a name and its data"),
     "names alone": (
         "hosts",
         "gpu-01 gpu-02\n",
@@ -262,7 +262,11 @@ RUNS = {
         "missing.py, line 1: ModuleNotFoundError: No module named 'nosuch'",
     ),
     "data without a value": (("--dry", "--data", "x", "inventory.py", "deploy.py"), 1, "--data is KEY=VALUE"),
-    "no host that can be reached": (("--dry", "closed.py", "deploy.py"), 1, "no host is left: why stands"),
+    "no host that can be reached": (
+        ("--dry", "closed.py", "deploy.py"),
+        1,
+        "no host is left; the reason for each is above",
+    ),
 }
 
 
@@ -376,8 +380,8 @@ KEYS = {
     "empty": ("empty", None, "is empty"),
     "encrypted": ("locked", None, "is encrypted, and no agent has it"),
     "a wrong passphrase": ("locked", "wrong", "ssh_key_password does not open the key"),
-    "PuTTY's": ("putty", None, "is PuTTY's; convert it: puttygen "),
-    "no key": ("note", None, "is no private key"),
+    "PuTTY's": ("putty", None, "is PuTTY's; convert it: `puttygen "),
+    "no key": ("note", None, "is not a private key"),
     "cut short": ("cut", None, "it is cut short"),
 }
 

@@ -92,7 +92,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 # How a file is wrong, and a word of the message. `unreadable` fails for root too.
 FILES = {
-    "missing": (lambda _: None, "No such file or directory|there is no such file"),
+    "missing": (lambda _: None, "No such file or directory|the file does not exist"),
     "folder": (Path.mkdir, "Is a directory|does not hold a machine's files"),
     "binary": (text(b"\x7fELF\x02\xff\x00"), "is not UTF-8 text"),
     "wrong-encoding": (text(TOPOLOGY.encode("utf-16")), "iconv -f UTF-16"),
@@ -313,7 +313,7 @@ def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[b
     [
         ("nosuch.py", "there is no inventory nosuch.py; name a file, a folder or a host"),
         ("nosuch/inventory.py", "there is no inventory nosuch/inventory.py"),
-        ("inventory.py --deploy nosuch", "nosuch: there is no such deploy"),
+        ("inventory.py --deploy nosuch", "nosuch: the deploy does not exist"),
         ("/dev/zero", "/dev/zero: is larger than 4 MiB"),
         ("/dev/null", "/dev/null names no host"),
         ("nosuch", "numaforge: nosuch is neither a file nor a name that resolves"),
@@ -486,5 +486,5 @@ def test_a_run_over_no_host_is_refused(folder, arguments, message):
 def test_a_connector_that_pyinfra_does_not_have_is_named(folder):
     answer = program("capture", "@bogus/x")
     assert answer.returncode == ExitCode.BAD_INPUT
-    assert b"@bogus/x: is no host as pyinfra names them: Invalid connector: bogus" in answer.stderr
+    assert b"@bogus/x: is not a host name that pyinfra accepts: Invalid connector: bogus" in answer.stderr
     assert b"Traceback" not in answer.stderr

@@ -208,4 +208,4 @@ def boot_id() -> str:
 
 def one_line(text: str) -> str:
     """Return the end of a program's output, in one line."""
-    return " ".join(text.split())[-200:] or "it says nothing"
+    return " ".join(text.split())[-200:] or "it printed nothing"

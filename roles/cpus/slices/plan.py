@@ -45,7 +45,7 @@ def plan_slices(
         raise PlanError(
             "needs cgroup v2: systemd has no AllowedCPUs on cgroup v1",
             where=_FIELD,
-            remedy="boot with systemd.unified_cgroup_hierarchy=1, or say keep",
+            remedy="boot with systemd.unified_cgroup_hierarchy=1, or set keep",
         )
     root = str(existing.effective.get("cgroupRoot") or "")
     # With the systemd driver, the kubelet turns "/system" into "system.slice".

@@ -72,7 +72,7 @@ def _refuse_too_many_queues(
             raise HostError(
                 f"has {most[key]} combined {name} at most, and {value} are planned",
                 where=nic,
-                remedy=f"say nic_queues.combined: {most[key]}, or name other NICs in nic_queues.nics",
+                remedy=f"set nic_queues.combined: {most[key]}, or name other NICs in nic_queues.nics",
             )
 
 
@@ -88,7 +88,7 @@ def pending(goal: Goal, state: NodeState) -> str | None:
         return None
     lacking_tools = "; ".join(
         f"{name} of {', '.join(setting.nic for setting in lacking if setting.name == name)}, which "
-        + (f"takes {_TOOLS[name]}" if name in _TOOLS else "its PCIe capability does not tell")
+        + (f"takes {_TOOLS[name]}" if name in _TOOLS else "its PCIe capability does not report it")
         for name in dict.fromkeys(setting.name for setting in lacking)
     )
     return f"left alone: {lacking_tools}"

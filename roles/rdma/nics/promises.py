@@ -32,7 +32,7 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 def _nic_setting(node: VerifiedNode, name: str, expected: NicSetting) -> None:
     actual = node.live.of("nic").get(name)
     if actual == "-" and expected.name != "max_read_request":
-        pytest.skip("the host has no tool that tells it: mlnx_qos, for pfc also dcb")
+        pytest.skip("the host has no tool that shows it: mlnx_qos, for pfc also dcb")
     require_equal(actual, expected.value)
 
 

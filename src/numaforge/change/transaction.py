@@ -52,7 +52,7 @@ CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
 STATIC_PODS = "static"  # a line of a lease that allows every static pod
 PARKED = "parked"  # the first word of the phase of a node that waits for pods to leave
 _BOOT_SECONDS = 120
-_INCOMPLETE = "the node does not say everything about its change"
+_INCOMPLETE = "the node's answer about its change is incomplete"
 
 _NODE = (
     "node/paths",
@@ -253,7 +253,7 @@ class Result:
         if not self.journal:
             return self.reason
         complaints = [line for line in self.journal if re.match("[EF][0-9]", line)] or self.journal
-        return "\n".join([self.reason, "the last it said:", *(line[:400] for line in complaints[-5:])])
+        return "\n".join([self.reason, "its last output:", *(line[:400] for line in complaints[-5:])])
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def plan_for(
         return plan_with(machine, str(profile), kubelet_version or newest)
     remedy = "give what `numaforge plan -o json` has written"
     if plan != "-" and not Path(plan).exists():
-        raise NumaforgeError("there is no such file", where=plan, remedy=remedy)
+        raise NumaforgeError("the file does not exist", where=plan, remedy=remedy)
     saved = plan_or_machine(plan)
     if not isinstance(saved, NodePlan):
         raise NumaforgeError("is no plan", where=plan, remedy=remedy)

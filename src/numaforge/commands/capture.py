@@ -125,7 +125,9 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
         raise click.UsageError("--data is for one HOST; an INVENTORY has its own data")
     target = Path(folder)
     if target.exists() and not target.is_dir():
-        raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
+        raise HostError(
+            "is not a folder", where=folder, remedy="name a folder for the snapshots of the hosts"
+        )
     existing = next(parent for parent in (target.absolute(), *target.absolute().parents) if parent.exists())
     if not os.access(existing, os.W_OK | os.X_OK):  # checked before any host is asked
         raise HostError("cannot be written", where=folder, remedy="name another folder: --to DIR")

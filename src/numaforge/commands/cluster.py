@@ -97,7 +97,7 @@ def verify(
             for one in deviations_list:
                 echo_lines([f"{name}: {one}"])
         how = "see above" if wrong else "as planned"
-        echo(f"{counted(count_compared, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
+        echo(f"{counted(count_compared, 'object')} compared with {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code
 
 
@@ -107,7 +107,7 @@ def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[D
     from numaforge.cluster.schedulers.live import deviations
 
     if folder.nothing:
-        remark(f"{folder.name}: nothing to hold a cluster to: {folder.nothing}")
+        remark(f"{folder.name}: nothing to compare a cluster with: {folder.nothing}")
     live, unserved = Kubectl(**login).live_objects(folder.compared())
     documents = folder.held_where_served(unserved)
     unlike = [

@@ -189,6 +189,6 @@ def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
     if installed is None or installed.config_text is None:
         raise KubeletConfigError(
             "the snapshot holds no kubelet configuration",
-            remedy="name the file: numaforge kubelet check CONFIG.yaml ...",
+            remedy="name the file: `numaforge kubelet check CONFIG.yaml ...`",
         )
     return installed.config_text

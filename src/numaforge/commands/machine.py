@@ -258,7 +258,7 @@ def is_file(source: str) -> bool:
         return True
     if not Path(source).is_dir() and _names_a_file(source):
         raise NumaforgeError(
-            "there is no such file",
+            "the file does not exist",
             where=source,
             remedy=f"`numaforge capture HOST --to FILE` saves one; or name {_or_ready(source)}",
         )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import saved_plan
 from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
-from numaforge.report.terminal import progress
+from numaforge.report.terminal import progress, verbosity
 from numaforge.report.wording import counted
 from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
@@ -239,9 +239,10 @@ def _together(paths: Sequence[str], processes: int) -> dict[str, AuditedMachine 
     """Return the audits by `processes` processes; omits those left when a process was killed."""
     audited: dict[str, AuditedMachine | Failed] = {}
     with ProcessPoolExecutor(processes, _FORK) as pool:
-        # Processes fork here, before the spinner starts a thread.
+        # Processes fork here, before the progress starts a thread; with -v they print lines themselves.
         running = {path: pool.submit(_read_file, path) for path in paths}
-        with progress(f"reading {counted(len(paths), 'machine')}") as show_far:
+        title = f"reading {counted(len(paths), 'machine')}"
+        with nullcontext(str) if verbosity() else progress(title) as show_far:
             for path, future in running.items():
                 with suppress(BrokenProcessPool):
                     audited[path] = future.result()

@@ -222,7 +222,7 @@ def _drained(kubeconfig: str) -> tuple[str, ...]:
     from numaforge.rollout.options import read_options
 
     if not Path(kubeconfig).expanduser().is_file():
-        raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
+        raise NumaforgeError("the kubeconfig does not exist", where=kubeconfig)
     with (
         progress("asking the cluster which nodes are drained"),
         read_options({"kubeconfig": kubeconfig}).cluster() as cluster,

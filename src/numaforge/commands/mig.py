@@ -176,7 +176,7 @@ def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMig
 
     configs = _configs(file, config)
     if len(configs) > 1:
-        raise click.UsageError(f"--config says which one of {', '.join(configs)}")
+        raise click.UsageError(f"--config names one of {', '.join(configs)}")
     [(name, entries)] = configs.items()
     try:
         return plan_machine(machine, name, entries)

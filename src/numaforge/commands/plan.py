@@ -109,7 +109,7 @@ def _decided(
     if decided is None:
         from numaforge.planning.profiles import named_profiles
 
-        raise click.UsageError(f"--profile says what the node is for; ready ones: {named_profiles()}")
+        raise click.UsageError(f"--profile names the node's purpose; ready ones: {named_profiles()}")
     return machine, decided
 
 

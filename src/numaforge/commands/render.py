@@ -192,7 +192,7 @@ def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]
         try:
             copy = folder.find(file.path)
         except LinkLoopError as error:
-            raise HostError("leads to itself by links", where=f"{root}{file.path}") from error
+            raise HostError("is a loop of links", where=f"{root}{file.path}") from error
         if copy is None:
             continue
         path = Path(copy)

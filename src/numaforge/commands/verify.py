@@ -115,7 +115,7 @@ def verify(
 def _check(kubeconfig: str | None, roles: str | None) -> None:
     """Refuse a missing kubeconfig and unknown roles."""
     if kubeconfig and not Path(kubeconfig).expanduser().is_file():
-        raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
+        raise NumaforgeError("the kubeconfig does not exist", where=kubeconfig)
     if roles is None:
         return
     from numaforge.verification.table import choices

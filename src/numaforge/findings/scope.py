@@ -82,15 +82,13 @@ def with_answer(machines: str, pick: Pick, *, none: str) -> Scope:
     @applies(machines, within=with_driver)
     def with_answer_of_picked(machine: NodeTopology) -> Applicability:
         if not answering(machine):
-            return Applicability(None, "neither NVML nor nvidia-smi told of a GPU")
+            return Applicability(None, "neither NVML nor nvidia-smi reported a GPU")
         return _counted(list(filter(pick, answering(machine))), none)
 
     return with_answer_of_picked
 
 
-with_real_gpu = with_answer(
-    "with a GPU that is no vGPU", not_vgpu, none="a hypervisor keeps the GPUs of vGPUs"
-)
+with_real_gpu = with_answer("with a GPU, not a vGPU", not_vgpu, none="a hypervisor keeps the GPUs of vGPUs")
 
 
 def with_driven(machines: str, pick: Pick, *, none: str) -> Scope:

@@ -101,9 +101,9 @@ def read_image(data: object) -> Image:
         source, document = str(data), read_yaml(read_text(data), str(data))
     if not isinstance(document, Mapping):
         raise NumaforgeError(
-            "is no mapping",
+            "is not a mapping",
             where=source,
-            remedy="write what the image is to have, such as boot: {profile: training}",
+            remedy="describe the image, such as boot: {profile: training}",
         )
     fields: dict[str, Any] = dict(document)
     return validated(Image, fields, source)

@@ -51,7 +51,7 @@ def require_start(report: Report, where: str | None = None) -> None:
     raise KubeletConfigError(
         f"kubelet {report.version} would not start: {words(report)}",
         where=where or finding.where,
-        remedy=f"{finding.remedy}; `numaforge kubelet check` says more",
+        remedy=f"{finding.remedy}; `numaforge kubelet check` explains it",
     )
 
 

@@ -45,7 +45,7 @@ _COMPLAINT = re.compile(r"\b(error|fail(ed|ure)?|invalid|unable|cannot|could not
 def number(word: str, noun: str) -> float:
     """Return a number as programs write it in the C locale; raises UnreadableOutputError for others."""
     if not _NUMBER.fullmatch(word):
-        raise UnreadableOutputError(f"{_short(word)!r} is no {noun}")
+        raise UnreadableOutputError(f"{_short(word)!r} is not a valid {noun}")
     return float(word)
 
 

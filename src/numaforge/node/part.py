@@ -98,7 +98,7 @@ class NodeState:
     unit: Callable[[], Unit] = lambda: Unit(None, None, ())
 
     def text(self, path: str) -> str | None:
-        """Return a file's text, or None where there is no such file."""
+        """Return a file's text, or None where the file does not exist."""
         file = self.files.get(path)
         return file.text if file else None
 

@@ -26,7 +26,7 @@ read_rights() { # PATH...: of these and of every folder above them, by one progr
     done
     [ "$#" -eq 0 ] || rights=$rights$newline$(stat -c '%n// %A %u %g' "$@" 2> /dev/null || :)$newline
 }
-rights_of() { # PATH: sets `right` to "MODE UID GID", or to nothing where there is no such file
+rights_of() { # PATH: sets `right` to "MODE UID GID", or to nothing where the file does not exist
     case $rights_read in *"$newline$1$newline"*) ;; *) read_rights "$1" ;; esac
     right=
     case $rights in *"$newline$1// "*) right=${rights#*"$newline$1// "} right=${right%%"$newline"*} ;; esac

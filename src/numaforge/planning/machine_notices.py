@@ -46,7 +46,7 @@ def _lost_gpus(topology: NodeTopology) -> tuple[Notice, ...]:
         Notice(
             "gpu-unanswered",
             f"{gpus}: no answer. The plan leaves CPUs for it as for the others, and no pod gets it: "
-            "`numaforge audit --only gpus` says what helps",
+            "`numaforge audit --only gpus` shows the remedy",
         ),
     )
 

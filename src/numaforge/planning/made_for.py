@@ -50,7 +50,7 @@ def kind_notices(topology: NodeTopology, profile: NodeProfile) -> tuple[Notice, 
         Notice(
             "another-machine",
             f"{profile.name} was made for another kind of machine: {'; '.join(differences)}. Choose the "
-            "profile of this kind, or say made_for: null where the values are meant for both",
+            "profile of this kind, or set made_for: null where the values are meant for both",
         ),
     )
 

@@ -49,7 +49,7 @@ def plan_labels(
 REASONS = {
     PROFILE_LABEL: "AMD's device config manager sets the modes of the profile of this name",
     CONFIG_LABEL: "the device plugin takes the configuration of this name",
-    STRATEGY_LABEL: "GPU feature discovery says the same of the device plugin",
+    STRATEGY_LABEL: "GPU feature discovery reports the same for the device plugin",
     OPERATOR_LABEL: "the GPU operator's MIG manager cuts the GPUs so",
     MIG_LABEL: "jobs that need whole GPUs choose by it",
     POOLS_LABEL: "the shared RDMA device plugin with these pools runs on it",

@@ -154,9 +154,9 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     document = read_yaml(text, str(path), ProfileError, octal=False)
     if document is None:
         raise ProfileError(
-            "is empty: it does not say what the node is for",
+            "is empty: it names no purpose of the node",
             where=str(path),
-            remedy="write what is wished, such as `extends: training`; `{}` takes every default",
+            remedy="write at least one key, such as `extends: training`; `{}` takes every default",
         )
     if not isinstance(document, dict):
         raise ProfileError(
@@ -183,7 +183,7 @@ def _read_mig_parted(profile: dict[str, Any], file: str, folder: Path) -> None:
         raise ProfileError(
             f"{folder / path} {error.message}",
             where=where,
-            remedy="name a file in mig-parted's form, relative to the profile's file, or write what it says",
+            remedy="name a file in mig-parted's form, relative to the profile's file, or write its content",
         ) from error
     document = read_yaml(text, f"{where}: {folder / path}", ProfileError)
     profile["mig"] = {**section, "mig_parted": document}

@@ -115,7 +115,7 @@ def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own_templa
 
 def _refuse_difference(file: PlannedFile, read: object, expected: object) -> None:
     if read != expected:
-        raise _differs(file, f"says {read} where the plan says {expected}")
+        raise _differs(file, f"has {read}, planned {expected}")
 
 
 def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own_templates: Path | None) -> str:
@@ -163,7 +163,7 @@ def _refuse_foreign_text(plan: NodePlan, file: PlannedFile, text: str) -> None:
     if odd:
         raise _differs(file, f"holds the characters {odd}")
     if text.split("\n", 1)[0] not in (f"# {header(plan)}", f"<!-- {xml_comment(plan)} -->"):
-        raise _differs(file, "does not begin with the line that says who wrote it")
+        raise _differs(file, "does not begin with the line with numaforge's header")
 
 
 def _differs(file: PlannedFile, problem: str) -> PlanError:

@@ -75,6 +75,4 @@ def _kubectl(program: str, severity: Severity) -> Check:
     except (ValueError, KeyError, TypeError):
         output = (done.stderr.strip() or done.stdout.strip()).splitlines()
         why = output[-1] if output else f"it ended with {done.returncode}"
-        return Check(
-            "kubectl", f"{kubectl} does not say its version: {why}", severity, "install kubectl anew"
-        )
+        return Check("kubectl", f"{kubectl} does not print its version: {why}", severity, "reinstall kubectl")

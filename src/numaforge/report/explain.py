@@ -118,7 +118,7 @@ def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
     reason = f"{answer.fit} of {many} pods fit{where}; {together}"
     yield from (style(line, fg=colour) for line in wrapped(reason, _WIDTH, ""))
     if answer.fit < many:
-        yield from wrapped(f"the first that does not: {pod.name}; below, what is said of it then", _WIDTH, "")
+        yield from wrapped(f"the first that does not: {pod.name}; its explanation follows", _WIDTH, "")
 
 
 def _table(answer: Explanation) -> Iterator[str]:

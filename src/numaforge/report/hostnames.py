@@ -17,7 +17,8 @@ _HOST = "HOST"
 _HOST_NAME = re.compile(r"[\w.:%-]{1,253}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _LONGEST = 60  # leaves room for a reason on 80 columns
-_LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
+_NUMBER = re.compile(r"([^.]*[^.0-9])([0-9]+)([^.0-9]*(?:\..*)?)|(.*?)([0-9]+)([^0-9]*)")
+"""The last number of a name's first label; without one, the last of all, as in an address."""
 
 
 def is_host_name(name: str) -> bool:
@@ -32,14 +33,11 @@ def is_host_name(name: str) -> bool:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Return names as ranges, merging those that differ only in their last number.
+    """Return names as ranges, merging names that differ only in the last number of their first label.
 
     `gpu-01, gpu-02, gpu-04, login` are `gpu-[01-02,04],login`. A number keeps its leading zeros.
     """
-    split = [
-        match.groups() if (match := _LAST_NUMBER.fullmatch(name)) else (name, "", "")
-        for name in sorted(set(names), key=natural)
-    ]
+    split = [_around_number(name) for name in sorted(set(names), key=natural)]
     padded = {
         (prefix, suffix, len(number)) for prefix, number, suffix in split if number[:-1].startswith("0")
     }
@@ -48,6 +46,13 @@ def folded(names: Iterable[str]) -> str:
         width = len(number) if (prefix, suffix, len(number)) in padded else 0 if number else None
         groups.setdefault((prefix, suffix, width), []).append(number)
     return ",".join(_together(prefix, numbers, suffix) for (prefix, suffix, _), numbers in groups.items())
+
+
+def _around_number(name: str) -> tuple[str, str, str]:
+    """Return a name in three parts, with the number that `folded` counts in the middle."""
+    match = _NUMBER.fullmatch(name)
+    before, number, after = [part for part in match.groups() if part is not None] if match else (name, "", "")
+    return before, number, after
 
 
 def unfolded(text: str) -> list[str]:

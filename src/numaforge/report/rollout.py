@@ -156,7 +156,7 @@ def _changes_of_groups(
 
 def _turns(ahead: Sequence[NodeOutlook]) -> Table:
     titles = ("Turn", "Node", "Domain", "Pods to evict", "In the way")
-    table = columns(*titles, right=("Turn", "Pods to evict"), wraps=titles, style="table.header")
+    table = columns(*titles, right=("Turn", "Pods to evict"), folds=titles, style="table.header")
     for turn, outlook in enumerate(ahead, start=1):
         troubles = tuple(_troubles(outlook)) or "-"
         add_row(table, turn, outlook.needs.host, outlook.domain or "-", outlook.evicted, troubles)

@@ -127,14 +127,13 @@ def folded(line: str, width: int) -> list[str]:
     if len(shown) <= width:
         return [line]
     indent = " " * (len(shown) - len(shown.lstrip()) + 2)
-    first, *words = re.split(r"(?<=\S) (?! )", with_whole_commands(line))
+    first, *words = re.split(r"(?<=\S)(?= +\S)", with_whole_commands(line))
     lines = [first]
     for word in words:
-        longer = f"{lines[-1]} {word}"
-        if len(click.unstyle(longer)) <= width:
+        if len(click.unstyle(longer := lines[-1] + word)) <= width:
             lines[-1] = longer
         else:
-            lines.append(indent + word)
+            lines.append(indent + word.lstrip())
     return [Styled(spaced(line)) for line in lines]
 
 

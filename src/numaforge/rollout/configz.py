@@ -37,7 +37,7 @@ _CERTIFICATES = f"{ROOT_DIR}/pki"
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 _GRANT = (
     "let the nodes read it (nodes/configz, kubelets of 1.33 and later), or this login (nodes/proxy): "
-    "docs/rollout-rbac.yaml has both, and says what each allows"
+    "docs/rollout-rbac.yaml has both, and explains what each allows"
 )
 
 _NOT_READABLE = "neither the node nor this login may read what the kubelet runs with (/configz)"

@@ -52,7 +52,7 @@ def _get(connection: ssl.SSLSocket) -> dict[str, Any]:
         head, _, body = stream.read().partition(b"\r\n\r\n")
     status = re.match(rb"HTTP/1\.\d (\d{3})\b", head)
     if status is None:
-        return {"silent": f"{head[:60]!r} is no answer in HTTP"}
+        return {"silent": f"{head[:60]!r} is not an HTTP answer"}
     return {"status": int(status.group(1)), "body": body.decode(errors="replace")}
 
 

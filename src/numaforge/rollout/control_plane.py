@@ -90,7 +90,7 @@ def unlabelled(node: ClusterNode, pods: Iterable[ClusterPod]) -> str | None:
         return None
     return (
         f"it runs {part}, and has no label of the control plane: "
-        f"kubectl label node {node.name} {ETCD if _is_static(part, _ETCD_POD) else CONTROL_PLANE[0]}=true"
+        f"`kubectl label node {node.name} {ETCD if _is_static(part, _ETCD_POD) else CONTROL_PLANE[0]}=true`"
     )
 
 
@@ -148,7 +148,7 @@ class ControlPlane:
         for name, node in self.nodes.items():
             unhealthy += [Trouble(name, f"{pod} is not Ready") for pod in self.pods[name] if not pod.ready]
             if node.etcd_voter is False:
-                unhealthy.append(Trouble(name, f"the etcd of {name} is no voting member"))
+                unhealthy.append(Trouble(name, f"the etcd of {name} is not a voting member"))
             if not node.ready:
                 unhealthy.append(
                     Trouble(name, f"{name} is not Ready: {node.ready_message or 'no reason given'}")

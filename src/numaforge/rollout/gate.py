@@ -239,7 +239,7 @@ def follow(
 
 
 def _tell_reboot(tell: Callable[[Sequence[Mismatch]], object], process: Process) -> None:
-    tell((Mismatch("the node", "up", f"it rebooted at {process.booted}: the proof begins anew"),))
+    tell((Mismatch("the node", "up", f"it rebooted at {process.booted}: the proof starts over"),))
 
 
 def _wrong(node: ClusterNode, process: Process, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:

@@ -27,7 +27,7 @@ from numaforge.rollout.transacting import MOST_VOID, Transacting
 CHANGING = "changes"
 """The phase from which on something may have been changed on the host."""
 UNPROTECTED = (
-    "it reboots, and no budget of the cluster protects it, as it is no Node: say with --max-unavailable, "
+    "it reboots, and no budget of the cluster protects it, as it is not a Node: set with --max-unavailable, "
     "or as max_unavailable in the inventory, how many such hosts may change together"
 )
 

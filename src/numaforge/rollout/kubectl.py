@@ -335,7 +335,7 @@ class KubectlCluster:
                 raise ClusterError(
                     f"the cluster has no namespace {self._namespace}, where roll-outs keep their Leases",
                     where=self._login.server,
-                    remedy="kubectl apply -f docs/rollout-rbac.yaml, or name another one: --namespace",
+                    remedy="`kubectl apply -f docs/rollout-rbac.yaml`, or name another one: --namespace",
                 ) from missing
         return objects.lease(
             self._do("PUT", f"{self._leases}/{_segment(lease.name)}", f"update {doing}", document)
@@ -598,7 +598,7 @@ class KubectlCluster:
         if done.returncode == 0:
             return _Kubeconfig(_server_in(done.stdout), hashlib.sha256(done.stdout.encode()).digest())
         stderr = done.stderr.strip().removeprefix("error: ")
-        complaint = stderr or f"{self._kubectl} ended with {done.returncode}, and said nothing"
+        complaint = stderr or f"{self._kubectl} ended with {done.returncode}, and printed nothing"
         if "current-context must exist" in complaint:
             in_cluster = None if self._kubeconfig or self._context else _own_cluster()
             if in_cluster is not None:
@@ -642,7 +642,7 @@ class KubectlCluster:
             deadline = time.monotonic() + START_SECONDS
             while not _answers(path):
                 if self._proxy.poll() is not None or time.monotonic() > deadline:
-                    output_text = log.read_text(errors="replace").strip() or "it says nothing"
+                    output_text = log.read_text(errors="replace").strip() or "it printed nothing"
                     raise ApiUnreachableError(f"kubectl proxy does not serve: {output_text}")
                 time.sleep(0.02)
 
@@ -719,7 +719,7 @@ def _server_in(text: str) -> str:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterError(
             "the kubeconfig's current context names no cluster that the kubeconfig has",
-            remedy="name a context with a cluster: kubectl config get-contexts",
+            remedy="name a context with a cluster: `kubectl config get-contexts`",
         ) from error
 
 

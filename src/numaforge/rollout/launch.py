@@ -199,7 +199,7 @@ class Pyinfra:
         if not heard_of and unreachable.keys() != names.keys():
             raise run.broken_off("no host could be asked what it needs")
         silent = {
-            name: unreachable.get(name, f"it did not say what it needs: see {run.log}")
+            name: unreachable.get(name, f"it reported no needs: see {run.log}")
             for name in names
             if name not in heard_of
         }

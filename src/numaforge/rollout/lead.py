@@ -113,14 +113,14 @@ def take_lead(
         raise LedError(
             f"{owner_of(lease.holder)} has left this roll-out unfinished",
             where=name,
-            remedy="go on with it (numaforge rollout resume), or end it (numaforge rollout abort)",
+            remedy="continue it (`numaforge rollout resume`), or end it (`numaforge rollout abort`)",
         )
     previous = read_state(lease)
     if once and "ended" in previous and not go_on:
         raise LedError(
             "this roll-out has ended, and its other shards know it by its name",
             where=name,
-            remedy="choose another --name, for all shards; or resume this one (numaforge rollout resume)",
+            remedy="choose another --name, for all shards; or resume this one (`numaforge rollout resume`)",
         )
     if once and FAR in previous:
         state = {**state, FAR: previous[FAR]}

@@ -21,7 +21,7 @@ def left_in_cluster(machine: NodeTopology) -> tuple[Notice, ...]:
         Notice(
             "left-in-cluster",
             "the result of the roll-out and what nodes share stay in the cluster (docs/uninstall.md). After "
-            "the last node: kubectl delete leases,configmaps,daemonsets --all-namespaces "
-            f"-l {MANAGED_BY}={COMPONENT}",
+            "the last node: `kubectl delete leases,configmaps,daemonsets --all-namespaces "
+            f"-l {MANAGED_BY}={COMPONENT}`",
         ),
     )

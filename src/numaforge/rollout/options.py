@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numaforge.rollout.outcome import NodeSettings
 
 START_KUBELET = (
-    "start the kubelet (systemctl start kubelet), wait until the node is Ready, then run again; where it "
+    "start the kubelet (`systemctl start kubelet`), wait until the node is Ready, then run again; where it "
     "cannot start, end its pods by hand, and say so in numaforge_rollout.without_drain, which plain pyinfra "
     "obeys"
 )
@@ -48,7 +48,7 @@ def _share(value: object) -> str:
 
 def _reason(value: object) -> str:
     if not isinstance(value, str) or len(value.split()) < 2:
-        raise ValueError("say in a sentence why")
+        raise ValueError("give the reason in one sentence")
     return value
 
 

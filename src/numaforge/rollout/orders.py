@@ -130,7 +130,7 @@ def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[S
     """
     slot = next((slot for slot in held_slots(cluster.leases()) if slot.node == node), None)
     if slot is None:
-        raise NumaforgeError("holds no slot", where=node, remedy="numaforge rollout status lists them")
+        raise NumaforgeError("holds no slot", where=node, remedy="`numaforge rollout status` lists them")
     yield from _require_watch(cluster, slot, clock)
     if unfinished([cluster.lease(lease_name(node))]) and not force:
         raise NumaforgeError(

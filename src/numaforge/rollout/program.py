@@ -123,7 +123,9 @@ class ProgramRun:
         """Return the error of a run that pyinfra broke off: pyinfra's message, else the end of its log."""
         why = [line.partition(_PYINFRAS_OWN)[2] for line in _lines(self.log) if _PYINFRAS_OWN in line]
         code = self.process.returncode
-        lines = tail(self.log) or [f"pyinfra ended with {code} and said nothing; is there room for its log?"]
+        lines = tail(self.log) or [
+            f"pyinfra ended with {code} and printed nothing; is there room for its log?"
+        ]
         message = f"{failure}: {why[-1]}" if why else "\n  ".join([f"{failure}:", *lines])
         remedy = f"the whole log is {self.log}" if self.outlives_us else None
         return HostError(message, where=self.command.inventory, remedy=remedy)
@@ -201,14 +203,14 @@ def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
 def inventory_file(inventory: str) -> str:
     """Return the named inventory as a run accepts it; a folder stands for its inventory.py, or is Ansible's.
 
-    Raises NumaforgeError where there is no such file.
+    Raises NumaforgeError where the file does not exist.
     """
     path = Path(inventory)
     if path.is_dir() and not is_inventory(path):
         path = path / "inventory.py"
     if path.suffix == ".py" and not path.is_file():
         raise NumaforgeError(
-            "there is no such inventory", where=str(path), remedy="`numaforge init DIR` writes one"
+            "the inventory does not exist", where=str(path), remedy="`numaforge init DIR` writes one"
         )
     return str(path) if path.suffix == ".py" else inventory
 

@@ -414,7 +414,7 @@ def require_cordoned(node: ClusterNode, record: Record) -> None:
 
 def _require_same_object(node: ClusterNode, record: Record) -> None:
     if node.uid != record.uid:
-        raise TakenError("the node was registered anew in the middle of its roll-out", where=node.name)
+        raise TakenError("the node was registered again during its roll-out", where=node.name)
 
 
 def uncordon(cluster: Cluster, record: Record, ending: Ending, reason: str) -> tuple[ClusterNode, Record]:

@@ -88,7 +88,7 @@ def other_address(
         return None
     if not {name.lower() for name in (access.host, *access.names)} & _names(node):
         return (
-            f"nothing but its own word says that it is the node {node.name}: it is reached at "
+            f"only its own claim makes it the node {node.name}: it is reached at "
             f"{_listed(access.addresses or access.names)}, and the node has {_listed(node.addresses)}. "
             f"Where it is that node, write so in the inventory: {PIN}={node.name!r}"
         )

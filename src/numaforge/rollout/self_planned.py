@@ -67,9 +67,9 @@ def why_not_released(node: ClusterNode) -> str | None:
     """Return why a tainted node must keep its taint; None where it has verified itself in this boot."""
     report = self_planned(node)
     if report is None:
-        return "it has not said how it is"
+        return "it has not reported its state"
     if report.boot_id != node.boot_id:
-        return "what it has said is of an earlier boot"
+        return "its report is from an earlier boot"
     return None if report.verified else report.verdict
 
 

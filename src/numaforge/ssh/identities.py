@@ -71,7 +71,7 @@ def identity(path: str, password: str | None, destination: Destination) -> Itera
         if not sys.stdin.isatty():
             raise HostError(
                 f"the key {path} is encrypted, and no agent has it",
-                remedy=f"give it to an agent (ssh-add {path}), or set ssh_key_password",
+                remedy=f"give it to an agent (`ssh-add {path}`), or set ssh_key_password",
             )
         password = _asked_password(path)
     certificates = [*destination.files("certificatefile"), f"{path}-cert.pub"]
@@ -80,7 +80,7 @@ def identity(path: str, password: str | None, destination: Destination) -> Itera
     except _UNREADABLE as error:
         if encrypted:
             raise HostError(
-                f"ssh_key_password does not open the key {path}", remedy=f"try it: ssh-keygen -y -f {path}"
+                f"ssh_key_password does not open the key {path}", remedy=f"try it: `ssh-keygen -y -f {path}`"
             ) from error
         raise HostError(
             f"the key {path} cannot be read: it is cut short, or of a kind that is not known"
@@ -173,9 +173,11 @@ def key_mistake(path: str) -> str:
         private = f": name the private one, {path.removesuffix('.pub')}" if path.endswith(".pub") else ""
         return f"the key {path} is the public half{private}"
     if text.startswith("PuTTY-User-Key-File"):
-        return f"the key {path} is PuTTY's; convert it: puttygen {path} -O private-openssh -o id_numaforge"
+        return f"the key {path} is PuTTY's; convert it: `puttygen {path} -O private-openssh -o id_numaforge`"
     if "PRIVATE KEY-----" not in text:
-        return f"the key {path} is no private key: its first line is -----BEGIN ... PRIVATE KEY----- in one"
+        return (
+            f"the key {path} is not a private key: its first line is -----BEGIN ... PRIVATE KEY----- in one"
+        )
     return ""
 
 

@@ -148,7 +148,7 @@ class KnownKeys(MissingHostKeyPolicy):
         known_print = _fingerprint(PKey.from_type_string(entry.kind, entry.key))
         return HostRefusedError(
             f"the host key of {self.name} is not the known one: {_fingerprint(key)}, known is {known_print}",
-            remedy="either it was installed anew, or this is another machine; if you know that it is the "
+            remedy="either it was reinstalled, or this is another machine; if you know that it is the "
             f"right one: `ssh-keygen -R '{self.name}'`, then `{self._scan} >> {self._file}`",
         )
 

@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("numaforge").addoption(
         "--roles",
         metavar="NAMES",
-        help="hold hosts only to what these roles see to, such as topology,kubelet after deploys/kubelet.py",
+        help="check only the promises of these roles, such as topology,kubelet after deploys/kubelet.py",
     )
     parser.getgroup("numaforge").addoption(
         "--active",
@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("numaforge").addoption(
         "--drained",
         action="store_true",
-        help="vouch that no pod of a workload runs on these hosts; else --kubeconfig tells",
+        help="confirm that no workload runs on these hosts; otherwise --kubeconfig checks",
     )
 
 
@@ -91,7 +91,7 @@ def _entries(node: VerifiedNode, test: str, roles: Sequence[str] | None) -> Sequ
         return []
     promised = entries(plan, test, roles)
     if not promised:
-        return [_skipped_case(f"the plan says nothing about it: {test}", node.id)]
+        return [_skipped_case(f"the plan does not cover it: {test}", node.id)]
     return [pytest.param(node, name, expected, id=f"{node.id}-{name}") for name, expected in promised.items()]
 
 
@@ -175,7 +175,7 @@ class Active:
         if self.asked is None or ACTIVE.index(self.asked) < ACTIVE.index(proof):
             pytest.skip(f"puts traffic on the node: ask for it with --active {proof}")
         if proof == "bandwidth" and not self._is_drained(node):
-            pytest.skip("needs a drained node: cordon it and give --kubeconfig, or vouch with --drained")
+            pytest.skip("needs a drained node: cordon it and give --kubeconfig, or confirm with --drained")
 
     def _is_drained(self, node: VerifiedNode) -> bool:
         return self.drained or (self.cluster is not None and self.cluster.unschedulable(node.live.node_name))

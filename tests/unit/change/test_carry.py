@@ -40,5 +40,5 @@ def test_a_node_that_does_not_say_everything_is_asked_again(unsaid: str, times: 
 
 
 def test_one_that_never_does_is_unreachable() -> None:
-    with pytest.raises(HostUnreachableError, match="does not say everything"):
+    with pytest.raises(HostUnreachableError, match="answer about its change is incomplete"):
         followed(iter([without("Boot")] * 100))

@@ -186,10 +186,12 @@ def test_a_transaction_that_has_not_ended_keeps_our_unit_from_running():
     [
         pytest.param([], READY, "the planned GPU GPU-0000:1b:00.0 is not there", id="vanished"),
         pytest.param([gpu(uuid="GPU-2")], READY, "is not there", id="replaced"),
-        pytest.param([gpu(mode=None)], READY, "NVML does not say how this GPU is cut", id="without-nvml"),
-        pytest.param([gpu(gpu_instances=None)], READY, "NVML does not say", id="instances-unknown"),
+        pytest.param([gpu(mode=None)], READY, "NVML does not report this GPU's instances", id="without-nvml"),
         pytest.param(
-            [gpu(mode=None, unanswered="GPU is lost")], READY, r"is cut \(GPU is lost\)", id="off-the-bus"
+            [gpu(gpu_instances=None)], READY, "does not report this GPU's instances", id="instances-unknown"
+        ),
+        pytest.param(
+            [gpu(mode=None, unanswered="GPU is lost")], READY, r"instances \(GPU is lost\)", id="off-the-bus"
         ),
         pytest.param([gpu()], ["unit enabled"], "python3 3.9 or later, and it has none", id="no-python"),
         pytest.param([gpu()], ["python 3.6", "library yes"], "and it has 3.6", id="old-python"),

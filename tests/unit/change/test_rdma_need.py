@@ -251,31 +251,31 @@ def test_the_mode_changes_at_once_where_there_is_one_namespace():
         pytest.param(
             ModulesPlan(),
             ("recorded mlx5_core", "loaded mlx5_core", "vital mlx5_core eth0 connection"),
-            "is to be unloaded, and eth0 needs it, which has our own connection",
+            "must be unloaded, and eth0 needs it, which has our own connection",
             id="our-own-connection",
         ),
         pytest.param(
             ModulesPlan(blocked=("vfat",)),
             ("vital vfat /boot/efi file-system",),
-            "is to be kept out, and the file system at /boot/efi needs it",
+            "must not be loaded, and the file system at /boot/efi needs it",
             id="a-file-system",
         ),
         pytest.param(
             ModulesPlan(blocked=("nvme_core",)),
             ("vital nvme_core / block-device",),
-            "is to be kept out, and what / is on needs it",
+            "must not be loaded, and what / is on needs it",
             id="a-disk",
         ),
         pytest.param(
             ModulesPlan(blocked=("overlay",)),
             ("vital overlay - containers",),
-            "is to be kept out, and container runtimes need it",
+            "must not be loaded, and container runtimes need it",
             id="what-containers-are-made-of",
         ),
         pytest.param(
             ModulesPlan(blocked=("mlx5_ib",)),
             ("vital mlx5_ib /scratch storage-network",),
-            "is to be kept out, and /scratch is reached over it",
+            "must not be loaded, and /scratch is reached over it",
             id="storage-over-rdma",
         ),
         pytest.param(

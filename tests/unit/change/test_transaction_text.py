@@ -224,7 +224,7 @@ def test_what_systemd_says_of_a_kubelet(unit, said):
 def test_a_message_quotes_complaints_before_anything_else():
     journal = ("I1 fine", "E1121 bad", "W1 hm", *[f"F{number} worse" for number in range(5)])
     message = Result("T", "rolled-back", "why", journal).message.splitlines()
-    assert message == ["why", "the last it said:", *[f"F{number} worse" for number in range(5)]]
+    assert message == ["why", "its last output:", *[f"F{number} worse" for number in range(5)]]
 
 
 def test_a_result_is_read_back():

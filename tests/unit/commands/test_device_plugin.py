@@ -125,7 +125,7 @@ def test_a_config_map_is_written_for_several_nodes(folder, capsys):
 def test_a_plan_without_the_section_is_refused_with_its_host(folder, capsys):
     saved("gpu-1.json", dgx_h100())
     said = answer(capsys, "device-plugin", "config", "gpu-1.json", code=2)
-    assert "says nothing of the device plugin" in said
+    assert "has no section device_plugin" in said
 
 
 def test_the_operator_s_config_map_is_valid_for_our_own_check_of_mig_parted(folder, capsys):

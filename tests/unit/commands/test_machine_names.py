@@ -120,11 +120,11 @@ def test_the_argument_and_the_option_mean_the_same(capsys: pytest.CaptureFixture
         pytest.param(["topology", "dgx-h100", "--machine", "gb200"], "name a machine once", id="two names"),
         pytest.param(["device-plugin", "config"], "Missing argument", id="none where one is needed"),
         pytest.param(
-            ["topology", "nope.json"], "nope.json: there is no such file", id="a file that is not there"
+            ["topology", "nope.json"], "nope.json: the file does not exist", id="a file that is not there"
         ),
         pytest.param(["topology", "nope.json"], "ready machine, such as dgx-h100", id="and the way out"),
         pytest.param(["topology", "dgx-h10.json"], "the ready machine dgx-h100", id="nearly a ready machine"),
-        pytest.param(["topology", "a/b"], "a/b: there is no such file", id="a path"),
+        pytest.param(["topology", "a/b"], "a/b: the file does not exist", id="a path"),
         pytest.param(["topology", "two words"], "is not a host name", id="no name at all"),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_host_that_is_not_as_planned_is_a_no_and_a_document_says_which_test(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["no/such/inventory.py"], "there is no such inventory", id="no-inventory"),
+        pytest.param(["no/such/inventory.py"], "the inventory does not exist", id="no-inventory"),
         pytest.param(
             ["INVENTORY", "--limit", "gpu-7"],
             "contains no host that --limit gpu-7 chooses",

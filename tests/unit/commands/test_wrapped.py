@@ -137,7 +137,7 @@ def test_a_wrapper_that_chooses_none_is_refused(
 @pytest.mark.parametrize(
     ("name", "text", "whose"),
     [
-        ("k3s", "kubelet-arg: [v=2]\n", "a config.yaml of k3s or RKE2: numaforge convert FILE"),
+        ("k3s", "kubelet-arg: [v=2]\n", "a config.yaml of k3s or RKE2: `numaforge convert FILE`"),
         ("sriov", '{"resourceList": []}\n', "the SR-IOV network device plugin: that plugin alone"),
     ],
     ids=["arguments of a kubelet", "pools of another plugin"],

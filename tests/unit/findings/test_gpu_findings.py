@@ -340,7 +340,7 @@ SICK = {
     "NG801": Case(
         "mi300x",
         second(partition=replace(CPX, compute=None)),
-        "its driver does not tell its compute mode",
+        "its driver does not report its compute mode",
     ),
     "NG802": Case(
         "mi300x",

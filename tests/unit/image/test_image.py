@@ -48,7 +48,7 @@ MISTAKES: dict[str, tuple[object, str]] = {
     "a key that there is not": ({"packges": {}}, "packges: unknown key; did you mean packages?"),
     "a key of the boot that there is not": ({"boot": {"profil": "a"}}, "boot.profil: unknown key"),
     "sysprep by halves": ({"sysprep": "maybe"}, "sysprep: 'maybe' is neither true nor false"),
-    "a list": (["a"], "host data numaforge_image: is no mapping"),
+    "a list": (["a"], "host data numaforge_image: is not a mapping"),
     "a file that there is not": ("/nonexistent.yaml", "/nonexistent.yaml: cannot be read"),
 }
 

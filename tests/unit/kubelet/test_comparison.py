@@ -31,4 +31,4 @@ def test_what_means_the_same_is_no_difference(one, other):
     ],
 )
 def test_what_differs_is_named(one, other):
-    assert differences("field", one, other) == [f"field is {other!r}, the plan says {one!r}"]
+    assert differences("field", one, other) == [f"field is {other!r}, planned {one!r}"]

@@ -249,7 +249,11 @@ HELD = '{"policyName":"static","defaultCpuSet":"%s","entries":{"uid":{"main":"%s
     [
         pytest.param("1.37", "0,2-15", "1", "main (1); they keep", id="an odd number is kept from 1.37 on"),
         pytest.param(
-            "1.36", "0,2-15", "1", "no multiple of 2 CPUs (SMTAlignmentError)", id="and refused by 1.36"
+            "1.36",
+            "0,2-15",
+            "1",
+            "without a multiple of 2 CPUs (SMTAlignmentError)",
+            id="and refused by 1.36",
         ),
         pytest.param("1.36", "0,3-15", "1-2", "main (1-2); they keep", id="two halves are kept by 1.36"),
         pytest.param("1.37", "0,2-8,10-15", "1,9", None, id="whole cores"),

@@ -98,7 +98,7 @@ NOT_CONFIRMED = {"device": "75a3"}
         pytest.param(
             changed(mi300x(), partition={"available_memory": ()}),
             CPX,
-            "MI300X cannot be asked for NPS4: its driver does not tell which memory modes it can change to",
+            "MI300X cannot be asked for NPS4: its driver does not report which memory modes it supports",
             id="a-driver-too-old-to-change-it",
         ),
         pytest.param(
@@ -128,7 +128,7 @@ NOT_CONFIRMED = {"device": "75a3"}
         pytest.param(
             mi210(),
             CPX,
-            "GPU 0-7: 1002:740f: amdgpu does not have it, so what it can be is not known",
+            "GPU 0-7: 1002:740f: amdgpu is not its driver, so its modes are unknown",
             id="no-driver",
         ),
         pytest.param(
@@ -146,7 +146,7 @@ NOT_CONFIRMED = {"device": "75a3"}
         pytest.param(
             changed(mi300x(), partition={"compute": None, "memory": None}),
             {"compute": "CPX"},
-            "its driver does not tell its modes",
+            "its driver does not report its modes",
             id="a-GPU-that-tells-nothing",
         ),
         pytest.param(
@@ -179,9 +179,9 @@ def test_a_gpu_that_two_entries_name_is_refused():
 @pytest.mark.parametrize(
     ("section", "why"),
     [
-        pytest.param({"gpus": [{"indices": [0]}]}, "say compute, memory or both", id="no-mode"),
+        pytest.param({"gpus": [{"indices": [0]}]}, "set compute, memory or both", id="no-mode"),
         pytest.param(
-            {"gpus": [{"compute": "SPX", "model": "mi300x", "indices": [0]}]}, "say one of", id="both"
+            {"gpus": [{"compute": "SPX", "model": "mi300x", "indices": [0]}]}, "mutually exclusive", id="both"
         ),
         pytest.param({"gpus": [{"compute": "CPY"}]}, "compute", id="no-such-mode"),
         pytest.param({"plugin": "latest"}, "is not a release", id="no-release"),

@@ -96,7 +96,7 @@ REFUSALS = {
     "more-cores-than-the-numa-node-has": (
         lab_node,
         {"cores_per_numa_node": 3},
-        "3 cores are to be reserved on NUMA node 0, which has 2\n  set cpus.reserved.cores_per_numa_node: 1",
+        "3 cores would be reserved on NUMA node 0, which has 2\n  set cpus.reserved.cores_per_numa_node: 1",
     ),
     "more-cores-than-the-package-has": (lab_node, {"cores_per_package": 5}, "on package 0, which has 4"),
     "more-cores-than-the-machine-has": (lab_node, {"cores": 9}, "on the machine, which has 8"),

@@ -239,7 +239,7 @@ def test_gpus_by_claims_are_not_in_allocatable():
 
 def test_gpus_by_claims_and_by_the_device_plugin_are_refused_together():
     told = refusal(dgx_h100(), dra={"gpus": "claims"}, device_plugin={"time_slicing": {"gpu": 4}})
-    assert "leave the section out, or have dra.gpus say device-plugin" in told
+    assert "leave the section out, or have dra.gpus be device-plugin" in told
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_a_risk_is_repeated_by_the_plan():
     plan = planned(cmdline=["iommu=pt"], unsafe={"net.ifnames=0": "NICs are renamed"})
     assert plan.kernel.cmdline == ("iommu=pt", "net.ifnames=0")
     assert [each.message for each in plan.notices if each.id == "unsafe-parameter"] == [
-        "net.ifnames=0 is on no list; the profile says: NICs are renamed"
+        "net.ifnames=0 is not a known parameter; the profile's reason: NICs are renamed"
     ]
     (reason,) = [each.reason for each in plan.decisions if each.subject == "kernel.unsafe"]
     assert reason.endswith("NICs are renamed")

@@ -108,7 +108,7 @@ def test_a_split_that_the_kubelet_does_not_read_refuses_nothing() -> None:
 def test_nothing_left_for_pods_is_refused_whatever_the_policy() -> None:
     pages = [{"size": "2Mi", "share": "99%"}]
     topology = machine(cores_per_numa_node=4, kubelet=kubeadm_kubelet())
-    with pytest.raises(PlanError, match="of memory are to be reserved, but only"):
+    with pytest.raises(PlanError, match="of memory would be reserved, but only"):
         plan(
             topology,
             hugepages=pages,

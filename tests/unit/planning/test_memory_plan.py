@@ -116,7 +116,7 @@ def test_huge_pages_and_reservations_together_beyond_memory_are_refused_with_the
     with pytest.raises(PlanError) as caught:
         plan(lab_node(), wish)
     message = str(caught.value)
-    assert "2148Mi of memory are to be reserved, but only 887Mi are left" in message
+    assert "2148Mi of memory would be reserved, but only 887Mi are left" in message
     assert "NUMA node 0: 2043Mi of memory - 900 x 2Mi wanted = 243Mi" in message
     assert (
         "take 1262Mi from memory.system_reserved, memory.eviction_hard.memory.available, hugepages" in message

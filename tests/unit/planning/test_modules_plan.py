@@ -52,7 +52,7 @@ def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
         pytest.param({"load": ["ib umad"]}, {}, "'ib umad' is not the name of a kernel module", id="a-space"),
         pytest.param({"load": ["/bin/sh"]}, {}, "not the name of a kernel module", id="a-path"),
         pytest.param({"options": {"nvidia": ['a="b c"']}}, {}, "not an option of a module", id="quotes"),
-        pytest.param({"options": {"nvidia": ["a=1", "a=2"]}}, {}, "says a more than once", id="said-twice"),
+        pytest.param({"options": {"nvidia": ["a=1", "a=2"]}}, {}, "has a more than once", id="said-twice"),
         pytest.param(
             {"load": ["nouveau"], "blocked": ["nouveau"]}, {}, "blocks nouveau and asks for it", id="both"
         ),
@@ -62,7 +62,7 @@ def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
         pytest.param(
             {"options": {"ib_core": ["netns_mode=0"]}},
             {"netns": "shared"},
-            "says netns_mode=0, and rdma.host.netns shared is netns_mode=1",
+            "has netns_mode=0, and rdma.host.netns shared is netns_mode=1",
             id="two-modes",
         ),
         pytest.param({}, {"modules": "mlx4"}, "mlx5", id="no-such-set"),

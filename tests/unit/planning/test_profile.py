@@ -209,8 +209,8 @@ def test_no_risk_makes_a_parameter_that_decides_what_boots_acceptable(parameter)
 
 def test_pages_of_a_boot_are_said_in_their_section():
     assert refusal({"kernel": {"cmdline": ["hugepages=999999"]}}) == (
-        "profile: kernel.cmdline[0]: 'hugepages=999999' is not said here; say it in the section hugepages "
-        "with at: boot, which counts the machine's memory"
+        "profile: kernel.cmdline[0]: 'hugepages=999999' is not accepted here; set it in the section "
+        "hugepages with at: boot, which counts the machine's memory"
     )
 
 

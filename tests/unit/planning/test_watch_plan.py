@@ -52,7 +52,7 @@ def test_a_profile_without_it_has_nothing_on_the_node() -> None:
 
 
 MISTAKES = {
-    "a folder without a watch": ({"directory": "/a"}, "says directory and does not watch; say enabled: true"),
+    "a folder without a watch": ({"directory": "/a"}, "has directory and does not watch; set enabled: true"),
     "a relative folder": ({"enabled": True, "directory": "a"}, "directory"),
     "a folder with dots": ({"enabled": True, "directory": "/a/../b"}, "directory"),
     "a folder with a blank": ({"enabled": True, "directory": "/a b"}, "directory"),

@@ -20,6 +20,12 @@ NAMES = {
     "no zeros across tens": ([f"gpu-{n}" for n in range(8, 12)], "gpu-[8-11]"),
     "from zero": ([f"gpu-{n}" for n in range(12)], "gpu-[0-11]"),
     "the last number": (["rack3-gpu-7.site", "rack3-gpu-8.site"], "rack3-gpu-[7-8].site"),
+    "of the first label": (
+        ["ip-10-0-1-5.us-east-2.x", "ip-10-0-1-6.us-east-2.x"],
+        "ip-10-0-1-[5-6].us-east-2.x",
+    ),
+    "of all labels else": (["a.rack1", "a.rack2"], "a.rack[1-2]"),
+    "of an address": (["10.0.0.1", "10.0.0.2"], "10.0.0.[1-2]"),
     "others": (["login", "gpu-1", "gpu-2"], "gpu-[1-2],login"),
     "no number": (["a", "b"], "a,b"),
     "with and without one": (["gpu", "gpu1", "gpu2"], "gpu,gpu[1-2]"),

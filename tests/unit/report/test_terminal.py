@@ -26,6 +26,7 @@ DIM = style("  source: a b", dim=True)
         pytest.param("-> a b c d", 6, ["-> a b", "  c d"], id="as much as fits stands on each line"),
         pytest.param("/a/long/path b", 6, ["/a/long/path", "  b"], id="a path is never cut"),
         pytest.param("id  a b c", 7, ["id  a b", "  c"], id="two blanks stay two"),
+        pytest.param("name  yes", 8, ["name", "  yes"], id="or become a new line"),
         pytest.param(DIM, 13, [DIM], id="a style takes no room"),
         pytest.param(
             DIM, 12, ["\x1b[2m  source: a", "    b\x1b[0m"], id="a style goes on over the end of a line"

@@ -175,7 +175,7 @@ def test_what_is_away_while_a_node_restarts(found, said):
         pytest.param(
             plane(node("c1", "control-plane", etcd_voter=False)),
             servers(True),
-            "the etcd of c1 is no voting member",
+            "the etcd of c1 is not a voting member",
             id="a member that only learns",
         ),
         pytest.param(

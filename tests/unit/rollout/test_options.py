@@ -27,7 +27,9 @@ def test_the_command_line_wins_over_the_inventory_key_by_key():
         pytest.param({"max_unavailable": "120%"}, "'120%' is not a budget", id="more-than-everything"),
         pytest.param({"max_unavailble": 1}, "did you mean max_unavailable?", id="a-misspelt-key"),
         pytest.param({"canaries": -1}, "write 0 or more", id="fewer-canaries-than-none"),
-        pytest.param({"without_drain": "yes"}, "say in a sentence", id="no-reason-for-no-drain"),
+        pytest.param(
+            {"without_drain": "yes"}, "give the reason in one sentence", id="no-reason-for-no-drain"
+        ),
     ],
 )
 def test_a_mistake_names_the_key_and_what_is_accepted(said, message):

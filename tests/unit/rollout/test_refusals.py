@@ -39,7 +39,7 @@ def refused(
         ),
         pytest.param(
             replace(GOOD, host="bad", node=OTHER, access=Access("bad", addresses=("192.0.2.66",))),
-            f"nothing but its own word says that it is the node {OTHER}",
+            f"only its own claim makes it the node {OTHER}",
             id="a Node that is not at its address",
         ),
         pytest.param(replace(HOST, host="bad", reboots=True), UNPROTECTED, id="reboots outside a cluster"),

@@ -90,7 +90,7 @@ def test_a_host_is_taken_for_its_node(node, access):
             "the inventory says that it is the node gpu-02 (numaforge_node), and the host says gpu-01",
             id="another pin, whatever the address",
         ),
-        pytest.param({"host": "a"}, "nothing but its own word", id="nothing is known"),
+        pytest.param({"host": "a"}, "only its own claim", id="nothing is known"),
     ],
 )
 def test_a_host_that_names_another_node_is_refused_with_what_would_settle_it(access, said):
@@ -165,7 +165,7 @@ def test_a_node_in_the_middle_of_its_change_is_held_where_another_host_names_it_
     world.time.run(100.0)
     outcome = world.claimed_by(Access("gpu-66", addresses=("10.66.6.6",))).run("ann@a/boot/2.1")
     assert (outcome.ending, world.node.unschedulable) == (Ending.HELD, True)
-    assert "nothing but its own word" in outcome.reason
+    assert "only its own claim" in outcome.reason
 
 
 def test_a_host_at_its_nodes_address_is_changed_whatever_its_name():

@@ -51,12 +51,12 @@ def test_a_node_that_has_verified_itself_loses_its_own_taint_alone(world: World)
 
 
 KEPT: dict[str, tuple[str | dict[str, object] | None, str]] = {
-    "it says nothing": (None, "it has not said how it is"),
-    "what it says is not valid JSON": ("{", "it has not said how it is"),
-    "what it says is something else": ('{"verified": true}', "it has not said how it is"),
+    "it printed nothing": (None, "it has not reported its state"),
+    "what it says is not valid JSON": ("{", "it has not reported its state"),
+    "what it says is something else": ('{"verified": true}', "it has not reported its state"),
     "it was as planned before it booted": (
         {"boot_id": "another"},
-        "what it has said is of an earlier boot",
+        "its report is from an earlier boot",
     ),
     "it is not as planned": ({"verified": False, "says": "1 of 60 is not kept"}, "1 of 60 is not kept"),
 }

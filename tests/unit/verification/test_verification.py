@@ -261,12 +261,12 @@ def test_same_meaning(expected, actual):
 @pytest.mark.parametrize(
     ("expected", "actual", "complaint"),
     [
-        pytest.param("static", "none", "field is 'none', the plan says 'static'", id="another value"),
-        pytest.param("static", None, "field is None, the plan says 'static'", id="missing"),
+        pytest.param("static", "none", "field is 'none', planned 'static'", id="another value"),
+        pytest.param("static", None, "field is None, planned 'static'", id="missing"),
         pytest.param(
             {"full-pcpus-only": "true"},
             None,
-            "field.full-pcpus-only is None, the plan says 'true'",
+            "field.full-pcpus-only is None, planned 'true'",
             id="a missing option",
         ),
         pytest.param([1, 2], [1], "field has 1 entries instead of 2: [1]", id="a shorter list"),
@@ -274,10 +274,10 @@ def test_same_meaning(expected, actual):
         pytest.param(
             [{"limits": {"memory": "1Gi"}}],
             [{"limits": {"memory": "1023Mi"}}],
-            "field[0].limits.memory is '1023Mi', the plan says '1Gi'",
+            "field[0].limits.memory is '1023Mi', planned '1Gi'",
             id="deep inside",
         ),
-        pytest.param(True, "true", "field is 'true', the plan says True", id="a text is no boolean"),
+        pytest.param(True, "true", "field is 'true', planned True", id="a text is no boolean"),
     ],
 )
 def test_other_meaning(expected, actual, complaint):

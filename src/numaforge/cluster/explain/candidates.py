@@ -541,7 +541,7 @@ def _started_if_it_does(
             return None, str(error)
         bare = replace(scenario, state=None)
         kubelet, _ = _started_if_it_does(replace(machine, scenario=bare, given_devices=None), bare, pods)
-        return kubelet, f"its state files are not taken, and its pods placed anew: {error.message}"
+        return kubelet, f"its state files are not taken, and its pods placed again: {error.message}"
 
 
 def kind_of(scenario: Scenario) -> bytes:
@@ -635,7 +635,7 @@ def _doubt(scenario: Scenario, pods: Sequence[LivePod], refused: Sequence[str]) 
     if refused:
         return f"admitted in their order, {len(refused)} of its pods would be refused: {refused[0]}"
     if pods and not scenario.state:
-        return "its pods are placed anew in their order; a snapshot with state files says where they are"
+        return "its pods are placed again in their order; a snapshot with state files says where they are"
     return ""
 
 

@@ -140,7 +140,9 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
     unread = 0
     for document in (*documents, *groups):
         if not isinstance(document, Mapping):
-            raise NumaforgeError("is no object of Kubernetes", remedy="give what kubectl get -o json prints")
+            raise NumaforgeError(
+                "is not a Kubernetes object", remedy="give what `kubectl get -o json` prints"
+            )
         kind, metadata = document.get("kind"), mapping(document.get("metadata"))
         name = metadata.get("name")
         if not isinstance(name, str):

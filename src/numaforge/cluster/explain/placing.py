@@ -110,7 +110,7 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
             _check_expression(expression, where)
     name = spec.get("nodeName")
     if name is not None and not isinstance(name, str):
-        raise PodError(f"{name!r} is no name of a node", where=f"{where}: nodeName")
+        raise PodError(f"{name!r} is not a valid node name", where=f"{where}: nodeName")
     return Placing(
         node_name=name or None,
         selector={str(key): str(value) for key, value in _mapping(spec, "nodeSelector", where).items()},

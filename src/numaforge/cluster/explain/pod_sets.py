@@ -387,7 +387,7 @@ def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, .
     spec = template.get("spec")
     if not isinstance(spec, Mapping) or "containers" not in spec:
         raise PodError(
-            "holds no pod: there is no spec.containers and no pod template",
+            "holds no pod: neither spec.containers nor a pod template",
             where=f"{kind} {name}",
             remedy=_TEMPLATE_REMEDY,
         )

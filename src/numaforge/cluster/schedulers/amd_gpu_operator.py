@@ -61,7 +61,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     for node in nodes:
         kinds.setdefault(operator_name("numaforge", _spec(node)), []).append(node)
         if not _host_has_driver(node):
-            fleet.leave_out(node, "amdgpu is not known to have its GPUs: driver.enable is yours to say")
+            fleet.leave_out(node, "amdgpu is not known to have its GPUs: set driver.enable yourself")
     why = (
         "the driver stays the host's where amdgpu has the GPUs, and their modes have one manager; images and "
         "the exporter are yours to add"

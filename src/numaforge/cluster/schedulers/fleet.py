@@ -123,7 +123,7 @@ class ServedNode:
         """Why lists by NUMA node cannot express this node; None where they can."""
         empty = [node.id for node in self.machine.numa_nodes if not node.cpus]
         if empty:
-            return f"{len(empty)} of its NUMA nodes have no CPUs, and lists by NUMA node number them anew"
+            return f"{len(empty)} of its NUMA nodes have no CPUs, and lists by NUMA node renumber them"
         ids = [node.id for node in self.machine.numa_nodes]
         if ids != [*range(len(ids))]:
             return f"its NUMA nodes are {format_cpulist(ids)}, and lists by NUMA node count from 0"

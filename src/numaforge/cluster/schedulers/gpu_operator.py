@@ -65,7 +65,7 @@ _CONTROL_PLANE = {
 }
 _HOST_ENGINE = "nv-hostengine"
 _UNSAID = (
-    "Not said, because no plan knows it: the driver's release and kind of module (driver.version, "
+    "Not set, because no plan knows it: the driver's release and kind of module (driver.version, "
     "kernelModuleType, usePrecompiled), who sets up the container runtime (toolkit, cdi), and the exporter "
     "(numaforge generate monitoring)"
 )
@@ -197,7 +197,7 @@ def _mig_strategy(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[t
             fleet.leave_out(
                 node,
                 f"it needs migStrategy {needed[node.name]}, others need another one, and the policy has one: "
-                "give its profile a section device_plugin, whose configuration says it for this node",
+                "give its profile a section device_plugin, whose configuration sets it for this node",
             )
     why = (
         f"these plans need {' and '.join(strategies)}: unset, the configuration of each node's plugin counts"
@@ -218,7 +218,7 @@ def _mig_manager(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
         yield why, {"migManager": {"config": config}}
         return
     component = {"enabled": True, "config": {"name": MIG_CONFIG, **config}}
-    yield f"it cuts GPUs where mig.managed_by says gpu-operator; {why}", {"migManager": component}
+    yield f"it cuts GPUs where mig.managed_by is gpu-operator; {why}", {"migManager": component}
 
 
 def _plugin_config(
@@ -298,7 +298,7 @@ def _note_what_is_not_said(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> N
         runs = DRIVER.runs_on(node)
         if runs is None:
             fleet.leave_out(
-                node, "whether its host has NVIDIA's driver is not known: driver.enabled is yours to say"
+                node, "whether its host has NVIDIA's driver is unknown; set driver.enabled yourself"
             )
         options = sorted(name for name in node.plan.modules.options if name.startswith("nvidia"))
         if runs and options:

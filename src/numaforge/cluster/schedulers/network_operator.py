@@ -80,7 +80,7 @@ def _written(name: str, why: str, policies: Sequence[_Policy]) -> Written:
     )
     if any(undone for _, undone in policies):
         why = (
-            f"{why}. A driver container (ofedDriver) loads the modules anew: what these plans set of NICs, "
+            f"{why}. A driver container (ofedDriver) loads the modules again: what these plans set of NICs, "
             "modules and RDMA's network namespaces is lost"
         )
     return Written(name, why, tuple(policy for policy, _ in policies), compared=compared)
@@ -101,7 +101,7 @@ def _node_policies(
         else:
             fleet.leave_out(
                 node,
-                "other nodes have other RDMA resources, and nothing tells this one from them: say "
+                "other nodes have other RDMA resources, and no label distinguishes this one: set "
                 "rdma.device_plugin.deployed, with which the roll-out labels it",
             )
     for label, chosen in labelled.items():
@@ -136,7 +136,7 @@ def _plugin(fleet: ServedFleet, node: ServedNode) -> _RdmaServing | None:
     if node.plan.rdma.pools_deployed:
         fleet.leave_out(
             node,
-            f"{_EXCLUSIVE}, and the roll-out proves what that advertises: say rdma.device_plugin.deployed: "
+            f"{_EXCLUSIVE}, and the roll-out proves what that advertises: set rdma.device_plugin.deployed: "
             "false, or rdma.host.netns: shared",
         )
         return None

@@ -159,7 +159,7 @@ def _program(
         )
     kubeconfig = chosen.get("kubeconfig")
     if kubeconfig and not Path(kubeconfig).expanduser().is_file():
-        raise NumaforgeError("there is no such kubeconfig", where=str(kubeconfig))
+        raise NumaforgeError("the kubeconfig does not exist", where=str(kubeconfig))
     inventory_path = inventory_file(inventory)
     carried_out = str(deploy_file(deploy))
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())

@@ -91,7 +91,7 @@ def _works(
     if way.none:
         return Works.NO, way.none
     if distance is None:
-        return Works.UNKNOWN, "the firmware does not tell how far they are apart"
+        return Works.UNKNOWN, "the firmware does not report their distance"
     if distance not in ("PIX", "PXB") and not (beside_grace(machine) and distance in ("PHB", "NODE")):
         return Works.NO, f"{distance} is beyond NCCL's level PXB"
     between = bridges_between(machine, *addresses)

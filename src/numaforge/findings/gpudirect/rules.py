@@ -45,7 +45,7 @@ def _too_far(machine: NodeTopology) -> Iterator[Seen]:
         best = _best(machine, gpu)
         allowed = (*_NEAR, "PHB", "NODE") if gpu.device in GRACE else _NEAR
         if best is None:
-            yield Seen(unknown="the firmware does not tell how far GPUs and NICs are apart")
+            yield Seen(unknown="the firmware does not report distances between GPUs and NICs")
         elif best not in allowed and best != "SYS" and gpu.pci_address not in direct:
             yield Seen(f"its nearest NIC is {best}", _label(machine, gpu))
 
@@ -54,7 +54,7 @@ def _wrong_socket(machine: NodeTopology) -> Iterator[Seen]:
     best = {gpu.pci_address: _best(machine, gpu) for gpu in machine.gpus}
     for gpu in machine.gpus:
         if best[gpu.pci_address] is None:
-            yield Seen(unknown="the firmware does not tell how far GPUs and NICs are apart")
+            yield Seen(unknown="the firmware does not report distances between GPUs and NICs")
         elif best[gpu.pci_address] == "SYS":
             near = sum(1 for distance in best.values() if distance not in ("SYS", None))
             counted_near = f", {near} of {len(best)} GPUs have one on their own" if near else ""
@@ -77,7 +77,7 @@ def _hidden_switches(machine: NodeTopology) -> Iterator[Seen]:
         return
     best = {gpu.pci_address: _best(machine, gpu) for gpu in machine.gpus}
     if None in best.values():
-        yield Seen(unknown="the firmware does not tell how far GPUs and NICs are apart")
+        yield Seen(unknown="the firmware does not report distances between GPUs and NICs")
     elif not any(distance in _NEAR for distance in best.values()):
         nearest = min((distance for distance in best.values() if distance), key=_ORDER.index)
         yield Seen(f"no GPU has a NIC nearer than {nearest}, and NCCL leaves GPUDirect out")
@@ -157,7 +157,7 @@ def _translated(machine: NodeTopology) -> Iterator[Seen]:
         if function.iommu_group is None or function.iommu_domain == "identity":
             continue
         if function.iommu_domain is None:
-            yield Seen(unknown="the kernel does not tell the type of IOMMU groups")
+            yield Seen(unknown="the kernel does not report the type of IOMMU groups")
         elif function.iommu_domain.startswith("DMA"):
             yield Seen(f"the IOMMU translates its addresses ({function.iommu_domain})", function.pci_address)
 

@@ -54,7 +54,7 @@ def _with_partitions(machine: NodeTopology) -> Applicability:
 def _silent(machine: NodeTopology) -> Iterator[Seen]:
     for gpu, cut in _cuttable(machine):
         if cut.compute is None:
-            yield Seen("its driver does not tell its compute mode", gpu.pci_address)
+            yield Seen("its driver does not report its compute mode", gpu.pci_address)
 
 
 def _mixed(machine: NodeTopology) -> Iterator[Seen]:
@@ -107,7 +107,7 @@ RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NG801",
         Severity.WARNING,
-        "an AMD GPU does not tell its modes",
+        "an AMD GPU does not report its modes",
         _with_modes,
         _SYSFS,
         "look into dmesg: the GPU may be in a reset, or its driver may be older than its firmware; AMD's "
@@ -149,8 +149,8 @@ RULES: tuple[MachineRule, ...] = (
         "an AMD GPU has no NUMA node",
         _with_gpu,
         _PLUGIN,
-        "have the firmware tell it (_PXM): AMD's device plugin publishes the node -1, under which restricted "
-        "and single-numa-node refuse every pod, and drops all partitions but the first",
+        "have the firmware report it (_PXM): AMD's device plugin publishes the node -1, under which "
+        "restricted and single-numa-node refuse every pod, and drops all partitions but the first",
         _placeless,
     ),
     MachineRule(
@@ -159,7 +159,7 @@ RULES: tuple[MachineRule, ...] = (
         "an AMD GPU has counted uncorrected errors",
         _with_gpu,
         f"{_SYSFS}/*/ras",
-        "drain the node, and see `amd-smi bad-pages` and dmesg; the counters begin anew with the driver",
+        "drain the node, and see `amd-smi bad-pages` and dmesg; the counters restart with the driver",
         _errors,
     ),
 )

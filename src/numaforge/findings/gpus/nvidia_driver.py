@@ -80,7 +80,7 @@ def _library(machine: NodeTopology) -> Iterator[Seen]:
     install = scope.nvidia_install(machine)
     if install.library is None:
         if machine.nvidia is None or machine.nvidia.error is not None or machine.nvidia.version is None:
-            yield Seen(unknown="the file name of libnvidia-ml tells no version")
+            yield Seen(unknown="the file name of libnvidia-ml has no version")
         # A library of another version does not start.
     elif install.library != install.loaded:
         yield Seen(f"the module that runs is {install.loaded}, libnvidia-ml is {install.library}")
@@ -98,7 +98,7 @@ _persistence = scope.one_value(
     scope.not_vgpu,
     lambda gpu: gpu.persistence,
     lambda on: None if on else "persistence is off",
-    unknown="persistence was not told",
+    unknown="persistence mode is unknown",
 )
 
 
@@ -122,7 +122,7 @@ def _whole_board(machine: NodeTopology) -> Applicability:
     if not machine.nvswitches and not any(gpu.device in HGX_BLACKWELL | RACK for gpu in gpus):
         return Applicability(False, "no board with a known number of GPUs")
     if not scope.answering(machine):
-        return Applicability(None, "no GPU told whether this is a guest")
+        return Applicability(None, "unknown whether this is a guest")
     bare = all(map(scope.on_bare_metal, scope.answering(machine)))
     return Applicability(bare, "a whole board" if bare else "a guest has the GPUs that it was given")
 

@@ -137,7 +137,7 @@ def _unsound(fabric: FabricState) -> str | None:
 
 
 _registrations = scope.one_value(
-    _in_fabric, _registered, _unsound, unknown="the driver does not tell how the registration went"
+    _in_fabric, _registered, _unsound, unknown="the driver does not report the registration"
 )
 
 
@@ -162,7 +162,7 @@ _fabric_faults = scope.one_value(
     _in_fabric,
     _told_faults,
     lambda faults: ", ".join(faults) or None,
-    unknown="the driver does not tell the health of the fabric",
+    unknown="the driver does not report the fabric's health",
 )
 
 
@@ -170,7 +170,7 @@ _fabric_faults = scope.one_value(
 def _with_cliques(machine: NodeTopology) -> Applicability:
     count = sum(gpu.fabric is not None for gpu in scope.answering(machine))
     if not scope.answering(machine):
-        return Applicability(None, "neither NVML nor nvidia-smi told of a GPU")
+        return Applicability(None, "neither NVML nor nvidia-smi reported a GPU")
     return Applicability(count > 1, f"{count or 'no'} GPU{'' if count == 1 else 's'} with a clique")
 
 
@@ -199,7 +199,7 @@ def _down(links: tuple[int, int]) -> str | None:
 
 
 _links_down = scope.one_value(
-    _on_nvlink_board, _links, _down, unknown="the number of active NVLinks was not told"
+    _on_nvlink_board, _links, _down, unknown="the number of active NVLinks is unknown"
 )
 
 

@@ -22,7 +22,7 @@ _ecc_off = scope.one_value(
     _real_with_hbm,
     lambda gpu: gpu.ecc and gpu.ecc.enabled,
     lambda enabled: None if enabled else "ECC is off",
-    unknown="the ECC mode was not told",
+    unknown="the ECC mode is unknown",
 )
 
 
@@ -42,7 +42,7 @@ def _ecc_changes(modes: tuple[bool, bool]) -> str | None:
 
 
 _ecc_pending = scope.one_value(
-    _has_ecc, _ecc_modes, _ecc_changes, unknown="the ECC mode after a reset was not told"
+    _has_ecc, _ecc_modes, _ecc_changes, unknown="the ECC mode after a reset is unknown"
 )
 
 
@@ -69,21 +69,21 @@ def _counts_errors(gpu: Gpu) -> bool:
 
 
 _with_ecc_on = scope.with_answer(
-    "with a GPU whose ECC is on and that is no vGPU", _counts_errors, none="no GPU has ECC on"
+    "with a GPU, not a vGPU, whose ECC is on", _counts_errors, none="no GPU has ECC on"
 )
 
 _errors_now = scope.one_value(
     _counts_errors,
     _pages_now,
     _uncorrected("of its memory since the driver was loaded"),
-    unknown="uncorrected errors were not told",
+    unknown="uncorrected errors are unknown",
 )
 
 _errors_before = scope.one_value(
     _counts_errors,
     _ever,
     _uncorrected("of its memory in earlier times"),
-    unknown="uncorrected errors were not told",
+    unknown="uncorrected errors are unknown",
 )
 
 
@@ -99,21 +99,21 @@ _remap_pending = scope.one_value(
     _remaps,
     lambda gpu: gpu.remapped_rows and gpu.remapped_rows.pending,
     lambda pending: "a row of its memory waits to be remapped" if pending else None,
-    unknown="pending remaps were not told",
+    unknown="pending remaps are unknown",
 )
 
 _remap_failed = scope.one_value(
     _remaps,
     lambda gpu: gpu.remapped_rows and gpu.remapped_rows.failed,
     lambda failed: "a row of its memory could not be remapped" if failed else None,
-    unknown="failed remaps were not told",
+    unknown="failed remaps are unknown",
 )
 
 _recovery = scope.one_value(
     scope.not_vgpu,
     lambda gpu: gpu.recovery_action,
     lambda action: None if action == "none" else f"the driver asks for: {action}",
-    unknown="the driver does not tell whether it wants a reset",
+    unknown="the driver does not report whether it needs a reset",
 )
 
 
@@ -131,7 +131,7 @@ def _mig_changes(modes: tuple[str, str]) -> str | None:
 
 
 _mig_pending = scope.one_value(
-    _mig_capable, _mig_modes, _mig_changes, unknown="the MIG mode after a reset was not told"
+    _mig_capable, _mig_modes, _mig_changes, unknown="the MIG mode after a reset is unknown"
 )
 
 
@@ -160,7 +160,7 @@ RULES: tuple[MachineRule, ...] = (
         Severity.WARNING,
         "ECC is off",
         scope.with_answer(
-            "with a GPU that has HBM and is no vGPU",
+            "with a GPU, not a vGPU, that has HBM",
             _real_with_hbm,
             none="no GPU with HBM: on GDDR it is a choice",
         ),
@@ -172,7 +172,7 @@ RULES: tuple[MachineRule, ...] = (
         "NG402",
         Severity.NOTE,
         "a change of the ECC mode waits for a reset",
-        scope.with_answer("with a GPU that has ECC and is no vGPU", _has_ecc, none="no GPU tells of ECC"),
+        scope.with_answer("with a GPU, not a vGPU, that has ECC", _has_ecc, none="no GPU reports ECC"),
         NVML,
         "reset the GPU or reboot when the node is drained next",
         _ecc_pending,
@@ -227,7 +227,7 @@ RULES: tuple[MachineRule, ...] = (
         "NG503",
         Severity.WARNING,
         "a change of the MIG mode waits for a reset",
-        scope.with_answer("with a GPU that has MIG and is no vGPU", _mig_capable, none="no GPU with MIG"),
+        scope.with_answer("with a GPU, not a vGPU, that has MIG", _mig_capable, none="no GPU with MIG"),
         NVML,
         "reset the GPU, drained, or reboot where a hypervisor gives it and it cannot be reset",
         _mig_pending,

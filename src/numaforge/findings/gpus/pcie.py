@@ -29,7 +29,7 @@ def _pcie(machine: NodeTopology) -> Applicability:
     if any(map(_with_own_pcie, pcie_gpus)):
         return Applicability(True, "GPUs on PCIe of their own")
     if all(gpu.virtualization is None for gpu in pcie_gpus):
-        return Applicability(None, "no GPU told whether this is a guest")
+        return Applicability(None, "unknown whether this is a guest")
     return Applicability(False, "the PCIe of a guest is the hypervisor's")
 
 
@@ -37,7 +37,7 @@ def _narrow(machine: NodeTopology) -> Iterator[Seen]:
     for gpu in filter(_with_own_pcie, machine.gpus):
         width, most = (gpu.link.width, gpu.link.max_width) if gpu.link else (None, None)
         if width is None or most is None:
-            yield Seen(unknown="the kernel does not tell the width of the link")
+            yield Seen(unknown="the kernel does not report the link's width")
         elif width < most:
             yield Seen(f"its PCIe link has {width} of {most} lanes", gpu.pci_address)
 
@@ -45,7 +45,7 @@ def _narrow(machine: NodeTopology) -> Iterator[Seen]:
 def _slow(machine: NodeTopology) -> Iterator[Seen]:
     for gpu in filter(_with_own_pcie, machine.gpus):
         if gpu.link is None or gpu.link.speed is None or gpu.link.max_speed is None:
-            yield Seen(unknown="the kernel does not tell the speed of the link")
+            yield Seen(unknown="the kernel does not report the link's speed")
         elif gpu.link.speed < gpu.link.max_speed:
             if gpu.pids:
                 rate = f"{gpu.link.speed:g} of {gpu.link.max_speed:g} GT/s"

@@ -24,7 +24,7 @@ def _major(containerd: Containerd) -> int | None:
 def _not_imported(machine: NodeTopology) -> Iterator[Seen]:
     containerd = scope.runtime(machine)
     if containerd.imports is None:
-        yield Seen(unknown="containerd did not say what it imports")
+        yield Seen(unknown="containerd did not report its imports")
         return
     for fragment in containerd.fragments:
         if not any(fnmatchcase(fragment, pattern) for pattern in containerd.imports):
@@ -95,7 +95,7 @@ def _other_driver(machine: NodeTopology) -> Iterator[Seen]:
 def _cdi_off(machine: NodeTopology) -> Iterator[Seen]:
     containerd = scope.runtime(machine)
     if containerd.cdi is None:
-        yield Seen(unknown="this containerd says nothing of CDI")
+        yield Seen(unknown="this containerd reports nothing about CDI")
     elif not containerd.cdi:
         yield Seen("enable_cdi is false")
     elif containerd.cdi_folders is not None and not {"/etc/cdi", "/var/run/cdi", "/run/cdi"} & {
@@ -109,7 +109,7 @@ def _cdi_off(machine: NodeTopology) -> Iterator[Seen]:
 def _nri_off(machine: NodeTopology) -> Iterator[Seen]:
     nri = scope.runtime(machine).nri
     if nri is None:
-        yield Seen(unknown="this containerd says nothing of NRI")
+        yield Seen(unknown="this containerd reports nothing about NRI")
     elif not nri:
         yield Seen("the plugin io.containerd.nri.v1.nri is disabled")
 

@@ -29,7 +29,7 @@ def _with_packages(machine: NodeTopology) -> Applicability:
 def _upgraded_alone(machine: NodeTopology) -> Applicability:
     upgrades = scope.userland(machine).upgrades
     if upgrades is None:
-        return Applicability(None, "whether packages are upgraded unattended cannot be told here")
+        return Applicability(None, "unknown whether packages are upgraded unattended")
     return Applicability(upgrades, "upgrades are unattended" if upgrades else "no upgrade is unattended")
 
 
@@ -47,7 +47,7 @@ def _would_upgrade(machine: NodeTopology) -> Iterator[Seen]:
 def _not_held(machine: NodeTopology) -> Iterator[Seen]:
     packages = scope.userland(machine).packages or ()
     if any(package.held is None for package in packages):
-        yield Seen(unknown="what is held was not told")
+        yield Seen(unknown="held packages are unknown")
     yield from _by_kind([p for p in packages if p.held is False], "not held at their version")
 
 

@@ -44,7 +44,7 @@ def with_containerd(machine: NodeTopology) -> Applicability:
         return Applicability(False, reason)
     containerd = runtime(machine)
     if containerd.config_version is None:
-        return Applicability(None, "containerd did not say what it runs with (`containerd config dump`)")
+        return Applicability(None, "containerd did not report its configuration (`containerd config dump`)")
     return Applicability(True, f"containerd {containerd.version or 'of an unknown version'}")
 
 

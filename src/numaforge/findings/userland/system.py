@@ -120,7 +120,7 @@ def _nvme_elsewhere(machine: NodeTopology) -> Iterator[Seen]:
 _ASKED_SIZE = re.compile(r"(?:^| )((?:default_)?hugepagesz=([0-9]{1,9})([KMG]))(?= |$)", re.IGNORECASE)
 
 
-@applies("whose kernel is told a size of huge pages on its command line")
+@applies("with a size of huge pages on the kernel's command line")
 def _asks_for_hugepages(machine: NodeTopology) -> Applicability:
     if machine.kernel_cmdline is None:
         return Applicability(None, "/proc/cmdline was not captured")

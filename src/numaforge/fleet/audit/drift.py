@@ -100,7 +100,7 @@ RULES: tuple[MachineRule, ...] = (
         "the saved plan cannot be read",
         _with_plan,
         _SAVED,
-        "plan the host again with the version of numaforge that is to see to it",
+        "plan the host again with the version of numaforge that will maintain it",
         _unreadable,
     ),
     *map(_of_machine, DRIFT),

@@ -106,5 +106,5 @@ MEASUREMENT = DocumentKind(
     number=1,
     holds=Measurement,
     error=MeasurementError,
-    remedy="measure the host again: numaforge measure INVENTORY --limit HOST",
+    remedy="measure the host again: `numaforge measure INVENTORY --limit HOST`",
 )

@@ -194,7 +194,7 @@ def _bake(recipe: Recipe) -> Commands:
         )
     lacks = [*recipe.lacks(present)]
     if not lacks:
-        host.noop("the image is as it is to be")
+        host.noop("the image is as planned")
         return
     announce(host, lacks)
     yield host_command(_make, recipe)

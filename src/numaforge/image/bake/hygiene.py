@@ -15,7 +15,7 @@ from numaforge.lib.file_content import WRITTEN_BELOW
 RULES = {
     "ssh-host-keys": "each node makes its own host keys",
     "machine-id": "each node gets its own machine-id, which is there and empty, or uninitialized",
-    "identity": "nothing else that tells machines apart is in the image",
+    "identity": "nothing else in the image identifies a machine",
     "kubelet-state": "no kubelet has run: no state files, keys, checkpoints",
     "cluster-login": "no login to a cluster is in the image",
     "generated-configuration": "nothing that was planned for one machine is in the image",
@@ -32,7 +32,7 @@ RULES = {
     "started": "the container runtime was never started",
     "enabled": "the kubelet, and what plans the node before it, start at boot",
     "program": "numaforge runs in the image, and is compiled",
-    "manifest": "what numaforge wrote is as its manifest says",
+    "manifest": "numaforge's files match its manifest",
     "packages": "the packages are those of a manager that can be asked",
     "held": "packages that decide are held",
     "cmdline": "each machine boots with the kernel parameters that its plan needs",

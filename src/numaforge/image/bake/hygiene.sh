@@ -131,7 +131,7 @@ tell_unwritable() { # of the folders in WRITTEN_BELOW
         existing=$folder
         until [ -e "$existing" ]; do existing=${existing%/*} existing=${existing:-/}; done
         if [ ! -d "$existing" ]; then
-            echo "$folder is below $existing, which is no folder"
+            echo "$folder is below $existing, which is not a folder"
             continue
         fi
         mounted_read_only "$(readlink -f "$existing")" || continue

@@ -48,8 +48,7 @@ def require_expected(machine: NodeTopology, folder: Path = Path(MACHINES)) -> st
     if not unlike[nearest]:
         return nearest
     raise HostError(
-        f"this is no machine of those that the image was made for; unlike {nearest}: "
-        + "; ".join(unlike[nearest]),
+        f"the image was not made for this machine; it differs from {nearest}: " + "; ".join(unlike[nearest]),
         where=str(folder),
         remedy="bake an image for it: machines in numaforge_image",
     )
@@ -63,7 +62,7 @@ def _read(file: Path) -> Hardware:
     if not isinstance(document, dict) or not all(
         isinstance(amount, str | int) for amount in document.values()
     ):
-        raise NumaforgeError("is no machine of an image", where=str(file))
+        raise NumaforgeError("is not a machine that an image was made for", where=str(file))
     return document
 
 

@@ -113,7 +113,7 @@ def kubelet_login(file: Path) -> KubeletLogin:
         user = {**user, **_credential(_mapping(user["exec"], file, "users.user.exec"), file)}
     url = urlsplit(str(cluster.get("server", "")))
     if url.scheme != "https" or not url.hostname:
-        raise HostError(f"the server {cluster.get('server')!r} is no https address", where=str(file))
+        raise HostError(f"the server {cluster.get('server')!r} is not an https address", where=str(file))
     try:
         tls = _tls(cluster, user, file.parent)
         port = url.port or 443
@@ -192,7 +192,7 @@ def _entry_named(
 
 def _mapping(section: object, file: Path, title: str) -> dict[str, Any]:
     if not isinstance(section, dict):
-        raise HostError(f"{title} is no mapping", where=str(file))
+        raise HostError(f"{title} is not a mapping", where=str(file))
     return section
 
 

@@ -196,7 +196,7 @@ def foresee(
     if holds and not (was and _is_joining(inputs, was, chosen)):
         raise HostError(
             "the machine is not what it was planned on: " + "; ".join(changed),
-            remedy="bring it back, or have it planned anew: numaforge boot --replan",
+            remedy="bring it back, or plan it again: `numaforge boot --replan`",
         )
     machine = _complete_machine(settings, say_line)
     if kind := require_expected(machine):
@@ -228,7 +228,7 @@ def confirm() -> BootRecord:
     """
     trial = BootRecord.saved(TRIAL)
     if trial is None or not (status := status_of(trial)).waits:
-        raise HostError("no plan is on trial on this node", remedy="see what is: numaforge boot --dry")
+        raise HostError("no plan is on trial on this node", remedy="see `numaforge boot --dry`")
     return keep(trial, status, BY_PERSON)
 
 
@@ -292,7 +292,7 @@ def _on_trial(
         return keep(trial, status, BY_NODE)
     say_line(
         f"the plan of profile {trial.profile} is on trial: it is undone unless the kubelet reaches the API "
-        f"server within {read_settings().confirm_seconds} s, or a person keeps it: numaforge boot --confirm"
+        f"server within {read_settings().confirm_seconds} s, or a person keeps it: `numaforge boot --confirm`"
     )
     subprocess.run(["systemctl", "--no-block", "restart", REPORT_UNIT], check=False)
     return trial

@@ -95,5 +95,7 @@ def read_settings(path: Path = SETTINGS) -> BootSettings:
         return BootSettings()
     document = read_yaml(read_text(path), str(path))
     if document is not None and not isinstance(document, dict):
-        raise NumaforgeError("is no mapping", where=str(path), remedy="write keys such as profile: training")
+        raise NumaforgeError(
+            "is not a mapping", where=str(path), remedy="write keys such as profile: training"
+        )
     return validated(BootSettings, document or {}, str(path))

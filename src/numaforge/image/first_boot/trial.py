@@ -23,7 +23,7 @@ from numaforge.lib.errors import HostError, HostUnreachableError
 
 MOST_ATTEMPTS = 3
 """How often a plan is tried while its change is broken off: by power cuts, or because the kernel crashes."""
-BY_PERSON = "a person: numaforge boot --confirm"
+BY_PERSON = "a person: `numaforge boot --confirm`"
 BY_NODE = "the node itself: it had no earlier plan, or no login to a cluster"
 _PAUSE_SECONDS = 1.0
 Tell = Callable[[str], object]
@@ -99,7 +99,7 @@ def not_tried_again(profile: str, what: str, reason: str) -> str:
     """Return why a plan that failed is not in effect, as the login prompt shows it."""
     return (
         f"the plan of profile {profile} {what}, and is not tried again before one of its inputs changes, or "
-        f"with numaforge boot --replan ({reason})"
+        f"with `numaforge boot --replan` ({reason})"
     )
 
 

@@ -287,8 +287,8 @@ def pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[s
     if not isinstance(spec, Mapping) or "containers" not in spec:
         title = f" {name!r}" if (name := metadata.get("name")) else ""
         raise PodError(
-            f"{manifest.get('kind', 'document')}{title} holds no pod: there is no spec.containers and no pod "
-            "template",
+            f"{manifest.get('kind', 'document')}{title} holds no pod: neither "
+            "spec.containers nor a pod template",
             remedy="give a Pod, a Deployment, a StatefulSet, a DaemonSet, a Job or a CronJob",
         )
     return metadata, spec
@@ -353,7 +353,7 @@ def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
     for resource in (*requests, *limits):
         if "/" not in resource and resource not in _STANDARD and not in_pages(resource):
             raise PodError(
-                f"{resource} is no resource of Kubernetes",
+                f"{resource} is not a Kubernetes resource",
                 where=where,
                 remedy="write that of a device plugin with its domain, such as nvidia.com/gpu",
             )

@@ -34,7 +34,7 @@ def differences(name: str, expected: Any, actual: Any) -> list[str]:
         ]
     if meaning(expected) == meaning(actual):
         return []
-    return [f"{name} is {actual!r}, the plan says {expected!r}"]
+    return [f"{name} is {actual!r}, planned {expected!r}"]
 
 
 def meaning(value: Any) -> Any:

@@ -60,7 +60,7 @@ def require_enforceable_cgroups(configuration: Configuration) -> None:
                 text,
                 configuration.places.finding(
                     "NF112",
-                    f"{name} is no slice: under the systemd driver the kubelet looks for {path}",
+                    f"{name} is not a slice: under the systemd driver the kubelet looks for {path}",
                     "name the slice in which the service runs, such as /system.slice",
                     side.cgroup_field,
                     text,

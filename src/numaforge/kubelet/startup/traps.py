@@ -238,9 +238,7 @@ def _held_halves(
     if version.rules_minor < _FIRST_MINOR_KEEPING_HALVES and any(
         len(cpus) % size for cpus in halves.values()
     ):
-        consequence = (
-            f"the kubelet refuses those of them that have no multiple of {size} CPUs (SMTAlignmentError)"
-        )
+        consequence = f"the kubelet refuses those without a multiple of {size} CPUs (SMTAlignmentError)"
     yield configuration.places.finding(
         "NF520",
         f"containers hold parts of cores: {shown}; {consequence}",

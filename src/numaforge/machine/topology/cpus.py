@@ -237,7 +237,7 @@ def _cpuinfo_stanzas(text: str) -> dict[int, dict[str, str]]:
 
 
 def cpu_set(files: Mapping[str, str], path: str) -> CpuSet | None:
-    """Return the ids that a cpulist file holds, or None where there is no such file."""
+    """Return the ids that a cpulist file holds, or None where the file does not exist."""
     return _parse(files[path], path, mask=False) if path in files else None
 
 

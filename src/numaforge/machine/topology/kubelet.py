@@ -177,7 +177,7 @@ def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
         return f"kubelet --version says {answer[:60]!r}, which names no version"
     status, _, program = commands.get("kubelet failed", "").partition(" ")
     if not program:
-        return f"{binary.split(' ', 3)[-1]} did not say its version" if binary else None
+        return f"{binary.split(' ', 3)[-1]} did not print its version" if binary else None
     if status in _NO_ANSWER:
         return f"{program} --version did not answer within 60 s, or was killed"
     return f"{program} --version ended with {status}"

@@ -160,7 +160,7 @@ def convert_eksctl(draft: Draft, document: Mapping[str, Any], name: str | None) 
     if name is None and len(groups) != 1:
         draft.refuse(
             "managedNodeGroups",
-            f"{len(groups)} node groups: say --name, one of {', '.join(groups) or 'none'}",
+            f"{len(groups)} node groups: give --name, one of {', '.join(groups) or 'none'}",
         )
         return
     chosen = name if name is not None else next(iter(groups))
@@ -284,6 +284,6 @@ def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None
             draft.note(
                 f"{field}.{size}",
                 Fate.NOT_EXPRESSED,
-                f"{count!r} is not a number of pages: say a share",
+                f"{count!r} is not a number of pages; set a share",
                 "hugepages",
             )

@@ -72,7 +72,7 @@ FORMS: tuple[FileForm, ...] = (
         _object("PerformanceProfile"),
         performance_profile.ROWS,
         _one(performance_profile.convert),
-        ("added by the operator without a field that says so", performance_profile.OPERATOR_ROWS),
+        ("added by the operator, without a field for it", performance_profile.OPERATOR_ROWS),
     ),
     FileForm(
         "kubeletconfiguration",
@@ -228,11 +228,15 @@ OTHERS: tuple[tuple[str, str, str], ...] = (
         "a configuration of the SR-IOV network device plugin",
         "that plugin alone reads it; rdma.pools in a profile are pools of the shared RDMA device plugin",
     ),
-    ("configList", "a configuration of the shared RDMA device plugin", "numaforge rdma check FILE reads it"),
+    (
+        "configList",
+        "a configuration of the shared RDMA device plugin",
+        "`numaforge rdma check FILE` reads it",
+    ),
     (
         "sharing",
         "a configuration of NVIDIA's device plugin",
-        "numaforge device-plugin check FILE reads it, and device_plugin in a profile writes one",
+        "`numaforge device-plugin check FILE` reads it, and device_plugin in a profile writes one",
     ),
 )
 """Files that are not converted: a key of theirs, what they are, and where they go."""
@@ -280,7 +284,7 @@ def whose(text: str) -> str | None:
         return None
     forms = [form for candidate in _candidates(documents, "", AUTO) for form in candidate.forms]
     if len(forms) == 1:
-        return f"it is {forms[0].called}: numaforge convert FILE makes a profile of it"
+        return f"it is {forms[0].called}: `numaforge convert FILE` makes a profile of it"
     return next((f"it is {called}: {to}" for key, called, to in OTHERS if key in documents[0]), None)
 
 
@@ -352,7 +356,7 @@ def _only(candidate: _Candidate) -> FileForm:
     raise NumaforgeError(
         f"could be {' or '.join(form.called for form in candidate.forms)}",
         where=candidate.place,
-        remedy="say the KIND before FILE",
+        remedy="give the KIND before FILE",
     )
 
 

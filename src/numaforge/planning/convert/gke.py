@@ -146,7 +146,7 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
     draft.note(
         "(not in the file)",
         Fate.DIFFERS,
-        "GKE reserves CPUs and memory by formulas of its own: say cpus.reserved, memory.kube_reserved and "
+        "GKE reserves CPUs and memory by formulas of its own: set cpus.reserved, memory.kube_reserved and "
         "memory.system_reserved, else the machine's shape decides",
         "memory",
     )

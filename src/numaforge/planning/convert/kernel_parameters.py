@@ -45,15 +45,15 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
         name = parameter_name(word)
         if name in _PAGES:
             draft.note(
-                field, Fate.NOT_EXPRESSED, f"{word} is left out: say it in the section hugepages", "hugepages"
+                field, Fate.NOT_EXPRESSED, f"{word} is left out: set it in the section hugepages", "hugepages"
             )
         elif (reason := _refusal(word)) is not None:
             draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {reason}", "kernel.cmdline")
         elif (key := _BY_KEY.get(name)) and draft.has(key):
-            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {key} says it", key)
+            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {key} sets it", key)
         elif earlier := _earlier_value(draft, accepted, word):
             draft.note(
-                field, Fate.NOT_EXPRESSED, f"{word} is left out: {earlier} is said already", "kernel.cmdline"
+                field, Fate.NOT_EXPRESSED, f"{word} is left out: {earlier} is already set", "kernel.cmdline"
             )
         else:
             accepted.append(word)

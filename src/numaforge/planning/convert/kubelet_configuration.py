@@ -78,7 +78,7 @@ KUBELET_ROWS: tuple[FieldRow, ...] = (
     enters("reservedMemory", "memory.split", Form.ANYTHING, SPLIT),
     not_expressed(
         "failSwapOn",
-        "false lets the kubelet start with swap: say tuning.swap: off for none, or keep it in the kubelet's "
+        "false lets the kubelet start with swap: set tuning.swap: off for none, or keep it in the kubelet's "
         "file",
         "tuning.swap",
         Form.SWITCH,
@@ -151,11 +151,11 @@ OPENSHIFT_ROWS: tuple[FieldRow, ...] = (
     *METADATA_ROWS,
     *below("spec.kubeletConfig", (*HEAD_ROWS, *KUBELET_ROWS)),
     *not_ours(
-        "spec.machineConfigPoolSelector", "an inventory says which hosts get a profile: a group, or host data"
+        "spec.machineConfigPoolSelector", "the inventory assigns profiles to hosts: by group or host data"
     ),
     *not_ours(
         "spec.autoSizingReserved",
-        "OpenShift's sizes are computed on the node: say memory.kube_reserved and memory.system_reserved",
+        "OpenShift's sizes are computed on the node: set memory.kube_reserved and memory.system_reserved",
         silent=(False,),
     ),
     *not_ours("spec.logLevel spec.tlsSecurityProfile", f"it is about how the kubelet works; {KEEPS}"),
@@ -223,7 +223,7 @@ def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
         draft.note(
             ", ".join(missing),
             Fate.DIFFERS,
-            "not said: the kubelet's default is none, and a profile that says nothing lets the kubelet's "
+            "unset: the kubelet's default is none, and a profile without it lets the kubelet's "
             "own file and then the machine's shape decide",
         )
 
@@ -242,7 +242,7 @@ def _place_thresholds(draft: Draft, config: Mapping[str, Any], name: Name) -> No
             name("evictionHard"),
             Fate.DIFFERS,
             "signals that it does not name have no threshold in the kubelet, which drops its defaults; with "
-            "a profile they keep them. Say 0% for none",
+            "a profile they keep them. Set 0% for none",
             "memory.eviction_hard",
         )
 
@@ -264,7 +264,7 @@ def _say_cpus(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     draft.note(
         fields,
         Fate.NOT_EXPRESSED,
-        f"the kubelet reserves {count} CPUs for it, threads of cores; a profile reserves whole cores: say "
+        f"the kubelet reserves {count} CPUs for it, threads of cores; a profile reserves whole cores: set "
         f"cpus.reserved.cores: {-(-count // 2)} where a core has two threads, {count} where it has one, or "
         "cores_per_numa_node",
         "cpus.reserved",

@@ -40,7 +40,7 @@ _WORDS = {
 }
 _UNREAD = {
     "{{": "a template: write its value in the profile",
-    "$ANSIBLE_VAULT": "encrypted: say the key of the profile in the inventory's own encrypted variables",
+    "$ANSIBLE_VAULT": "encrypted: set the profile's key in the inventory's own encrypted variables",
 }
 _EXTRA = ("kubelet_config_extra_args", "kubelet_node_config_extra_args")
 _FLAGS = ("kubelet_custom_flags", "kubelet_node_custom_flags")
@@ -76,7 +76,7 @@ ROWS: tuple[FieldRow, ...] = (
     ),
     not_expressed(
         "kubelet_fail_swap_on",
-        "say tuning.swap: off for a node without swap",
+        "set tuning.swap: off for a node without swap",
         "tuning.swap",
         Form.SWITCH,
         silent=(True,),

@@ -30,7 +30,7 @@ def convert(draft: Draft, document: Mapping[str, Any], name: str | None, file: s
         raise NumaforgeError(
             "has several configs, and a node is cut by one",
             where=file,
-            remedy=f"say --name, one of {', '.join(configs)}",
+            remedy=f"give --name, one of {', '.join(configs)}",
         )
     chosen = name if name is not None else next(iter(configs))
     if chosen not in configs:

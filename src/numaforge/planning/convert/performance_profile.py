@@ -35,7 +35,7 @@ _SNIPPET = "kubeletconfig.experimental"
 _SNIPPET_FIELD = f"metadata.annotations.{_SNIPPET}"
 _CPU_FIELDS = ("reserved", "isolated", "offlined", "shared", "ovsDpdk")
 _ALIGNED = ("restricted", "single-numa-node")
-_GROUPS = "an inventory says which hosts get a profile: a group, or host data"
+_GROUPS = "the inventory assigns profiles to hosts: by group or host data"
 _HIGH_POWER = "spec.workloadHints.highPowerConsumption"
 _RUNTIME = "it is CRI-O's: configure the container runtime itself"
 _SIZE = re.compile(r"(?P<number>[1-9][0-9]*)(?P<unit>[kMG])")
@@ -43,13 +43,14 @@ _SIZE = re.compile(r"(?P<number>[1-9][0-9]*)(?P<unit>[kMG])")
 # Annotations that the operator reads; the others are the cluster's own.
 _ANNOTATIONS: Mapping[str, str] = {
     "performance.openshift.io/pause-reconcile": "interrupt a roll-out: `numaforge rollout resume` goes on",
-    "performance.openshift.io/ignore-cgroups-version": "host.cgroup says whether version 2 is required",
-    "performance.openshift.io/enable-rps": "say interrupts.rps",
-    "performance.openshift.io/enable-physical-dev-rps": "say interrupts.rps",
+    "performance.openshift.io/ignore-cgroups-version": "host.cgroup can require version 2",
+    "performance.openshift.io/enable-rps": "set interrupts.rps",
+    "performance.openshift.io/enable-physical-dev-rps": "set interrupts.rps",
     "performance.openshift.io/exec-cpu-affinity": _RUNTIME,
     "performance.openshift.io/cpu-load-balancing-ovs-dpdk": "numaforge does not set up Open vSwitch",
-    "performance.openshift.io/dra-resource-management": "say none for the CPU and topology managers of the "
-    "kubelet, None for the memory manager",
+    "performance.openshift.io/dra-resource-management": (
+        "set none for the kubelet's CPU and topology managers, None for its memory manager"
+    ),
 }
 
 
@@ -139,7 +140,7 @@ ROWS: tuple[FieldRow, ...] = (
     not_expressed(
         "spec.workloadHints.realTime",
         "adds nosoftlockup, nmi_watchdog=0, mce=off, tsc=reliable and rcutree.kthread_prio=11 on OpenShift: "
-        "say in kernel.cmdline which of them you want; mce=off hides faults of memory, and needs unsafe",
+        "list those that you want in kernel.cmdline; mce=off hides faults of memory, and needs unsafe",
         "kernel.cmdline",
         Form.SWITCH,
         silent=(False,),
@@ -156,7 +157,7 @@ ROWS: tuple[FieldRow, ...] = (
         Fate.DIFFERS,
         "pod_tuning.allow",
         "governor and sleep states of the node are left alone, for pods to ask for theirs; OpenShift adds "
-        "intel_pstate=passive or amd_pstate=passive: say it in kernel.cmdline",
+        "intel_pstate=passive or amd_pstate=passive: add it to kernel.cmdline",
         Form.SWITCH,
         silent=(False,),
     ),
@@ -189,7 +190,7 @@ OPERATOR_ROWS: tuple[FieldRow, ...] = (
         "reboots by the MachineConfigOperator",
         Fate.NOT_EXPRESSED,
         "maintenance.reboot",
-        "what needs a boot stays pending until the profile says maintenance.reboot: allowed",
+        "what needs a boot stays pending until the profile has maintenance.reboot: allowed",
     ),
     FieldRow("kubeReserved and systemReserved 500Mi each", Fate.BECOMES, "memory"),
     FieldRow(
@@ -365,7 +366,7 @@ def _place_power(draft: Draft, hints: Mapping[str, Any]) -> None:
         draft.put("kernel.max_cstate", 1, _HIGH_POWER)
         if hints.get("realTime", True):
             text = (
-                "with realTime OpenShift adds idle=poll, which keeps every CPU busy: say it in kernel.cmdline"
+                "with realTime OpenShift adds idle=poll, which keeps every CPU busy: add it to kernel.cmdline"
             )
             draft.note(_HIGH_POWER, Fate.NOT_EXPRESSED, text, "kernel.cmdline")
     if not hints.get("perPodPowerManagement"):
@@ -401,7 +402,7 @@ def _place_operator_defaults(draft: Draft, hints: Mapping[str, Any]) -> None:
     draft.put("system.daemons", "reserved", OPERATOR)
     if "realTime" not in hints:
         [row] = (row for row in ROWS if row.field == "spec.workloadHints.realTime")
-        draft.note(f"{row.field} (not said: true)", row.fate, row.why, row.key)
+        draft.note(f"{row.field} (unset: true)", row.fate, row.why, row.key)
     for row in OPERATOR_ROWS:
         if row.why and not (hints.get("perPodPowerManagement") and (row.key or "").startswith("tuning")):
             draft.note(f"{OPERATOR}: {row.field}", row.fate, row.why, row.key)

@@ -43,8 +43,8 @@ _ISOLATED = ("${isolated_cores}", "${isolated_cores_expanded}", "${isolated_core
 _CPU_SETS = {"nohz_full": "kernel.nohz_full", "rcu_nocbs": "kernel.rcu_nocbs"}
 _ALLOCATABLE = "allocatable"
 
-_OTHERS = "say it to the host by other means: numaforge sets nothing of the kind"
-_SCRIPT = "numaforge runs no scripts on hosts: see what it does, and say that"
+_OTHERS = "set it by other means: numaforge sets nothing of the kind"
+_SCRIPT = "numaforge runs no scripts on hosts: read it, and set the same in the profile"
 _DEVICES = "numaforge leaves disks, power of devices and sound alone: keep TuneD or a udev rule for it"
 
 
@@ -107,7 +107,7 @@ TUNED_ROWS: tuple[FieldRow, ...] = (
     becomes("[cpu] energy_performance_preference", "tuning.energy_preference", Form.TEXT, _preference),
     not_expressed(
         "[cpu] energy_perf_bias",
-        "a register of older CPUs: say tuning.energy_preference",
+        "a register of older CPUs: set tuning.energy_preference",
         "tuning.energy_preference",
     ),
     becomes("[cpu] no_turbo", "tuning.turbo", Form.TEXT, lambda value: not _switch(value)),
@@ -177,7 +177,7 @@ TUNED_ROWS: tuple[FieldRow, ...] = (
         by=lambda _: "reserved",
     ),
     not_expressed(
-        "[scheduler] irq_process", "say interrupts.devices", "interrupts.devices", silent=("false", "0")
+        "[scheduler] irq_process", "set interrupts.devices", "interrupts.devices", silent=("false", "0")
     ),
     differs(
         "[scheduler] default_irq_smp_affinity",
@@ -207,7 +207,7 @@ TUNED_ROWS: tuple[FieldRow, ...] = (
     *_none("net", "NICs keep what they have, queues too: set them with ethtool"),
     *_none("script", _SCRIPT),
     *_none("service", "numaforge starts and stops no services of others: use systemctl"),
-    *_none("irq", "say interrupts.devices for all NICs and drives"),
+    *_none("irq", "set interrupts.devices for all NICs and drives"),
     *_none("kthread", "numaforge sets no priorities of kernel threads"),
     *_none("rtentsk", _OTHERS),
     *_none("uncore", _OTHERS),
@@ -253,7 +253,7 @@ TUNED_OBJECT_ROWS: tuple[FieldRow, ...] = (
     *METADATA_ROWS,
     enters("spec.profile[].name", "name", Form.TEXT),
     FieldRow("spec.profile[].data", Fate.BECOMES, why="read as a TuneD profile", form=Form.TEXT),
-    *not_ours("spec.recommend", "an inventory says which hosts get a profile: a group, or host data"),
+    *not_ours("spec.recommend", "the inventory assigns profiles to hosts: by group or host data"),
     *same("spec.managementState", "for the operator"),
 )
 
@@ -269,7 +269,7 @@ def convert_object(draft: Draft, document: Mapping[str, Any], name: str | None) 
     field = "spec.profile"
     if name is None and len(profiles) != 1:
         draft.refuse(
-            field, f"has {len(profiles)} profiles: say --name, one of {', '.join(profiles) or 'none'}"
+            field, f"has {len(profiles)} profiles: give --name, one of {', '.join(profiles) or 'none'}"
         )
     elif name is not None and name not in profiles:
         draft.refuse(field, f"has no profile {name!r}; it has {', '.join(profiles)}")
@@ -349,7 +349,7 @@ def _join(
     """Merge the options of a section with those of others of the same plugin."""
     for name in options.keys() & merged.keys():
         if plugin not in _UNTOUCHED and merged[name] != options[name]:
-            draft.refuse(f"[{section}] {name}", f"another section of the plugin {plugin} says it too")
+            draft.refuse(f"[{section}] {name}", f"another section of the plugin {plugin} sets it too")
     merged.update(options)
 
 
@@ -433,7 +433,7 @@ def _place_modules(draft: Draft, options: Mapping[str, str]) -> None:
             draft.put("modules.options", {name: words}, "[modules]")
         else:
             draft.note(
-                f"[modules] {name}", Fate.NOT_EXPRESSED, "no options: say modules.load to have it loaded"
+                f"[modules] {name}", Fate.NOT_EXPRESSED, "no options: set modules.load to have it loaded"
             )
 
 

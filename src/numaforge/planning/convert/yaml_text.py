@@ -15,7 +15,7 @@ from numaforge.planning.convert.rows import Fate
 _WIDTH = 110
 _HEADINGS = {
     Fate.DIFFERS: "Means something a little different here:",
-    Fate.NOT_EXPRESSED: "Is about the node, and no key of a profile says it:",
+    Fate.NOT_EXPRESSED: "Is about the node, and no key of a profile covers it:",
     Fate.NOT_OURS: "Is not for a profile:",
 }
 

@@ -41,7 +41,7 @@ def answer_of(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer])
         (host,) = list(state.inventory)
     except (PyinfraError, TypeError, ValueError) as error:  # TypeError: host data of another kind
         raise HostError(
-            f"is no host as pyinfra names them: {error}",
+            f"is not a host name that pyinfra accepts: {error}",
             where=name,
             remedy="write a name for SSH, or a connector that pyinfra has, such as @local or @docker/NAME",
         ) from error

@@ -76,7 +76,9 @@ def show_change(
     if transaction and host.state.is_executing:
         counts = ((len(changed), "file"), (len(condensed(moves)), "value"))
         counts_text = [counted(count, noun) for count, noun in counts if count]
-        host.log(f"changes {', '.join(counts_text) or 'what it runs with'}{', drained' if drains else ''}")
+        host.log(
+            f"changes {', '.join(counts_text) or 'its running configuration'}{', drained' if drains else ''}"
+        )
 
 
 def show_beside(host: Host, sentence: str) -> None:

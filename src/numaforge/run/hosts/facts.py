@@ -51,7 +51,8 @@ def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
     right_to_root = right(answer)
     if right_to_root == "noid":
         raise HostError(
-            "the host lacks id, which tells who logs in", remedy="install coreutils or busybox there"
+            "the host lacks `id`, which names the user who logs in",
+            remedy="install coreutils or busybox there",
         )
     if right_to_root in _NO_ROOT:
         raise HostError(

@@ -53,13 +53,13 @@ def fault(error: Exception) -> NumaforgeError:
     if isinstance(error, PyinfraError) or os.environ.get("NUMAFORGE_TRACEBACK"):
         raise error
     if isinstance(error, OSError):
-        return HostError(str(error), remedy="see what this host, or this machine, says of it")
+        return HostError(str(error), remedy="see the messages of this host and of this machine")
     frame = traceback.extract_tb(error.__traceback__)[-1]
     refused = HostError(
         f"internal error: {type(error).__name__}: {str(error)[:200]} "
         f"({Path(frame.filename).name}, line {frame.lineno})",
         remedy="nothing more is done on this host; please report it with the host's snapshot "
-        "(numaforge capture), and run with NUMAFORGE_TRACEBACK=1 to see where it happened",
+        "(`numaforge capture`), and run with NUMAFORGE_TRACEBACK=1 to see where it happened",
     )
     refused.__cause__ = error
     return refused

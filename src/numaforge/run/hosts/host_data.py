@@ -418,9 +418,9 @@ def _odd_name(host: Host) -> str:
     login = {"ssh_user": user or None, "ssh_port": int(port) if port.isascii() and port.isdigit() else None}
     data = {key: value for key, value in login.items() if value is not None}
     if data and is_host_name(name):
-        return f"is no name of a host; write ({json.dumps(name)}, {json.dumps(data)})"
+        return f"is not a host name; write ({json.dumps(name)}, {json.dumps(data)})"
     return (
-        "is no name of a host; write a name, an address or an alias of ~/.ssh/config, or give it ssh_hostname"
+        "is not a host name; write a name, an address or an alias of ~/.ssh/config, or give it ssh_hostname"
     )
 
 

@@ -123,7 +123,7 @@ def noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]
 def _reason(name: str, value: object) -> str | None:
     """Return why a name is no group with hosts."""
     if name.startswith("_"):
-        return "begins with an underscore, and is no group" if isinstance(value, list | tuple) else None
+        return "begins with an underscore, so it is not a group" if isinstance(value, list | tuple) else None
     if isinstance(value, str):
         return f"is the text {shown(value)}, and no list"
     if not isinstance(value, list | tuple):
@@ -139,7 +139,8 @@ def _odd_host(value: object) -> str | None:
     if isinstance(value, tuple) and value:
         if len(value) != 2 or not isinstance(value[0], list) or not isinstance(value[1], dict):
             return (
-                f'{shown(value)} is no list, and no pair of a list and its data; write ["gpu-01", "gpu-02"]'
+                f"{shown(value)} is neither a list nor a pair of a list and its data; "
+                'write ["gpu-01", "gpu-02"]'
             )
         value = value[0]
     data: dict[str, object] = {}
@@ -147,7 +148,9 @@ def _odd_host(value: object) -> str | None:
         if isinstance(entry, tuple) and not (
             len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)
         ):
-            return f'{shown(entry)} is no pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
+            return (
+                f'{shown(entry)} is not a pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
+            )
         name, its = entry if isinstance(entry, tuple) else (entry, {})
         if name == "":
             return "holds '', which is not a host name"

@@ -276,7 +276,7 @@ def follow(state: State) -> None:
     names = {host.name for host in hosts_of(state)}
     if unknown := sorted(_chosen(state) - names - {EVERY_HOST}):
         raise NumaforgeError(
-            f"{', '.join(unknown)} is no host of this run",
+            f"{', '.join(unknown)} is not a host of this run",
             where=f"--data {DIFF}",
             remedy=f"name hosts of the inventory with commas between, or {EVERY_HOST}",
         )

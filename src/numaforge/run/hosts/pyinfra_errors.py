@@ -14,7 +14,7 @@ from typing import Any
 
 from pyinfra_cli import exceptions  # type: ignore[import-untyped]
 
-NO_HOST_LEFT = "no host is left: why stands above, for each of them"
+NO_HOST_LEFT = "no host is left; the reason for each is above"
 _PYINFRAS_WORDS = "No hosts remaining!"
 
 

@@ -119,7 +119,7 @@ def _needed(
         raise HostError(
             "this node plans itself before each start of its kubelet, and would take back what is changed",
             remedy="write its profile to /etc/numaforge/profile.yaml and reboot it, replace it by one of a "
-            f"newer image, or have it plan itself no more: rm {GUARD}; systemctl daemon-reload",
+            f"newer image, or stop it from planning itself: `rm {GUARD}; systemctl daemon-reload`",
         )
     refuse_undrained(target, options, transaction)
     if transaction is None or resumes:
@@ -195,7 +195,7 @@ def _change(on: Host, target: Target, options: RolloutOptions, planned_change: T
         if own_turn.late:
             transaction = _needed(target, options, look(ask, target.question), resumes=False)
             if transaction and transaction.drains and target.joined and options.without_drain is None:
-                raise HostError("nothing was changed, its node has to be drained by now", remedy="run again")
+                raise HostError("nothing was changed, its node now needs a drain", remedy="run again")
         if transaction is None:
             show_end(on, "it is as planned")
             return

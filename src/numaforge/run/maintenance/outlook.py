@@ -44,7 +44,9 @@ def outlook(
     if transaction is None:
         return Outlook(more, unfinished=bool(unproved), unreadable=unreadable)
     does = (
-        (*transaction.sentences, *transaction.moves) or transaction.writes or ("what it runs with changes",)
+        (*transaction.sentences, *transaction.moves)
+        or transaction.writes
+        or ("its running configuration changes",)
     )
     return Outlook(
         (*does, *more),

@@ -43,7 +43,7 @@ def refuse_undrained(target: Target, options: RolloutOptions, transaction: Trans
         )
     if not target.joined and transaction.pods.may_run:
         raise HostError(
-            "nothing was changed, pods are alive on a host that is not known as a Node of a cluster: "
+            "nothing was changed, pods run on a host that is not a known Node of a cluster: "
             f"{transaction.pods.evidence}",
             remedy=_SETTLE,
         )

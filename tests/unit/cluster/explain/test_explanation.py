@@ -186,7 +186,7 @@ def test_what_runs_counts_for_the_scheduler_and_lies_where_the_kubelet_put_it():
     assert verdict.judgement.disagrees
     assert verdict.judgement.kubelet.reason == "TopologyAffinityError"
     assert verdict.doubts == (
-        "its pods are placed anew in their order; a snapshot with state files says where they are",
+        "its pods are placed again in their order; a snapshot with state files says where they are",
     )
     [verdict] = explained(nodes, pod("p", limits(7, 1))).verdicts
     assert verdict.judgement.reasons == ("Insufficient cpu",)

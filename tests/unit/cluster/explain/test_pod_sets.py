@@ -169,7 +169,7 @@ def test_documents_without_pods_are_named(made: Mapping[str, Any], note: str) ->
     ("made", "message"),
     [
         pytest.param({"kind": "Pod", "metadata": {"name": "p"}}, "has no spec", id="a Pod without a spec"),
-        pytest.param(document("Deployment", {}), "no pod template", id="a Deployment without a template"),
+        pytest.param(document("Deployment", {}), "nor a pod template", id="a Deployment without a template"),
         pytest.param(document("JobSet", {}), "no spec.replicatedJobs", id="a JobSet without jobs"),
         pytest.param(job_set({"name": "a", "template": 1}), "no template of a Job", id="a JobSet's job"),
         pytest.param(

@@ -105,7 +105,7 @@ def test_a_selector(expression, expected):
         pytest.param(f'{OWN}.type == "mig"', False, id="what it says otherwise"),
         pytest.param(f"{OWN}.nope == 1", None, id="what it does not say"),
         pytest.param(f"has({OWN}.nope)", None, id="whether it has what it does not say"),
-        pytest.param('device.attributes["dra.net"].rdma', None, id="a domain of which it says nothing"),
+        pytest.param('device.attributes["dra.net"].rdma', None, id="a domain of which it printed nothing"),
         pytest.param(
             'device.driver == "x" && device.attributes["y"].z', False, id="a false part decides all the same"
         ),

@@ -209,7 +209,7 @@ UNSAID: dict[str, tuple[str, Nodes, dict[str, str]]] = {
     "a driver that is not known": (
         "gpu-operator",
         lambda: (h100(nvidia_install=None),),
-        {"gpu-1": "driver.enabled is yours to say"},
+        {"gpu-1": "set driver.enabled yourself"},
     ),
     "options that a driver container does not read": (
         "gpu-operator",
@@ -245,7 +245,7 @@ UNSAID: dict[str, tuple[str, Nodes, dict[str, str]]] = {
     "AMD's GPUs without a driver that is known": (
         "amd-gpu-operator",
         lambda: (served("mi300x", TRAINING, "amd-1"),),
-        {"amd-1": "driver.enable is yours to say"},
+        {"amd-1": "set driver.enable yourself"},
     ),
     "the shared plugin in exclusive namespaces": (
         "network-operator",
@@ -256,8 +256,8 @@ UNSAID: dict[str, tuple[str, Nodes, dict[str, str]]] = {
         "network-operator",
         lambda: (served("dgx-h100", RAILS, "gpu-1"), served("hgx-b200", RAILS, "gpu-2")),
         {
-            "gpu-1": "say rdma.device_plugin.deployed",
-            "gpu-2": "say rdma.device_plugin.deployed",
+            "gpu-1": "set rdma.device_plugin.deployed",
+            "gpu-2": "set rdma.device_plugin.deployed",
         },
     ),
 }

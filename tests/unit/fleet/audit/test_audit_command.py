@@ -143,7 +143,7 @@ def test_a_fault_of_ours_on_one_machine_costs_one_line(said, monkeypatch):
         pytest.param(("fleet", "--limit", "gpu-1"), "--limit needs an INVENTORY", id="limit-of-files"),
         pytest.param(("fleet", "--to", "a.txt"), "has no known suffix", id="a-file-without-a-format"),
         pytest.param(("empty",), "does not hold a machine's files", id="a-folder-with-nothing"),
-        pytest.param(("none.json",), "there is no such file", id="a-file-that-is-not-there"),
+        pytest.param(("none.json",), "the file does not exist", id="a-file-that-is-not-there"),
         pytest.param(("fleet", "--baseline", "none.json"), "cannot be read", id="no-baseline"),
     ],
 )

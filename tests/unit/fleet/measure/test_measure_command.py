@@ -20,7 +20,7 @@ REFUSED = {
         ["inventory.py", "--data", "ssh_user=x"],
         "an INVENTORY has its own data",
     ),
-    "no such kubeconfig": (["gpu-1", "--kubeconfig", "/no/such/file"], "there is no such kubeconfig"),
+    "no such kubeconfig": (["gpu-1", "--kubeconfig", "/no/such/file"], "the kubeconfig does not exist"),
     "a run of no seconds": (["--seconds", "0"], "0 is not in the range 1<=x<=60"),
     "too many runs": (["--runs", "10"], "10 is not in the range 1<=x<=9"),
     "a share of nothing": (["--min-share", "0"], "0.0 is not in the range"),

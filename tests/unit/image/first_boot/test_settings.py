@@ -41,7 +41,7 @@ MISTAKES = {
         "{sources: [drive], drive: /dev/disk/by-path/../../sdb}",
         "drive: ",
     ),
-    "a list": ("- profile", "is no mapping"),
+    "a list": ("- profile", "is not a mapping"),
     "a key twice": ("profile: a\nprofile: b", "line 2: the key 'profile' is written twice"),
     "no YAML": ("a: b: c", "line 1: not valid YAML"),
 }

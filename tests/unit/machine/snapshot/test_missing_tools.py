@@ -1,4 +1,4 @@
-"""A host that lacks a program of the capture has none; a kubelet that does not say its version is named."""
+"""A host that lacks a program of the capture has none; a kubelet that does not print its version is named."""
 
 import shutil
 

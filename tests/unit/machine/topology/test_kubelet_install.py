@@ -193,7 +193,7 @@ def test_the_version_is_the_binarys_answer():
 
 def test_a_kubelet_that_was_not_asked_says_so_itself():
     there = install({}, **{"kubelet binary": "1 2 3 /usr/bin/kubelet"})
-    assert (there.version, there.problem) == (None, "/usr/bin/kubelet did not say its version")
+    assert (there.version, there.problem) == (None, "/usr/bin/kubelet did not print its version")
 
 
 def test_a_kubelet_that_others_can_replace_was_not_run_and_says_so():

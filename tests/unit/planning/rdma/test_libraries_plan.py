@@ -305,7 +305,7 @@ def test_a_switch_of_another_machine_is_refused(switch, said):
 def test_a_switch_needs_its_numa_node_where_the_kernel_does_not_say_it():
     guest = with_gpus([(None, None)], [(None, None)])
     devices = {"devices": ["0000:01:00.0", "0000:81:00.0"]}
-    with pytest.raises(PlanError, match="the kernel does not say its NUMA node"):
+    with pytest.raises(PlanError, match="the kernel does not know its NUMA node"):
         plan(guest, pcie_switches=[devices])
     planned = plan(guest, pcie_switches=[devices | {"numa_node": 1}])
     assert planned.rdma.libraries.hidden_switches[0].numa_node == 1
@@ -428,8 +428,8 @@ def test_a_host_whose_plan_was_lost_still_knows_the_admins_part():
 @pytest.mark.parametrize(
     ("machine", "said"),
     [
-        (dgx(nccl_conf="NCCL_SOCKET_IFNAME=eth0\n"), "NCCL_SOCKET_IFNAME=eth0, and the plan"),
-        (dgx(nccl_conf="NCCL_IB_HCA=mlx5\n"), "NCCL_IB_HCA=mlx5, and the plan"),
+        (dgx(nccl_conf="NCCL_SOCKET_IFNAME=eth0\n"), "NCCL_SOCKET_IFNAME=eth0, planned"),
+        (dgx(nccl_conf="NCCL_IB_HCA=mlx5\n"), "NCCL_IB_HCA=mlx5, planned"),
         (dgx(nccl_conf="NCCL_DEBUG=WARN\r\n"), "cannot be kept"),
         (replace(dgx(), unreadable=("/etc/nccl.conf",)), "would be lost"),
     ],

@@ -252,13 +252,13 @@ def test_a_device_without_an_interface_is_selected_by_hardware_where_that_is_its
         pytest.param(
             (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, interface=None)),
             {"per": "rail"},
-            "cannot tell mlx5_0 from other devices",
+            "cannot distinguish mlx5_0 from other devices",
             id="two like devices without interfaces",
         ),
         pytest.param(
             (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, management=True, interface=None)),
             {"per": "rail"},
-            "cannot tell mlx5_0 from other devices",
+            "cannot distinguish mlx5_0 from other devices",
             id="a device and a management function that is like it",
         ),
         pytest.param(
@@ -270,7 +270,7 @@ def test_a_device_without_an_interface_is_selected_by_hardware_where_that_is_its
         pytest.param(
             (device("mlx5_0", 1, numa_node=None),),
             {"per": "numa_node"},
-            "does not say which NUMA node mlx5_0 is near",
+            "does not report the NUMA node of mlx5_0",
             id="an unknown NUMA node",
         ),
         pytest.param(
@@ -292,7 +292,7 @@ def test_refused_with_a_remedy_are(devices, keys, said):
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        pytest.param({"hca_max": 5}, "says hca_max, and not what a resource holds: give per", id="no per"),
+        pytest.param({"hca_max": 5}, "has hca_max, but not per (what a resource holds)", id="no per"),
         pytest.param({"per": "gpu"}, "is not accepted", id="no such thing"),
         pytest.param({"per": "rail", "hca_max": 0}, "write 1 or more", id="no tokens"),
         pytest.param({"per": "rail", "hca_max": "63"}, "is not a whole number", id="tokens are a text"),
