@@ -14,7 +14,6 @@ from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import print_data, remark, show_json
 from numaforge.report.wording import counted
 
-# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
