@@ -3,11 +3,13 @@
 import re
 
 import pytest
+import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.change import transaction
 from numaforge.change.parts import PARTS
 from numaforge.machine.topology.model import Gpu
+from numaforge.planning.profiles import load_profile
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.cpus.slices import part as system
@@ -112,6 +114,13 @@ PATHS = (
 @pytest.mark.parametrize("path", PATHS)
 def test_where_it_writes_is_named(path):
     assert path in PAGE
+
+
+def test_the_profile_on_the_page_lets_a_node_reboot():
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    profile = load_profile(yaml.safe_load(block))
+    assert profile.maintenance.reboot == "allowed"
+    assert profile.kernel.cmdline
 
 
 def test_the_page_shows_the_roles_of_site_py():
