@@ -47,7 +47,7 @@ def test_a_machine_of_the_image_is_known_where(case: str, folder: Path) -> None:
 IS_NONE: dict[str, tuple[Callable[[NodeTopology], NodeTopology], str]] = {
     "a GPU is missing": (
         lambda machine: replace(machine, gpus=machine.gpus[1:]),
-        "unlike dgx: GPU 0000:1b:00.0 (10de:2330) is missing",
+        "differs from dgx: GPU 0000:1b:00.0 (10de:2330) is missing",
     ),
     "a GPU is of another kind": (
         lambda machine: replace(machine, gpus=(replace(machine.gpus[0], device="2335"), *machine.gpus[1:])),
