@@ -90,4 +90,4 @@ def test_a_cluster_without_the_operator_is_passed_over_with_all_that_is_for_it(
     said = capsys.readouterr()
     assert code == ExitCode.YES, said
     assert "gpu-operator: the cluster does not serve nvidia.com/v1 ClusterPolicy" in said.err
-    assert said.out.splitlines() == ["0 objects held to 1 plan: as planned"]
+    assert said.out.splitlines() == ["0 objects compared with 1 plan: as planned"]
