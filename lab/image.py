@@ -102,6 +102,8 @@ _BAKE = (
     *("--data", "numaforge_image=lab/baked/image.yaml"),
 )
 """What makes of a root file system one whose nodes plan themselves, as an image builder calls it."""
+_OF_A_CLOUD = (str(LAB / "cloud-root.sh"), "{root}", *_BAKE)
+"""The same for nodes that cloud-init sets up and `kubeadm join` makes nodes of a cluster."""
 
 
 @dataclass(frozen=True)
@@ -127,18 +129,20 @@ def bootstrap_command() -> list[str]:
     return [*alone, command("mmdebstrap")]
 
 
-def build_base() -> Path:
-    """Return the folder with Debian's files as `root.tar`; needs no binaries of ours."""
-    recipe = [SUITE, *PACKAGES, *UNUSED_FILES, INITRAMFS_MODULES]
-    return cache.obtain("debian", cache.digest(recipe), _bootstrap)
+def build_base(*more: str) -> Path:
+    """Return the folder with `root.tar`: Debian's files, with `more` packages; needs no binaries of ours."""
+    packages = (*PACKAGES, *more)
+    recipe = [SUITE, *packages, *UNUSED_FILES, INITRAMFS_MODULES]
+    return cache.obtain("debian", cache.digest(recipe), lambda making: _bootstrap(making, packages))
 
 
-def build(*, baked: bool = False) -> Image:
+def build(*, baked: bool = False, cloud: bool = False) -> Image:
     """Return the image, made from Debian's files, our binaries and the files below `lab/rootfs`.
 
-    One that is `baked` has numaforge itself, and its nodes plan themselves.
+    One that is `baked` has numaforge itself, and its nodes plan themselves. With `cloud` it has cloud-init,
+    too, and has not joined a cluster.
     """
-    base = build_base()
+    base = build_base(*(("cloud-init",) if cloud else ()))
     programs = {
         target: gobuild.build(component) / name for target, (component, name) in NODE_PROGRAMS.items()
     }
@@ -150,12 +154,14 @@ def build(*, baked: bool = False) -> Image:
         *((LAB / name).read_bytes() for name in ("image-assemble.sh", "mbr.py", "oci.py")),
         repr(IMAGES),
     ]
-    if not baked:
+    if not (baked or cloud):
         folder = cache.obtain("image", cache.digest(recipe), lambda making: _assemble(making, base, programs))
         return Image(folder)
+    hook = _OF_A_CLOUD if cloud else _BAKE
     recipe += [*cache.tree_parts(LAB / "baked"), _own_digest()]
+    recipe += [Path(hook[0]).read_text()] if cloud else []
     key = cache.digest(recipe)
-    return Image(cache.obtain("baked", key, lambda making: _assemble(making, base, programs, baked=True)))
+    return Image(cache.obtain("baked", key, lambda making: _assemble(making, base, programs, hook)))
 
 
 def _own_digest() -> str:
@@ -164,12 +170,12 @@ def _own_digest() -> str:
     return digest("3.11", platform.machine())  # of Debian 12
 
 
-def _bootstrap(folder: Path) -> None:
+def _bootstrap(folder: Path, packages: tuple[str, ...]) -> None:
     _run(
         *bootstrap_command(),
         "--quiet",
         "--variant=minbase",
-        f"--include={','.join(PACKAGES)}",
+        f"--include={','.join(packages)}",
         "--dpkgopt=force-unsafe-io",
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in UNUSED_FILES),
         '--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"',
@@ -182,7 +188,7 @@ def _bootstrap(folder: Path) -> None:
     )
 
 
-def _assemble(folder: Path, base: Path, programs: dict[str, Path], *, baked: bool = False) -> None:
+def _assemble(folder: Path, base: Path, programs: dict[str, Path], hook: tuple[str, ...] = ()) -> None:
     """Lay the parts over Debian's files and make the disk, as root or as root of a user namespace."""
     overlay = folder / "overlay.tar"
     images = folder / "images.tar"
@@ -202,7 +208,7 @@ def _assemble(folder: Path, base: Path, programs: dict[str, Path], *, baked: boo
         str(folder),
         str(DISK_BYTES),
         str(mbr.PARTITION_AT_BYTE),
-        *(_BAKE if baked else ()),
+        *hook,
     )
     boot_code, core_image = folder / "boot.img", folder / "core.img"
     mbr.write(folder / "root.img", boot_code.read_bytes(), core_image.read_bytes())
