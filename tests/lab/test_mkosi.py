@@ -1,4 +1,4 @@
-"""mkosi's template, built by the mkosi of Debian 13; `numaforge verify --image` is its last step."""
+"""mkosi's template, built by the mkosi of Debian 13; QEMU boots its disk image, and the node plans itself."""
 
 import os
 import shutil
@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from lab import gobuild
+from lab import gobuild, requirements
 from lab.image import mirror
+from lab.node import ACCELERATOR, CPU
 from lab.paths import LAB, REPOSITORY
+from lab.requirements import command
 from lab.roots import UnavailableError, build_tools
 from tests.fixtures import wheel
 from tests.ssh.sandbox import cannot_run
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.vm]
 TEMPLATES = REPOSITORY / "docs/examples/image"
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 TOOLS = (
@@ -46,6 +48,16 @@ ENTER = """
     exec env -i PATH=/usr/sbin:/usr/bin HOME=/root TERM=dumb "$@"
 """
 """mkosi makes namespaces of its own, which needs a root of its own, where a chroot is none."""
+ASKED = (
+    "systemctl start numaforge-boot.service && cat /var/lib/numaforge/boot/record.json"
+    " && /opt/numaforge/numaforge boot --dry && echo numaforge: as planned"
+)
+COMMAND_LINE = (
+    "root=PARTLABEL=root-x86-64 rw console=ttyS0 systemd.default_device_timeout_sec=1800"
+    " systemd.default_timeout_start_sec=1800 numaforge.profile=cpu-only"
+    " systemd.run_success_action=poweroff"
+    f" systemd.run_failure_action=poweroff systemd.run=\"/bin/sh -c '{{ {ASKED}; }} > /dev/console 2>&1'\""
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +65,7 @@ def tools() -> Path:
     """The root of a Debian 13 that has mkosi."""
     if reason := cannot_run():
         pytest.skip(reason)
+    requirements.ensure()
     try:
         return build_tools("trixie", TOOLS)
     except UnavailableError as error:
@@ -77,18 +90,37 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_template_builds_a_disk_image_that_keeps_every_rule(
-    tools: Path, project: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def disk(tools: Path, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The disk image that mkosi builds of the template."""
+    scratch = tmp_path_factory.mktemp("root")
     for name in ("upper", "work", "root", "var"):
-        (tmp_path / name).mkdir()
+        (scratch / name).mkdir()
     (built,) = project.glob("*.whl")
     settings = {"NUMAFORGE": f"./{built.name}"}
     settings |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     given = [word for name, value in settings.items() for word in ("--environment", f"{name}={value}")]
-    inside = ["sh", "-euc", ENTER, "sh", str(tools), str(tmp_path), str(project), str(AUTHORITIES)]
+    inside = ["sh", "-euc", ENTER, "sh", str(tools), str(scratch), str(project), str(AUTHORITIES)]
     command = ["unshare", "--mount", "--pid", "--fork", *inside, "mkosi", *given, "build"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "rules kept, 0 broken" in done.stdout + done.stderr
-    assert (project / "image.raw").stat().st_size
+    return project / "image.raw"
+
+
+def test_the_disk_image_boots_and_plans_itself(disk: Path) -> None:
+    """With the kernel and the initrd of its boot loader's entry, and with words of ours."""
+    arguments = [
+        command("qemu-system-x86_64"),
+        *("-machine", "q35", "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none"),
+        *("-accel", ACCELERATOR, "-cpu", CPU, "-smp", "4,sockets=2,cores=2,threads=1", "-m", "4G"),
+        *("-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,memdev=m0,cpus=0-1"),
+        *("-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,memdev=m1,cpus=2-3"),
+        *("-drive", f"if=virtio,format=raw,snapshot=on,file={disk}", "-serial", "stdio"),
+        *("-kernel", str(disk.with_suffix(".vmlinuz")), "-initrd", str(disk.with_suffix(".initrd"))),
+        *("-append", COMMAND_LINE),
+    ]
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    console = done.stdout.decode(errors="replace").replace("\r", "")
+    assert "\nnumaforge: as planned" in console, console[-3000:]
+    assert '"profile": "cpu-only"' in console
