@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from click import unstyle
 from pyinfra import logger
 from pyinfra.api import Host, State
 from pyinfra.api.exceptions import ConnectError
@@ -53,7 +54,7 @@ _STATES = {
 """States by the exit code of the error; others were refused, or have failed since."""
 _ABOVE = "see the messages above"
 _NO_MESSAGE = "it failed without a message: run it again with -v"
-_ERROR_OF_HOST = re.compile(r"(?:\x1b\[[\d;]*m)*\[([^]]+)\]")
+_ERROR_OF_HOST = re.compile(r"\[([^]]+)\]")
 _EVERY_HOST_SAYS = re.compile(r"\] (\x1b\[[\d;]*m)*(Connected|Ready:)")
 
 
@@ -86,7 +87,7 @@ class Overview:
 
     def heard(self, record: logging.LogRecord) -> bool:
         """Record the host that an error of pyinfra names; a filter of its log that keeps every record."""
-        if record.levelno >= logging.ERROR and (named := _ERROR_OF_HOST.match(record.getMessage())):
+        if record.levelno >= logging.ERROR and (named := _ERROR_OF_HOST.match(unstyle(record.getMessage()))):
             self._with_message.add(named[1])
         return True
 

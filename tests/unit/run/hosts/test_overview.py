@@ -14,7 +14,7 @@ from numaforge.run.hosts.overview import Overview
         pytest.param(logging.ERROR, "[gpu-1] Error: no such file", "see the messages above", id="its error"),
         pytest.param(
             logging.ERROR,
-            "\x1b[1m[gpu-1]\x1b[0m \x1b[31mError\x1b[0m",
+            "\x1b[0m[\x1b[31m\x1b[1mgpu-1\x1b[0m] \x1b[31mError\x1b[0m",
             "see the messages above",
             id="in colour",
         ),
