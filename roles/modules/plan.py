@@ -86,7 +86,7 @@ def _with(options: tuple[str, ...], implied: str, module: str, wish: str) -> tup
         raise PlanError(
             f"has {conflicting[0]}, and {wish} is {implied}",
             where=f"modules.options.{module}",
-            remedy="say one of them",
+            remedy="write one of them",
         )
     return tuple(dict.fromkeys((*options, implied)))
 

@@ -24,6 +24,7 @@ from tests.ssh.standin_systemd import DROP_IN
 from tests.ssh.transactions import (
     KILL,
     LARGE,
+    NO_POWER,
     SMALL,
     applied,
     ended,
@@ -174,9 +175,8 @@ def test_what_is_killed_while_it_waits_waits_on(node, port):
 def test_a_boot_goes_back_before_any_pod_runs(node, port):
     applied_then_asked_back(node, port)
     pid = parked(node, "stop kubelet")
-    node.run("kill -KILL $(cat /run/units/*) $(cat /run/kubelet.pid); rm -f /run/units/* /run/kubelet.pid")
+    node.run(f'{NO_POWER}\nkill -KILL "$main"')
     end(node, pid)
-    node.path("/proc/sys/kernel/random/boot_id").write_text("the second boot\n")
     reboot(node)
     assert_old(node, ended(node))
 

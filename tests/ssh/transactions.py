@@ -47,12 +47,13 @@ HOLD = "touch /run/held; until [ -e /run/go ]; do sleep 0.05; done"
 SWAPPINESS = "/proc/sys/vm/swappiness"
 LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
 KILL = "kill -KILL $PPID"
-CUT_POWER = f"""
+# What runs a unit is killed first: it would run the unit's other half, which no power cut does.
+NO_POWER = f"""
 main=$(cat /run/units/*); runner=$(ps -o ppid= -p "$main"); rm -f /run/units/*
 kill -KILL $runner $(cat /run/kubelet.pid); rm -f /run/kubelet.pid
 echo "the second boot" > {BOOT_ID}
-kill -KILL $PPID "$main"
 """
+CUT_POWER = f'{NO_POWER}kill -KILL $PPID "$main"\n'
 
 
 def node_with_kubelet(start_sandbox: StartSandbox, port: int) -> Sandbox:

@@ -158,7 +158,7 @@ def test_mig_where_the_driver_manages_memory_is_warned_of():
         pytest.param(
             called("gb200"),
             {"mode": "numa", "modules": {"options": {"nvidia": [f"{OPTION}=driver"]}}},
-            f"says {OPTION}=driver, and gpu_memory numa is {OPTION}=numa",
+            f"has {OPTION}=driver, and gpu_memory numa is {OPTION}=numa",
             id="two-modes",
         ),
         pytest.param(

@@ -82,7 +82,7 @@ class Draft:
             options.update(value)
         elif key in self._values and self._values[key] != value:
             conflict = f"{value!r} here, and {self._values[key]!r} in {self.origins[key]}"
-            self.mistakes.append((origin, f"{key} would be {conflict}; say one of them"))
+            self.mistakes.append((origin, f"{key} would be {conflict}; write one of them"))
         else:
             self._values[key] = dict(value) if isinstance(value, Mapping) else value
         self.origins.setdefault(key, origin)
