@@ -11,7 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("minor", sorted(file.name.removesuffix(".json.xz") for file in FOLDER.iterdir()))
-def test_admits_removes_and_restarts_as_the_kubelet_of_each_minor(minor: str) -> None:
+def test_pods_are_admitted_removed_and_restarted_as_by_each_kubelet_minor(minor: str) -> None:
     recorded = load(minor)
     differing = {
         number: said
@@ -22,7 +22,7 @@ def test_admits_removes_and_restarts_as_the_kubelet_of_each_minor(minor: str) ->
     assert sum(len(each["answer"].get("admissions", [])) for each in recorded) > 300
 
 
-def test_the_page_says_how_many_answers_are_recorded() -> None:
+def test_page_states_the_number_of_recorded_answers() -> None:
     recorded = [each for file in FOLDER.iterdir() for each in load(file.name.removesuffix(".json.xz"))]
     admissions, restarts = (
         sum(len(each["answer"].get(kind, [])) for each in recorded) for kind in ("admissions", "restarts")

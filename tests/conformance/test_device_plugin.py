@@ -57,7 +57,7 @@ def machine(name: str) -> NodeTopology:
     )
 
 
-def test_the_record_names_its_version_and_is_of_these_configurations():
+def test_record_names_its_version_and_covers_every_configuration():
     assert RECORD["version"].startswith("k8s-device-plugin v0.")
     assert RECORD["configurations"] == CONFIGS
     assert len(CASES) == len(MACHINES) * len(CONFIGS) >= 145
@@ -65,7 +65,7 @@ def test_the_record_names_its_version_and_is_of_these_configurations():
 
 
 @pytest.mark.parametrize(("name", "answer"), CASES)
-def test_the_plugin_starts_and_advertises_as_recorded(name, answer):
+def test_plugin_starts_and_advertises_as_recorded(name, answer):
     config = parse_device_plugin(CONFIGS[answer["configuration"]], "plugin.yaml")
     listed = as_listed(machine(name))
     findings = [*check_config(config), *check_answers(config, listed), *check_machine(config, listed)]
@@ -86,7 +86,7 @@ def _found(name: str, answer: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(
     ("name", "answer"), [case for case in CASES if _found(*case.values) and "error" not in case.values[1]]
 )
-def test_the_label_that_a_plan_asks_for_is_one_that_feature_discovery_writes(name, answer):
+def test_label_that_a_plan_asks_for_is_written_by_feature_discovery(name, answer):
     """Where node-feature-discovery owns the label, a proof waits for its value."""
     profile = load_profile("best-effort-mixed")
     mig = profile.mig.model_copy(update={"strategy": answer["configuration"]})
@@ -100,7 +100,7 @@ def test_the_label_that_a_plan_asks_for_is_one_that_feature_discovery_writes(nam
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_the_clique_is_the_one_that_feature_discovery_writes(name):
+def test_clique_matches_the_label_of_feature_discovery(name):
     written = {(answer["labels"] or {}).get("nvidia.com/gpu.clique") for answer in MACHINES[name]["answers"]}
     cliques = {gpu.fabric for gpu in machine(name).gpus}
     assert written - {None} == (cliques - {None} if len(cliques) == 1 else set())

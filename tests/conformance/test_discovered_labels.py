@@ -13,7 +13,7 @@ OF_OTHERS = {f"{GPU}.present", f"{GPU}.clique"}
 """The GPU operator's label, and that of a fabric, which these machines' fake has not."""
 
 
-def test_the_record_is_of_the_machines_that_are_read_today() -> None:
+def test_record_matches_the_machines_as_read_today() -> None:
     first = next(iter(PLUGINS.values()))
     asked = {name: question(machine, first)["Gpus"] for name, machine in machines().items()}
     assert {name: machine["gpus"] for name, machine in RECORD["machines"].items()} == asked
@@ -28,7 +28,7 @@ def test_the_record_is_of_the_machines_that_are_read_today() -> None:
         if "error" not in labels  # MPS beside MIG devices
     ],
 )
-def test_labels_are_those_of_feature_discovery(name: str, plugin: str) -> None:
+def test_labels_match_gpu_feature_discovery(name: str, plugin: str) -> None:
     given = RECORD["machines"][name]["labels"][plugin]
     predicted = discovered_labels(machines()[name], PLUGINS[plugin])
     compared = {key: value for key, value in predicted.items() if key not in OF_OTHERS}

@@ -34,7 +34,7 @@ def answers(
 
 
 @pytest.mark.parametrize("scenario", cases("kubelet/admission.json", "scenarios", "special_cases"))
-def test_what_is_explained_is_what_the_managers_decide(scenario: dict[str, Any]) -> None:
+def test_explain_matches_the_managers(scenario: dict[str, Any]) -> None:
     document = recording("kubelet/admission.json")
     machine = scenario["machine"]
     devices = (

@@ -53,7 +53,7 @@ def recorded_topologies() -> dict[str, CpuTopology]:
 
 
 @pytest.mark.parametrize("case", cases("kubelet/cpu_assignment.json", "cases", "random_cases"))
-def test_takes_the_cpus_that_the_kubelet_takes(case: dict[str, Any]) -> None:
+def test_cpus_are_allocated_as_by_the_kubelet(case: dict[str, Any]) -> None:
     topologies = recorded_topologies()
     topology = topologies[case.get("topology") or case["machine"]]
     options = case["options"]
@@ -90,7 +90,7 @@ def as_hint(recorded: Mapping[str, Any]) -> Hint:
 
 
 @pytest.mark.parametrize("case", cases("kubelet/hint_merge.json", "named"))
-def test_merges_named_cases_as_the_kubelet_does(case: dict[str, Any]) -> None:
+def test_named_hints_merge_as_in_the_kubelet(case: dict[str, Any]) -> None:
     recording("kubelet/hint_merge.json")
     policy = MergePolicy(case["policy"], mask_of(case["numa_nodes"]))
     merged = policy.merge(provider_hints(case["providers"]))
@@ -99,7 +99,7 @@ def test_merges_named_cases_as_the_kubelet_does(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
 @pytest.mark.parametrize("case", cases("kubelet/hint_merge.json", "random"))
-def test_merges_random_hints_as_the_kubelet_does(case: dict[str, Any], policy: str) -> None:
+def test_random_hints_merge_as_in_the_kubelet(case: dict[str, Any], policy: str) -> None:
     recording("kubelet/hint_merge.json")
     distances = {i: dict(enumerate(row)) for i, row in enumerate(case.get("distances") or [])}
     merge_policy = MergePolicy(policy, mask_of(case["numa_nodes"]), case["prefer_closest"], distances)
@@ -109,7 +109,7 @@ def test_merges_random_hints_as_the_kubelet_does(case: dict[str, Any], policy: s
 
 
 @pytest.mark.parametrize("scenario", cases("kubelet/admission.json", "scenarios", "special_cases"))
-def test_admits_what_the_managers_admit(scenario: dict[str, Any]) -> None:
+def test_admission_matches_the_managers(scenario: dict[str, Any]) -> None:
     document = recording("kubelet/admission.json")
     machine = scenario["machine"]
     devices = (
@@ -139,7 +139,7 @@ def live_machine(tmp_path_factory: pytest.TempPathFactory) -> NodeTopology:
 
 
 @pytest.mark.parametrize("scenario", cases("kubelet-real/admission.json", "scenarios"))
-def test_admits_what_the_live_kubelet_admitted(scenario: dict[str, Any], live_machine: NodeTopology) -> None:
+def test_admission_matches_the_live_kubelet(scenario: dict[str, Any], live_machine: NodeTopology) -> None:
     document = recording("kubelet-real/admission.json")
     recorded = {result["name"]: result for result in scenario["results"]}
     pods = [operation for operation in scenario["ops"] if "pod" in operation]

@@ -78,7 +78,7 @@ def bare(error: str | None) -> str | None:
 
 
 @pytest.mark.parametrize(("case", "minor"), real_cases())
-def test_real_kubelet_starts_or_dies_as_predicted(case, minor, lab_node):
+def test_real_kubelet_starts_or_fails_as_predicted(case, minor, lab_node):
     vectors = load("kubelet-real/startup.json")
     report = check(
         case["yaml"],
@@ -98,7 +98,7 @@ def test_real_kubelet_starts_or_dies_as_predicted(case, minor, lab_node):
 
 
 @pytest.mark.parametrize("case", cases("kubelet/startup.json", "cases", "checkpoint_cases"))
-def test_start_of_the_resource_managers(case):
+def test_resource_managers_start_or_fail_as_recorded(case):
     vectors = load("kubelet/startup.json")
     topology = node_topology(vectors["machines"][case["machine"]])
     names = ("cpu_manager_state", "memory_manager_state")

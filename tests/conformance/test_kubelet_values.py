@@ -13,7 +13,7 @@ READERS = tuple(dict.fromkeys(each["reader"] for each in RECORDED))
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_texts_are_read_as_recorded(reader: str) -> None:
+def test_texts_are_read_as_by_the_kubelet(reader: str) -> None:
     cases = [each for each in RECORDED if each["reader"] == reader]
     assert len(cases) >= 40 or reader == "boolean"
     differ = [

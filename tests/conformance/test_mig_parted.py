@@ -72,7 +72,7 @@ def names_taken_nearly(plan: MachineMigPlan) -> bool:
     return any(notice.id == "mig-parted-name" for notice in plan.notices)
 
 
-def test_the_record_names_its_version_and_is_of_these_cases() -> None:
+def test_record_names_its_version_and_covers_every_case() -> None:
     assert RECORD["version"].startswith("mig-parted v0.")
     assert [(one["case"], one["machine"]) for one in RECORD["cases"]] == [
         (name, " and ".join(machine)) for name, case in CASES.items() for machine in case.machines
@@ -88,7 +88,7 @@ def names_gpus_beyond(text: str, config: str, machine: NodeTopology) -> bool:
 
 
 @pytest.mark.parametrize(("recorded", "file"), ANSWERS)
-def test_its_own_files_give_each_gpu_what_it_gives(recorded: dict[str, Any], file: str) -> None:
+def test_mig_parted_files_give_each_gpu_the_same_instances(recorded: dict[str, Any], file: str) -> None:
     """A name that it does not find on the GPU is taken for the nearest here, with a notice."""
     machine = node(recorded)
     differ = {}
@@ -101,7 +101,7 @@ def test_its_own_files_give_each_gpu_what_it_gives(recorded: dict[str, Any], fil
 
 
 @pytest.mark.parametrize("recorded", [pytest.param(one, id=one["machine"]) for one in RECORD["machines"]])
-def test_a_file_of_its_own_becomes_a_profile_that_gives_the_same(recorded: dict[str, Any]) -> None:
+def test_mig_parted_file_converts_to_an_equivalent_profile(recorded: dict[str, Any]) -> None:
     machine = node(recorded)
     for file, answers in recorded["answers"].items():
         config = next((name for name, answer in answers.items() if answer == APPLIED), None)
@@ -117,7 +117,7 @@ def test_a_file_of_its_own_becomes_a_profile_that_gives_the_same(recorded: dict[
 @pytest.mark.parametrize(
     "recorded", [pytest.param(one, id=f"{one['case']}, {one['machine']}") for one in RECORD["cases"]]
 )
-def test_a_file_of_ours_is_taken_as_it_takes_it_or_for_a_reason(recorded: dict[str, Any]) -> None:
+def test_our_configs_are_judged_as_mig_parted_does_or_are_known_exceptions(recorded: dict[str, Any]) -> None:
     name, entries = recorded["case"], CASES[recorded["case"]].entries
     taken = planned(node(recorded), file_of(entries), "asked") is not None
     expected = recorded["answer"] == APPLIED
@@ -128,7 +128,7 @@ def test_a_file_of_ours_is_taken_as_it_takes_it_or_for_a_reason(recorded: dict[s
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_file_that_it_does_not_read_is_not_read(name: str) -> None:
+def test_file_rejected_by_mig_parted_is_rejected(name: str) -> None:
     def reads() -> bool:
         try:
             parse_config(TEXTS[name], "config.yaml")

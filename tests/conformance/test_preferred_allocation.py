@@ -25,7 +25,7 @@ def test_gpus_are_chosen_by_their_links(name: str) -> None:
         assert sorted([*sets, *([CRASH] if preferred.may_crash else [])]) == answer["sets"], answer
 
 
-def test_the_record_is_of_the_distances_that_are_read_today() -> None:
+def test_record_matches_the_distances_as_read_today() -> None:
     machines = scores_of_machines()
     assert {name: machine["scores"] for name, machine in RECORD["machines"].items()} == machines
     for name, machine in RECORD["machines"].items():
@@ -35,7 +35,7 @@ def test_the_record_is_of_the_distances_that_are_read_today() -> None:
 
 
 @pytest.mark.parametrize("name", RECORD["replicas"])
-def test_replicas_are_chosen_by_those_that_are_taken(name: str) -> None:
+def test_replica_choice_follows_the_replicas_in_use(name: str) -> None:
     case = RECORD["replicas"][name]
     devices = ids(case["gpus"])
     of_gpus = grouped((one.partition("::")[0], 1 << at) for at, one in enumerate(devices))

@@ -38,23 +38,23 @@ def machine(tmp_path: Path, request: pytest.FixtureRequest) -> NodeTopology:
     return machine_of(tmp_path, MACHINES[request.param]())
 
 
-def test_the_record_names_its_version() -> None:
+def test_record_names_its_version() -> None:
     assert RECORD["version"].startswith("rdma-core 6")
 
 
-def test_the_answers_are_those_of_the_script() -> None:
+def test_record_matches_the_answers_of_rdma_topo() -> None:
     checkout = os.environ.get("NUMAFORGE_RDMA_TOPO")
     if not checkout:
         pytest.skip("NUMAFORGE_RDMA_TOPO does not name a checkout of rdma-core")
     assert {"version": version(Path(checkout)), "machines": answers(Path(checkout))} == RECORD
 
 
-def test_every_machine_was_asked_about() -> None:
+def test_record_covers_every_machine() -> None:
     assert sorted(RECORDED) == sorted(MACHINES)
 
 
 @pytest.mark.parametrize(("machine", "name"), [(name, name) for name in KNOWN], indirect=["machine"])
-def test_each_bridge_is_judged_alike(machine: NodeTopology, name: str) -> None:
+def test_each_bridge_is_judged_as_by_rdma_topo(machine: NodeTopology, name: str) -> None:
     masks = required_control(machine).masks
     held = {each.pci_address: each.access_control for each in machine.pci_functions}
     ours = {}
@@ -66,13 +66,13 @@ def test_each_bridge_is_judged_alike(machine: NodeTopology, name: str) -> None:
 
 
 @pytest.mark.parametrize(("machine", "name"), [(name, name) for name in KNOWN], indirect=["machine"])
-def test_a_machine_is_found_wanting_alike(machine: NodeTopology, name: str) -> None:
+def test_machine_passes_the_rules_exactly_where_rdma_topo_passes(machine: NodeTopology, name: str) -> None:
     found = {judged.rule.id for judged in check(RULES, machine) if judged.findings}
     assert (not found & ABOUT) is RECORDED[name]["sound"]
 
 
 @pytest.mark.parametrize(("machine", "name"), [(name, name) for name in KNOWN], indirect=["machine"])
-def test_the_parameter_is_the_same_where_one_is_needed(machine: NodeTopology, name: str) -> None:
+def test_required_config_acs_parameter_matches_rdma_topo(machine: NodeTopology, name: str) -> None:
     plan = plan_node(machine, load_profile({"name": "t", "rdma": {"gpudirect": {"acs": "correct"}}}))
     answer = RECORDED[name]
     wanted = "" if all(answer["bridges"].values()) else answer["config_acs"]
@@ -80,7 +80,7 @@ def test_the_parameter_is_the_same_where_one_is_needed(machine: NodeTopology, na
 
 
 @pytest.mark.parametrize(("machine", "name"), [(name, name) for name in REFUSED], indirect=["machine"])
-def test_no_bridge_is_set_where_the_script_has_no_values(machine: NodeTopology, name: str) -> None:
+def test_no_bridge_is_set_without_values_from_rdma_topo(machine: NodeTopology, name: str) -> None:
     required = required_control(machine)
     judged = required.unknown is None and required.layout is not Layout.APART
     assert (required.layout if judged else None) is OURS_ALONE.get(name)

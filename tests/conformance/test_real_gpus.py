@@ -50,7 +50,7 @@ def described(name: str, real: RealGpu) -> str:
 
 
 @machines
-def test_the_fake_library_answers_as_the_real_one(tmp_path: Path, name: str, real: RealGpu) -> None:
+def test_fake_nvml_answers_like_the_real_library(tmp_path: Path, name: str, real: RealGpu) -> None:
     fake = FakeGpus(tmp_path, described(name, real))
     fake.describe(fake.description.read_text().replace("580.95.05", "580.159.04"))
     assert fake.ask(ASK) == real.record["nvml"]
@@ -61,7 +61,7 @@ ONLY_NVML = {"compute_capability", "max_mig_devices", "mig_profiles", "memory_by
 
 
 @machines
-def test_nvidia_smi_and_nvml_say_the_same_of_a_gpu(name: str, real: RealGpu) -> None:
+def test_nvidia_smi_and_nvml_agree_on_a_gpu(name: str, real: RealGpu) -> None:
     assert real.snapshot.nvml is not None
     [nvml], [smi] = list(read_nvml_gpus(real.snapshot.nvml)), list(read_smi_gpus(real.smi))
     differ = {each.name for each in fields(Gpu) if getattr(nvml, each.name) != getattr(smi, each.name)}
@@ -78,7 +78,7 @@ def row(profile: MigProfile) -> tuple[Any, ...]:
 
 
 @machines
-def test_our_table_of_mig_profiles_is_what_the_gpu_offers(name: str, real: RealGpu) -> None:
+def test_mig_profile_table_matches_the_gpu(name: str, real: RealGpu) -> None:
     [gpu] = real.topology.gpus
     offered = {offer.id: offer for offer in gpu.mig_profiles}
     known = model_named(MODEL[name])
@@ -92,7 +92,7 @@ def test_our_table_of_mig_profiles_is_what_the_gpu_offers(name: str, real: RealG
 
 
 @machines
-def test_nothing_is_wrong_with_a_real_gpu(name: str, real: RealGpu) -> None:
+def test_real_gpu_has_no_findings(name: str, real: RealGpu) -> None:
     judged = check(RULES, real.topology)
     assert [finding for judgement in judged for finding in judgement.findings] == []
     passed = {judgement.rule.id for judgement in judged if judgement.verdict is Verdict.PASSED}
@@ -100,7 +100,7 @@ def test_nothing_is_wrong_with_a_real_gpu(name: str, real: RealGpu) -> None:
 
 
 @machines
-def test_a_node_whose_memory_is_not_plugged_in_yet_is_refused(name: str, real: RealGpu) -> None:
+def test_node_with_memory_not_yet_plugged_in_is_refused(name: str, real: RealGpu) -> None:
     """/proc/meminfo has 126 GiB, the NUMA node less than 5: what the kubelet would promise is not there."""
     with pytest.raises(PlanError, match=r"only 46\d+Ki are left .*\n.*\n  MemTotal is 131981020Ki, .* later"):
         plan_node(real.topology, load_profile("inference-mig"), kubelet_version="1.37.2")

@@ -30,24 +30,24 @@ def restarted(kubelet: str, files: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     "restart", RECORDED["restarts"], ids=lambda each: f"{each['wrote']} to {each['starts']}"
 )
-def test_a_kubelet_finds_the_files_of_another(restart: dict[str, str]) -> None:
+def test_kubelet_reads_state_files_of_another_minor_as_recorded(restart: dict[str, str]) -> None:
     assert restarted(restart["starts"], RECORDED["files"][restart["wrote"]]) == restart["error"]
 
 
-def test_every_restart_is_recorded() -> None:
+def test_every_pair_of_minors_is_recorded() -> None:
     recorded = {(each["wrote"], each["starts"]) for each in RECORDED["restarts"]}
     assert recorded == {(writer, reader) for writer in KUBELETS for reader in KUBELETS}
     assert {each["error"] == "" for each in RECORDED["restarts"]} == {True, False}
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_files_of_1_37_that_were_changed(name: str) -> None:
+def test_edited_state_files_of_1_37_are_judged_as_recorded(name: str) -> None:
     files = edited(RECORDED["files"]["1.37"], EDITS[name])
     assert restarted("1.37", files) == RECORDED["edits"][name]
 
 
 @pytest.mark.parametrize("kubelet", KUBELETS)
-def test_what_pods_hold_is_read(kubelet: str) -> None:
+def test_state_files_give_the_cpus_and_memory_of_pods(kubelet: str) -> None:
     config = settings_of(config_of(kubelet), version=kubelet.split()[0])
     machine = topology(described(KINDS[MACHINE]))
     node = Node(machine, config, {}, state=RECORDED["files"][kubelet], version=kubelet.split()[0])

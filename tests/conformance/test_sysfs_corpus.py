@@ -89,7 +89,7 @@ def known_node(number):
 
 
 @every_dump
-def test_online_and_offline_cpus(dump, topology):
+def test_online_and_offline_cpus_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "online")
     assert sorted(topology.online) == dump["online"]
     if "offline" not in dump["skip"]:
@@ -97,7 +97,7 @@ def test_online_and_offline_cpus(dump, topology):
 
 
 @every_dump
-def test_packages(dump, topology):
+def test_packages_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "packages")
     assert groups(package.cpus for package in topology.packages) == groups(
         p["cpus"] for p in dump["packages"]
@@ -105,7 +105,7 @@ def test_packages(dump, topology):
 
 
 @every_dump
-def test_package_ids_are_the_kernels_where_they_tell_packages_apart(dump, topology):
+def test_package_ids_match_the_kernel_where_distinct(dump, topology):
     skip_where_the_truth_does(dump, "packages")
     ids = [package["id"] for package in dump["packages"]]
     if None in ids or min(ids) < 0 or len(set(ids)) < len(ids):
@@ -116,7 +116,7 @@ def test_package_ids_are_the_kernels_where_they_tell_packages_apart(dump, topolo
 
 
 @every_dump
-def test_cores_and_their_threads(dump, topology):
+def test_cores_and_threads_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "cores")
     assert groups(core.cpus for core in topology.cores) == groups(core["cpus"] for core in dump["cores"])
     skip_where_the_truth_does(dump, "threads_per_core")
@@ -126,7 +126,7 @@ def test_cores_and_their_threads(dump, topology):
 
 
 @every_dump
-def test_last_level_caches(dump, topology):
+def test_last_level_caches_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "llc")
     truth = dump["llc"] or {"levels": [], "groups": []}
     assert groups(cache.cpus for cache in topology.l3_caches) == groups(truth["groups"])
@@ -134,14 +134,14 @@ def test_last_level_caches(dump, topology):
 
 
 @every_dump
-def test_numa_nodes_and_their_cpus(dump, topology):
+def test_numa_nodes_and_cpus_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "numa_nodes")
     read = {node.id: sorted(node.cpus) for node in topology.numa_nodes}
     assert read == {node["id"]: node["cpus"] for node in dump["numa_nodes"]}
 
 
 @every_dump
-def test_numa_memory(dump, topology):
+def test_numa_memory_matches_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "mem")
     skip_where_the_truth_does(dump, "numa_nodes")
     read = {node.id: node.memory_bytes for node in topology.numa_nodes}
@@ -150,7 +150,7 @@ def test_numa_memory(dump, topology):
 
 
 @every_dump
-def test_numa_distances(dump, topology):
+def test_numa_distances_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "distances")
     truth = dump["distances"]
     matrix = (
@@ -165,7 +165,7 @@ def test_numa_distances(dump, topology):
 
 
 @every_dump
-def test_hugepage_pools(dump, topology):
+def test_hugepage_pools_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "hugepages")
 
     def pools(truth):
@@ -184,7 +184,7 @@ def test_hugepage_pools(dump, topology):
 
 
 @every_dump
-def test_gpus_are_the_display_controllers_that_do_more_than_a_console(dump, topology):
+def test_display_controllers_except_consoles_are_gpus(dump, topology):
     skip_where_the_truth_does(dump, "gpus")
     assert [(gpu.pci_address, gpu.vendor, gpu.device, gpu.numa_node) for gpu in topology.gpus] == [
         (gpu["bdf"], gpu["vendor"][2:], gpu["device"][2:], known_node(gpu["numa_node"]))
@@ -194,14 +194,14 @@ def test_gpus_are_the_display_controllers_that_do_more_than_a_console(dump, topo
 
 
 @every_dump
-def test_accelerators(dump, topology):
+def test_accelerators_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "accelerators")
     read = {found.pci_address: (found.driver, found.numa_node) for found in topology.accelerators}
     assert read == {a["bdf"]: (a["driver"], known_node(a["numa_node"])) for a in dump["accelerators"]}
 
 
 @every_dump
-def test_network_functions_and_interfaces(dump, topology):
+def test_network_functions_and_interfaces_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "nics")
     nodes = {nic.pci_address: nic.numa_node for nic in topology.nics}
     for nic in dump["nic_pci"]:
@@ -211,7 +211,7 @@ def test_network_functions_and_interfaces(dump, topology):
 
 
 @every_dump
-def test_rdma_devices(dump, topology):
+def test_rdma_devices_match_the_dump(dump, topology):
     skip_where_the_truth_does(dump, "ib")
     read = {nic.rdma_device: nic for nic in topology.nics if nic.rdma_device}
     assert set(read) == {device["dev"] for device in dump["ib"] if device.get("bdf")}
@@ -223,7 +223,7 @@ def test_rdma_devices(dump, topology):
 
 
 @every_dump
-def test_architecture_where_the_dump_tells_it(dump, topology):
+def test_architecture_matches_the_dump_or_is_unknown(dump, topology):
     assert topology.architecture in (dump["arch"], None)
 
 
@@ -237,12 +237,12 @@ def test_every_core_lies_in_one_package_and_one_numa_node(dump, topology):
 
 
 @every_dump
-def test_the_document_says_the_same(dump, topology):
+def test_document_round_trip_keeps_the_topology(dump, topology):
     assert from_document(json.loads(json.dumps(to_document(topology)))) == topology
 
 
 @every_dump
-def test_the_script_captures_what_the_reader_of_folders_reads(dump, unpacked):
+def test_script_captures_what_the_folder_reader_reads(dump, unpacked):
     root = unpacked(dump["name"])
     finished = subprocess.run(
         ["sh", "-s"], input=script(str(root)), capture_output=True, text=True, check=True

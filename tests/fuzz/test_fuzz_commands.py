@@ -317,7 +317,7 @@ def answered(door: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_whatever_a_file_holds_a_command_answers_or_refuses(door, folder):
+def test_any_file_is_answered_or_refused(door, folder):
     name = "command-" + door.replace(" ", "_").replace("/", "_")
     assert troubles(Target(name, partial(answered, door), DOORS[door], CASES_OF_A_DOOR)) == []
 
@@ -338,19 +338,19 @@ def template(random: Random) -> str:
     return f"{path.relative_to(template_dir())}\n{mutated_text(random, path.read_text(encoding='utf-8'))}"
 
 
-def test_whatever_an_inventory_says_it_is_read_or_refused(folder):
+def test_any_inventory_is_read_or_refused(folder):
     command = [sys.executable, "-m", "tests.fuzz.inventories", str(10 * CASES)]
     here = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, env=here, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_whatever_an_own_template_says_it_is_rendered_or_refused(folder, monkeypatch):
+def test_any_custom_template_is_rendered_or_refused(folder, monkeypatch):
     monkeypatch.setenv("NUMAFORGE_TEMPLATES", "templates")
     assert troubles(Target("template", render, template, 10 * CASES)) == []
 
 
-def test_no_case_is_a_refusal_by_chance(folder, capsys):
+def test_unmodified_inputs_are_accepted_by_every_command(folder, capsys):
     """What the cases start from is taken by every command."""
     starts = {machine: "dgx.json", plan: "plan.json", audit: "audit.json", converted: None}
     for name, of in _text_starts():
@@ -394,7 +394,7 @@ def of_command(name: str) -> list[str]:
     return [door for door in DOORS if f"{door} ".startswith(f"{name} ")]
 
 
-def test_each_command_has_a_door_or_a_reason_for_none():
+def test_each_command_is_fuzzed_or_exempt_with_a_reason():
     assert {name for name in commands() if not of_command(name)} == ELSEWHERE.keys()
 
 
@@ -405,7 +405,7 @@ def test_each_command_has_a_door_or_a_reason_for_none():
         *("--baseline", "--since"),
     ],
 )
-def test_each_command_that_takes_a_file_by_an_option_is_tried_with_it(option):
+def test_each_command_with_a_file_option_is_fuzzed_with_that_option(option):
     taking = [
         name
         for name, command in commands().items()

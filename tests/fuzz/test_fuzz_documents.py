@@ -158,11 +158,11 @@ TARGETS = (
 
 
 @pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
-def test_whatever_it_holds_a_document_is_read_or_refused(target: Target):
+def test_any_document_is_read_or_refused(target: Target):
     assert troubles(target) == []
 
 
-def test_no_case_is_a_refusal_by_chance():
+def test_unmodified_documents_are_accepted():
     """What the cases start from is read, so that a refusal comes from the change."""
     for document in (LAB_DOCUMENT, DGX_DOCUMENT):
         topology(document)

@@ -172,11 +172,11 @@ TARGETS = (
 
 
 @pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
-def test_whatever_a_host_says_it_is_understood_or_refused(target: Target):
+def test_any_host_output_is_understood_or_refused(target: Target):
     assert troubles(target) == []
 
 
-def test_no_case_is_a_refusal_by_chance():
+def test_unmodified_hosts_are_accepted():
     """What the cases start from is read, so that a refusal comes from the change."""
     for name in MACHINES:
         host(known(name).to_json())
@@ -206,7 +206,7 @@ READ_AS_LINES = (
 
 @pytest.mark.parametrize("manager", ["apt-mark", "dnf", "zypper"])
 @pytest.mark.parametrize("thing", ONE_THING, ids=[repr(thing)[1:-1] for thing in ONE_THING])
-def test_a_file_of_one_thing_64_kib_long_is_read_like_any_other(thing: str, manager: str) -> None:
+def test_file_of_64_kib_of_one_repeated_text_is_read(thing: str, manager: str) -> None:
     document = json.loads(known(MACHINES[0]).to_json())
     paths = [path for path in document["files"] if not path.startswith("/sys/")]
     long = (thing * 2**16)[: 2**16]

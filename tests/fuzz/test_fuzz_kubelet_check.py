@@ -38,7 +38,7 @@ def _state(random: Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("make", [_main, _json, _drop_in, _flags, _state], ids=lambda make: make.__name__[1:])
-def test_check(make: Callable[[Random], dict[str, Any]]) -> None:
+def test_mutated_configurations_are_checked_without_a_crash(make: Callable[[Random], dict[str, Any]]) -> None:
     random = Random(f"{make.__name__}/{SEED}")  # noqa: S311
     machine = topology(described(KINDS["small"]))
     verdicts = [check(**make(random), topology=machine, version="1.36") for _ in range(CASES)]

@@ -18,7 +18,7 @@ _SECONDS = 5
 
 
 @pytest.mark.parametrize("reader", inputs.SCALARS)
-def test_scalars(reader: str) -> None:
+def test_scalars_are_read_or_refused_within_a_time_limit(reader: str) -> None:
     random = Random(f"{reader}/{SEED}")  # noqa: S311
     for text in inputs.many(random, inputs.SCALARS[reader], CASES):
         began = time.process_time()
@@ -26,7 +26,7 @@ def test_scalars(reader: str) -> None:
         assert time.process_time() - began < _SECONDS, text
 
 
-def test_yaml() -> None:
+def test_yaml_is_read_or_refused_within_a_time_limit() -> None:
     random = Random(f"yaml/{SEED}")  # noqa: S311
     refused = 0
     for text in inputs.many(random, inputs.yaml_text, CASES):
@@ -39,7 +39,7 @@ def test_yaml() -> None:
     assert 0 < refused < CASES
 
 
-def test_json() -> None:
+def test_json_is_parsed_or_refused() -> None:
     random = Random(f"json/{SEED}")  # noqa: S311
     refused = 0
     for text in inputs.many(random, inputs.json_text, CASES):

@@ -136,7 +136,7 @@ def _each_with_a_pod_less(operations: Operations) -> list[Operations]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.scenario.name}")
-def test_decides_as_the_live_kubelet_does(kubelet: LiveKubelet, run: Run) -> None:
+def test_admission_decisions_match_the_live_kubelet(kubelet: LiveKubelet, run: Run) -> None:
     operations = run.operations(kubelet)
     kubelet.start(run.settings)
     found = replay(kubelet, kubelet.simulator(run.settings), operations)
@@ -165,7 +165,7 @@ def hungry_pod(name: str, pool: str, *, in_init_container: bool = False) -> dict
 
 
 @pytest.mark.long
-def test_a_running_pod_has_given_back_the_memory_that_only_its_init_container_held(
+def test_running_pod_releases_memory_held_only_by_init_container(
     kubelet: LiveKubelet,
 ) -> None:
     settings = Scenario("single-numa-node", reserved="0,8").config(len(RUNS) % 50)
@@ -185,7 +185,7 @@ def test_a_running_pod_has_given_back_the_memory_that_only_its_init_container_he
 
 
 @pytest.mark.long
-def test_the_sequences_show_every_kind_of_verdict(kubelet: LiveKubelet) -> None:
+def test_sequences_cover_every_kind_of_verdict(kubelet: LiveKubelet) -> None:
     reasons: Counter[str | None] = Counter()
     for run in map(Run, range(len(SCENARIOS))):
         simulator = kubelet.simulator(run.settings)

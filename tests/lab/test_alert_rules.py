@@ -25,25 +25,25 @@ RULES, TESTS = rules(), rule_tests()
 ALERTS = alerts(RULES)
 
 
-def test_every_alert_has_a_test_that_fires_it_and_one_that_does_not() -> None:
+def test_every_alert_has_a_firing_and_a_silent_test() -> None:
     kinds = {name: {test["name"].split()[1] for test in tests} for name, tests in TESTS.items()}
     assert kinds == {name: {"fires:", "silent:"} for name in ALERTS}
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_s_tests_are_about_it_and_say_what_they_expect(name: str) -> None:
+def test_alert_tests_cover_their_own_alert_as_named(name: str) -> None:
     for test in TESTS[name]:
         told = test["alert_rule_test"]
         assert {each["alertname"] for each in told} == {name}
         assert any(each["exp_alerts"] for each in told) == (test["name"].split()[1] == "fires:")
 
 
-def test_promtool_finds_nothing_wrong(tmp_path: Path) -> None:
+def test_promtool_passes_the_tests_of_every_alert(tmp_path: Path) -> None:
     found = outcomes(tmp_path, {name: (RULES, tests) for name, tests in TESTS.items()})
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-def test_promtool_s_linter_finds_nothing(tmp_path: Path) -> None:
+def test_promtool_lint_passes(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(monitoring_files()["rules.yaml"])
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", str(tmp_path / "rules.yaml"))
     assert done.returncode == 0, done.stderr
@@ -53,7 +53,7 @@ MUTABLE = [name for name in named(RULES) if next(mutants(RULES, name), None)]
 
 
 @pytest.mark.parametrize("name", MUTABLE)
-def test_a_rule_that_is_made_wrong_fails_the_tests_of_its_alerts(name: str, tmp_path: Path) -> None:
+def test_mutated_rule_fails_the_tests_of_its_alerts(name: str, tmp_path: Path) -> None:
     """Most fail where it has to fire: only what does is tried where it has to be silent."""
     tests = [test for alert in resting_on(RULES, name) for test in TESTS[alert]]
     unnoticed = dict(mutants(RULES, name))
@@ -65,17 +65,17 @@ def test_a_rule_that_is_made_wrong_fails_the_tests_of_its_alerts(name: str, tmp_
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_texts_name_only_labels_that_the_alert_has(name: str) -> None:
+def test_annotations_use_only_labels_of_their_alert(name: str) -> None:
     used = set(re.findall(r"\$labels\.(\w+)", str(ALERTS[name]["annotations"])))
     told = [alert for test in TESTS[name] for each in test["alert_rule_test"] for alert in each["exp_alerts"]]
     assert used <= {label for alert in told for label in alert["exp_labels"]}
 
 
-def test_the_object_for_the_operator_has_the_same_rules() -> None:
+def test_prometheus_rule_object_has_the_same_rules() -> None:
     assert yaml.safe_load(monitoring_files()[PROMETHEUS_RULE])["spec"] == RULES
 
 
-def test_the_configuration_of_prometheus_is_one(tmp_path: Path) -> None:
+def test_prometheus_configuration_is_valid(tmp_path: Path) -> None:
     files = monitoring_files()
     for name in ("prometheus.yaml", "rules.yaml"):
         (tmp_path / name).write_text(files[name])
@@ -83,14 +83,14 @@ def test_the_configuration_of_prometheus_is_one(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_alert_has_its_section_and_every_section_its_alert() -> None:
+def test_each_alert_has_one_section_and_each_section_one_alert() -> None:
     page = (REPOSITORY / "docs" / "alerts.md").read_text(encoding="utf-8")
     assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == list(ALERTS)
     links = {name: alert["annotations"]["runbook_url"] for name, alert in ALERTS.items()}
     assert links == {name: f"alerts.md#{name.lower()}" for name in ALERTS}
 
 
-def test_every_query_of_the_dashboard_shows_what_a_node_says(tmp_path: Path) -> None:
+def test_every_dashboard_query_returns_node_data(tmp_path: Path) -> None:
     """As an alert each, which fires where the query has an answer; Grafana's variables match everything."""
     panels = json.loads(monitoring_files()["dashboard.json"])["panels"]
     queries = {

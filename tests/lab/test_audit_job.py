@@ -25,7 +25,7 @@ def pod() -> dict[str, Any]:
     return dict(manifest("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
 
-def test_its_arguments_are_those_of_an_audit() -> None:
+def test_job_arguments_are_valid_for_numaforge_audit() -> None:
     (container,) = pod()["containers"]
     name, *arguments = container["args"]
     assert name == "audit"
@@ -36,19 +36,19 @@ def test_its_arguments_are_those_of_an_audit() -> None:
     assert {Path(file).suffix for file in given["files"]} == {".json", ".html", ".prom"}
 
 
-def test_an_answer_is_no_reason_to_ask_again() -> None:
+def test_job_is_not_retried_after_an_answer() -> None:
     policy = manifest("CronJob")["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]
     (rule,) = policy["rules"]
     assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [1, 2, 6])
 
 
-def test_it_has_no_login_at_the_api_server_and_runs_as_the_images_user() -> None:
+def test_audit_pod_has_no_api_token_and_runs_as_the_image_user() -> None:
     assert pod()["automountServiceAccountToken"] is False
     user = pod()["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}\n" in IMAGE.read_text()
 
 
-def test_its_inventory_is_one_that_pyinfra_reads(tmp_path: Path) -> None:
+def test_pyinfra_reads_the_inventory_of_the_audit_job(tmp_path: Path) -> None:
     shown = inventory_as_pyinfra_reads_it(manifest("ConfigMap")["data"], tmp_path)
     assert "gpu-004" in shown
     mounted = {each["mountPath"]: each["name"] for each in pod()["containers"][0]["volumeMounts"]}

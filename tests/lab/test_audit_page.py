@@ -111,7 +111,7 @@ def cpu(page: Page) -> Callable[[], float]:
 # ---- nothing from elsewhere ----
 
 
-def test_a_page_from_a_file_asks_for_nothing_else(audit: Path, browser: Browser) -> None:
+def test_page_opened_from_a_file_requests_nothing_else(audit: Path, browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
     asked: list[str] = []
@@ -126,7 +126,7 @@ def test_a_page_from_a_file_asks_for_nothing_else(audit: Path, browser: Browser)
     context.close()
 
 
-def test_a_page_can_reach_nothing_even_where_a_script_tries(audit: Path, browser: Browser) -> None:
+def test_page_reaches_no_network_even_from_a_script(audit: Path, browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.goto(audit.as_uri())
@@ -137,7 +137,7 @@ def test_a_page_can_reach_nothing_even_where_a_script_tries(audit: Path, browser
     context.close()
 
 
-def test_without_scripts_every_finding_is_there_and_no_filter(audit: Path, opened: Opened) -> None:
+def test_page_without_scripts_shows_every_finding_and_no_filter(audit: Path, opened: Opened) -> None:
     page = opened(audit, java_script_enabled=False)
     assert shown(page) == len(MACHINES)
     assert page.locator("form.filter:visible").count() == 0
@@ -148,7 +148,7 @@ def test_without_scripts_every_finding_is_there_and_no_filter(audit: Path, opene
 # ---- by keyboard ----
 
 
-def test_the_tabulator_reaches_everything_in_order_and_shows_where_it_is(audit: Path, opened: Opened) -> None:
+def test_tab_key_reaches_all_controls_in_order_with_visible_focus(audit: Path, opened: Opened) -> None:
     page = opened(audit)
     can = "a[href], button, input, select, summary"
     wanted = page.evaluate(
@@ -163,7 +163,7 @@ def test_the_tabulator_reaches_everything_in_order_and_shows_where_it_is(audit: 
     assert outlines == {"solid"}
 
 
-def test_what_has_the_focus_is_not_under_the_filter(large: Path, opened: Opened) -> None:
+def test_focused_element_is_not_hidden_under_the_filter(large: Path, opened: Opened) -> None:
     page = opened(large, viewport={"width": 900, "height": 600})
     page.keyboard.press("/")
     for _ in range(4):
@@ -182,7 +182,7 @@ def test_what_has_the_focus_is_not_under_the_filter(large: Path, opened: Opened)
     assert not any(hidden)
 
 
-def test_a_slash_goes_to_the_search_and_escape_shows_all_again(audit: Path, opened: Opened) -> None:
+def test_slash_focuses_the_search_and_escape_clears_all_filters(audit: Path, opened: Opened) -> None:
     page = opened(audit)
     page.keyboard.press("/")
     assert focused(page) == "search"
@@ -195,14 +195,14 @@ def test_a_slash_goes_to_the_search_and_escape_shows_all_again(audit: Path, open
     assert page.locator("#search").input_value() == ""
 
 
-def test_a_slash_is_written_where_one_types(audit: Path, opened: Opened) -> None:
+def test_slash_inside_a_text_field_is_typed(audit: Path, opened: Opened) -> None:
     page = opened(audit)
     page.keyboard.press("/")
     page.keyboard.type("a/b")
     assert page.locator("#search").input_value() == "a/b"
 
 
-def test_enter_opens_a_machine_and_a_link_in_it_leads_to_its_rule(audit: Path, opened: Opened) -> None:
+def test_enter_opens_a_machine_and_its_finding_links_to_the_rule(audit: Path, opened: Opened) -> None:
     page = opened(audit)
     machine = page.locator("details.machine").first
     machine.locator("summary").focus()
@@ -215,7 +215,7 @@ def test_enter_opens_a_machine_and_a_link_in_it_leads_to_its_rule(audit: Path, o
     assert page.locator(f"#rule-{rule}").get_attribute("open") is not None
 
 
-def test_a_choice_filters_and_the_count_is_announced(audit: Path, opened: Opened) -> None:
+def test_choice_filters_machines_and_the_count_is_announced(audit: Path, opened: Opened) -> None:
     page = opened(audit)
     page.locator("#state").focus()
     page.keyboard.press("ArrowDown")
@@ -227,7 +227,7 @@ def test_a_choice_filters_and_the_count_is_announced(audit: Path, opened: Opened
     assert page.locator("#told").evaluate("element => element.tagName") == "OUTPUT"  # a live region
 
 
-def test_every_field_has_a_name_and_every_picture_a_text(audit: Path, opened: Opened) -> None:
+def test_every_field_and_picture_is_labelled(audit: Path, opened: Opened) -> None:
     page = opened(audit)
     for each in page.locator("form.filter input, form.filter select").all():
         assert each.evaluate("element => element.labels.length") == 1
@@ -237,7 +237,7 @@ def test_every_field_has_a_name_and_every_picture_a_text(audit: Path, opened: Op
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_an_address_with_a_machine_opens_it(audit: Path, opened: Opened) -> None:
+def test_url_with_a_machine_opens_that_machine(audit: Path, opened: Opened) -> None:
     page = opened(audit, "#machine-dgx-h100-busy")
     assert page.locator("#machine-dgx-h100-busy").get_attribute("open") is not None
 
@@ -276,7 +276,7 @@ CONTRAST = """
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_what_is_behind_it(scheme: str, audit: Path, opened: Opened) -> None:
+def test_every_text_has_enough_contrast(scheme: str, audit: Path, opened: Opened) -> None:
     """At least 4.5 to 1, as WCAG 2 asks of text (success criterion 1.4.3)."""
     page = opened(audit, color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
@@ -285,7 +285,7 @@ def test_every_text_stands_out_from_what_is_behind_it(scheme: str, audit: Path, 
     assert len(found) > 5
 
 
-def test_the_page_is_dark_where_the_person_wants_it(audit: Path, opened: Opened) -> None:
+def test_page_follows_the_dark_colour_preference(audit: Path, opened: Opened) -> None:
     backs = {
         scheme: opened(audit, color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
         for scheme in ("light", "dark")
@@ -299,7 +299,7 @@ def test_the_page_is_dark_where_the_person_wants_it(audit: Path, opened: Opened)
 @pytest.mark.parametrize(
     "scale", [pytest.param(1, id="a-telephone"), pytest.param(2, id="letters-twice-as-large")]
 )
-def test_a_narrow_page_does_not_scroll_sideways(scale: int, audit: Path, opened: Opened) -> None:
+def test_narrow_page_does_not_scroll_sideways(scale: int, audit: Path, opened: Opened) -> None:
     page = opened(audit, viewport=NARROW)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     page.evaluate(f"document.body.style.fontSize = '{16 * scale}px'")
@@ -312,7 +312,7 @@ def test_a_narrow_page_does_not_scroll_sideways(scale: int, audit: Path, opened:
     assert over == []
 
 
-def test_long_names_break(tmp_path: Path, opened: Opened) -> None:
+def test_long_names_wrap(tmp_path: Path, opened: Opened) -> None:
     machine = audited(ready_machine("dgx-h100-busy"))
     text = audit_page(fleet_audit({"gpu-" + "a" * 200: machine}, {}), None, ())
     (tmp_path / "audit.html").write_text(text, encoding="utf-8")
@@ -323,7 +323,7 @@ def test_long_names_break(tmp_path: Path, opened: Opened) -> None:
 # ---- a thousand machines ----
 
 
-def test_a_thousand_machines_are_opened_within_their_cpu_time(
+def test_page_of_a_thousand_machines_opens_within_its_cpu_time(
     large: Path, opened: Opened, browser: Browser
 ) -> None:
     context = browser.new_context()
@@ -335,7 +335,7 @@ def test_a_thousand_machines_are_opened_within_their_cpu_time(
     context.close()
 
 
-def test_each_character_of_a_search_among_a_thousand_is_answered(large: Path, opened: Opened) -> None:
+def test_search_in_a_thousand_machines_responds_to_each_character(large: Path, opened: Opened) -> None:
     page = opened(large)
     read = cpu(page)
     page.keyboard.press("/")
@@ -349,7 +349,7 @@ def test_each_character_of_a_search_among_a_thousand_is_answered(large: Path, op
     assert shown(page) == 1
 
 
-def test_choices_and_search_together_narrow_a_thousand_down(large: Path, opened: Opened) -> None:
+def test_choices_and_search_combine_to_filter_a_thousand_machines(large: Path, opened: Opened) -> None:
     page = opened(large)
     page.locator("#state").select_option("not read")
     told(page, 20, MANY)
@@ -359,7 +359,7 @@ def test_choices_and_search_together_narrow_a_thousand_down(large: Path, opened:
     told(page, MANY, MANY)
 
 
-def test_a_link_to_a_machine_that_the_filter_hides_shows_it(large: Path, opened: Opened) -> None:
+def test_link_to_a_filtered_out_machine_shows_the_machine(large: Path, opened: Opened) -> None:
     page = opened(large)
     page.locator("#search").fill("lost-07")
     told(page, 1, MANY)

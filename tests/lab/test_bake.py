@@ -130,12 +130,12 @@ def test_a_root_is_baked(baked: Baked) -> None:
     assert baked.first.returncode == 0, baked.first.stdout + baked.first.stderr
 
 
-def test_a_second_run_changes_nothing(baked: Baked) -> None:
+def test_second_run_changes_nothing(baked: Baked) -> None:
     assert baked.second.returncode == 0, baked.second.stdout + baked.second.stderr
     assert "No changes" in baked.second.stdout + baked.second.stderr
 
 
-def test_a_unit_that_there_is_not_is_named(baked: Baked) -> None:
+def test_missing_unit_is_named(baked: Baked) -> None:
     assert "the image has no crio.service" in refusal(baked.third)
 
 
@@ -145,39 +145,39 @@ def test_every_rule_of_an_image_is_kept(baked: Baked) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_identities_of_the_builder_are_removed(baked: Baked) -> None:
+def test_builder_identities_are_removed(baked: Baked) -> None:
     assert not [*(baked.root / "etc/ssh").glob("ssh_host_*")]
     assert (baked.root / "etc/machine-id").read_text() == ""
     assert not (baked.root / "tmp/builder").exists()
     assert "/etc/machine-id is emptied" in baked.first.stdout + baked.first.stderr
 
 
-def test_nothing_is_left_of_the_devices_that_it_had_and_all_is_compiled(baked: Baked) -> None:
+def test_root_keeps_no_device_or_proc_entry_and_python_is_compiled(baked: Baked) -> None:
     assert not [*(baked.root / "dev").iterdir()]
     assert not [*(baked.root / "proc").iterdir()]
     (compiled,) = (baked.root / "opt/numaforge/lib/numaforge/__pycache__").glob("cli.*.pyc")
     assert compiled.stat().st_size
 
 
-def test_links_that_lead_out_lead_inside(baked: Baked) -> None:
+def test_links_out_of_the_root_resolve_inside_the_root(baked: Baked) -> None:
     inside = baked.root / str(OUTSIDE).lstrip("/")
     assert (inside / "drop-ins/05-numaforge-boot.conf").is_file()
     assert (inside / "etc/boot.yaml").is_file()
     assert all((baked.root / name).is_symlink() for name in LINKS if name != REPLACED)
 
 
-def test_a_link_in_the_place_of_the_program_is_replaced(baked: Baked) -> None:
+def test_link_at_the_program_path_is_replaced(baked: Baked) -> None:
     assert not (baked.root / REPLACED).is_symlink()
     assert (baked.root / REPLACED / "numaforge").is_file()
     assert not [*(baked.root / LINKS[REPLACED].lstrip("/")).iterdir()]
 
 
-def test_nothing_comes_to_be_outside_of_the_root(baked: Baked) -> None:
+def test_nothing_is_written_outside_the_root(baked: Baked) -> None:
     assert not OUTSIDE.exists()
     assert baked.after == baked.before
 
 
-def test_the_manifest_names_every_package_and_the_kubelet_of_the_root(baked: Baked) -> None:
+def test_manifest_names_every_package_and_the_kubelet(baked: Baked) -> None:
     manifest = json.loads((baked.root / str(OUTSIDE).lstrip("/") / "etc/image/manifest.json").read_text())
     names = subprocess.run(
         ["chroot", baked.root, "dpkg-query", "-W", "-f", "${Package}\n"],
@@ -199,7 +199,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root_of(EARLY[0], tmp_path_factory.mktemp("plain"))
 
 
-def test_a_root_with_the_keys_of_a_kubelet_is_a_node_and_refused(plain: Path) -> None:
+def test_root_with_kubelet_keys_is_refused_as_a_node(plain: Path) -> None:
     keys = plain / "var/lib/kubelet/pki"
     keys.mkdir(parents=True)
     try:
@@ -229,7 +229,7 @@ ENTERED = {
 
 
 @pytest.mark.parametrize(("limits", "command", "status"), ENTERED.values(), ids=ENTERED)
-def test_what_runs_in_a_root_without_devices(
+def test_command_in_a_root_without_devices_returns_its_status(
     plain: Path, limits: tuple[str, ...], command: str, status: int
 ) -> None:
     enter = shell.library("run/hosts/enter_root")
@@ -240,7 +240,7 @@ def test_what_runs_in_a_root_without_devices(
     assert not [*(plain / "dev").iterdir(), *(plain / "proc").iterdir()]
 
 
-def test_a_file_in_the_place_of_dev_null_is_named(plain: Path) -> None:
+def test_regular_file_at_dev_null_is_reported(plain: Path) -> None:
     null = plain / "dev/null"
     null.touch()
     command = [PROGRAMS / "numaforge", "verify", "--image", str(plain)]
@@ -270,9 +270,7 @@ MOUNTS = {
 
 
 @pytest.mark.parametrize(("fstab", "why"), MOUNTS.values(), ids=MOUNTS)
-def test_folders_that_a_node_could_not_write_are_named_with_their_mount(
-    plain: Path, fstab: str, why: str
-) -> None:
+def test_unwritable_folders_are_reported_with_their_mount(plain: Path, fstab: str, why: str) -> None:
     (plain / "etc/fstab").write_text(fstab)
     script = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)})
     script += shell.library("image/bake/hygiene") + shell.call("tell_unwritable")
@@ -327,7 +325,7 @@ def unified(line: str) -> bytes:
 
 
 @pytest.mark.parametrize(("files", "sentences"), LINES.values(), ids=LINES)
-def test_kernel_parameters_are_looked_for_in(
+def test_kernel_parameters_are_checked_against_the_boot_loader(
     plain: Path, files: Mapping[str, str], sentences: tuple[str, ...]
 ) -> None:
     update_grub, kept = plain / "usr/sbin/update-grub", plain / "usr/sbin/update-grub.kept"
@@ -349,7 +347,7 @@ def test_kernel_parameters_are_looked_for_in(
     assert (done.stderr, tuple(done.stdout.splitlines())) == ("", sentences)
 
 
-def test_a_bake_notes_what_a_machine_would_not_boot_with(tmp_path: Path) -> None:
+def test_bake_reports_parameters_that_the_image_cannot_boot_with(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(
         "{extends: training, name: own, kernel: {cmdline: [iommu=pt]}, maintenance: {reboot: allowed}}\n"
@@ -362,7 +360,7 @@ def test_a_bake_notes_what_a_machine_would_not_boot_with(tmp_path: Path) -> None
     assert "note: dgx-h100 needs iommu=pt, which no boot loader" in done.stdout + done.stderr
 
 
-def test_a_root_on_which_no_plan_could_be_written_is_refused(plain: Path) -> None:
+def test_root_with_a_read_only_folder_for_planned_files_is_refused(plain: Path) -> None:
     unit = plain / "etc/systemd/system/etc-sysctl.d.mount"
     unit.write_text("[Mount]\nWhat=none\nWhere=/etc/sysctl.d\nType=tmpfs\nOptions=ro, nodev\n")
     said = refused(plain, WISH)
@@ -378,7 +376,7 @@ DOUBTS = {
 
 
 @pytest.mark.parametrize(("gone", "why"), DOUBTS.values(), ids=DOUBTS)
-def test_a_root_whose_packages_cannot_be_managed_is_refused(plain: Path, gone: str, why: str) -> None:
+def test_root_with_unmanageable_packages_is_refused(plain: Path, gone: str, why: str) -> None:
     aside = (plain / gone).rename(plain / "aside")
     try:
         assert f"the packages of the image cannot be managed: {why}" in refused(plain, WISH)
@@ -387,14 +385,14 @@ def test_a_root_whose_packages_cannot_be_managed_is_refused(plain: Path, gone: s
     assert not (plain / "opt/numaforge").exists()
 
 
-def test_why_apt_has_no_such_version_is_said(plain: Path) -> None:
+def test_version_missing_from_apt_is_reported(plain: Path) -> None:
     said = refused(plain, {**WISH, "packages": {"containerd": "0.1.2-3"}})
     assert "Version '0.1.2-3' for 'containerd' was not found" in said
     assert not (plain / "usr/sbin/policy-rc.d").exists()
     assert not (plain / "opt/numaforge").exists()
 
 
-def test_a_profile_that_a_machine_of_the_image_cannot_meet_is_named_at_once(
+def test_profile_that_an_image_machine_cannot_meet_is_refused_at_bake_time(
     plain: Path,
 ) -> None:
     own = plain.parent / "greedy.yaml"
@@ -406,7 +404,7 @@ def test_a_profile_that_a_machine_of_the_image_cannot_meet_is_named_at_once(
 
 
 @pytest.mark.long
-def test_a_python_that_is_too_old_is_named_with_what_helps(tmp_path: Path) -> None:
+def test_too_old_python_is_reported_with_a_remedy(tmp_path: Path) -> None:
     assert TOO_OLD in RELEASES
     said = refused(root_of(TOO_OLD, tmp_path), WISH)
     assert "the image has 3.10, and numaforge needs 3.11" in said

@@ -59,13 +59,13 @@ def baked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_every_rule_is_kept_and_a_second_run_changes_nothing(baked: Path) -> None:
+def test_image_passes_every_rule_and_second_run_changes_nothing(baked: Path) -> None:
     assert verified(baked).returncode == 0, verified(baked).stdout
     again = bake(baked, WISH)
     assert "No changes" in again.stdout + again.stderr, again.stdout + again.stderr
 
 
-def test_the_wanted_versions_are_installed_recorded_and_stay(baked: Path) -> None:
+def test_wanted_versions_are_installed_recorded_and_kept(baked: Path) -> None:
     assert inside(baked, "rpm", "-q", "kubelet") == "kubelet-1.36.2-1.el9.noarch\n"
     inside(baked, "dnf", "-q", "-y", "upgrade")
     assert inside(baked, "rpm", "-q", "kubelet") == "kubelet-1.36.2-1.el9.noarch\n"
@@ -79,7 +79,7 @@ def test_the_wanted_versions_are_installed_recorded_and_stay(baked: Path) -> Non
     assert manifest["kubelet"]["source"] == "package kubelet 1.36.2-1.el9"
 
 
-def test_another_version_takes_the_place_of_a_held_one(baked: Path) -> None:
+def test_other_version_replaces_a_held_package(baked: Path) -> None:
     other = bake(baked, {**WISH, "packages": {"kubelet": "1.36.3-*", "containerd": "*"}})
     assert other.returncode == 0, other.stdout + other.stderr
     assert inside(baked, "rpm", "-q", "kubelet") == "kubelet-1.36.3-1.el9.noarch\n"
@@ -88,21 +88,21 @@ def test_another_version_takes_the_place_of_a_held_one(baked: Path) -> None:
     assert verified(baked).returncode == 0
 
 
-def test_where_opt_leads_to_var_an_update_of_the_image_brings_the_program(baked: Path) -> None:
+def test_program_lives_in_usr_where_opt_links_to_var(baked: Path) -> None:
     assert (baked / HOME / "numaforge").is_file()
     assert str((baked / "var/opt/numaforge").readlink()) == f"/{HOME}"
     lines = (baked / "usr/lib/tmpfiles.d/numaforge-image.conf").read_text().splitlines()
     assert lines[1:] == [f"L+ /var/opt/numaforge - - - - /{HOME}"]
 
 
-def test_files_get_the_types_of_the_images_own_policy(baked: Path) -> None:
+def test_files_get_selinux_types_of_the_image_policy(baked: Path) -> None:
     contexts = "/etc/selinux/targeted/contexts/files/file_contexts"
     labelled = (baked / "var/labelled").read_text().split()
     assert labelled == ["-m", "-F", contexts, f"/{HOME}", "/etc/numaforge", "/etc/systemd/system"]
     assert not (baked / ".autorelabel").exists()
 
 
-def test_an_unheld_package_breaks_a_rule(baked: Path) -> None:
+def test_unheld_package_breaks_a_rule(baked: Path) -> None:
     inside(baked, "dnf", "-q", "-y", "versionlock", "delete", "kubelet")
     done = verified(baked)
     inside(baked, "dnf", "-q", "-y", "versionlock", "add", "kubelet")
@@ -110,12 +110,12 @@ def test_an_unheld_package_breaks_a_rule(baked: Path) -> None:
     assert "kubelet is not held" in done.stdout
 
 
-def test_what_the_repositories_do_not_have_is_said(baked: Path) -> None:
+def test_package_missing_from_repositories_is_named(baked: Path) -> None:
     said = refused(baked, {**WISH, "packages": {"kubelet": "9.9.9-*"}})
     assert "kubelet-9.9.9-*" in said
 
 
-def test_without_setfiles_the_first_boot_labels(tmp_path: Path) -> None:
+def test_first_boot_relabels_where_setfiles_is_missing(tmp_path: Path) -> None:
     root = copy(tmp_path)
     done = bake(root, WISH)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -123,7 +123,7 @@ def allocatable(
 @pytest.mark.long
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_cut_between_two_plans_leaves_all_that_the_old_one_promises(
+def test_interruption_between_two_plans_keeps_every_promise_of_the_old_plan(
     lab: Lab, allocatable: dict[str, str], no_soft_reboot: list[str], tmp_path: Path, cut: str, event: str
 ) -> None:
     if cut == "soft-reboot" and no_soft_reboot:

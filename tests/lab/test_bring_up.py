@@ -33,7 +33,7 @@ class Strangers:
         return found
 
 
-def test_a_control_plane_whose_port_is_taken_starts_on_others(tmp_path):
+def test_control_plane_with_busy_port_starts_on_other_ports(tmp_path):
     strangers = Strangers(1)
     with Fleet(tmp_path / "fleet", choose=strangers) as fleet:
         assert len(strangers.blocks) == 2
@@ -41,14 +41,14 @@ def test_a_control_plane_whose_port_is_taken_starts_on_others(tmp_path):
     assert living(fleet.state) == {}
 
 
-def test_a_control_plane_that_finds_no_port_leaves_no_process(tmp_path):
+def test_control_plane_without_a_free_port_leaves_no_process(tmp_path):
     fleet = Fleet(tmp_path / "fleet", choose=Strangers(99))
     with pytest.raises(LabError, match="address already in use"):
         fleet.__enter__()
     assert living(fleet.state) == {}
 
 
-def test_a_lab_whose_control_plane_does_not_start_leaves_no_node_running(tmp_path):
+def test_failed_control_plane_start_leaves_no_node_running(tmp_path):
     lab = Lab(tmp_path / "lab", choose=Strangers(99))
     with pytest.raises(LabError, match="address already in use"):
         lab.up(1, boot=True)
@@ -58,7 +58,7 @@ def test_a_lab_whose_control_plane_does_not_start_leaves_no_node_running(tmp_pat
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
-def test_a_lab_that_is_interrupted_while_it_comes_up_leaves_no_process(tmp_path, number):
+def test_lab_interrupted_during_start_leaves_no_process(tmp_path, number):
     state = tmp_path / "lab"
     up = subprocess.Popen(
         [sys.executable, "-m", "lab", "up", "--boot"],

@@ -134,17 +134,13 @@ def apply(fleet: Fleet, node: ServedNode, folder: Path) -> None:
     assert applied.returncode == 0, applied.stderr
 
 
-def test_the_folder_of_a_plan_with_nothing_but_cpus_by_claims_is_applied(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+def test_claim_templates_of_a_cpu_only_plan_are_applied(fleet: Fleet, tmp_path: Path) -> None:
     node = served("dgx-h100", {"extends": "training", "kubelet": {"resource_engine": "dra"}})
     apply(fleet, node, tmp_path)
     assert fleet.get(f"{TEMPLATES}/numaforge-cpu-{cpus_per_gpu(node)}")
 
 
-def test_the_scheduler_gives_a_pod_a_gpu_with_its_rail_and_cpus_of_its_numa_node(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+def test_scheduler_allocates_a_gpu_with_rail_and_cpus_of_one_numa_node(fleet: Fleet, tmp_path: Path) -> None:
     node = served("dgx-h100", BY_CLAIMS)
     apply(fleet, node, tmp_path)
     fleet.add_node(node.name)

@@ -73,7 +73,7 @@ def began(node: SeededNode, unit: str, what: str) -> int:
     return int(node.run(f"systemctl show --value -p {what} {unit}"))
 
 
-def test_the_node_plans_itself_after_cloud_inits_files_and_before_its_commands(node: SeededNode) -> None:
+def test_node_plans_itself_between_cloud_init_files_and_commands(node: SeededNode) -> None:
     assert "ordering cycle" not in node.run("journalctl -b --no-pager -t systemd")
     written = began(node, "cloud-init.service", "ExecMainExitTimestampMonotonic")
     planned = began(node, "numaforge-boot.service", "ExecMainStartTimestampMonotonic")
@@ -86,7 +86,7 @@ def test_the_node_plans_itself_after_cloud_inits_files_and_before_its_commands(n
     assert (said["profile"], said["named_by"]) == ("pool", "/etc/numaforge/profile.yaml")
 
 
-def test_kubeadm_joins_a_planned_node_also_where_changes_are_held(cloud: CloudLab, node: SeededNode) -> None:
+def test_kubeadm_joins_a_planned_node_even_with_on_change_hold(cloud: CloudLab, node: SeededNode) -> None:
     assert "done" in node.run("cloud-init status")
     flags = node.run("tr '\\0' ' ' < /proc/$(pidof kubelet)/cmdline").split()
     assert "--config=/var/lib/kubelet/config.yaml" in flags

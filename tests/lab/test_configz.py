@@ -62,7 +62,7 @@ def await_readable(lab: Lab, node: Node, expected: bool, patience_s: float = 240
 
 
 @pytest.mark.long
-def test_the_documented_login_rolls_out_and_the_node_reads_what_its_kubelet_runs_with(
+def test_documented_login_rolls_out_and_node_reads_its_running_config(
     lab: Lab, joined: Node, login: Path, tmp_path: Path
 ) -> None:
     await_readable(lab, joined, True)
@@ -73,7 +73,7 @@ def test_the_documented_login_rolls_out_and_the_node_reads_what_its_kubelet_runs
 
 
 @pytest.mark.long
-def test_a_node_that_may_not_read_it_is_refused_before_anything_is_touched(
+def test_node_without_configz_permission_is_refused_untouched(
     lab: Lab, joined: Node, login: Path, tmp_path: Path
 ) -> None:
     rollouts.kubectl(lab, "delete", "clusterrolebinding", "numaforge-configz")

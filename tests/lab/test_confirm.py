@@ -25,7 +25,7 @@ def fresh(lab: Lab) -> Node:
 
 
 @pytest.mark.long
-def test_a_boot_that_loses_its_network_goes_back_by_itself(lab: Lab, fresh: Node) -> None:
+def test_boot_without_network_is_undone_automatically(lab: Lab, fresh: Node) -> None:
     before = everything(fresh)
     cmdline = kernel_cmdline.part((CUTS_THE_NETWORK,), (CUTS_THE_NETWORK,), (), "grub")
     parts = (files.part([]), cmdline, reboot.part())
@@ -43,7 +43,7 @@ def test_a_boot_that_loses_its_network_goes_back_by_itself(lab: Lab, fresh: Node
 
 
 @pytest.mark.long
-def test_a_change_that_nobody_confirms_goes_back(lab: Lab, fresh: Node) -> None:
+def test_unconfirmed_change_is_undone(lab: Lab, fresh: Node) -> None:
     before = everything(fresh)
     transactions.begin(fresh, replace(change(fresh, STATIC), confirm_seconds=5))
     until(fresh, OVER)
@@ -55,7 +55,7 @@ def test_a_change_that_nobody_confirms_goes_back(lab: Lab, fresh: Node) -> None:
 
 
 @pytest.mark.long
-def test_a_clock_set_back_by_a_day_is_none_of_a_change(fresh: Node) -> None:
+def test_clock_set_back_a_day_does_not_affect_a_change(fresh: Node) -> None:
     transactions.begin(fresh, change(fresh, STATIC))
     until(fresh, PROVES)
     fresh.run("date --set='1 day ago'")

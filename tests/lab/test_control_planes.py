@@ -169,7 +169,7 @@ def stop_api_server(planes: ControlPlanes) -> None:
         pytest.param("begin", {FIRST}, id="as the first node changes"),
     ],
 )
-def test_while_one_member_is_stopped_nothing_further_begins_and_all_goes_on_when_it_is_back(
+def test_rollout_pauses_while_a_control_plane_member_is_stopped(
     planes: ControlPlanes,
     story: Story,
     stop: Callable[[ControlPlanes], None],
@@ -198,9 +198,7 @@ def test_while_one_member_is_stopped_nothing_further_begins_and_all_goes_on_when
     assert observer.order == [FIRST, SECOND, THIRD]
 
 
-def test_while_the_api_server_that_is_asked_is_stopped_nothing_happens(
-    planes: ControlPlanes, story: Story
-) -> None:
+def test_rollout_waits_while_its_api_server_is_stopped(planes: ControlPlanes, story: Story) -> None:
     story.at[FIRST, "begin"] = lambda: planes.stop_api_server(FIRST)
     with Observer(planes) as observer:
         thread = story.begin()

@@ -134,16 +134,14 @@ def provisioned(lab: Lab, offered: Node, folder: Path) -> Node:
 
 
 @pytest.mark.long
-def test_the_plugin_takes_the_planned_configuration_and_the_node_offers_its_pool(
-    lab: Lab, offered: Node
-) -> None:
+def test_plugin_reads_the_planned_config_and_node_offers_its_pool(lab: Lab, offered: Node) -> None:
     said = offered.run("journalctl -u lab-rdma-shared-dev-plugin -o cat")
     assert "rail0.sock gets registered successfully at Kubelet" in said
     assert lab.get("node", offered.name)["status"]["capacity"][RESOURCE] == str(TOKENS)
 
 
 @pytest.mark.long
-def test_a_pod_that_asks_for_the_rail_gets_its_device_and_another_does_not(lab: Lab, offered: Node) -> None:
+def test_only_a_pod_that_requests_the_rail_gets_its_device(lab: Lab, offered: Node) -> None:
     talk = "ibv_rc_pingpong -d rxe0 -g 0 -n 20"  # the other side may not listen yet, or have ended
     tries = f"for _ in $(seq 100); do kill -0 $! || exit 1; {talk} 127.0.0.1 && exit; sleep 0.2; done; exit 1"
     loopback = f"chroot /host sh -c '{talk} > /dev/null & {tries}'"
@@ -160,7 +158,7 @@ def test_a_pod_that_asks_for_the_rail_gets_its_device_and_another_does_not(lab: 
 
 
 @pytest.mark.long
-def test_the_roll_out_proves_the_pool_and_labels_the_node(lab: Lab, provisioned: Node) -> None:
+def test_rollout_proves_the_pool_and_labels_the_node(lab: Lab, provisioned: Node) -> None:
     plan = loads(provisioned.run(f"cat {PLAN_PATH}"))
     assert plan.allocatable is not None
     assert plan.allocatable.devices[RESOURCE] == TOKENS
@@ -172,9 +170,7 @@ def test_the_roll_out_proves_the_pool_and_labels_the_node(lab: Lab, provisioned:
 
 
 @pytest.mark.long
-def test_the_roll_out_cuts_the_gpus_and_the_scheduler_places_a_pod_on_a_slice(
-    lab: Lab, provisioned: Node
-) -> None:
+def test_rollout_partitions_gpus_and_a_pod_runs_on_a_mig_slice(lab: Lab, provisioned: Node) -> None:
     assert gpus.cut(gpus.seen(provisioned)) == gpus.CUT
     await_offer(lab, provisioned, "nvidia.com/", CUT_OFFERED)
     run_pod(lab, "slice", {"nvidia.com/mig-3g.40gb": "1"})
@@ -182,14 +178,14 @@ def test_the_roll_out_cuts_the_gpus_and_the_scheduler_places_a_pod_on_a_slice(
 
 
 @pytest.mark.long
-def test_libraries_are_told_of_the_rail(provisioned: Node) -> None:
+def test_libraries_get_the_rail_settings(provisioned: Node) -> None:
     assert "NCCL_IB_HCA==rxe0:1" in provisioned.run("cat /etc/nccl.conf")
     told = provisioned.run("set -a; . /etc/numaforge/rails.env; printenv UCX_NET_DEVICES")
     assert told.strip() == "rxe0:1"
 
 
 @pytest.mark.long
-def test_processes_of_the_runtime_may_lock_memory(provisioned: Node) -> None:
+def test_runtime_processes_may_lock_memory(provisioned: Node) -> None:
     for unit in ("containerd", "kubelet"):
         assert provisioned.run(f"systemctl show {unit} -p LimitMEMLOCK --value").strip() == "infinity"
         limits = provisioned.run(f"cat /proc/$(systemctl show {unit} -p MainPID --value)/limits")
@@ -197,7 +193,7 @@ def test_processes_of_the_runtime_may_lock_memory(provisioned: Node) -> None:
 
 
 @pytest.mark.long
-def test_verification_puts_traffic_on_the_rail(lab: Lab, provisioned: Node, folder: Path) -> None:
+def test_verification_sends_traffic_over_the_rail(lab: Lab, provisioned: Node, folder: Path) -> None:
     file = str(folder / "inventory.py")
     said = json.loads(
         numaforge("verify", "-o", "json", "--active", "loopback", "--kubeconfig", str(lab.kubeconfig), file)
@@ -208,7 +204,7 @@ def test_verification_puts_traffic_on_the_rail(lab: Lab, provisioned: Node, fold
 
 
 @pytest.mark.long
-def test_a_second_roll_out_changes_nothing(lab: Lab, provisioned: Node, folder: Path) -> None:
+def test_second_rollout_changes_nothing(lab: Lab, provisioned: Node, folder: Path) -> None:
     before = applied(provisioned)
     started = provisioned.run("systemctl show -p MainPID --value kubelet containerd")
     again = rollouts.begin("run", folder / "inventory.py", state=folder, deploy="deploys/site.py")
@@ -218,9 +214,7 @@ def test_a_second_roll_out_changes_nothing(lab: Lab, provisioned: Node, folder: 
 
 
 @pytest.mark.long
-def test_a_boot_that_loses_every_instance_brings_them_back_before_the_kubelet(
-    lab: Lab, provisioned: Node
-) -> None:
+def test_mig_instances_lost_at_boot_are_restored_before_the_kubelet(lab: Lab, provisioned: Node) -> None:
     before = boots(provisioned)
     provisioned.try_run("sync; systemctl reboot")
     transactions.until_through_boots(provisioned, "systemctl is-active kubelet.service")

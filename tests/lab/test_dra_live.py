@@ -237,7 +237,7 @@ def cpus_of(world: World, name: str) -> frozenset[int]:
 
 
 @pytest.mark.usefixtures("cpus", "gpus")
-def test_drivers_publish_what_plans_foresee(world: World) -> None:
+def test_drivers_publish_the_devices_that_plans_predict(world: World) -> None:
     assert world.deviations() == []
 
 
@@ -248,7 +248,7 @@ def test_drivers_publish_what_plans_foresee(world: World) -> None:
         pytest.param({"reservedCPUs": "0"}, "without the reserved", id="other-reserved-CPUs"),
     ],
 )
-def test_a_driver_that_is_told_otherwise_is_named(
+def test_driver_with_deviating_settings_is_named(
     world: World, cpus: Callable[..., None], told: dict[str, str], message: str
 ) -> None:
     cpus(**told)
@@ -260,7 +260,7 @@ def test_a_driver_that_is_told_otherwise_is_named(
 
 
 @pytest.mark.usefixtures("cpus")
-def test_a_pod_with_a_claim_gets_cpus_of_one_numa_node_where_it_was_said(world: World) -> None:
+def test_pod_with_claim_gets_the_predicted_cpus_of_one_numa_node(world: World) -> None:
     reserved = world.plan.cpus.reserved
     for number in range(2):
         claim, own = with_cpus(f"pinned-{number}", 2)
@@ -285,7 +285,7 @@ def test_a_pod_with_a_claim_gets_cpus_of_one_numa_node_where_it_was_said(world: 
 
 
 @pytest.mark.usefixtures("cpus")
-def test_a_pod_whose_claim_no_node_can_serve_waits_and_it_is_said_why(world: World) -> None:
+def test_pod_with_unservable_claim_waits_with_a_reason(world: World) -> None:
     driver = world.plan.dra.cpus if world.plan.dra else None
     assert driver is not None
     reserved = parse_cpulist(driver.reserved_cpus)
@@ -308,7 +308,7 @@ def test_a_pod_whose_claim_no_node_can_serve_waits_and_it_is_said_why(world: Wor
 
 
 @pytest.mark.usefixtures("cpus", "gpus")
-def test_a_gpu_is_not_bound_to_cpus_by_a_numa_node_that_the_driver_does_not_name(world: World) -> None:
+def test_gpu_and_cpus_do_not_match_on_a_missing_numa_attribute(world: World) -> None:
     bound = template("both", {"name": "gpu", "exactly": {"deviceClassName": GPUS.name}}, some_cpus(1))
     same = {"requests": ["gpu", "cpus"], "matchAttribute": "resource.kubernetes.io/numaNode"}
     bound["spec"]["spec"]["devices"]["constraints"] = [same]
@@ -338,7 +338,7 @@ def addresses(world: World, devices: list[str]) -> list[str]:
 
 @pytest.mark.usefixtures("applied", "gpus")
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_pod_with_a_generated_claim_gets_the_gpus_that_were_said(world: World, count: int) -> None:
+def test_pod_with_generated_claim_gets_the_predicted_gpus(world: World, count: int) -> None:
     name = f"train-{count}"
     own = claiming(name, f"numaforge-nvidia-gpu-{count}")
     said = world.explained(own)
@@ -353,7 +353,7 @@ def test_a_pod_with_a_generated_claim_gets_the_gpus_that_were_said(world: World,
 
 
 @pytest.mark.usefixtures("gpus")
-def test_a_request_for_gpus_is_served_by_a_claim_with_no_device_plugin(world: World) -> None:
+def test_gpu_request_is_served_by_a_claim_without_a_device_plugin(world: World) -> None:
     assert advertised(world.lab, world.node) == "0"
     for number in range(2):
         own = pod(f"plain-{number}", {"cpu": "1", "memory": "32Mi", GPU_RESOURCE: "3"})
@@ -373,7 +373,7 @@ def test_a_request_for_gpus_is_served_by_a_claim_with_no_device_plugin(world: Wo
 
 
 @pytest.mark.usefixtures("gpus")
-def test_admit_takes_a_request_for_gpus_as_a_claim(world: World) -> None:
+def test_admit_treats_a_gpu_request_as_a_claim(world: World) -> None:
     file = world.folder / "plain.yaml"
     file.write_text(yaml.safe_dump(pod("plain", {"cpu": "1", "memory": "32Mi", GPU_RESOURCE: "1"})))
     machine = (f"--machine={world.capture()}", f"--profile={world.profile}")
@@ -381,7 +381,7 @@ def test_admit_takes_a_request_for_gpus_as_a_claim(world: World) -> None:
     assert f"claim {GPU_RESOURCE}: {GPUS.name}/{world.node.name}/" in said
 
 
-def test_a_device_plugin_beside_the_driver_breaks_the_promise(world: World) -> None:
+def test_device_plugin_beside_the_dra_driver_fails_verification(world: World) -> None:
     file = rollouts.inventory(world.lab, world.folder / "hosts", profile=PROFILE)
     kept = held(world, file)
     assert kept.returncode == 0, kept.stdout
@@ -431,7 +431,7 @@ def half(world: World) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cpus", "half")
-def test_static_cpus_beside_the_cpu_driver_are_found_and_pin_nothing(world: World) -> None:
+def test_static_cpus_beside_the_cpu_driver_are_reported_and_pin_nothing(world: World) -> None:
     found = rollouts.program("numaforge", "audit", "--only", "host", str(world.capture()))
     assert found.returncode == 1, found.stdout
     assert "error NH401  the CPU driver and the static CPU manager hand out the same CPUs" in found.stdout

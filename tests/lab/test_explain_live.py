@@ -79,7 +79,7 @@ def word_of(kubelet: LiveKubelet, settings: Mapping[str, Any], pod: Mapping[str,
 
 @pytest.mark.long
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.settings.name}")
-def test_explains_what_the_live_kubelet_does(kubelet: LiveKubelet, run: Explained) -> None:
+def test_explain_matches_the_live_kubelet(kubelet: LiveKubelet, run: Explained) -> None:
     settings = run.settings.config(run.number % 50)
     random = Random(f"{SEED}/explained/{run.number}")  # noqa: S311
     operations = sequence(random, kubelet.simulator(settings), PODS)

@@ -77,7 +77,7 @@ def example(cluster: Cluster, folder: Path) -> tuple[dict[str, Any], dict[str, A
     return group, job
 
 
-def test_a_gang_starts_together_or_not_at_all(cluster: Cluster, tmp_path: Path) -> None:
+def test_gang_starts_whole_or_not_at_all(cluster: Cluster, tmp_path: Path) -> None:
     group, job = example(cluster, tmp_path)
     name, api = group["metadata"]["name"], cluster.kwok
     cluster.add(PLAYED[0])

@@ -45,7 +45,7 @@ def example(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
     return group, job
 
 
-def test_pods_of_no_gang_start_one_by_one_where_not_all_can(fleet: Fleet) -> None:
+def test_pods_outside_a_gang_start_individually(fleet: Fleet) -> None:
     _, job = example(fleet)
     del job["spec"]["template"]["spec"]["schedulingGroup"]
     job["metadata"]["name"] = "loose"
@@ -54,9 +54,7 @@ def test_pods_of_no_gang_start_one_by_one_where_not_all_can(fleet: Fleet) -> Non
     withdraw(fleet, "loose")
 
 
-def test_a_gang_starts_together_or_not_at_all_and_is_explained_while_it_waits(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+def test_gang_starts_whole_or_not_at_all_and_waiting_is_explained(fleet: Fleet, tmp_path: Path) -> None:
     group, job = example(fleet)
     name = group["metadata"]["name"]
     create_unplaced(fleet, group, job, len(NODES))

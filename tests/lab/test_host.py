@@ -158,25 +158,25 @@ def assert_alone(confined: Confined, cpus: CpuSet) -> None:
 
 
 @pytest.mark.long
-def test_what_this_machine_lacks_is_left_alone_with_a_notice(confined: Confined) -> None:
+def test_missing_hardware_is_skipped_with_a_notice(confined: Confined) -> None:
     plan = loads(confined.node.run(f"cat {PLAN_PATH}"))
     assert {notice.id for notice in plan.notices} >= LACKING
 
 
 @pytest.mark.long
-def test_everything_is_verified(lab: Lab, confined: Confined) -> None:
+def test_every_setting_is_verified(lab: Lab, confined: Confined) -> None:
     assert_verified(lab, confined.node)
 
 
 @pytest.mark.long
-def test_a_second_run_changes_nothing(lab: Lab, confined: Confined, tmp_path: Path) -> None:
+def test_second_run_changes_nothing(lab: Lab, confined: Confined, tmp_path: Path) -> None:
     done = applied(confined.node)
     provision(lab, tmp_path, PROFILE)
     assert applied(confined.node) == done
 
 
 @pytest.mark.long
-def test_neither_interrupts_nor_daemons_come_to_the_cpus_of_a_pod(confined: Confined, pinned: CpuSet) -> None:
+def test_interrupts_and_daemons_avoid_pod_cpus(confined: Confined, pinned: CpuSet) -> None:
     without = read_visitors(confined.measured, pinned)
     assert nics_of(without)
     assert {"systemd", "sshd", "kubelet", "containerd"} <= {each.name for each in without.processes}
@@ -184,7 +184,7 @@ def test_neither_interrupts_nor_daemons_come_to_the_cpus_of_a_pod(confined: Conf
 
 
 @pytest.mark.long
-def test_all_of_it_survives_a_boot(lab: Lab, confined: Confined, pinned: CpuSet) -> None:
+def test_all_settings_survive_a_boot(lab: Lab, confined: Confined, pinned: CpuSet) -> None:
     node = confined.node
     reboot(lab, node)
     assert_verified(lab, node)
@@ -193,9 +193,7 @@ def test_all_of_it_survives_a_boot(lab: Lab, confined: Confined, pinned: CpuSet)
 
 
 @pytest.mark.long
-def test_irqbalance_runs_and_leaves_the_cpus_of_pods_alone(
-    lab: Lab, confined: Confined, tmp_path: Path
-) -> None:
+def test_irqbalance_runs_and_avoids_pod_cpus(lab: Lab, confined: Confined, tmp_path: Path) -> None:
     """It takes interrupts off such CPUs, too, when it starts."""
     provision(lab, tmp_path, BALANCED)
     node = confined.node
@@ -208,13 +206,13 @@ def test_irqbalance_runs_and_leaves_the_cpus_of_pods_alone(
 
 
 @pytest.mark.long
-def test_what_is_not_named_any_more_is_as_it_was(lab: Lab, confined: Confined, tmp_path: Path) -> None:
+def test_settings_dropped_from_profile_are_restored(lab: Lab, confined: Confined, tmp_path: Path) -> None:
     provision(lab, tmp_path, NOTHING)
     assert without_plan(confined.node) == confined.files
     assert state(confined.node) == confined.state
 
 
-def test_a_nic_that_keeps_its_read_request_is_refused_and_nothing_is_left(lab: Lab) -> None:
+def test_nic_that_rejects_a_read_request_size_rolls_the_change_back(lab: Lab) -> None:
     node = transactions.put_back(lab)
     before = node.run(f"lspci -xxxs {NIC}")
     result = transactions.run(
@@ -227,7 +225,7 @@ def test_a_nic_that_keeps_its_read_request_is_refused_and_nothing_is_left(lab: L
 
 
 @pytest.mark.long
-def test_a_driver_that_comes_again_has_its_interrupts_on_the_reserved_cpus(lab: Lab, tmp_path: Path) -> None:
+def test_reloaded_driver_gets_its_interrupts_on_the_reserved_cpus(lab: Lab, tmp_path: Path) -> None:
     """The kernel's own event starts the unit, through udev; nothing else here would."""
     node = transactions.put_back(lab)
     file = inventory(lab, tmp_path, profile=PLACED_ALONE, only={node.name})

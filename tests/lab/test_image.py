@@ -73,7 +73,7 @@ def record(node: Node) -> dict[str, object]:
     return dict(json.loads(node.run(PLANNED)))
 
 
-def test_each_has_planned_itself_for_its_own_machine(node: Node) -> None:
+def test_each_node_plans_itself_for_its_own_machine(node: Node) -> None:
     assert record(node)["named_by"] == "/etc/numaforge/boot.yaml: profile"
     drop_in = yaml.safe_load(node.run(f"cat {DROP_IN}"))
     assert len(drop_in["reservedMemory"]) == len(node.machine.numa_nodes)
@@ -84,19 +84,19 @@ def test_each_has_planned_itself_for_its_own_machine(node: Node) -> None:
     assert saved.cpus == planned.cpus
 
 
-def test_nodes_of_one_image_have_machine_ids_of_their_own(image_lab: Lab) -> None:
+def test_nodes_of_one_image_have_distinct_machine_ids(image_lab: Lab) -> None:
     ids = {node.run("cat /etc/machine-id").strip() for node in image_lab.nodes}
     assert len(ids - {"", "uninitialized"}) == 2
 
 
-def test_verification_is_green_without_a_change(image_lab: Lab, tmp_path: Path) -> None:
+def test_verification_passes_without_a_change(image_lab: Lab, tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.py"
     inventory.write_text(f"nodes = {[*image_lab.inventory().items()]!r}\n")
     said = in_repository("numaforge", "verify", str(inventory))
     assert "2 as planned" in said
 
 
-def test_each_tells_its_node_that_it_is_as_planned_and_is_released_then(image_lab: Lab) -> None:
+def test_machine_reports_as_planned_and_is_released(image_lab: Lab) -> None:
     for node in image_lab.nodes:
         wait_until(node, lambda node=node: ANNOTATION in annotations(image_lab, node))  # type: ignore[misc]
         told = json.loads(annotations(image_lab, node)[ANNOTATION])
@@ -129,7 +129,7 @@ def verified(lab: Lab, node: Node) -> tuple[str, str]:
     return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 
 
-def test_a_pod_gets_whole_cores_that_are_not_reserved(image_lab: Lab, node: Node) -> None:
+def test_pod_gets_whole_unreserved_cores(image_lab: Lab, node: Node) -> None:
     name = f"pinned-{node.name}"
     wish = pod(name, {"cpu": "2", "memory": "64Mi", "nvidia.com/gpu": "1"})
     wish["spec"]["nodeName"] = node.name  # type: ignore[index]
@@ -145,7 +145,7 @@ def test_a_pod_gets_whole_cores_that_are_not_reserved(image_lab: Lab, node: Node
     assert not {*cpus} & {*reserved}
 
 
-def test_a_second_boot_changes_nothing_and_starts_no_python(node: Node) -> None:
+def test_second_boot_changes_nothing_and_starts_no_python(node: Node) -> None:
     before, boot_id = record(node), node.run("cat /proc/sys/kernel/random/boot_id")
     node.try_run("systemctl reboot")
     wait_until(
@@ -203,14 +203,14 @@ def small(image_lab: Lab) -> Iterator[Node]:
     await_profile(node, "lab")
 
 
-def test_a_new_profile_stays_once_the_kubelet_reaches_the_api_server_with_it(small: Node) -> None:
+def test_new_profile_is_kept_once_the_kubelet_reaches_the_api_server(small: Node) -> None:
     try_profile(small, "tried")
     await_profile(small, "tried")
     assert str(record(small)["confirmed"]).endswith("reached with the kubelet's login")
     assert "systemReserved" in small.run(f"cat {DROP_IN}")
 
 
-def test_a_profile_that_cuts_the_network_is_undone_by_one_boot_and_held(small: Node, image_lab: Lab) -> None:
+def test_profile_that_cuts_the_network_is_undone_by_one_boot_and_held(small: Node, image_lab: Lab) -> None:
     before = small.run(f"cat {DROP_IN}")
     small.run("cat > /etc/systemd/system/cut.service && systemctl enable -q cut.service", input_text=CUT)
     small.run(f"sed -i 's/{{/{{\"confirm_seconds\": 30,/' {SETTINGS}")
@@ -275,7 +275,7 @@ def booted(node: Node) -> None:
     wait_until(node, lambda: answers(node, "curl -fs http://127.0.0.1:10248/healthz"))
 
 
-def test_a_first_boot_whose_power_is_cut_at_any_moment_ends_as_planned(fresh: Node) -> None:
+def test_first_boot_survives_a_power_cut_at_any_moment(fresh: Node) -> None:
     moments = random.Random(27)  # noqa: S311 (moments, no secrets)
     for cut in range(CUTS):
         empty(fresh)
@@ -300,7 +300,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_node_that_cannot_be_planned_says_so_on_its_console_and_on_its_node_and_starts_no_kubelet(
+def test_unplannable_node_reports_why_and_starts_no_kubelet(
     mistake: str, fresh: Node, image_lab: Lab
 ) -> None:
     text, why = MISTAKES[mistake]
@@ -316,7 +316,7 @@ def test_a_node_that_cannot_be_planned_says_so_on_its_console_and_on_its_node_an
     assert verified(image_lab, fresh) == ("False", "KubeletHeld")
 
 
-def test_a_clock_in_1970_which_systemd_sets_to_its_own_age_changes_nothing(fresh: Node) -> None:
+def test_clock_in_1970_changes_nothing(fresh: Node) -> None:
     then = Odd(**vars(fresh), replaced=(("base=utc", "base=1970-01-01T00:10:00"),))
     then.power_on()
     wait_until(fresh, lambda: answers(fresh, PLANNED))
@@ -331,7 +331,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("lost", LOST)
-def test_a_machine_that_has_lost_something_is_planned_anew(lost: str, fresh: Node) -> None:
+def test_machine_with_lost_hardware_is_planned_again(lost: str, fresh: Node) -> None:
     booted(fresh)
     before = record(fresh)
     fresh.run("sync")

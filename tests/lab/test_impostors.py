@@ -67,7 +67,7 @@ def impostors(lab: Lab, joined: Node) -> str:
     return EMPTY_DIR.format(uid_of_running(lab, "impostor"))
 
 
-def test_a_look_runs_nothing_of_theirs_and_names_the_hosts_own_kubelet(
+def test_capture_runs_no_impostor_as_root_and_names_the_host_kubelet(
     lab: Lab, joined: Node, impostors: str, tmp_path: Path
 ) -> None:
     joined.run(f"until {IN_A_POD}; do sleep 0.2; done")

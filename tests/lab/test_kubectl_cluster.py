@@ -129,7 +129,7 @@ BELOW = "/k8s/clusters/c-abc"
 """The path in the URL of a server, as Rancher's have one."""
 
 
-def test_each_kind_of_request_finds_a_server_below_a_path(world, tmp_path, monkeypatch):
+def test_each_kind_of_request_reaches_a_server_below_a_url_path(world, tmp_path, monkeypatch):
     """The whole contract below a path takes long."""
     world.run("ClusterPod", "below", 1)
     world.taint("node-000", "test/below")
@@ -229,27 +229,27 @@ POD = ClusterPod("default", "some-pod", "some-uid", "node-000")
         ("tell", [NODE, "Tested", "said"], "create", "events"),
     ],
 )
-def test_what_is_forbidden_is_named_with_the_user(nobody, method, arguments, verb, resource):
+def test_forbidden_call_names_user_verb_and_resource(nobody, method, arguments, verb, resource):
     with pytest.raises(ForbiddenError, match=f'User "nobody" cannot {verb} resource "{resource}"'):
         getattr(nobody, method)(*arguments)
 
 
-def test_a_cordon_that_is_forbidden_is_named_with_the_user(nobody):
+def test_forbidden_cordon_names_the_user(nobody):
     with pytest.raises(ForbiddenError, match='User "nobody" cannot patch resource "nodes"'):
         nobody.patch_node(NODE, unschedulable=True, annotations={})
 
 
-def test_an_eviction_that_is_forbidden_is_refused_with_the_reason(nobody):
+def test_forbidden_eviction_is_refused_with_the_reason(nobody):
     answer = nobody.evict(POD)
     assert answer.result is Eviction.REFUSED
     assert 'User "nobody" cannot create resource "pods/eviction"' in answer.message
 
 
-def test_a_login_without_rights_may_nothing(nobody):
+def test_login_without_rights_has_no_permission(nobody):
     assert [permission for permission in permissions() if nobody.may(permission)] == []
 
 
-def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
+def test_documented_role_allows_a_rollout_and_nothing_more(world):
     fleet = world.fleet
     run_kubectl(fleet, "apply", f"--filename={RBAC}")
     token = run_kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=numaforge").strip()
@@ -356,9 +356,7 @@ class TestPolicy:
             ),
         ],
     )
-    def test_every_other_change_of_a_node_is_refused_to_the_roll_out_alone(
-        self, as_the_roll_out, patch, said
-    ):
+    def test_admission_policy_refuses_other_node_changes_to_rollouts_only(self, as_the_roll_out, patch, said):
         assert f"denied request: a roll-out changes {said}" in as_the_roll_out(patch)
         assert as_the_roll_out(patch, account="an-admin") == ""
 
@@ -370,11 +368,11 @@ class TestPolicy:
             pytest.param({"metadata": {"labels": dict.fromkeys(WRITTEN, "a")}}, id="labels-of-a-plan"),
         ],
     )
-    def test_what_a_roll_out_writes_on_a_node_is_permitted(self, as_the_roll_out, patch):
+    def test_node_changes_of_a_rollout_are_permitted(self, as_the_roll_out, patch):
         assert as_the_roll_out(patch) == ""
 
 
-def test_a_kubelet_may_neither_read_nor_write_the_leases_of_roll_outs(world):
+def test_kubelet_cannot_read_or_write_rollout_leases(world):
     world.cluster.put_lease(Lease("of-a-node"))
     path = world.fleet.login("system:node:node-002", organization="system:nodes")
     with KubectlCluster(path, kubectl=str(world.fleet.control_plane.kubectl())) as kubelet:
@@ -388,7 +386,7 @@ def test_a_kubelet_may_neither_read_nor_write_the_leases_of_roll_outs(world):
                 call()
 
 
-def test_a_namespace_that_is_missing_is_named_with_the_remedy(world):
+def test_missing_namespace_is_reported_with_a_remedy(world):
     kubectl_path = str(world.fleet.control_plane.kubectl())
     with KubectlCluster(world.fleet.kubeconfig, namespace="missing", kubectl=kubectl_path) as cluster:
         with pytest.raises(ClusterError, match="the cluster has no namespace missing") as refused:
@@ -407,7 +405,7 @@ def test_a_namespace_that_is_missing_is_named_with_the_remedy(world):
         ),
     ],
 )
-def test_a_node_may_read_configz_and_nobody_may_use_the_proxy_to_kubelets(world, user, groups):
+def test_node_may_read_configz_and_no_login_may_proxy_to_kubelets(world, user, groups):
     """A kubelet asks the API server this of who asks it for /configz: one permission, or else the other."""
     run_kubectl(world.fleet, "apply", f"--filename={RBAC}")
 
@@ -456,7 +454,7 @@ def _rules(fleet, kubeconfig, namespace):
 # Answers that only an API server gives
 
 
-def test_an_admission_policy_refuses_with_its_words(world):
+def test_admission_policy_refusal_is_quoted(world):
     group = "/apis/admissionregistration.k8s.io/v1"
     rule = {
         "apiGroups": [""],
@@ -491,7 +489,7 @@ def test_an_admission_policy_refuses_with_its_words(world):
     assert world.pods("guarded") == [pod]
 
 
-def test_a_busy_api_server_throttles(world):
+def test_busy_api_server_is_reported_as_throttling(world):
     """API priority and fairness leaves one user no seat but that of a request that is alone."""
     group = "/apis/flowcontrol.apiserver.k8s.io/v1"
     level = {
@@ -557,14 +555,14 @@ def test_lists_are_read_page_by_page(world, monkeypatch):
     assert [node.name for node in world.cluster.nodes()] == list(NODES)
 
 
-def test_kubectl_describe_shows_what_was_told(world):
+def test_kubectl_describe_shows_the_event(world):
     node = world.cluster.node("node-001")
     world.cluster.tell(node, "Drained", "two pods have moved", warning=True)
     described = run_kubectl(world.fleet, "describe", "node", "node-001")
     assert re.search(r"Warning\s+Drained\s+\S+\s+numaforge\s+two pods have moved", described)
 
 
-def test_a_lease_says_who_has_it_since_when_and_how_often_it_changed_hands(world):
+def test_lease_records_holder_renewal_and_transitions(world):
     def spec():
         return world.fleet.get(f"{LEASES}/hands")["spec"]
 
@@ -581,12 +579,12 @@ def test_a_lease_says_who_has_it_since_when_and_how_often_it_changed_hands(world
     assert taken["acquireTime"] > first["acquireTime"]
 
 
-def test_a_lease_of_somebody_else_is_not_ours(world):
+def test_foreign_lease_is_not_listed(world):
     world.fleet.send("POST", LEASES, {"metadata": {"name": "other"}, "spec": {"holderIdentity": "other"}})
     assert "other" not in [lease.name for lease in world.cluster.leases()]
 
 
-def test_leases_live_in_the_namespace_that_is_asked_for(world):
+def test_leases_are_stored_in_the_requested_namespace(world):
     kubectl_path = str(world.fleet.control_plane.kubectl())
     with KubectlCluster(world.fleet.kubeconfig, namespace="default", kubectl=kubectl_path) as cluster:
         cluster.put_lease(Lease("elsewhere"))
@@ -613,7 +611,7 @@ def front(fleet, tmp_path):
         ("put_lease", [Lease("once-refused")], "POST"),
     ],
 )
-def test_one_401_is_asked_again_whatever_it_was(fleet, front, method, arguments, verb):
+def test_every_request_is_retried_after_a_first_401(fleet, front, method, arguments, verb):
     """As where kubectl fetches a new token after the first 401."""
     refused = []
 
@@ -641,7 +639,7 @@ def test_one_401_is_asked_again_whatever_it_was(fleet, front, method, arguments,
         ("may", [permissions()[0]]),
     ],
 )
-def test_a_login_that_is_refused_in_the_middle_is_an_api_server_that_is_away(fleet, front, method, arguments):
+def test_login_refused_mid_session_counts_as_unreachable_api_server(fleet, front, method, arguments):
     with KubectlCluster(front.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
         front.refuses = lambda _method, _path: True
         with pytest.raises(ApiUnreachableError) as refusal:
@@ -650,7 +648,7 @@ def test_a_login_that_is_refused_in_the_middle_is_an_api_server_that_is_away(fle
     assert "log in again" in str(refusal.value)
 
 
-def test_a_session_begins_when_an_api_server_that_starts_knows_the_login(fleet, front):
+def test_session_waits_until_a_starting_api_server_accepts_the_login(fleet, front):
     refusals = [True] * 3
     front.refuses = lambda _method, _path: bool(refusals) and refusals.pop()
     with KubectlCluster(front.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
@@ -658,7 +656,7 @@ def test_a_session_begins_when_an_api_server_that_starts_knows_the_login(fleet, 
         assert len(cluster.nodes()) == len(NODES)
 
 
-def test_a_login_that_has_ended_is_away_until_the_kubeconfig_has_a_new_one(world):
+def test_expired_login_counts_as_away_until_the_kubeconfig_has_a_new_login(world):
     """A token whose account is deleted ends; one of a new account of that name is another login."""
     fleet, account = world.fleet, ("brief", "--namespace=default")
 
@@ -684,7 +682,7 @@ def test_a_login_that_has_ended_is_away_until_the_kubeconfig_has_a_new_one(world
 # When something is away
 
 
-def test_an_api_server_that_is_stopped_is_away_and_comes_back(world):
+def test_stopped_api_server_counts_as_away_until_restarted(world):
     world.fleet.control_plane.stop_api_server()
     try:
         for call in (
@@ -700,7 +698,7 @@ def test_an_api_server_that_is_stopped_is_away_and_comes_back(world):
     assert [node.name for node in world.cluster.nodes()] == list(NODES)
 
 
-def test_greenlets_share_a_cluster_and_wait_together(fleet):
+def test_greenlets_share_a_cluster_and_wait_concurrently(fleet):
     """Twenty greenlets ask an API server that is halted: all give up after one timeout, not after twenty."""
     api_server = Daemon("kube-apiserver", fleet.state).pid()
     command = [sys.executable, "-c", GREENLETS, str(fleet.kubeconfig), str(fleet.control_plane.kubectl())]
@@ -759,7 +757,7 @@ def proxies(fleet):
     return found
 
 
-def test_a_proxy_that_died_is_started_again(world):
+def test_dead_proxy_is_restarted(world):
     before = proxies(world.fleet)
     with KubectlCluster(world.fleet.kubeconfig, kubectl=str(world.fleet.control_plane.kubectl())) as cluster:
         [proxy] = proxies(world.fleet).keys() - before
@@ -768,7 +766,7 @@ def test_a_proxy_that_died_is_started_again(world):
         assert len(cluster.nodes()) == len(NODES)
 
 
-def test_closing_leaves_no_process_and_no_file(fleet):
+def test_close_leaves_no_process_and_no_file(fleet):
     before = proxies(fleet)
     with KubectlCluster(fleet.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
         [socket] = [path for process, path in proxies(fleet).items() if process not in before]
@@ -790,7 +788,7 @@ with KubectlCluster(Path(sys.argv[1]), kubectl=sys.argv[2]):
 """
 
 
-def test_a_process_that_is_killed_leaves_no_proxy(world):
+def test_killed_process_leaves_no_proxy(world):
     before = proxies(world.fleet)
     command = [
         sys.executable,
@@ -809,7 +807,7 @@ def test_a_process_that_is_killed_leaves_no_proxy(world):
 # What is refused before anything is touched
 
 
-def test_without_kubectl_nothing_begins(fleet):
+def test_missing_kubectl_is_refused(fleet):
     with pytest.raises(ClusterError, match="the program no-such-kubectl is not installed here"):
         KubectlCluster(fleet.kubeconfig, kubectl="no-such-kubectl").__enter__()
 
@@ -882,7 +880,7 @@ def _unknown_token(fleet, folder):
         pytest.param(_no_api, "cannot be asked: 404 page not found (404)", id="no-api-there"),
     ],
 )
-def test_a_cluster_that_cannot_be_used_is_refused_at_once(fleet, tmp_path, monkeypatch, case, said):
+def test_unusable_cluster_is_refused_at_once(fleet, tmp_path, monkeypatch, case, said):
     monkeypatch.setattr(kubectl, "LOGIN_SECONDS", 1.0)
     kubeconfig, context = case(fleet, tmp_path)
     cluster = KubectlCluster(kubeconfig, context=context, kubectl=str(fleet.control_plane.kubectl()))
@@ -891,7 +889,7 @@ def test_a_cluster_that_cannot_be_used_is_refused_at_once(fleet, tmp_path, monke
     assert not [path for path in proxies(fleet).values() if not path.parent.exists()]
 
 
-def test_without_any_kubeconfig_nothing_begins(fleet, tmp_path, monkeypatch):
+def test_missing_kubeconfig_is_refused(fleet, tmp_path, monkeypatch):
     cluster = KubectlCluster(kubectl=str(fleet.control_plane.kubectl()))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -899,7 +897,7 @@ def test_without_any_kubeconfig_nothing_begins(fleet, tmp_path, monkeypatch):
         cluster.__enter__()
 
 
-def test_the_environment_names_a_kubeconfig(fleet, monkeypatch):
+def test_kubeconfig_is_read_from_the_environment(fleet, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(fleet.kubeconfig))
     with KubectlCluster(kubectl=str(fleet.control_plane.kubectl())) as cluster:
         assert len(cluster.nodes()) == len(NODES)
@@ -908,7 +906,7 @@ def test_the_environment_names_a_kubeconfig(fleet, monkeypatch):
 # The observer that the tests of a fleet trust
 
 
-def test_the_observer_sees_what_was_out_of_service_together(world):
+def test_observer_counts_nodes_out_of_service_at_the_same_time(world):
     def cordon(name, unschedulable):
         world.fleet.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": unschedulable}})
 

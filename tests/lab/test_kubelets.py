@@ -98,7 +98,7 @@ def _record(
 
 
 @pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
-def test_check_says_what_the_kubelet_does(tried: Trials, minor: str, name: str) -> None:
+def test_check_matches_the_kubelet(tried: Trials, minor: str, name: str) -> None:
     trial, verdict = tried.trials[name], tried.verdicts[minor][name]
     report = predicted(trial, minor, tried.machine, verdict.state)
     assert report.starts is verdict.starts
@@ -106,6 +106,6 @@ def test_check_says_what_the_kubelet_does(tried: Trials, minor: str, name: str) 
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_the_kubelet_starts_and_refuses(tried: Trials, minor: str) -> None:
+def test_kubelet_trials_include_starts_and_refusals(tried: Trials, minor: str) -> None:
     starts = [verdict.starts for verdict in tried.verdicts[minor].values()]
     assert min(starts.count(True), starts.count(False)) >= FEWEST

@@ -61,7 +61,7 @@ def processes_of(state):
     ]
 
 
-def test_a_scheduled_pod_gets_a_gpu_and_its_log_is_read_through_the_api(pristine):
+def test_scheduled_pod_gets_a_gpu_and_serves_its_log_through_the_api(pristine):
     lab = pristine
     lab.kubectl(
         "create", "-f", "-", input_text=pod("gpu", "echo $NVIDIA_VISIBLE_DEVICES", **{"nvidia.com/gpu": "1"})
@@ -70,13 +70,13 @@ def test_a_scheduled_pod_gets_a_gpu_and_its_log_is_read_through_the_api(pristine
     assert lab.kubectl("logs", "gpu").strip() == "0000:21:00.0"
 
 
-def test_the_api_server_reaches_the_kubelets_own_configuration(lab, node):
+def test_api_server_reads_the_kubelet_configz(lab, node):
     configz = json.loads(lab.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz"))
     assert configz["kubeletconfig"]["kind"] == "KubeletConfiguration"
 
 
 @pytest.mark.long
-def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
+def test_gpus_are_advertised_again_after_a_kubelet_restart(lab, node):
     node.run("systemctl restart kubelet")
     registered = "journalctl -u lab-deviceplugin --since=-60s --output=cat | grep -c 'registered 8'"
     wait_until(lambda: node.try_run(registered).returncode == 0, "the plugin is not registered")
@@ -87,7 +87,7 @@ def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
 
 
 @pytest.mark.long
-def test_reset_brings_a_dirty_node_back(pristine, node):
+def test_reset_restores_a_dirty_node(pristine, node):
     lab = pristine
     pool = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
     node.run(f"touch /etc/dirty; echo 16 >{pool}")
@@ -128,7 +128,7 @@ def test_down_leaves_no_process_and_up_restores_the_node(lab, node):
 
 
 @pytest.mark.long
-def test_up_clears_away_what_a_crash_has_left(lab):
+def test_up_cleans_up_after_a_crash(lab):
     victim = next(daemon for daemon in daemons(lab.state) if daemon.name == "etcd")
     os.kill(victim.pid(), 9)
     wait_until(lambda: victim.pid() is None, "it has not ended")
@@ -143,7 +143,7 @@ BOOT = "cat /proc/sys/kernel/random/boot_id"
 
 
 @pytest.mark.long
-def test_the_lab_of_another_checkout_begins_with_the_state_that_one_has_saved(tmp_path):
+def test_second_checkout_starts_from_the_saved_lab_state(tmp_path):
     boots = []
     for checkout in ("one", "two"):
         with running(tmp_path / checkout / "lab") as another:
@@ -153,7 +153,7 @@ def test_the_lab_of_another_checkout_begins_with_the_state_that_one_has_saved(tm
 
 
 @pytest.mark.long
-def test_a_lab_whose_ports_another_has_boots(tmp_path):
+def test_lab_boots_while_another_lab_uses_its_ports(tmp_path):
     with running(tmp_path / "one/lab") as first, running(tmp_path / "two/lab") as second:
         assert first.nodes[0].run(BOOT) != second.nodes[0].run(BOOT)
         assert first.running()
@@ -184,13 +184,13 @@ def pyinfra(lab):
     return run
 
 
-def test_pyinfra_reaches_the_nodes_through_the_folder_of_the_inventory(lab, node, pyinfra):
+def test_pyinfra_reaches_the_nodes_from_the_inventory_folder(lab, node, pyinfra):
     done = pyinfra("inventories/lab", "exec", "--", "hostname")
     assert done.returncode == 0, done.stderr
     assert f"[{node.name}] {node.name}" in done.stdout + done.stderr
 
 
-def test_pyinfra_says_that_the_lab_is_not_running(pyinfra, tmp_path):
+def test_pyinfra_reports_that_lab_is_not_running(pyinfra, tmp_path):
     done = pyinfra("inventories/lab", "debug-inventory", NUMAFORGE_LAB_DIR=str(tmp_path))
     assert done.returncode == 1
     assert "the lab is not running: make lab-up" in done.stderr

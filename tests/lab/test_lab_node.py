@@ -24,13 +24,13 @@ def node(lab):
     return lab.nodes[0]
 
 
-def test_numa_distances_tell_packages_apart(node):
+def test_numa_distances_separate_packages(node):
     rows = node.run("cat /sys/devices/system/node/node*/distance").splitlines()
     assert rows == ["10 12 21 21", "12 10 21 21", "21 21 10 12", "21 21 12 10"]
 
 
 @pytest.mark.parametrize("governor", ["performance", "schedutil", "ondemand", "powersave"])
-def test_a_cpufreq_governor_can_be_set(node, governor):
+def test_cpufreq_governor_can_be_set(node, governor):
     policy = "/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor"
     before = node.run(f"cat {policy}")
     assert (
@@ -67,7 +67,7 @@ def test_the_kubelet_is_started_as_kubeadm_starts_it(node):
 
 
 @pytest.mark.parametrize(("user", "allowed"), [("root", True), ("admin", True), ("lab", False)])
-def test_who_may_become_root(node, user, allowed):
+def test_only_root_and_admins_have_sudo(node, user, allowed):
     assert (node.try_run("sudo -n id", user=user).returncode == 0) is allowed
 
 
@@ -96,7 +96,7 @@ def test_update_grub_finds_nothing_to_change_on_a_new_node(changed):
 
 
 @pytest.mark.long
-def test_a_kernel_parameter_in_a_grub_drop_in_takes_effect_at_the_next_boot(lab, changed):
+def test_kernel_parameter_in_a_grub_drop_in_takes_effect_at_the_next_boot(lab, changed):
     boot_id = changed.run("cat /proc/sys/kernel/random/boot_id").strip()
     before = changed.run("cat /proc/cmdline").split()
     drop_in = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX transparent_hugepage=never"\n'

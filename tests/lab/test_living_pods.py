@@ -50,7 +50,7 @@ def assert_untouched(node: Node, containers: list[str], boot: str) -> None:
 
 
 @pytest.mark.long
-def test_a_node_whose_kubelet_is_stopped_is_not_rebooted_under_its_pods(
+def test_node_with_a_stopped_kubelet_is_not_rebooted_under_its_pods(
     lab: Lab, joined: Node, containers: list[str], tmp_path: Path
 ) -> None:
     boot = joined.run(BOOT_ID)
@@ -70,7 +70,7 @@ def test_a_node_whose_kubelet_is_stopped_is_not_rebooted_under_its_pods(
     "profile",
     [pytest.param(BOOTS, id="a-reboot"), pytest.param(rollouts.PROFILE, id="a-state-file-goes")],
 )
-def test_pods_of_a_host_that_no_cluster_knows_are_named_and_left_alone(
+def test_pods_on_a_host_outside_any_cluster_are_named_and_left_alone(
     lab: Lab, joined: Node, containers: list[str], tmp_path: Path, profile: dict[str, Any]
 ) -> None:
     boot = joined.run(BOOT_ID)
@@ -86,7 +86,7 @@ def test_pods_of_a_host_that_no_cluster_knows_are_named_and_left_alone(
 
 
 @pytest.mark.long
-def test_a_kubelet_in_the_layout_of_k3s_is_refused_by_name_while_it_runs_and_while_it_is_down(
+def test_k3s_kubelet_is_refused_by_name_whether_running_or_stopped(
     lab: Lab, joined: Node, containers: list[str], tmp_path: Path
 ) -> None:
     """The real kubelet under the name, the unit and the data directory of k3s' agent."""

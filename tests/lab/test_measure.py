@@ -44,7 +44,7 @@ def with_siblings(node: Node, factor: float) -> None:
 
 
 @pytest.mark.long
-def test_a_roll_out_holds_a_node_until_it_is_measured_and_no_slower_than_its_siblings(
+def test_rollout_holds_node_until_measured_as_fast_as_siblings(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     file = inventory(lab, tmp_path, profile={**PROFILE, "measure": "required"}, only=[joined.name], **QUICK)
@@ -73,7 +73,7 @@ def test_a_roll_out_holds_a_node_until_it_is_measured_and_no_slower_than_its_sib
 
 
 @pytest.mark.long
-def test_the_mechanics_of_alignment_are_real_and_rtla_is_refused_without_its_tracer(
+def test_alignment_is_measured_and_rtla_without_its_tracer_is_refused(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     file = inventory(lab, tmp_path, only=[joined.name], **QUICK)
@@ -92,7 +92,7 @@ def test_the_mechanics_of_alignment_are_real_and_rtla_is_refused_without_its_tra
 
 
 @pytest.mark.long
-def test_a_node_on_which_pods_run_is_not_measured(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_with_running_pods_is_not_measured(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
     file = inventory(lab, tmp_path, only=[joined.name], **QUICK)

@@ -65,7 +65,7 @@ def assert_earlier(lab: Lab, node: Node, cut_as: Mapping[int, object] = EARLIER)
 
 @pytest.mark.long
 @pytest.mark.parametrize("event", EVENTS)
-def test_a_reset_while_gpus_are_cut_brings_the_earlier_ones_back(lab: Lab, earlier: Node, event: str) -> None:
+def test_reset_during_repartitioning_restores_earlier_mig_layout(lab: Lab, earlier: Node, event: str) -> None:
     reset_at(earlier, event)
     transactions.begin(earlier, recut(earlier), check=False)  # it may not live to answer
     result = ended(earlier)
@@ -75,7 +75,7 @@ def test_a_reset_while_gpus_are_cut_brings_the_earlier_ones_back(lab: Lab, earli
 
 @pytest.mark.long
 @pytest.mark.parametrize("event", BACK)
-def test_a_reset_while_the_earlier_gpus_are_brought_back_brings_them_back(
+def test_reset_during_an_undo_still_restores_the_previous_instances(
     lab: Lab, earlier: Node, event: str
 ) -> None:
     assert transactions.run(earlier, recut(earlier)).outcome == "applied"

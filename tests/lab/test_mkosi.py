@@ -108,7 +108,7 @@ def disk(tools: Path, project: Path, tmp_path_factory: pytest.TempPathFactory) -
     return project / "image.raw"
 
 
-def test_the_disk_image_boots_and_plans_itself(disk: Path) -> None:
+def test_disk_image_boots_and_plans_itself(disk: Path) -> None:
     """With the kernel and the initrd of its boot loader's entry, and with words of ours."""
     arguments = [
         command("qemu-system-x86_64"),

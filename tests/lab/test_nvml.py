@@ -8,7 +8,7 @@ from tests.lab import gpus
 
 
 @pytest.mark.long
-def test_nvml_names_the_gpus_that_sysfs_places(pristine: Lab) -> None:
+def test_nvml_names_the_gpus_found_in_sysfs(pristine: Lab) -> None:
     node = pristine.nodes[0]
     without = gpus.seen(node)
     assert [gpu.uuid for gpu in without] == [None] * node.machine.gpus

@@ -35,16 +35,16 @@ def held(pods: int) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("pods", [0, 1, 250, 5000], ids=lambda pods: f"{pods}-pods")
-def test_every_device_is_told(socket_folder, pods):
+def test_every_allocated_device_is_listed(socket_folder, pods):
     with serving(socket_folder, str(pods)) as path:
         assert answer(path) == held(pods)
 
 
-def test_an_answer_may_be_larger_than_the_window_of_a_connection_is_at_first(socket_folder):
+def test_answer_larger_than_the_initial_http2_window_is_read(socket_folder):
     with serving(socket_folder, "1000") as path:
         assert len(exchange(path)) > 4 * FIRST_WINDOW
 
 
-def test_a_kubelet_that_is_asked_too_often_has_not_answered(socket_folder):
+def test_throttled_kubelet_query_counts_as_unanswered(socket_folder):
     with serving(socket_folder, "1", "refuse") as path:
         assert answer(path) == "its answer cannot be read: an error instead of a list"

@@ -65,7 +65,7 @@ def placements(provisioned: Node, pods: list[str]) -> list[Placement]:
     return placements_of(provisioned, pods)
 
 
-def test_every_pod_has_the_cpus_memory_and_gpu_that_it_asked_for(placements):
+def test_every_pod_gets_the_requested_cpus_memory_and_gpu(placements):
     got = [(len(p.cpus), sum(p.memory.values()), len(p.gpus)) for p in placements]
     assert got == [(2, MEMORY, 1)] * COUNT
 
@@ -78,7 +78,7 @@ def test_no_gpu_belongs_to_two_pods(placements):
     assert len(frozenset().union(*(p.gpus for p in placements))) == COUNT
 
 
-def test_the_cpus_are_whole_cores(placements, topology):
+def test_pod_cpus_are_whole_cores(placements, topology):
     for placement in placements:
         touched = frozenset().union(*(core.cpus for core in topology.cores if core.cpus & placement.cpus))
         assert touched == placement.cpus
@@ -88,7 +88,7 @@ def test_no_pod_has_a_reserved_cpu(placements, plan):
     assert all(placement.cpus.isdisjoint(plan.cpus.reserved) for placement in placements)
 
 
-def test_cpus_memory_and_gpu_are_on_one_numa_node(placements, topology):
+def test_pod_gets_cpus_memory_and_gpu_of_one_numa_node(placements, topology):
     for placement in placements:
         of_cpus = {node.id for node in topology.numa_nodes if node.cpus & placement.cpus}
         of_memory = set(frozenset().union(*placement.memory))
@@ -97,14 +97,14 @@ def test_cpus_memory_and_gpu_are_on_one_numa_node(placements, topology):
         assert of_cpus == of_memory == of_gpus
 
 
-def test_the_shared_pool_is_what_is_left(placements, plan, provisioned, pods):
+def test_shared_pool_is_allocatable_minus_exclusive_cpus(placements, plan, provisioned, pods):
     state = json.loads(provisioned.run(f"cat {STATE}/cpu_manager_state"))
     exclusive = frozenset().union(*(p.cpus for p in placements))
     # With strict-cpu-reservation the reserved CPUs are not in it.
     assert parse_cpulist(state["defaultCpuSet"]) == plan.cpus.allocatable - exclusive
 
 
-def test_the_kubelet_itself_names_the_pods_that_have_gpus(provisioned, placements):
+def test_kubelet_names_the_gpus_of_each_pod(provisioned, placements):
     found = read_topology(parse_output(provisioned.run("sh -s", input_text=script())))
     assert found.holders_doubt is None
     given = {(one.pod, one.device) for one in found.device_holders or () if one.resource == GPU}
@@ -116,7 +116,7 @@ def test_the_kubelet_itself_names_the_pods_that_have_gpus(provisioned, placement
 
 
 @pytest.mark.long
-def test_a_rehearsal_of_another_plan_leaves_them_what_they_hold(
+def test_rehearsal_of_another_plan_leaves_running_pods_unchanged(
     lab: Lab, provisioned: Node, pods: list[str], tmp_path: Path
 ) -> None:
     held, before = provisioned.run(HELD), lab.get("pods")

@@ -97,7 +97,7 @@ def proof_during(cluster: KubectlCluster, node: Node, event: Reboot, moment: flo
 @pytest.mark.long
 @pytest.mark.parametrize("reboot", BOTH_WAYS)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_node_that_reboots_at_any_moment_of_its_proof_is_proved_anew(
+def test_node_rebooted_during_its_proof_is_proved_again(
     fresh: Node, cluster: KubectlCluster, reboot: Reboot, moment: float
 ) -> None:
     before = process(fresh)
@@ -110,9 +110,7 @@ def test_a_node_that_reboots_at_any_moment_of_its_proof_is_proved_anew(
 
 
 @pytest.mark.long
-def test_a_kubelet_that_is_killed_during_its_proof_has_failed_it(
-    fresh: Node, cluster: KubectlCluster
-) -> None:
+def test_kubelet_killed_during_its_proof_fails_the_proof(fresh: Node, cluster: KubectlCluster) -> None:
     proof = proof_during(cluster, fresh, lambda node: node.run(f"systemctl kill -s KILL {UNIT}"), 4.0)
     assert "it ended by itself" in str(proof.wrong)
 
@@ -120,7 +118,7 @@ def test_a_kubelet_that_is_killed_during_its_proof_has_failed_it(
 @pytest.mark.long
 @pytest.mark.parametrize("phase", ["proves", "verifies"])
 @pytest.mark.parametrize("reboot", BOTH_WAYS)
-def test_a_changed_node_that_reboots_stays_changed_and_is_put_back_when_it_is_proved(
+def test_changed_node_that_reboots_is_proved_before_return_to_service(
     lab: Lab, joined: Node, tmp_path: Path, phase: str, reboot: Reboot
 ) -> None:
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 10})

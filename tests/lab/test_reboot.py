@@ -63,7 +63,7 @@ def assert_old(lab: Lab, node: Node, before: str) -> None:
     assert everything(node) == before
 
 
-def test_one_boot_brings_all_of_a_maintenance(lab: Lab, fresh: Node) -> None:
+def test_maintenance_is_applied_by_one_boot(lab: Lab, fresh: Node) -> None:
     result = transactions.run(fresh, maintenance(fresh))
     assert result.outcome == "applied", result
     assert boots(fresh) == 1
@@ -76,9 +76,7 @@ def test_one_boot_brings_all_of_a_maintenance(lab: Lab, fresh: Node) -> None:
 
 
 @pytest.mark.long
-def test_a_power_cycle_alone_starts_the_old_entry_until_the_change_is_confirmed(
-    lab: Lab, fresh: Node
-) -> None:
+def test_power_cycle_before_confirmation_starts_the_old_entry(lab: Lab, fresh: Node) -> None:
     before = everything(fresh)
     reset_at(fresh, "confirming")
     transactions.begin(fresh, maintenance(fresh), check=False)
@@ -90,7 +88,7 @@ def test_a_power_cycle_alone_starts_the_old_entry_until_the_change_is_confirmed(
 
 
 @pytest.mark.long
-def test_a_newer_kernel_that_would_boot_is_refused_before_anything_changes(lab: Lab, fresh: Node) -> None:
+def test_pending_newer_kernel_is_refused_before_anything_changes(lab: Lab, fresh: Node) -> None:
     fresh.run(
         "cd /boot; for each in vmlinuz initrd.img; do cp $each-$(uname -r) $each-99.0; done; update-grub",
         timeout_s=600,
@@ -103,7 +101,7 @@ def test_a_newer_kernel_that_would_boot_is_refused_before_anything_changes(lab: 
 
 
 @pytest.mark.long
-def test_another_boot_takes_a_maintenance_back(lab: Lab, fresh: Node) -> None:
+def test_maintenance_is_undone_by_a_second_boot(lab: Lab, fresh: Node) -> None:
     before = everything(fresh)
     assert transactions.run(fresh, maintenance(fresh)).outcome == "applied"
     transactions.revert(fresh, "the node is not Ready")
@@ -127,7 +125,7 @@ def test_another_boot_takes_a_maintenance_back(lab: Lab, fresh: Node) -> None:
         ),
     ],
 )
-def test_a_node_whose_kubelet_does_not_come_up_after_the_boot_goes_back_with_a_second_one(
+def test_kubelet_failure_after_the_boot_is_undone_by_a_second_boot(
     lab: Lab, fresh: Node, spoil: dict[str, str], said: str
 ) -> None:
     before = everything(fresh)
@@ -141,7 +139,7 @@ def test_a_node_whose_kubelet_does_not_come_up_after_the_boot_goes_back_with_a_s
 
 @pytest.mark.long
 @pytest.mark.parametrize("event", FORWARDS)
-def test_a_reset_at_any_step_forwards_leaves_the_old_state_or_the_new(
+def test_reset_at_any_step_of_a_change_leaves_the_old_or_the_new_state(
     lab: Lab, fresh: Node, event: str
 ) -> None:
     before = everything(fresh)
@@ -182,7 +180,7 @@ def changed(lab: Lab, before_it_was_changed: str) -> Node:
 
 @pytest.mark.long
 @pytest.mark.parametrize("event", BACK)
-def test_a_reset_at_any_step_back_leaves_the_old_state(
+def test_reset_at_any_step_of_an_undo_leaves_the_old_state(
     lab: Lab, changed: Node, before_it_was_changed: str, event: str
 ) -> None:
     reset_at(changed, event)
@@ -201,7 +199,7 @@ ExecStart=/bin/sh -c 'until [ -e /run/go ]; do sleep 1; done'
 
 
 @pytest.mark.long
-def test_a_run_that_comes_before_the_boot_unit_waits_for_it(lab: Lab, fresh: Node) -> None:
+def test_run_before_the_boot_unit_waits_for_the_unit(lab: Lab, fresh: Node) -> None:
     before = everything(fresh)
     fresh.run(  # a login succeeds before that unit has run
         "mkdir /etc/systemd/system/numaforge-recover.service.d;"
@@ -243,7 +241,7 @@ PROFILE: dict[str, Any] = {
 
 
 @pytest.mark.long
-def test_a_roll_out_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_rollout_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
     pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
@@ -265,7 +263,7 @@ def test_a_roll_out_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, 
 
 
 @pytest.mark.long
-def test_a_roll_out_whose_node_is_not_proved_after_the_boot_goes_back_with_a_second_one(
+def test_failed_proof_after_the_boot_is_undone_by_a_second_boot(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     before = joined.run("cat /proc/cmdline")

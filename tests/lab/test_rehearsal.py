@@ -56,7 +56,7 @@ def untouched(joined: Node, request: pytest.FixtureRequest) -> Iterator[Node]:
 @pytest.mark.parametrize(
     "untouched", ["containerd", pytest.param("crio", marks=pytest.mark.long)], indirect=True
 )
-def test_the_kubelet_starts_with_the_plan_and_leaves_nothing(
+def test_rehearsed_kubelet_starts_with_the_plan_and_leaves_nothing(
     lab: Lab, untouched: Node, tmp_path: Path
 ) -> None:
     code, said = rehearsed(lab, tmp_path, STRICT)
@@ -67,9 +67,7 @@ def test_the_kubelet_starts_with_the_plan_and_leaves_nothing(
 
 @pytest.mark.timeout(1500)
 @pytest.mark.long
-def test_a_plan_that_only_the_nodes_own_kubelet_refuses_is_not_begun(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_plan_refused_only_by_the_node_kubelet_is_not_begun(lab: Lab, joined: Node, tmp_path: Path) -> None:
     """Its kubelet has a rule that `check` does not know, as a new minor may have."""
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
@@ -113,7 +111,7 @@ def begun(lab: Lab, folder: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.long
-def test_a_rehearsal_that_is_killed_leaves_nothing(lab: Lab, untouched: Node, tmp_path: Path) -> None:
+def test_killed_rehearsal_leaves_nothing(lab: Lab, untouched: Node, tmp_path: Path) -> None:
     process = begun(lab, tmp_path)
     untouched.run(f"systemctl kill -s KILL {UNIT}")
     report = json.loads(process.communicate()[0])
@@ -122,7 +120,7 @@ def test_a_rehearsal_that_is_killed_leaves_nothing(lab: Lab, untouched: Node, tm
 
 
 @pytest.mark.long
-def test_a_rehearsal_whose_runner_dies_ends_and_leaves_nothing(
+def test_rehearsal_of_a_dead_runner_ends_and_leaves_nothing(
     lab: Lab, untouched: Node, tmp_path: Path
 ) -> None:
     kill_tree(begun(lab, tmp_path))
@@ -141,7 +139,7 @@ def boot_of(node: Node) -> str:
 
 
 @pytest.mark.long
-def test_a_node_that_reboots_meanwhile_has_nothing_of_it(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_reboot_during_a_rehearsal_leaves_no_trace(lab: Lab, joined: Node, tmp_path: Path) -> None:
     process = begun(lab, tmp_path)
     boot = boot_of(joined)
     assert boot
@@ -154,7 +152,7 @@ def test_a_node_that_reboots_meanwhile_has_nothing_of_it(lab: Lab, joined: Node,
 
 
 @pytest.mark.long
-def test_a_full_disk_does_not_matter(lab: Lab, untouched: Node, tmp_path: Path) -> None:
+def test_rehearsal_works_with_a_full_disk(lab: Lab, untouched: Node, tmp_path: Path) -> None:
     untouched.run("dd if=/dev/zero of=/root/full bs=1M 2> /dev/null || true; df / | tail -n 1")
     try:
         code, said = rehearsed(lab, tmp_path, STRICT)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
         pytest.param("maxPods: -1\n", "outcome ended", id="refuses-its-configuration"),
     ],
 )
-def test_a_kubelet_shows_with_each_runtime_whether_it_starts(
+def test_kubelet_start_outcome_is_visible_with_each_runtime(
     minor: str, runtime: str, more: str, outcome: str
 ) -> None:
     assert start(runtime, more, minor)[0] == outcome

@@ -102,7 +102,7 @@ def _rehearsed(node: Node, trial: Trial) -> Rehearsed:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
-def test_a_rehearsal_says_what_a_real_start_says(
+def test_rehearsal_verdict_matches_a_real_start(
     lab: Lab, trials: Mapping[str, Trial], memory_bytes: int, placed: list[str], minor: str, name: str
 ) -> None:
     node = lab.nodes[0]

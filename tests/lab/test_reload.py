@@ -10,7 +10,7 @@ DEVICE = "/dev/cpu_dma_latency"
 
 @pytest.mark.long
 @pytest.mark.parametrize("link", [pytest.param("present", marks=pytest.mark.long), "absent"])
-def test_a_container_keeps_its_device_when_units_are_reloaded(pristine: Lab, link: str) -> None:
+def test_container_keeps_its_device_across_a_daemon_reload(pristine: Lab, link: str) -> None:
     node = pristine.nodes[0]
     number = node.run(f"printf '%d:%d' 0x$(stat -c %t {DEVICE}) 0x$(stat -c %T {DEVICE})").strip()
     if link == "absent":

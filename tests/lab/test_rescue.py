@@ -53,7 +53,7 @@ def came_back(lab: Lab, node: Node, before: str) -> None:
         pytest.param("fstab", id="a-file-system-that-a-boot-mounts-is-not-there"),
     ],
 )
-def test_a_boot_that_ends_in_emergency_mode_goes_back_by_itself(
+def test_boot_into_emergency_mode_is_undone_automatically(
     lab: Lab, fresh: Node, spoil: FileContent | str
 ) -> None:
     before = seen(fresh)

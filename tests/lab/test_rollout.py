@@ -20,7 +20,7 @@ def events(lab: Lab, node: Node) -> set[str]:
 
 
 @pytest.mark.long
-def test_a_node_with_pods_goes_to_the_plan(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_with_pods_is_drained_and_changed(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 2))
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.budget("web", 1))
     rollouts.await_deployment(lab, "web")
@@ -46,7 +46,7 @@ def test_a_node_with_pods_goes_to_the_plan(lab: Lab, joined: Node, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_node_goes_back_with_another_profile(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_another_profile_reverts_the_node(lab: Lab, joined: Node, tmp_path: Path) -> None:
     there = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     assert there.end() == 0, (there.events, there.errors())
     assert policy(joined) == "static"
@@ -64,7 +64,7 @@ def test_a_node_goes_back_with_another_profile(lab: Lab, joined: Node, tmp_path:
         pytest.param("proves", id="while-the-node-proves-itself", marks=pytest.mark.long),
     ],
 )
-def test_a_killed_roll_out_is_gone_on_with(lab: Lab, joined: Node, tmp_path: Path, phase: str) -> None:
+def test_killed_rollout_is_resumed(lab: Lab, joined: Node, tmp_path: Path, phase: str) -> None:
     if phase == "drains":
         slow = rollouts.deployment("slow", 1, terminationGracePeriodSeconds=8)
         slow["spec"]["template"]["spec"]["containers"][0] |= {
@@ -83,7 +83,7 @@ def test_a_killed_roll_out_is_gone_on_with(lab: Lab, joined: Node, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_unreachable_api_server_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
     lab.control_plane.stop()
@@ -94,7 +94,7 @@ def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, joined: Node, tmp_p
 
 
 @pytest.mark.long
-def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_cut_connection_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
     joined.run(
@@ -107,7 +107,7 @@ def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, joined: Node, tmp_pat
 
 
 @pytest.mark.long
-def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_that_offers_fewer_gpus_is_rolled_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
     plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
     run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_timeout": 60}), state=tmp_path)
     run.await_phase("applied", "proves")
@@ -119,9 +119,7 @@ def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, joined: Node, tmp_p
 
 
 @pytest.mark.long
-def test_a_node_whose_old_state_fails_too_is_held_for_a_person_and_given_back_when_it_is_mended(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_node_with_failed_undo_is_held_until_repaired(lab: Lab, joined: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, start_seconds=10, **QUICK)
     run = begin("run", file, state=tmp_path)
     run.await_phase("applying")
@@ -137,7 +135,7 @@ def test_a_node_whose_old_state_fails_too_is_held_for_a_person_and_given_back_wh
 
 
 @pytest.mark.long
-def test_an_abort_puts_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_abort_rolls_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
     run = begin("run", file, state=tmp_path)
     run.await_phase("proves")
@@ -150,7 +148,7 @@ def test_an_abort_puts_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("verb", "ends"), [("resume", ("static", 1)), ("abort", ("none", 0))], ids=["resume", "abort"]
 )
-def test_a_held_node_that_was_uncordoned_is_drained_of_the_pods_that_came(
+def test_uncordoned_held_node_is_drained_again(
     lab: Lab, joined: Node, tmp_path: Path, verb: str, ends: tuple[str, int]
 ) -> None:
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
@@ -173,7 +171,7 @@ def test_a_held_node_that_was_uncordoned_is_drained_of_the_pods_that_came(
 
 
 @pytest.mark.long
-def test_a_second_runner_is_told_who_leads(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_second_runner_is_refused_and_the_leader_named(lab: Lab, joined: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, **QUICK)
     first = begin("run", file, state=tmp_path)
     first.await_phase("applying")
@@ -190,7 +188,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("options", "named"), REFUSALS.values(), ids=REFUSALS)
-def test_what_cannot_work_is_refused_before_anything_is_touched(
+def test_unworkable_rollout_is_refused_before_any_change(
     lab: Lab, joined: Node, tmp_path: Path, options: dict[str, Any], named: str
 ) -> None:
     run = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **options), state=tmp_path)
@@ -201,7 +199,9 @@ def test_what_cannot_work_is_refused_before_anything_is_touched(
     assert policy(joined) == "none"
 
 
-def test_a_login_without_rights_is_told_what_it_lacks(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_login_without_rights_is_refused_and_missing_rights_named(
+    lab: Lab, joined: Node, tmp_path: Path
+) -> None:
     login = yaml.safe_load(lab.kubeconfig.read_text())
     login["users"][0]["user"] = {"token": rollouts.kubectl(lab, "create", "token", "default").strip()}
     kubeconfig = tmp_path / "kubeconfig"
@@ -215,7 +215,7 @@ def test_a_login_without_rights_is_told_what_it_lacks(lab: Lab, joined: Node, tm
     assert policy(joined) == "none"
 
 
-def test_a_host_that_the_cluster_does_not_know_is_refused(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_host_unknown_to_the_cluster_is_refused(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "delete", "node", joined.name)
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     assert run.end() == 2

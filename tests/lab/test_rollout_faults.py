@@ -243,7 +243,7 @@ def scene(fleet: Fleet, cluster: KubectlCluster) -> Iterator[Scene]:
 # What keeps pods from going.
 
 
-def test_a_budget_that_takes_the_place_of_another_during_the_drain_is_heeded(scene: Scene) -> None:
+def test_budget_replaced_during_the_drain_is_respected(scene: Scene) -> None:
     scene.run("web", 2)
     scene.add_budget("one", "web", 1)
     scene.add_node()
@@ -262,7 +262,7 @@ def test_a_budget_that_takes_the_place_of_another_during_the_drain_is_heeded(sce
     assert scene.free()
 
 
-def test_a_host_of_another_cluster_is_refused_before_its_namesake_is_cordoned(scene: Scene) -> None:
+def test_host_of_another_cluster_is_refused_before_any_cordon(scene: Scene) -> None:
     machine = ScriptedMachine(host=Identity("another-boot", "another-machine", "another-uuid"))
     with Observer(scene.fleet) as observer:
         outcome = scene.begin(machine=machine).end()
@@ -276,7 +276,7 @@ def test_a_host_of_another_cluster_is_refused_before_its_namesake_is_cordoned(sc
 # Somebody interferes.
 
 
-def test_an_uncordon_in_the_middle_of_the_drain_ends_it_and_is_respected(scene: Scene) -> None:
+def test_uncordon_during_the_drain_ends_the_drain(scene: Scene) -> None:
     scene.run("web")
     scene.add_node()
     machine = ScriptedMachine()
@@ -313,7 +313,7 @@ def runs_again(scene: Scene, app: str) -> Callable[[], None]:
         pytest.param("undoing", ScriptedMachine(unverified=("CPU 3 is not isolated",)), id="undoing"),
     ],
 )
-def test_a_held_node_that_was_uncordoned_is_drained_of_the_pods_that_came_before_it_goes_on_or_back(
+def test_uncordoned_held_node_is_drained_before_resume_or_abort(
     scene: Scene, phase: str, machine: ScriptedMachine, abort: bool
 ) -> None:
     machine = replace(machine, seconds=0.1)
@@ -339,7 +339,7 @@ def test_a_held_node_that_was_uncordoned_is_drained_of_the_pods_that_came_before
     assert scene.free()
 
 
-def test_a_node_that_is_registered_anew_while_no_runner_lives_is_drained_before_it_goes_back(
+def test_node_reregistered_without_a_runner_is_drained_before_undo(
     scene: Scene,
 ) -> None:
     machine = ScriptedMachine(unverified=("CPU 3 is not isolated",), seconds=0.1)
@@ -371,9 +371,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("quarantined", [False, True], ids=["in-service", "in-quarantine"])
-def test_no_annotation_that_a_kubelet_writes_of_its_own_node_makes_a_runner_do_anything(
-    scene: Scene, quarantined: bool
-) -> None:
+def test_runner_ignores_annotations_written_by_a_kubelet(scene: Scene, quarantined: bool) -> None:
     kubelet = scene.fleet.login(f"system:node:{scene.node}", organization="system:nodes")
     if quarantined:
         scene.change_node({"spec": {"unschedulable": True}})
@@ -388,7 +386,7 @@ def test_no_annotation_that_a_kubelet_writes_of_its_own_node_makes_a_runner_do_a
     assert FORGED.items() - node.annotations.items() <= {("numaforge.io/rollout", FORGED[MARK])}
 
 
-def test_labels_of_a_plan_are_set_and_put_back_with_the_rights_of_the_documentation(scene: Scene) -> None:
+def test_documented_role_suffices_to_set_and_restore_labels(scene: Scene) -> None:
     scene.change_node({"metadata": {"labels": {"nvidia.com/device-plugin.config": "big"}}})
     wanted = {"nvidia.com/device-plugin.config": "small", "numaforge.io/mig": "mig-enabled"}
     machine = ScriptedMachine(wanted=Expected(labels=wanted))
@@ -413,7 +411,7 @@ SCALED_DOWN = {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "ef
         pytest.param(SCALED_DOWN, "the cluster autoscaler is about to delete it", id="a taint"),
     ],
 )
-def test_somebody_elses_maintenance_in_the_middle_of_the_drain_ends_it_and_keeps_the_cordon(
+def test_foreign_maintenance_ends_the_drain_and_keeps_the_cordon(
     scene: Scene, mark: Mapping[str, Any], who: str
 ) -> None:
     scene.run("web")
@@ -433,7 +431,7 @@ def test_somebody_elses_maintenance_in_the_middle_of_the_drain_ends_it_and_keeps
     ("phase", "ending"),
     [("drains", Ending.BLOCKED), ("applying", Ending.HELD), ("proves", Ending.HELD)],
 )
-def test_a_node_that_leaves_the_cluster_is_reported_and_gives_its_slot_back(
+def test_node_removed_from_the_cluster_is_reported_and_frees_its_slot(
     scene: Scene, phase: str, ending: Ending, again: bool
 ) -> None:
     scene.run("web")
@@ -466,7 +464,7 @@ def _dies_asking(call: str, nth: int) -> Callable[[str], None]:
     return asked
 
 
-def test_a_roll_out_whose_runner_dies_at_any_phase_is_gone_on_with(scene: Scene) -> None:
+def test_rollout_is_resumed_after_its_runner_dies_in_any_phase(scene: Scene) -> None:
     wrong = ("CPU 3 is not isolated",)
     machines = {
         "it holds a slot": ScriptedMachine(asked=_dies_asking("change", 2)),
@@ -499,7 +497,7 @@ def test_a_roll_out_whose_runner_dies_at_any_phase_is_gone_on_with(scene: Scene)
     assert [node for node in scene.nodes if not scene.free(node)] == []
 
 
-def test_a_runner_of_another_machine_is_taken_for_dead_when_it_is_silent(
+def test_silent_runner_on_another_machine_counts_as_dead(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "SILENT_SECONDS", 4.0)
@@ -513,7 +511,7 @@ def test_a_runner_of_another_machine_is_taken_for_dead_when_it_is_silent(
     assert scene.free()
 
 
-def test_two_runners_at_once_change_a_node_once(scene: Scene) -> None:
+def test_two_concurrent_runners_change_a_node_once(scene: Scene) -> None:
     scene.run("web")
     scene.add_node()
     machine = ScriptedMachine()
@@ -531,7 +529,7 @@ def test_two_runners_at_once_change_a_node_once(scene: Scene) -> None:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("pools", [1, 2], ids=["two shards of one pool", "a pool each"])
-def test_two_runners_that_may_take_one_node_each_never_have_two_out(scene: Scene, pools: int) -> None:
+def test_runners_limited_to_one_node_never_have_two_out_of_service(scene: Scene, pools: int) -> None:
     nodes = [scene.node, *(scene.add_node() for _ in range(3))]
     for number, node in enumerate(nodes):
         scene.fleet.patch(f"{NODES}/{node}", {"metadata": {"labels": {"test/pool": f"{number % pools}"}}})
@@ -579,7 +577,7 @@ def the_api_server_is_stopped(fleet: Fleet) -> Iterator[None]:
         pytest.param(the_api_server_is_stopped, 60.0, id="the API server is stopped"),
     ],
 )
-def test_a_control_plane_that_is_away_undoes_nothing(
+def test_unreachable_control_plane_undoes_nothing(
     scene: Scene, away: Callable[[Fleet], contextlib.AbstractContextManager[None]], seconds: float
 ) -> None:
     """It goes away when one node is being drained, one changes and one proves itself."""
@@ -610,7 +608,7 @@ def test_a_control_plane_that_is_away_undoes_nothing(
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("phase", ["drains", "applying", "proves"])
-def test_a_login_that_is_refused_for_a_while_undoes_nothing(scene: Scene, tmp_path: Path, phase: str) -> None:
+def test_temporarily_refused_login_undoes_nothing(scene: Scene, tmp_path: Path, phase: str) -> None:
     """An API server that starts answers 401 while it cannot reach who issues the tokens."""
     scene.run("web")
     machine = ScriptedMachine()
@@ -637,9 +635,7 @@ def test_a_login_that_is_refused_for_a_while_undoes_nothing(scene: Scene, tmp_pa
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("phase", ["drains", "proves"])
-def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
-    scene: Scene, tmp_path: Path, phase: str
-) -> None:
+def test_expired_login_leaves_node_as_is_and_is_reported(scene: Scene, tmp_path: Path, phase: str) -> None:
     scene.run("web")
     machine = ScriptedMachine()
     with Front(scene.fleet.control_plane, tmp_path) as front:
@@ -661,7 +657,9 @@ def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
     assert scene.begin(machine=machine).end().ending is Ending.DONE, "it is resumed with another login"
 
 
-def test_an_api_server_that_starts_forbids_nothing(fleet: Fleet, cluster: KubectlCluster) -> None:
+def test_starting_api_server_counts_as_unreachable_not_forbidden(
+    fleet: Fleet, cluster: KubectlCluster
+) -> None:
     """It knows its roles only a while after it has begun to answer: until then it forbids everything."""
 
     def answers() -> bool:

@@ -148,7 +148,7 @@ def test_two_shards_of_a_fleet_stay_within_one_budget(
     assert nothing_is_left(fleet, cluster)
 
 
-def test_nothing_new_is_begun_after_a_failure(
+def test_no_node_is_begun_after_a_failure(
     fleet: Fleet, size: Size, nodes: list[str], cluster: KubectlCluster
 ) -> None:
     machines = {nodes[1]: ScriptedMachine(outcome="rolled-back")}

@@ -51,7 +51,7 @@ def let_it_go_on(node: Node) -> None:
 
 
 @pytest.mark.long
-def test_a_begin_that_a_killed_runner_left_behind_does_nothing_once_another_has_gone_on(
+def test_leftover_begin_of_a_killed_runner_is_ignored_after_a_resume(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     file = inventory(lab, tmp_path, **QUICK)
@@ -66,7 +66,7 @@ def test_a_begin_that_a_killed_runner_left_behind_does_nothing_once_another_has_
 
 
 @pytest.mark.long
-def test_a_begin_that_comes_long_after_a_kill_does_nothing_to_a_node_in_service(
+def test_late_begin_of_a_killed_runner_leaves_a_node_in_service_unchanged(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     killed_with_a_shell_left_behind(lab, joined, inventory(lab, tmp_path, **QUICK), tmp_path)
@@ -83,9 +83,7 @@ def test_a_begin_that_comes_long_after_a_kill_does_nothing_to_a_node_in_service(
 
 
 @pytest.mark.long
-def test_a_node_of_the_same_name_in_another_cluster_is_not_touched(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_namesake_node_in_another_cluster_is_not_touched(lab: Lab, joined: Node, tmp_path: Path) -> None:
     kubelet = joined.run(KUBELET)
     with Fleet(tmp_path / "other") as other:
         other.add_node(joined.name)
@@ -105,9 +103,7 @@ def test_a_node_of_the_same_name_in_another_cluster_is_not_touched(
 
 
 @pytest.mark.long
-def test_a_node_that_stands_still_while_it_changes_keeps_its_slot(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_node_paused_during_its_change_keeps_its_slot(lab: Lab, joined: Node, tmp_path: Path) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
     renewed = [slot_renewed(lab, joined)]

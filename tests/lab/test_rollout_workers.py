@@ -94,7 +94,7 @@ def pods(lab: Lab) -> dict[str, str]:
     return {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in lab.get("pods")["items"]}
 
 
-def test_pods_move_from_node_to_node_as_their_budget_allows(workers: Lab, tmp_path: Path) -> None:
+def test_pods_move_between_nodes_within_their_disruption_budget(workers: Lab, tmp_path: Path) -> None:
     web = rollouts.deployment("web", REPLICAS, topologySpreadConstraints=[SPREAD])
     rollouts.kubectl(workers, "create", "-f", "-", manifest=web)
     rollouts.kubectl(workers, "create", "-f", "-", manifest=rollouts.budget("web", REPLICAS))
@@ -121,9 +121,7 @@ def test_pods_move_from_node_to_node_as_their_budget_allows(workers: Lab, tmp_pa
         assert (policy(node), applied(node), free(workers, node)) == ("static", 1, True)
 
 
-def test_a_shard_that_is_killed_keeps_its_place_in_the_budget_until_it_is_gone_on_with(
-    workers: Lab, tmp_path: Path
-) -> None:
+def test_killed_shard_keeps_its_share_of_the_budget_until_resumed(workers: Lab, tmp_path: Path) -> None:
     first, second, _ = (node.name for node in workers.nodes)
     shards: dict[str, Path] = {
         name: inventory(workers, tmp_path / name, only=[name], **QUICK) for name in (first, second)

@@ -62,7 +62,7 @@ def add_namespace(fleet: Fleet, name: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_strict_api_server_takes_the_folder_of(
+def test_strict_api_server_accepts_the_generated_folder(
     system: str, fleet: Fleet, gang_version: str, tmp_path: Path
 ) -> None:
     [folder] = generate(fleet_for(system), [system], gang_version)
@@ -99,9 +99,7 @@ def verified(fleet: Fleet, *machines: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+def test_live_objects_must_match_plans_and_deviating_writer_is_named(fleet: Fleet, tmp_path: Path) -> None:
     in_repository("numaforge", "generate", "cluster", *MACHINES, "--to", str(tmp_path))
     folders = generate([served(name) for name in MACHINES[:2]])
     for system in [folder.name for folder in folders if folder.compared()]:
@@ -131,7 +129,7 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     assert "noderesourcetopology: NodeResourceTopology epyc-01 is missing" in said
 
 
-def test_a_strict_api_server_refuses_a_field_that_there_is_not(fleet: Fleet, tmp_path: Path) -> None:
+def test_strict_api_server_refuses_an_unknown_field(fleet: Fleet, tmp_path: Path) -> None:
     [folder] = generate([served("dgx-h100")], ["volcano"])
     text = dict(folder.texts())["numatopologies.yaml"].replace("numares:", "numaRes:")
     (tmp_path / "wrong.yaml").write_text(text)
@@ -152,9 +150,7 @@ def policies(fleet: Fleet) -> Iterator[str]:
     withdraw(fleet, policies)
 
 
-def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(
-    fleet: Fleet, policies: str, tmp_path: Path
-) -> None:
+def test_cluster_policy_from_values_must_match_the_plans(fleet: Fleet, policies: str, tmp_path: Path) -> None:
     profile = tmp_path / "handed.yaml"
     profile.write_text(yaml.safe_dump(HANDED))
     machines = ("dgx-h100", "--profile", str(profile), "--for", "gpu-operator")

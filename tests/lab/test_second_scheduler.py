@@ -176,7 +176,7 @@ def refused(pair: Pair) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("busy")
-def test_the_default_scheduler_sends_a_pod_to_the_kubelet_that_refuses_it(pair: Pair, tmp_path: Path) -> None:
+def test_default_scheduler_picks_a_node_whose_kubelet_refuses_the_pod(pair: Pair, tmp_path: Path) -> None:
     manifest = train(None, tmp_path)
     said = explained_by_node(pair, manifest)
     assert said == {pair.large.name: "admitted", pair.small.name: "TopologyAffinityError"}
@@ -191,16 +191,16 @@ def test_the_default_scheduler_sends_a_pod_to_the_kubelet_that_refuses_it(pair: 
 
 
 @pytest.mark.usefixtures("busy")
-def test_so_does_the_second_scheduler_where_nothing_is_written_for_it(pair: Pair, tmp_path: Path) -> None:
+def test_second_scheduler_without_numa_topologies_also_picks_a_refusing_node(
+    pair: Pair, tmp_path: Path
+) -> None:
     pair.lab.kubectl("delete", TOPOLOGIES, "--all")
     pair.lab.kubectl("create", "-f", str(train(NAME, tmp_path)))
     refused(pair)
 
 
 @pytest.mark.usefixtures("busy")
-def test_with_what_is_generated_it_sends_the_pod_to_the_node_that_takes_it(
-    pair: Pair, tmp_path: Path
-) -> None:
+def test_generated_objects_send_pod_to_the_node_that_admits_the_pod(pair: Pair, tmp_path: Path) -> None:
     apply(pair, "noderesourcetopology")
     verified = pair.ask("cluster", "verify", str(pair.fleet), "--for", "noderesourcetopology")
     assert verified.returncode == 0, verified.stdout + verified.stderr
@@ -265,7 +265,7 @@ def members(pair: Pair, group: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("busy")
-def test_a_gang_starts_together_or_not_at_all(pair: Pair) -> None:
+def test_gang_starts_whole_or_not_at_all(pair: Pair) -> None:
     group, job = gang(pair)
     name = group["metadata"]["name"]
     assert group["spec"]["minMember"] == 2
@@ -286,7 +286,7 @@ def test_a_gang_starts_together_or_not_at_all(pair: Pair) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_a_gang_is_tried_again_when_a_pod_ends(pair: Pair) -> None:
+def test_gang_is_retried_when_a_pod_ends(pair: Pair) -> None:
     group, job = gang(pair)
     name = group["metadata"]["name"]
     fill(pair, pair.small, "full", FULL)

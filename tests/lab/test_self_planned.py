@@ -78,7 +78,7 @@ def conditions(login: KubeletLogin, name: str) -> dict[str, str]:
     return {each["type"]: each["status"] for each in login.node(name)["status"]["conditions"]}
 
 
-def test_a_kubelets_login_annotates_its_own_node_and_adds_a_condition(login: KubeletLogin) -> None:
+def test_kubelet_login_annotates_its_own_node_and_adds_a_condition(login: KubeletLogin) -> None:
     before = conditions(login, OWN)
     login.annotate(OWN, {ANNOTATION: "{}"})
     login.set_condition(OWN, AS_PLANNED)
@@ -88,29 +88,29 @@ def test_a_kubelets_login_annotates_its_own_node_and_adds_a_condition(login: Kub
     assert conditions(login, OWN) == {**before, CONDITION: "False"}
 
 
-def test_it_may_not_speak_for_another_node(login: KubeletLogin) -> None:
+def test_kubelet_login_cannot_annotate_another_node(login: KubeletLogin) -> None:
     with pytest.raises(HostUnreachableError, match="403"):
         login.annotate(OTHER, {ANNOTATION: "{}"})
 
 
-def test_a_kubelet_that_renews_its_lease_has_reached_the_api_server(login: KubeletLogin) -> None:
+def test_renewed_node_lease_proves_that_the_api_server_is_reached(login: KubeletLogin) -> None:
     before = login.renewed_at(OWN)
     await_renewal(login, OWN, time.monotonic() + 120)
     assert login.renewed_at(OWN) != before
 
 
-def test_a_kubelet_that_renews_no_lease_has_not_reached_it(fleet: Fleet) -> None:
+def test_unrenewed_node_lease_counts_as_unreachable_api_server(fleet: Fleet) -> None:
     login = kubelet_login(fleet.login("system:node:absent", organization="system:nodes"))
     with pytest.raises(HostUnreachableError, match="does not renew its Node's lease"):
         await_renewal(login, "absent", time.monotonic())
 
 
-def test_another_nodes_lease_is_no_evidence(login: KubeletLogin) -> None:
+def test_node_login_cannot_read_another_nodes_lease(login: KubeletLogin) -> None:
     with pytest.raises(HostUnreachableError, match="403"):
         await_renewal(login, OTHER, time.monotonic())
 
 
-def test_it_may_not_lift_its_own_taint_which_a_roll_outs_login_does(
+def test_kubelet_login_cannot_remove_its_taint_but_a_rollout_login_can(
     fleet: Fleet, login: KubeletLogin, kubeconfig: Path
 ) -> None:
     fleet.patch(f"/api/v1/nodes/{OWN}", TAINT)
@@ -130,7 +130,7 @@ def test_it_may_not_lift_its_own_taint_which_a_roll_outs_login_does(
         assert cluster.node(OWN).taints == ()
 
 
-def test_a_machine_that_has_no_plan_says_so_on_its_node(fleet: Fleet) -> None:
+def test_missing_plan_is_reported_on_the_node(fleet: Fleet) -> None:
     name = socket.gethostname().lower()
     fleet.add_node(name)
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -162,7 +162,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("fault", UNUSABLE)
-def test_a_login_that_cannot_be_used_is_named(fault: str, kubeconfig: Path, tmp_path: Path) -> None:
+def test_unusable_login_is_reported_with_its_fault(fault: str, kubeconfig: Path, tmp_path: Path) -> None:
     (*path, last), value, why = UNUSABLE[fault]
     document = yaml.safe_load(kubeconfig.read_text())
     place = document
@@ -175,7 +175,7 @@ def test_a_login_that_cannot_be_used_is_named(fault: str, kubeconfig: Path, tmp_
         kubelet_login(file)
 
 
-def test_a_program_that_gives_a_token_is_asked_for_it(fleet: Fleet, kubeconfig: Path, tmp_path: Path) -> None:
+def test_exec_credential_program_supplies_the_login(fleet: Fleet, kubeconfig: Path, tmp_path: Path) -> None:
     document = yaml.safe_load(kubeconfig.read_text())
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
     user = document["users"][0]["user"]
@@ -225,9 +225,7 @@ def told(fleet: Fleet, name: str = OWN) -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in found}
 
 
-def test_the_verdict_is_told_when_it_changes_and_others_conditions_stay(
-    fleet: Fleet, node: WatchedFolder
-) -> None:
+def test_changed_verdict_is_reported_and_other_conditions_stay(fleet: Fleet, node: WatchedFolder) -> None:
     before = {kind: each["status"] for kind, each in told(fleet).items() if kind != DRIFT}
     done = node.run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "False AsPlanned as planned\n", "")
@@ -251,7 +249,7 @@ def test_the_verdict_is_told_when_it_changes_and_others_conditions_stay(
     assert not [*(node.folder / "run/numaforge/watch").glob("login*")], "no key stays"
 
 
-def test_a_plan_without_a_watch_takes_its_condition_away(fleet: Fleet, node: WatchedFolder) -> None:
+def test_plan_without_a_watch_removes_the_drift_condition(fleet: Fleet, node: WatchedFolder) -> None:
     node.run()
     assert DRIFT in told(fleet)
     done = node.run("forget", str(node.configuration))
@@ -260,7 +258,7 @@ def test_a_plan_without_a_watch_takes_its_condition_away(fleet: Fleet, node: Wat
     assert not (node.folder / "metrics" / "numaforge.prom").exists()
 
 
-def test_another_node_s_is_refused_and_that_is_named_once(
+def test_report_on_another_node_is_refused_and_reported_once(
     fleet: Fleet, node: WatchedFolder, watchs_login: Path
 ) -> None:
     node.configure(ROWS, node=OTHER, kubeconfig=str(watchs_login))
@@ -275,7 +273,7 @@ def test_another_node_s_is_refused_and_that_is_named_once(
 # ---- nobody answers: kwok asks an API server that was away again only after a while ----
 
 
-def test_an_api_server_that_is_away_is_said_to_be(fleet: Fleet, login: KubeletLogin) -> None:
+def test_unreachable_api_server_is_reported(fleet: Fleet, login: KubeletLogin) -> None:
     fleet.control_plane.stop_api_server()
     try:
         with pytest.raises(HostUnreachableError, match="does not answer"):

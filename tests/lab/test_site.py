@@ -55,7 +55,7 @@ def provisioned(provision: Callable[[], Node]) -> Node:
     return provision()
 
 
-def test_dry_shows_every_change_and_makes_none(fresh: Node) -> None:
+def test_dry_run_shows_every_change_and_makes_none(fresh: Node) -> None:
     before = process(fresh)
     run = site("--dry", "--diff")
     assert run.returncode == 0, run.stdout
@@ -66,7 +66,7 @@ def test_dry_shows_every_change_and_makes_none(fresh: Node) -> None:
     assert process(fresh) == before
 
 
-def test_it_provisions_the_node_as_planned(provisioned: Node) -> None:
+def test_site_provisions_the_node_as_planned(provisioned: Node) -> None:
     plan = loads(provisioned.run(f"cat {PLAN_PATH}"))
     cpu_state = json.loads(provisioned.run("cat /var/lib/kubelet/cpu_manager_state"))
     assert cpu_state["policyName"] == "static"
@@ -79,13 +79,13 @@ def test_it_provisions_the_node_as_planned(provisioned: Node) -> None:
     assert swappiness == plan.tuning.sysctls["vm.swappiness"]
 
 
-def test_what_an_admin_has_in_the_main_file_stays(provisioned: Node) -> None:
+def test_main_kubelet_config_file_of_the_admin_is_kept(provisioned: Node) -> None:
     config = yaml.safe_load(provisioned.run(f"cat {CONFIG}"))
     assert "cpuManagerPolicy" not in config
     assert config["kind"] == "KubeletConfiguration"
 
 
-def test_a_second_run_changes_nothing_and_restarts_nothing(provisioned: Node) -> None:
+def test_second_run_changes_and_restarts_nothing(provisioned: Node) -> None:
     before, touched = process(provisioned), provisioned.run(f"find {WRITTEN}")
     run = site("-y")
     assert run.returncode == 0, run.stdout
@@ -94,14 +94,14 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(provisioned: Node) ->
     assert provisioned.run(f"find {WRITTEN}") == touched
 
 
-def test_the_kubelet_starts_again_twice(provisioned: Node) -> None:
+def test_provisioned_kubelet_restarts_twice_without_a_failure(provisioned: Node) -> None:
     for _ in range(2):
         provisioned.run("systemctl restart kubelet.service")
         provisioned.run(f"{HEALTHY}; sleep 5")
         assert "NRestarts=0" in process(provisioned)
 
 
-def test_what_an_admin_gives_the_kubelet_takes_effect_at_its_next_start(provisioned: Node) -> None:
+def test_admin_kubelet_flags_take_effect_at_the_next_start(provisioned: Node) -> None:
     file = "/etc/default/kubelet"
     provisioned.run(
         f"cp {file} {file}.kept 2> /dev/null || :; echo 'KUBELET_EXTRA_ARGS=\"--v=3 --event-qps=7\"' > {file}"
@@ -114,7 +114,7 @@ def test_what_an_admin_gives_the_kubelet_takes_effect_at_its_next_start(provisio
     assert "ExecStart=" not in provisioned.run(f"cat {UNIT_DROP_IN}")
 
 
-def test_the_boot_files_are_what_systemd_accepts(provisioned: Node) -> None:
+def test_systemd_accepts_the_boot_files(provisioned: Node) -> None:
     assert provisioned.run("systemctl is-enabled numaforge-tuning.service").strip() == "enabled"
     provisioned.run("systemd-analyze verify /etc/systemd/system/numaforge-tuning.service")
     governor = "/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor"
@@ -122,7 +122,7 @@ def test_the_boot_files_are_what_systemd_accepts(provisioned: Node) -> None:
     assert provisioned.run(f"cat {governor}").strip() == "performance"
 
 
-def test_a_pool_larger_than_the_memory_that_is_left_is_refused_by_numbers(provisioned: Node) -> None:
+def test_pool_larger_than_the_remaining_memory_is_refused_with_amounts(provisioned: Node) -> None:
     before = provisioned.run(f"cat {PLAN_PATH}")
     pools = [{"size": "1Gi", "count_per_numa_node": 64}]
     wish = {"extends": "inference-mig", "mig": {"gpus": []}, "hugepages": pools}
@@ -134,7 +134,7 @@ def test_a_pool_larger_than_the_memory_that_is_left_is_refused_by_numbers(provis
 
 
 @pytest.mark.long
-def test_a_pool_that_the_kernel_cannot_fill_is_put_back(fresh: Node) -> None:
+def test_pool_that_the_kernel_cannot_fill_is_rolled_back(fresh: Node) -> None:
     # Node 1's memory is taken by files that nothing can move: locked, and in small pieces.
     fresh.run(
         "mkdir -p /run/filler && mount -t tmpfs -o size=100%,mpol=bind:1 tmpfs /run/filler && "

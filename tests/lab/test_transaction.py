@@ -37,7 +37,7 @@ def fresh(lab: Lab) -> Node:
     return put_back(lab)
 
 
-def test_settings_that_the_kubelet_refuses_are_taken_back(fresh: Node) -> None:
+def test_settings_refused_by_kubelet_are_undone(fresh: Node) -> None:
     before = seen(fresh)
     result = run(fresh, change(fresh, "cpuManagerPolicy: no-such-policy\n"))
     assert result.outcome == "rolled-back", result
@@ -46,7 +46,7 @@ def test_settings_that_the_kubelet_refuses_are_taken_back(fresh: Node) -> None:
 
 
 @pytest.mark.long
-def test_a_kubelet_that_is_healthy_until_it_reads_its_state_is_taken_back(fresh: Node) -> None:
+def test_change_is_undone_when_kubelet_fails_on_its_state(fresh: Node) -> None:
     before = seen(fresh)
     result = run(fresh, change(fresh, STATIC, invalid_state=(), kept_state=(CPU_STATE, MEMORY_STATE)))
     assert result.outcome == "rolled-back", result
@@ -55,7 +55,7 @@ def test_a_kubelet_that_is_healthy_until_it_reads_its_state_is_taken_back(fresh:
 
 
 @pytest.mark.long
-def test_a_kubelet_that_comes_up_once_only_is_taken_back(fresh: Node) -> None:
+def test_change_is_undone_when_kubelet_starts_only_once(fresh: Node) -> None:
     before = seen(fresh)
     spoil = f"until grep -q static {CPU_STATE}; do sleep 0.1; done; sed -i s/0-15/0-14/g {CPU_STATE}"
     drop_in = FileContent(UNIT_DROP_IN, f"[Service]\nExecStartPost=/bin/sh -c '{spoil}'\n")
@@ -67,7 +67,7 @@ def test_a_kubelet_that_comes_up_once_only_is_taken_back(fresh: Node) -> None:
 
 
 @pytest.mark.long
-def test_a_policy_change_comes_up_once_its_state_file_is_gone_and_is_undone_on_request(fresh: Node) -> None:
+def test_policy_change_removes_the_state_file_and_can_be_undone(fresh: Node) -> None:
     before, memory = seen(fresh), fresh.run(f"cat {MEMORY_STATE}")
     result = run(fresh, change(fresh, STATIC))
     assert result.outcome == "applied", result
@@ -87,7 +87,7 @@ def test_a_policy_change_comes_up_once_its_state_file_is_gone_and_is_undone_on_r
     assert process(fresh) != ran
 
 
-def test_a_transaction_whose_unit_is_killed_undoes_itself(fresh: Node) -> None:
+def test_transaction_is_undone_when_its_unit_is_killed(fresh: Node) -> None:
     before = seen(fresh)
     transaction = change(fresh, STATIC)
     begin(fresh, transaction)
@@ -100,7 +100,7 @@ def test_a_transaction_whose_unit_is_killed_undoes_itself(fresh: Node) -> None:
 
 
 @pytest.mark.long
-def test_neither_the_connection_nor_the_api_server_is_needed(lab: Lab, fresh: Node) -> None:
+def test_change_needs_neither_the_connection_nor_the_api_server(lab: Lab, fresh: Node) -> None:
     transaction = change(fresh, STATIC)
     lab.control_plane.stop()
     try:
@@ -118,7 +118,7 @@ def test_neither_the_connection_nor_the_api_server_is_needed(lab: Lab, fresh: No
 
 
 @pytest.mark.long
-def test_a_node_of_no_cluster_is_changed_in_the_same_way(fresh: Node) -> None:
+def test_standalone_node_is_changed_in_the_same_way(fresh: Node) -> None:
     config = yaml.safe_load(fresh.run(f"cat {CONFIG}"))
     config["authentication"] = {"anonymous": {"enabled": True}, "webhook": {"enabled": False}}
     config["authorization"] = {"mode": "AlwaysAllow"}
@@ -139,9 +139,7 @@ def pods_on(lab: Lab, node: Node) -> set[str]:
 
 
 @pytest.mark.long
-def test_an_undo_waits_for_a_pod_that_came_later_for_longer_than_its_unit_may_run(
-    lab: Lab, fresh: Node
-) -> None:
+def test_undo_waits_for_a_late_pod_beyond_its_unit_timeout(lab: Lab, fresh: Node) -> None:
     before = seen(fresh)
     planned = change(fresh, STATIC)
     quick = tuple(replace(part, apply_seconds=40, undo_seconds=20) for part in planned.parts)
@@ -169,7 +167,7 @@ def test_an_undo_waits_for_a_pod_that_came_later_for_longer_than_its_unit_may_ru
 
 
 @pytest.mark.long
-def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_ones(fresh: Node) -> None:
+def test_node_reset_between_two_files_starts_its_kubelet_with_the_old_files(fresh: Node) -> None:
     before = seen(fresh)
     drop_in = FileContent(UNIT_DROP_IN, "[Service]\nEnvironment=HALF=written\n")
     fresh.run(  # the shell's `mv` finds this one first; it stays in the way once
@@ -194,7 +192,7 @@ def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_
 
 
 @pytest.mark.long
-def test_a_node_that_is_rebooted_during_a_change_proves_the_old_kubelet_after_the_boot(fresh: Node) -> None:
+def test_node_rebooted_during_a_change_proves_the_old_kubelet_after_the_boot(fresh: Node) -> None:
     before = seen(fresh)
     transaction = change(fresh, STATIC)
     begin(fresh, transaction)

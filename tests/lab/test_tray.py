@@ -112,7 +112,7 @@ def assert_as_it_was(lab: Lab, node: Node, total: int) -> None:
     assert (applied(node), free(lab, node)) == (0, True)
 
 
-def test_the_driver_takes_the_memory_and_gives_it_back(tray_lab: Lab, tray: Node, tmp_path: Path) -> None:
+def test_gpu_memory_moves_to_the_driver_and_back(tray_lab: Lab, tray: Node, tmp_path: Path) -> None:
     total = capacity(tray_lab, tray)
     assert kept_memory(tray) == total
     rollouts.kubectl(tray_lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
@@ -136,7 +136,9 @@ def test_the_driver_takes_the_memory_and_gives_it_back(tray_lab: Lab, tray: Node
     assert (applied(tray), free(tray_lab, tray)) == (2, True)
 
 
-def test_a_boot_without_the_mode_is_undone_by_another(tray_lab: Lab, tray: Node, tmp_path: Path) -> None:
+def test_boot_without_the_memory_mode_is_undone_by_another_boot(
+    tray_lab: Lab, tray: Node, tmp_path: Path
+) -> None:
     total = capacity(tray_lab, tray)
     tray.run(f"cp -r /etc/modprobe.d {OLDER}")
     file = inventory(tray_lab, tmp_path, profile=to("driver"), **QUICK)
@@ -149,7 +151,7 @@ def test_a_boot_without_the_mode_is_undone_by_another(tray_lab: Lab, tray: Node,
     assert_as_it_was(tray_lab, tray, total)
 
 
-def test_a_roll_out_that_is_aborted_brings_the_memory_back(tray_lab: Lab, tray: Node, tmp_path: Path) -> None:
+def test_aborted_rollout_restores_the_memory(tray_lab: Lab, tray: Node, tmp_path: Path) -> None:
     total = capacity(tray_lab, tray)
     file = inventory(tray_lab, tmp_path, profile=to("driver"), **{**QUICK, "settle_seconds": 600})
     run = rollouts.begin("run", file, state=tmp_path, deploy="deploys/site.py")

@@ -89,7 +89,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
         pytest.param("", "apply kubelet", ("run",), id="the-power-is-cut"),
     ],
 )
-def test_a_removal_that_is_interrupted_is_ended_by_the_next_run(
+def test_interrupted_uninstall_is_finished_by_the_next_run(
     lab: Lab, joined: Node, tmp_path: Path, phase: str, step: str, verb: tuple[str, ...]
 ) -> None:
     joined.run(host_settings.ADMINS)
@@ -114,9 +114,7 @@ def test_a_removal_that_is_interrupted_is_ended_by_the_next_run(
 
 
 @pytest.mark.long
-def test_a_node_that_is_uninstalled_through_its_cluster_is_what_it_was(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_uninstall_through_the_cluster_restores_the_node(lab: Lab, joined: Node, tmp_path: Path) -> None:
     joined.run(host_settings.ADMINS)
     rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))

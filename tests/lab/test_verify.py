@@ -80,7 +80,7 @@ def await_kubelet(lab: Lab, node: Node) -> None:
             time.sleep(0.2)
 
 
-def test_a_provisioned_node_keeps_every_promise(suite, provisioned):
+def test_provisioned_node_keeps_every_promise(suite, provisioned):
     run = suite()
     assert run.exit_code == 0, run.output
     assert run.passed > MOST_OF_THEM
@@ -139,7 +139,7 @@ WITHOUT_RESTART = "one line of the kubelet's configuration"
 """What one of the others changes, too."""
 
 
-def test_what_was_changed_is_named_and_nothing_else(suite, lab, provisioned):
+def test_all_changes_together_are_reported_and_nothing_else(suite, lab, provisioned):
     together = [each.values for each in CHANGES if each.id != WITHOUT_RESTART]
     for change, _, _ in together:
         provisioned.run(change)
@@ -156,7 +156,7 @@ def test_what_was_changed_is_named_and_nothing_else(suite, lab, provisioned):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("change", "undo", "named"), CHANGES)
-def test_a_change_is_named_and_nothing_else(suite, lab, provisioned, change, undo, named):
+def test_single_change_is_reported_and_nothing_else(suite, lab, provisioned, change, undo, named):
     provisioned.run(change)
     await_kubelet(lab, provisioned)
     try:
@@ -168,7 +168,7 @@ def test_a_change_is_named_and_nothing_else(suite, lab, provisioned, change, und
     assert run.exit_code == pytest.ExitCode.TESTS_FAILED
 
 
-def test_without_a_kubeconfig_a_file_younger_than_the_kubelet_is_named(suite, provisioned):
+def test_file_newer_than_the_kubelet_is_reported_without_a_kubeconfig(suite, provisioned):
     provisioned.run(f"touch -d '+1 hour' {DROP_IN}")
     try:
         run = suite(cluster=False)
@@ -184,20 +184,20 @@ def test_without_a_kubeconfig_a_file_younger_than_the_kubelet_is_named(suite, pr
         pytest.param("ssh://admin@{name}", id="a user with sudo"),
     ],
 )
-def test_other_ways_to_log_in(suite, provisioned, host):
+def test_verification_passes_over_every_kind_of_login(suite, provisioned, host):
     run = suite(host=host.format(name=provisioned.name))
     assert run.exit_code == 0, run.output
     assert run.passed > MOST_OF_THEM
 
 
-def test_a_user_without_rights_fails_with_one_message(suite, provisioned):
+def test_user_without_sudo_fails_with_one_message(suite, provisioned):
     run = suite(host=f"ssh://lab@{provisioned.name}")
     assert run.exit_code == pytest.ExitCode.TESTS_FAILED
     assert "the login user is not root and sudo does not let it in without a password\n" in run.output
     assert run.passed == 0
 
 
-def test_several_hosts_are_each_held_to_their_own_plan(suite, provisioned):
+def test_each_of_several_hosts_is_verified_against_its_own_plan(suite, provisioned):
     run = suite(host=f"ssh://{provisioned.name},ssh://nowhere.invalid")
     assert run.exit_code == ExitCode.UNREACHABLE
     assert "ssh://nowhere.invalid: cannot be reached" in run.output

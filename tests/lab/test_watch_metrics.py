@@ -28,7 +28,7 @@ POOL = "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepage
         pytest.param("", 'what="hugepages:1Gi on NUMA node 0"} NaN', id="unknown"),
     ],
 )
-def test_promtool_finds_nothing_wrong(pages: str, line: str, tmp_path: Path) -> None:
+def test_promtool_accepts_the_metrics(pages: str, line: str, tmp_path: Path) -> None:
     node = WatchedFolder(tmp_path)
     node.install(ready_machine("dgx-h100"), PROFILE)
     node.write(POOL, pages)

@@ -25,7 +25,7 @@ def admin_of(lab: Lab, folders: pytest.TempPathFactory, home: Path) -> wheel.Adm
 
 
 @pytest.mark.long
-def test_the_commands_of_numaforges_own_readme_provision_a_node(
+def test_readme_commands_provision_a_node(
     lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     """As printed, but for the hosts' names, and a profile for a machine without GPU drivers."""
@@ -45,7 +45,7 @@ def test_the_commands_of_numaforges_own_readme_provision_a_node(
 
 
 @pytest.mark.long
-def test_what_init_writes_provisions_rolls_out_and_verifies(
+def test_folder_written_by_init_provisions_rolls_out_and_verifies(
     lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     admin = admin_of(lab, tmp_path_factory, tmp_path / "home")

@@ -43,7 +43,7 @@ def topology_of(file):
 
 
 @every_machine
-def test_it_says_what_it_is_and_where_it_comes_from(file):
+def test_machine_records_its_kind_origin_and_licence(file):
     expected = file.expected()
     if not expected:
         pytest.fail(
@@ -59,7 +59,7 @@ def test_it_says_what_it_is_and_where_it_comes_from(file):
 
 @pytest.mark.parametrize("section", SECTIONS)
 @every_recorded_machine
-def test_it_is_as_expected(file, section):
+def test_recorded_machine_reads_as_expected(file, section):
     expected = file.expected()
     held = {name: fact for name, fact in expected[section].items() if name != "source"}
     ours = SECTIONS[section](topology_of(file))
@@ -72,7 +72,7 @@ def test_it_is_as_expected(file, section):
 
 
 @every_recorded_machine
-def test_a_difference_from_what_others_say_has_its_reason(file):
+def test_difference_from_other_sources_has_a_reason(file):
     expected = file.expected()
     for name, difference in expected.get("differs", {}).items():
         assert difference["why"], name
@@ -80,7 +80,7 @@ def test_a_difference_from_what_others_say_has_its_reason(file):
 
 
 @every_machine
-def test_every_online_cpu_is_in_one_core_one_package_and_at_most_one_last_level_cache(file):
+def test_every_online_cpu_has_one_core_one_package_and_at_most_one_l3_cache(file):
     topology = topology_of(file)
     for sets in (topology.cores, topology.packages):
         assert Counter(cpu for held in sets for cpu in held.cpus) == Counter(topology.online)
@@ -90,7 +90,7 @@ def test_every_online_cpu_is_in_one_core_one_package_and_at_most_one_last_level_
 
 
 @every_machine
-def test_every_core_lies_in_one_package_and_one_numa_node(file):
+def test_every_core_lies_in_one_package_and_at_most_one_numa_node(file):
     topology = topology_of(file)
     packages = {package.id: package.cpus for package in topology.packages}
     nodes = {node.id: node.cpus for node in topology.numa_nodes}
@@ -100,21 +100,21 @@ def test_every_core_lies_in_one_package_and_one_numa_node(file):
 
 
 @every_machine
-def test_the_numa_nodes_together_hold_no_more_than_the_machine(file):
+def test_numa_node_memory_does_not_exceed_machine_memory(file):
     topology = topology_of(file)
     memory = sum(node.memory_bytes or 0 for node in topology.numa_nodes)
     assert topology.memory_bytes is None or memory <= topology.memory_bytes * 1.05  # firmware's share differs
 
 
 @every_machine
-def test_cpulists_bring_back_their_cpus(file):
+def test_cpulists_round_trip(file):
     topology = topology_of(file)
     for held in (*topology.cores, *topology.packages, *topology.numa_nodes, *topology.l3_caches):
         assert parse_cpulist(format_cpulist(held.cpus)) == held.cpus
 
 
 @every_machine
-def test_documents_bring_back_what_they_tell(file):
+def test_snapshot_and_topology_survive_a_json_round_trip(file):
     snapshot, topology = snapshot_of(file), topology_of(file)
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     assert from_document(json.loads(json.dumps(to_document(topology)))) == topology
@@ -124,7 +124,7 @@ def test_documents_bring_back_what_they_tell(file):
 @every_machine
 @pytest.mark.parametrize("profile", ready_profiles())
 @pytest.mark.parametrize("minor", MINORS)
-def test_a_plan_reserves_whole_cores_and_is_one_with_which_the_kubelet_starts(file, profile, minor):
+def test_plan_reserves_whole_cores_and_the_kubelet_starts_with_the_plan(file, profile, minor):
     topology = topology_of(file)
     # Swap and cgroup v1, which a kubelet may refuse, are the host's matter and not the configuration's.
     prepared = replace(topology, swap_bytes=0, cgroup_version=2)
@@ -162,7 +162,7 @@ def reserved_on(topology, profile):
     return [node.cpus for node in topology.numa_nodes if node.cpus]
 
 
-def test_the_readme_names_every_machine():
+def test_readme_names_every_machine():
     page = files.README.read_text()
     assert page.partition(files.BEGIN)[2].partition(files.END)[0] == files.table()
 

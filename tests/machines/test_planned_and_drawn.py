@@ -33,7 +33,7 @@ every_machine = pytest.mark.parametrize(("name", "profile", "policy", "boxes", "
 
 
 @every_machine
-def test_its_ready_profile_plans_it_and_the_kubelet_starts(name, profile, policy, boxes, folded):
+def test_ready_profile_plans_the_machine_and_the_kubelet_starts(name, profile, policy, boxes, folded):
     topology = replace(ready_machine(name), swap_bytes=0, cgroup_version=2)
     plan = plan_node(topology, load_profile(profile), f"1.{LATEST_MINOR}.0")
     assert "another-machine" not in {notice.id for notice in plan.notices}
@@ -44,7 +44,7 @@ def test_its_ready_profile_plans_it_and_the_kubelet_starts(name, profile, policy
 
 
 @every_machine
-def test_its_plan_is_drawn_with_empty_numa_nodes_in_one_box(name, profile, policy, boxes, folded):
+def test_plan_drawing_folds_empty_numa_nodes_into_one_box(name, profile, policy, boxes, folded):
     topology = ready_machine(name)
     drawn = lay_out(topology, plan_node(topology, load_profile(profile), f"1.{LATEST_MINOR}.0")).root
     assert (misplaced(drawn), overflowing(drawn)) == ([], [])

@@ -77,7 +77,7 @@ XML = """\
         ),
     ],
 )
-def test_lstopo_tells_packages_cores_numa_nodes_and_caches(text, told):
+def test_lstopo_reports_packages_cores_numa_nodes_and_caches(text, told):
     assert read_lstopo(text) == told
 
 
@@ -98,7 +98,7 @@ def dropped(folder):
     return file
 
 
-def test_a_dropped_snapshot_is_recorded_and_listed(folder, dropped):
+def test_dropped_snapshot_is_recorded_and_listed(folder, dropped):
     assert main([str(dropped), "--machine", "Two CPUs", "--origin", "a report"]) == 0
     (file,) = files.machine_files()
     assert file.name == "report"
@@ -108,12 +108,12 @@ def test_a_dropped_snapshot_is_recorded_and_listed(folder, dropped):
     assert not dropped.exists()
 
 
-def test_it_must_be_said_what_the_machine_is(dropped):
+def test_recording_requires_machine_and_origin(dropped):
     with pytest.raises(SystemExit, match="say what this machine is: --machine and --origin"):
         main([str(dropped)])
 
 
-def test_what_lstopo_says_is_expected_and_our_answer_stands_beside_it(folder, dropped):
+def test_lstopo_value_is_expected_and_ours_recorded_as_difference(folder, dropped):
     lstopo = folder / "lstopo.txt"
     lstopo.write_text(TEXT)
     main([str(dropped), "--machine", "Two CPUs", "--origin", "a report", "--lstopo", str(lstopo)])
@@ -122,8 +122,8 @@ def test_what_lstopo_says_is_expected_and_our_answer_stands_beside_it(folder, dr
     assert expected["differs"]["topology.cores"] == {"ours": "0 1", "why": ""}
 
 
-def test_reasons_stay_when_a_machine_is_recorded_again(folder, dropped):
-    test_what_lstopo_says_is_expected_and_our_answer_stands_beside_it(folder, dropped)
+def test_recording_a_machine_again_keeps_the_reasons(folder, dropped):
+    test_lstopo_value_is_expected_and_ours_recorded_as_difference(folder, dropped)
     expected_file = folder / "report.expected.json"
     expected = json.loads(expected_file.read_text())
     expected["differs"]["topology.cores"]["why"] = "it is another machine"

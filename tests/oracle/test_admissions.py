@@ -15,7 +15,7 @@ ADMISSIONS = 27_000
 
 @pytest.mark.long
 @pytest.mark.parametrize("minor", ASKED)
-def test_admits_as_the_kubelet(minor: str) -> None:
+def test_pods_are_admitted_as_by_the_kubelet(minor: str) -> None:
     random = Random(f"admissions/{minor}/{SCALE}")  # noqa: S311
     with oracle_of(minor) as oracle:
         cases = [

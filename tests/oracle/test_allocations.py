@@ -243,7 +243,7 @@ def disagreement(asked: Mapping[str, Any], value: str, error: str) -> str | None
 
 
 @pytest.mark.long
-def test_the_devices_are_those_that_the_scheduler_chooses() -> None:
+def test_devices_match_the_schedulers_choice() -> None:
     random = Random(f"allocations/{SCALE}")  # noqa: S311
     worlds = [world(random) for _ in range(WORLDS * SCALE)]
     with oracle_of(MUST_BUILD) as oracle:

@@ -144,7 +144,7 @@ def by_cpu(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_plans_foresee_the_devices_that_the_driver_publishes_and_verify_takes_them(way, laid_out):
+def test_devices_of_the_driver_match_the_plan_and_pass_verify(way, laid_out):
     program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     nodes = {}
     for name, laid in laid_out.items():
@@ -163,7 +163,7 @@ def test_plans_foresee_the_devices_that_the_driver_publishes_and_verify_takes_th
 
 
 @pytest.mark.parametrize("way", ["numanode", "socket", "individual"])
-def test_a_machine_of_which_the_driver_offers_no_cpu_is_refused(way, laid_out):
+def test_machine_without_cpus_from_the_driver_is_refused(way, laid_out):
     program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     refused = {}
     for name, laid in laid_out.items():
@@ -178,7 +178,7 @@ def test_a_machine_of_which_the_driver_offers_no_cpu_is_refused(way, laid_out):
 
 @pytest.mark.parametrize("reserved", ["", "0-20"], ids=["none", "more"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_driver_that_is_told_other_reserved_cpus_is_named(way, reserved, laid_out):
+def test_driver_with_different_reserved_cpus_is_reported(way, reserved, laid_out):
     program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     laid = laid_out["epyc-9654-nps4"]
     node = planned(laid.machine, way)

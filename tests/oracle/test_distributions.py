@@ -67,7 +67,7 @@ PROFILE = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_settings_of_our_file_are_in_effect(name, tmp_path):
+def test_numaforge_settings_take_effect_in_each_distribution(name, tmp_path):
     units = f"{UNITS[name]} 7 /system.slice/{UNITS[name]}\n"
     answers = {"units": units, "kubelet --version": "k3s version v1.37.0+k3s1 (3d)"}
     install = read_kubelet(Snapshot(files=FILES[name], commands=answers))

@@ -41,7 +41,7 @@ def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("minor", ASKED)
-def test_explains_what_the_kubelet_decides(minor: str) -> None:
+def test_explain_matches_the_kubelet(minor: str) -> None:
     random = Random(f"explained/{minor}/{SCALE}")  # noqa: S311
     with oracle_of(minor) as oracle:
         cases = [

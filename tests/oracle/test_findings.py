@@ -80,7 +80,7 @@ WALKED = [
 
 
 @pytest.mark.parametrize(("topology", "more"), WALKED)
-def test_1_admit_and_fit_say_at_once_why_there_is_no_answer(topology, more):
+def test_1_admit_and_fit_explain_a_kubelet_hang_at_once(topology, more):
     config = static(topology, **more)
     started = time.monotonic()
     with pytest.raises(KubeletHangError, match=r"would walk every set of 3[24] NUMA nodes"):
@@ -93,7 +93,7 @@ def test_1_admit_and_fit_say_at_once_why_there_is_no_answer(topology, more):
 # ---- 2, 3, 4: no plan that its own judge refuses ----
 
 
-def test_2_prefer_closest_is_left_out_where_the_kernel_exports_no_distances():
+def test_2_prefer_closest_is_omitted_without_numa_distances():
     topology = many_numa_nodes(2)
     blind = replace(topology, numa_nodes=tuple(replace(node, distances={}) for node in topology.numa_nodes))
     aligned = {"topology_manager_policy": "best-effort", "memory_manager_policy": "None"}
@@ -104,7 +104,7 @@ def test_2_prefer_closest_is_left_out_where_the_kernel_exports_no_distances():
     assert "prefer-closest-numa-nodes" in settings(near, kubelet=aligned)["topologyManagerPolicyOptions"]
 
 
-def test_2_asked_for_by_name_it_is_refused():
+def test_2_explicit_prefer_closest_without_distances_is_refused():
     topology = captured("knights-landing-cache-mode")
     assert not any(node.distances for node in topology.numa_nodes)
     with pytest.raises(PlanError, match="distances"):
@@ -132,7 +132,7 @@ def _halved(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             yield path, str(int(text) % 28)
 
 
-def test_5_cores_whose_ids_repeat_are_reserved_as_the_kubelet_counts_them():
+def test_5_cores_with_repeated_ids_are_reserved_by_the_kubelet_count():
     topology = repeated_core_ids()
     plan = plan_node(topology, load_profile({"cpus": {"reserved": {"cores_per_numa_node": 1}}}), "1.36.0")
     assert MachineInfo.from_topology(topology).cpus.cpus_per_core == 4
@@ -140,7 +140,7 @@ def test_5_cores_whose_ids_repeat_are_reserved_as_the_kubelet_counts_them():
     assert "cores-by-id" in {notice.id for notice in plan.notices}
 
 
-def test_5_admit_wants_multiples_of_what_the_kubelet_takes_for_a_core():
+def test_5_admit_requires_multiples_of_the_kubelets_core_size():
     topology = repeated_core_ids()
     chosen = settings(topology, cpus={"reserved": {"cores_per_numa_node": 1}}, extends="training")
     assert chosen["cpuManagerPolicyOptions"]["full-pcpus-only"] == "true"
@@ -158,7 +158,7 @@ def test_5_admit_wants_multiples_of_what_the_kubelet_takes_for_a_core():
 # ---- 6: devices ----
 
 
-def test_6_gpus_whose_numa_node_is_unknown_are_none_of_a_numa_node():
+def test_6_gpus_with_unknown_numa_node_belong_to_no_numa_node():
     chosen = captured("nvidia-dgx-h100")
     unplaced = replace(chosen, gpus=tuple(replace(gpu, numa_node=None) for gpu in chosen.gpus))
     plan = plan_node(unplaced, load_profile("training"), "1.36.0")
@@ -167,7 +167,7 @@ def test_6_gpus_whose_numa_node_is_unknown_are_none_of_a_numa_node():
     assert plan.largest_pods[-1].cpus > 0
 
 
-def test_6_no_numa_node_beside_mi300x_loses_all_its_cpus():
+def test_6_mi300x_plan_cannot_reserve_a_whole_numa_node():
     topology = mi300x()
     all_of_one = {"reserved": {"cores_per_package": len(topology.cores) // len(topology.packages)}}
     with pytest.raises(PlanError, match=r"would be reserved, (?:but it has \d|so no pod)"):
@@ -177,7 +177,7 @@ def test_6_no_numa_node_beside_mi300x_loses_all_its_cpus():
 # ---- 8: what the kubelet does not read ----
 
 
-def test_8_policy_none_needs_no_split():
+def test_8_memory_policy_none_needs_no_reserved_memory():
     wish = {"memory": {"system_reserved": "4700Mi"}}
     chosen = settings(captured("qemu-memory-tiers"), **wish, kubelet={"memory_manager_policy": "None"})
     assert "reservedMemory" not in chosen

@@ -90,21 +90,21 @@ def judge_laid_out(seed: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("file", JUDGED)
-def test_a_few_plans_of_every_machine_stand(file):
+def test_two_plans_of_every_machine_pass_check(file):
     counts = judge_captured(file, 2)
     assert sum(counts.values()) == 2 * len(VERSIONS)
     assert not counts["refused by check"]
 
 
 @pytest.mark.parametrize("first", range(0, 4 * CHUNK, CHUNK))
-def test_plans_of_machines_that_were_drawn_stand(first):
+def test_plans_of_generated_machines_pass_check(first):
     counts = sum(map(judge_laid_out, range(first, first + CHUNK)), Counter())
     assert counts["planned"] > CHUNK
     assert not counts["refused by check"]
 
 
 @pytest.mark.parametrize("seed", range(CHUNK))
-def test_the_order_of_files_changes_nothing(seed):
+def test_order_of_files_does_not_change_the_plan(seed):
     machine, profile = laid_out(seed), load_profile(next(wishes(seed)))
     other = Random(seed)  # noqa: S311 - nothing is secret
     plans = [
@@ -116,13 +116,13 @@ def test_the_order_of_files_changes_nothing(seed):
 
 @pytest.mark.long
 @pytest.mark.parametrize("file", JUDGED)
-def test_more_plans_of_every_machine_stand(file):
+def test_many_plans_of_every_machine_pass_check(file):
     assert not judge_captured(file, 12 * SCALE)["refused by check"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
-def test_ten_thousand_plans_stand(part):
+def test_ten_thousand_plans_pass_check(part):
     counts: Counter[str] = Counter()
     first = SCALE * 10**6 + part * 10**4
     for seed in count(first):
@@ -136,7 +136,7 @@ def test_ten_thousand_plans_stand(part):
     assert not counts["refused by check"]
 
 
-def test_a_plan_that_is_wrong_is_told_from_one_that_stands():
+def test_wrong_plan_is_distinguished_from_a_valid_plan():
     file = next(file for file in machine_files() if file.name == "nvidia-dgx-h100")
     topology, facts = read_topology(file.snapshot()), file.expected()["kubelet"]
     plan = plan_node(topology, load_profile("inference-mig"), "1.36.0")

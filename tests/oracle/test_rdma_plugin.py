@@ -15,13 +15,13 @@ pytestmark = pytest.mark.long
 CONFIGURATIONS = 5000 * SCALE
 
 
-def test_the_record_holds_the_answers_of_the_plugin():
+def test_record_matches_the_plugin():
     recorded = json.loads(RECORD.read_text(encoding="utf-8"))["cases"]
     asked = rdma_oracle.ask([question(config) for config in CASES.values()])
     assert [{key: case[key] for key in case if key not in ("id", "config")} for case in recorded] == asked
 
 
-def test_random_configurations_are_judged_as_the_plugin_judges_them():
+def test_random_configurations_are_judged_as_by_the_plugin():
     random = Random(SCALE)  # noqa: S311
     configs = [random_config(random) for _ in range(CONFIGURATIONS)]
     answers = rdma_oracle.ask([question(config) for config in configs])

@@ -39,7 +39,7 @@ def _asked(oracle: Oracle, reader: str, texts: Sequence[str]) -> list[tuple[Any,
 
 
 @pytest.mark.parametrize("reader", inputs.SCALARS)
-def test_scalars_are_read_as_go_reads_them(reader: str) -> None:
+def test_scalars_are_read_as_in_go(reader: str) -> None:
     random = Random(f"{reader}/{SCALE}")  # noqa: S311
     texts = inputs.many(random, inputs.SCALARS[reader], SCALARS * SCALE)
     with oracle_of(MUST_BUILD) as oracle:
@@ -52,7 +52,7 @@ def test_scalars_are_read_as_go_reads_them(reader: str) -> None:
 
 
 @pytest.mark.parametrize("reader", ["yaml", "strict yaml"])
-def test_yaml_is_read_as_go_reads_it(reader: str) -> None:
+def test_yaml_is_read_as_in_go(reader: str) -> None:
     random = Random(f"{reader}/{SCALE}")  # noqa: S311
     texts = inputs.many(random, inputs.yaml_text, YAML_TEXTS * SCALE)
     with oracle_of(MUST_BUILD) as oracle:
@@ -102,7 +102,7 @@ def _state(random: Random) -> Raw:
         pytest.param(_state, STATES, id="state files"),
     ],
 )
-def test_mutated_texts_have_the_kubelets_verdict(make: Callable[[Random], Raw], count: int) -> None:
+def test_mutated_texts_get_the_verdict_of_the_kubelet(make: Callable[[Random], Raw], count: int) -> None:
     random = Random(f"{make.__name__}/{SCALE}")  # noqa: S311
     cases = [make(random) for _ in range(count * SCALE)]
     words = 0

@@ -62,7 +62,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("tool", ACCEPTED)
-def test_the_builder_accepts_its_template(tool: str, folder: Path) -> None:
+def test_builder_accepts_its_template(tool: str, folder: Path) -> None:
     done = run(tool, folder, ACCEPTED[tool])
     assert done.returncode == 0, done.stdout + done.stderr
     if tool == "vagrant-libvirt":
@@ -71,7 +71,7 @@ def test_the_builder_accepts_its_template(tool: str, folder: Path) -> None:
         assert "Finalize Scripts: /mnt/mkosi/mkosi.finalize" in done.stdout
 
 
-def test_a_number_of_machines_that_is_none_is_one_message(folder: Path) -> None:
+def test_invalid_number_of_machines_is_one_message(folder: Path) -> None:
     done = run("vagrant-libvirt", folder, "LAB_NODES=x vagrant validate")
     assert done.returncode != 0
     assert "LAB_NODES=x is no number of machines; write one from 1 to 9" in done.stderr
@@ -88,7 +88,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("tool", MISTAKES)
-def test_the_builder_would_refuse_a_mistake_in_it(tool: str, folder: Path) -> None:
+def test_builder_refuses_a_mistake_in_its_template(tool: str, folder: Path) -> None:
     name, right, wrong = MISTAKES[tool]
     text = (folder / name).read_text()
     assert right in text

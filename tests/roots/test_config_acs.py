@@ -86,7 +86,7 @@ def booted(folder: Path, proofs: dict[str, dict[str, str]]) -> list[str]:
     return lines
 
 
-def test_the_kernel_sets_what_it_is_asked_for_and_the_proof_reads_it(tmp_path: Path) -> None:
+def test_kernel_sets_the_requested_acs_bits_and_the_proof_reads_them(tmp_path: Path) -> None:
     first = next(iter(PORTS))
     said = booted(
         tmp_path,

@@ -113,7 +113,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 @pytest.mark.parametrize("user", ["65532:65532", "0:0"], ids=["as-its-user", "as-root"])
-def test_the_image_answers(image: Image, user: str) -> None:
+def test_image_runs_commands_as_its_user_and_as_root(image: Image, user: str) -> None:
     def answer(*words: str) -> str:
         done = image.run(shlex.join(words), user, HOME="/tmp")
         assert done.returncode == 0, done.stderr
@@ -127,7 +127,7 @@ def test_the_image_answers(image: Image, user: str) -> None:
     assert answer("id", "-u").strip() == user.partition(":")[0]
 
 
-def test_its_doctor_finds_all_that_a_run_needs_here(image: Image) -> None:
+def test_doctor_finds_every_requirement_in_the_image(image: Image) -> None:
     done = image.run(shlex.join([*image.entrypoint, "doctor", "-o", "json"]), image.user, HOME="/tmp")
     checks = json.loads(done.stdout)
     assert not [check for check in str(checks).split("'") if "is missing" in check], done.stdout

@@ -46,7 +46,7 @@ def inventory(host: Host) -> str:
     return str(file)
 
 
-def test_no_program_is_missing(host: Host, capfd: pytest.CaptureFixture[str]) -> None:
+def test_release_has_every_required_program(host: Host, capfd: pytest.CaptureFixture[str]) -> None:
     cli.run(["doctor", "-o", "json", inventory(host)])
     rows = {
         row["check"]: row for row in json.loads(capfd.readouterr().out)["checks"] if row["where"] == "node"
@@ -54,12 +54,12 @@ def test_no_program_is_missing(host: Host, capfd: pytest.CaptureFixture[str]) ->
     assert rows["programs"]["result"] == "ok", rows["programs"]
 
 
-def test_a_second_run_changes_nothing(host: Host) -> None:
+def test_second_run_changes_nothing(host: Host) -> None:
     assert "noop: the node is already as planned" in host.provision(PROFILE)
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
-def test_the_shells_of_the_release_run_what_a_boot_runs(host: Host, shell: str) -> None:
+def test_boot_scripts_run_in_every_shell_of_the_release(host: Host, shell: str) -> None:
     host.node.path(affinity(30)).write_text("0-7\n")
     host.says(f"{shell} {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}")
     assert text(host.node, affinity(30)) == "0,4"
@@ -71,7 +71,7 @@ def complaints(host: Host) -> list[str]:
     return [line for line in (done.stdout + done.stderr).splitlines() if "numaforge" in line]
 
 
-def test_systemd_understands_every_unit_and_drop_in(host: Host) -> None:
+def test_systemd_accepts_every_unit_and_drop_in(host: Host) -> None:
     assert complaints(host) == []
     drop_in = host.node.path("/etc/systemd/system/containerd.service.d/91-numaforge.conf")
     drop_in.write_text("[Service]\nLimitNOFILES=1\n")
@@ -81,7 +81,7 @@ def test_systemd_understands_every_unit_and_drop_in(host: Host) -> None:
     assert "LimitNOFILES" in found[0]
 
 
-def test_udev_understands_the_rules(host: Host) -> None:
+def test_udev_accepts_the_rules(host: Host) -> None:
     if int(host.says("udevadm --version")) < 254:
         pytest.skip("this udevadm cannot verify rules: systemd 254 is the first")
     host.says(f"udevadm verify {INTERRUPTS_RULES_PATH}")
@@ -90,7 +90,7 @@ def test_udev_understands_the_rules(host: Host) -> None:
     ).returncode
 
 
-def test_a_boot_sets_sysctls_and_kernel_values(host: Host) -> None:
+def test_boot_sets_sysctls_and_kernel_values(host: Host) -> None:
     for path, value in ((SWAPPINESS, "60"), (governor(7), "schedutil")):
         host.node.path(path).write_text(f"{value}\n")
     host.node.run("/usr/lib/systemd/systemd-sysctl || /lib/systemd/systemd-sysctl")
@@ -98,17 +98,17 @@ def test_a_boot_sets_sysctls_and_kernel_values(host: Host) -> None:
     assert (text(host.node, SWAPPINESS), text(host.node, governor(7))) == ("10", "performance")
 
 
-def test_modprobe_reads_options_and_what_is_blocked(host: Host) -> None:
+def test_modprobe_reads_options_and_blocked_modules(host: Host) -> None:
     told = host.says("modprobe --showconfig").splitlines()
     assert {"blacklist nouveau", "install nouveau /bin/false", "options ib_core netns_mode=1"} <= {*told}
 
 
-def test_a_login_has_the_limits(host: Host) -> None:
+def test_login_gets_the_limits(host: Host) -> None:
     limits = host.says("su operator -c 'ulimit -n; ulimit -l; ulimit -c; ulimit -s'").split()
     assert limits == ["4096", "4096", "0", "65536"]
 
 
-def test_neither_apt_nor_unattended_upgrades_touch_what_is_held(host: Host) -> None:
+def test_held_packages_are_skipped_by_apt_and_unattended_upgrades(host: Host) -> None:
     assert "containerd" in host.says("apt-mark showhold").split()
     told = host.says("unattended-upgrade --dry-run --debug 2>&1")
     blocked = re.search(r"Initial blacklist: (.*)", told)
@@ -122,7 +122,7 @@ def balanced(host: Host, environment: str) -> set[int]:
     return {int(cpu) for cpu in re.findall(r"CPU number (\d+)", told.stdout)}
 
 
-def test_irqbalance_reads_the_file_of_its_unit_and_keeps_to_the_reserved_cpus(host: Host) -> None:
+def test_irqbalance_reads_its_unit_file_and_uses_only_reserved_cpus(host: Host) -> None:
     folder = "/usr/lib" if host.node.path("/usr/lib/systemd/system/irqbalance.service").exists() else "/lib"
     assert f"EnvironmentFile=-{IRQBALANCE_FILE}" in text(
         host.node, f"{folder}/systemd/system/irqbalance.service"
@@ -131,13 +131,13 @@ def test_irqbalance_reads_the_file_of_its_unit_and_keeps_to_the_reserved_cpus(ho
     assert balanced(host, ":") == {*range(8)}
 
 
-def test_a_profile_that_names_nothing_leaves_nothing(host: Host) -> None:
+def test_empty_profile_leaves_no_file(host: Host) -> None:
     host.provision(NOTHING)
     assert files_of(host.node) == host.before
     assert "noop: the node is already as planned" in host.provision(NOTHING)
 
 
-def test_the_configuration_that_containerd_writes_is_judged(host: Host, tmp_path: Path) -> None:
+def test_default_containerd_configuration_is_judged(host: Host, tmp_path: Path) -> None:
     """With a fragment, which containerd 2.2 imports by itself, and 1 only where it is told to."""
     host.says(
         "mkdir -p /etc/containerd/conf.d\n"
@@ -215,7 +215,7 @@ def maintained(
     return options(node)
 
 
-def test_grubs_own_scripts_carry_a_parameter_to_the_kernel_and_back(release: Release, tmp_path: Path) -> None:
+def test_grub_scripts_add_and_remove_a_kernel_parameter(release: Release, tmp_path: Path) -> None:
     port = free_port()
     with booted_by_grub(release, tmp_path, port) as node:
         before = options(node)
@@ -237,7 +237,7 @@ def test_grubs_own_scripts_carry_a_parameter_to_the_kernel_and_back(release: Rel
         pytest.param("saved", "running", id="saved"),
     ],
 )
-def test_with_two_kernels_the_default_is_found_in_the_menu_of_the_release(
+def test_default_of_two_kernels_is_found_in_the_grub_menu_of_the_release(
     release: Release, tmp_path: Path, default: str, expected: str
 ) -> None:
     with booted_by_grub(release, tmp_path, free_port()) as node:
@@ -255,9 +255,7 @@ def test_with_two_kernels_the_default_is_found_in_the_menu_of_the_release(
         assert f"next {expected}" in said, (said, menu)
 
 
-def test_a_one_time_choice_of_the_release_is_what_the_next_boot_starts(
-    release: Release, tmp_path: Path
-) -> None:
+def test_one_time_grub_choice_of_the_release_is_the_next_boot(release: Release, tmp_path: Path) -> None:
     with booted_by_grub(release, tmp_path, free_port()) as node:
         install_real_kernel(node, NEWER)
         node.run("grub-reboot '1>2'")  # entries for recovery stand between

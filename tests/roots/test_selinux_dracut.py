@@ -54,7 +54,7 @@ def run_in(root: Path, command: str, start: str = 'exec "$@"') -> str:
     return done.stdout + done.stderr
 
 
-def test_the_images_files_get_the_types_of_a_real_policy(root: Path) -> None:
+def test_image_files_get_the_selinux_types_of_a_real_policy(root: Path) -> None:
     for path in TYPES:
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -77,9 +77,7 @@ def test_the_images_files_get_the_types_of_a_real_policy(root: Path) -> None:
         pytest.param('exec "$@"', False, id="not where dracut finds no mounts"),
     ],
 )
-def test_dracut_takes_the_options_of_modules_into_the_initial_ram_disk(
-    root: Path, start: str, taken: bool
-) -> None:
+def test_dracut_includes_module_options_in_the_initramfs(root: Path, start: str, taken: bool) -> None:
     said = run_in(root, DRACUT, start)
     assert (root / "tmp/options").read_text().strip() == (OPTIONS.strip() if taken else "")
     assert ("Turning off host-only mode" in said) != taken

@@ -97,7 +97,7 @@ def run(repository: Path, node: Sandbox, profile: dict[str, Any], program: str, 
     return f"{done.stdout}{done.stderr}\nended with {done.returncode}"
 
 
-def test_the_role_of_the_page_is_planned_applied_verified_and_undone(repository: Path, node: Sandbox) -> None:
+def test_documented_role_is_planned_applied_verified_and_undone(repository: Path, node: Sandbox) -> None:
     deploy = ("pyinfra", "-y", "-v", "{inventory}", "deploys/banner.py")
 
     dry = run(repository, node, PROFILE, "pyinfra", "--dry", "-v", "{inventory}", "deploys/banner.py")

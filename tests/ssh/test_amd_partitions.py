@@ -72,7 +72,7 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     return start_node(start_sandbox, port)
 
 
-def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node, port):
+def test_gpus_get_planned_modes_and_their_units_restart(node, port):
     applied(node, change(port))
     assert_new(node)
     assert f"stop {GPUAGENT}" in node.path("/run/systemctl.log").read_text()
@@ -87,12 +87,12 @@ def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node, port):
 
 
 @pytest.mark.long
-def test_the_question_for_pairs_leaves_the_driver_as_it_was(node, port):
+def test_query_for_mode_pairs_leaves_the_driver_unchanged(node, port):
     applied(node, change(port, ["DPX NPS1"]))
     assert node.path(f"{DRIVER}/{FIRST}/compute_partition_config/xcp_config").read_text() == "SPX\n"
 
 
-def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_touched(node, port):
+def test_compute_mode_change_reloads_no_driver_and_skips_gpus_as_planned(node, port):
     applied(node, change(port, ["SPX NPS1", "CPX NPS1"]))
     assert_new(node, "SPX NPS1", "CPX NPS1")
     told = [line for line in asked(node) if not line.startswith("xcp_config")]
@@ -140,7 +140,7 @@ def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_tou
         ),
     ],
 )
-def test_a_driver_that_fails_brings_back_what_was_there(node, port, fault, reason):
+def test_driver_failure_restores_the_old_modes(node, port, fault, reason):
     faults(node, fault)
     if "every" in fault:
         when(node, "undo amd_partitions", ": > /run/amdgpu/faults")
@@ -152,14 +152,14 @@ def test_a_driver_that_fails_brings_back_what_was_there(node, port, fault, reaso
     assert_old(node)
 
 
-def test_a_driver_that_is_busy_for_a_moment_is_asked_again(node, port):
+def test_briefly_busy_driver_is_retried(node, port):
     faults(node, "current_compute_partition 1 EBUSY")
     applied(node, change(port, impatient={"BUSY_SECONDS": "10"}))
     assert_new(node)
 
 
 @pytest.mark.long
-def test_a_request_that_waits_is_carried_out_and_undone(node, port):
+def test_pending_memory_mode_request_is_carried_out_and_undone(node, port):
     faults(node, "unload 1 EBUSY")
     result = run(node, change(port))
     assert result.outcome == "rolled-back", result
@@ -168,7 +168,7 @@ def test_a_request_that_waits_is_carried_out_and_undone(node, port):
     assert_old(node)
 
 
-def test_a_request_that_cannot_be_carried_out_is_said(node, port):
+def test_pending_partition_request_is_reported(node, port):
     faults(node, "unload every EBUSY")
     result = run(node, change(port))
     assert result.outcome == "rolled-back", result
@@ -177,7 +177,7 @@ def test_a_request_that_cannot_be_carried_out_is_said(node, port):
     assert_old(node)
 
 
-def test_a_pair_that_the_driver_does_not_allow_is_refused_before_anything(node, port):
+def test_mode_pair_that_the_driver_disallows_is_refused_before_any_change(node, port):
     result = run(node, change(port, ["SPX NPS4"]))
     assert result.outcome == "refused"
     assert f"{FIRST}: its driver allows NPS1 with SPX, and not NPS4" in result.reason
@@ -185,14 +185,14 @@ def test_a_pair_that_the_driver_does_not_allow_is_refused_before_anything(node, 
     assert_old(node)
 
 
-def test_gpus_that_have_changed_since_the_look_are_refused(node, port):
+def test_gpus_changed_since_the_look_are_refused(node, port):
     result = run(node, change(port, was=["DPX NPS1"]))
     assert result.outcome == "refused"
     assert f"{FIRST} has SPX NPS1; when it was looked at it had DPX NPS1" in result.reason
 
 
 @pytest.mark.long
-def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, port):
+def test_unrestorable_amd_gpus_are_reported_with_repair_commands(node, port):
     run(node, change(port))
     faults(node, "unload every EBUSY")
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -209,14 +209,14 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, p
 
 
 @pytest.mark.long
-def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node, port):
+def test_pod_container_on_amd_gpu_gets_sigterm_then_sigkill(node, port):
     polite, deaf = hold(node, POD), hold(node, POD, "dri/renderD129", 'trap "" TERM;')
     applied(node, replace(change(port), allowed=("1",)))
     assert not has_files_open(node, polite)
     assert not has_files_open(node, deaf)
 
 
-def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(node, port):
+def test_pod_on_an_undrained_node_is_named_and_nothing_changes(node, port):
     pid = hold(node, POD, "dri/renderD136")
     result = run(node, change(port))
     assert result.outcome == "refused"
@@ -228,7 +228,7 @@ def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(no
 @pytest.mark.parametrize(
     "group", [PERSON, "/system.slice/ssh.service", "/system.slice/systemd-logind.service"]
 )
-def test_a_process_of_a_person_is_named_and_nothing_is_changed(node, port, group):
+def test_user_process_is_named_and_nothing_changes(node, port, group):
     pid = hold(node, group)
     result = run(node, change(port))
     assert result.outcome == "refused"
@@ -237,14 +237,14 @@ def test_a_process_of_a_person_is_named_and_nothing_is_changed(node, port, group
     assert_old(node)
 
 
-def test_another_vendors_card_is_nobodys_business(node, port):
+def test_card_of_another_vendor_is_ignored(node, port):
     node.path(f"{DEVICES}/dri/card0").touch()
     pid = hold(node, PERSON, "dri/card0")
     applied(node, change(port, ["CPX NPS1"]))
     assert has_files_open(node, pid)
 
 
-def test_the_look_tells_which_units_hold_a_gpu_and_what_the_node_has(node, port):
+def test_look_lists_amd_gpu_units_and_node_tools(node, port):
     hold(node, POD)
     hold(node, PERSON)
     asked_of = NodeQuery(
@@ -275,7 +275,7 @@ CALLS = [
 @pytest.mark.parametrize(
     "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 2 killed-before"))
 )
-def test_a_worker_that_is_killed_at_the_driver_leaves_the_old_modes(node, port, fault):
+def test_worker_killed_during_a_driver_call_leaves_the_old_modes(node, port, fault):
     faults(node, fault)
     result = run(node, change(port))
     assert result.outcome == "rolled-back", result
@@ -287,7 +287,7 @@ def test_a_worker_that_is_killed_at_the_driver_leaves_the_old_modes(node, port, 
 @pytest.mark.parametrize(
     "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 1 killed-after"))
 )
-def test_a_power_cut_at_the_driver_is_undone_at_the_boot(node, port, fault, firmware):
+def test_power_cut_during_a_driver_call_is_undone_at_boot(node, port, fault, firmware):
     node.path(f"/run/amdgpu/{firmware}").touch()
     faults(node, fault.replace("killed", "power"))
     node.run(start_script(change(port)))
@@ -315,7 +315,7 @@ def boot_worker(node: Sandbox, transaction: Transaction) -> subprocess.Completed
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("firmware", ["keeps", "forgets"])
-def test_our_unit_brings_the_plan_back_after_a_boot(node, port, firmware):
+def test_boot_unit_restores_the_planned_modes(node, port, firmware):
     transaction = change(port)
     run(node, transaction)
     node.path(f"/run/amdgpu/{firmware}").touch()
@@ -330,7 +330,7 @@ def test_our_unit_brings_the_plan_back_after_a_boot(node, port, firmware):
     assert len(asked(node)) == before
 
 
-def test_our_unit_stops_nothing_at_a_boot(node, port):
+def test_boot_unit_stops_no_process(node, port):
     done = boot_worker(node, change(port))
     assert done.returncode == 1
     assert "the AMD GPUs are in use by pid " in done.stderr
@@ -377,7 +377,7 @@ def broken(node: Sandbox, folder: Path) -> tuple[str, ...]:
     return tuple(str(result) for result in suite.failures(found))
 
 
-def test_from_the_profile_to_the_gpus_and_no_further_the_second_time(site, tmp_path):
+def test_profile_is_applied_to_the_gpus_and_second_run_changes_nothing(site, tmp_path):
     deploy = "deploys/amd_partitions.py"
     dry = pyinfra(tmp_path, data(site), "--dry", deploy)
     assert re.search(rf"{FIRST} +SPX NPS1 -> CPX NPS4", plain(dry.stdout)), dry.stdout
@@ -428,7 +428,7 @@ def config_manager(
 
 
 @pytest.mark.long
-def test_the_manager_is_handed_the_modes_of_an_inventory(site, tmp_path, capfd):
+def test_config_manager_receives_the_modes_of_an_inventory(site, tmp_path, capfd):
     whole = {**HANDED, "gpus": [{"compute": "SPX", "memory": "NPS1"}]}
     hosts = {
         "cut": data(site, amd_partitions=HANDED)["node"],
@@ -449,7 +449,7 @@ def test_the_manager_is_handed_the_modes_of_an_inventory(site, tmp_path, capfd):
 
 
 @pytest.mark.long
-def test_no_config_map_is_written_where_a_host_is_silent_or_none_hands_over(site, tmp_path, capfd):
+def test_unreachable_host_or_no_handed_over_host_writes_no_config_map(site, tmp_path, capfd):
     handed = data(site, amd_partitions=HANDED)["node"]
     inventory(tmp_path, {"cut": handed, "gone": {**handed, "ssh_port": free_port()}})
     document, said = config_manager(capfd, str(tmp_path), code=2)

@@ -59,7 +59,7 @@ def run(folder: Path, program: str, *arguments: str) -> subprocess.CompletedProc
     )
 
 
-def test_an_inventory_of_ansible_is_named_as_it_is(node: Sandbox, tmp_path: Path) -> None:
+def test_ansible_inventory_is_accepted_directly(node: Sandbox, tmp_path: Path) -> None:
     inventory = str(fleet(tmp_path, node))
     applied = run(tmp_path, "numaforge", "apply", "--yes", "-o", "json", inventory)
     assert applied.returncode == 6, applied.stderr
@@ -76,7 +76,7 @@ def test_an_inventory_of_ansible_is_named_as_it_is(node: Sandbox, tmp_path: Path
 
 
 @pytest.mark.long
-def test_the_role_applies_the_plans_of_its_plays_hosts(node: Sandbox, tmp_path: Path) -> None:
+def test_ansible_role_applies_the_plans_of_the_hosts_in_its_play(node: Sandbox, tmp_path: Path) -> None:
     inventory = fleet(tmp_path, node)
     command = {"numaforge_apply_command": str(PROGRAMS / "numaforge")}
     play = {"hosts": "gpu", "gather_facts": False, "roles": [{"role": "numaforge", "vars": command}]}

@@ -43,7 +43,7 @@ def apply(folder: Path, hosts: Hosts, *arguments: str) -> subprocess.CompletedPr
     )
 
 
-def test_a_dry_run_is_on_standard_output_and_nothing_else_is(node: Sandbox, tmp_path: Path) -> None:
+def test_dry_run_prints_only_the_changes_to_standard_output(node: Sandbox, tmp_path: Path) -> None:
     run = apply(tmp_path, {"gpu-01": data(node), "gpu-02": data(node)}, "--dry")
     notice = "gpu-[01-02]: all have the address 127.0.0.1: name a host once\n"
     assert (run.returncode, run.stderr) == (0, notice), run.stderr
@@ -53,7 +53,7 @@ def test_a_dry_run_is_on_standard_output_and_nothing_else_is(node: Sandbox, tmp_
     assert not node.path("/etc/numaforge").exists()
 
 
-def test_what_it_has_applied_is_as_planned_for_it_and_for_pyinfra(node: Sandbox, tmp_path: Path) -> None:
+def test_applied_host_is_as_planned_for_apply_and_for_pyinfra(node: Sandbox, tmp_path: Path) -> None:
     hosts = {"gpu-01": data(node)}
     run = apply(tmp_path, hosts, "--yes")
     assert run.returncode == 0, run.stderr
@@ -69,9 +69,7 @@ def test_what_it_has_applied_is_as_planned_for_it_and_for_pyinfra(node: Sandbox,
     assert "1 host: 1 unchanged" in pyinfra(tmp_path, hosts, "--dry", "deploys/site.py").stdout
 
 
-def test_hosts_that_do_not_answer_are_one_line_and_have_an_exit_code_of_their_own(
-    node: Sandbox, tmp_path: Path
-) -> None:
+def test_unreachable_hosts_are_one_line_and_exit_code_6(node: Sandbox, tmp_path: Path) -> None:
     gone = {**data(node), "ssh_port": free_port()}
     gone = {f"gpu-{number:02}": {**gone, "ssh_hostname": f"127.0.1.{number}"} for number in range(2, 32)}
     hosts = {"gpu-01": data(node), **gone}
@@ -87,7 +85,7 @@ def test_hosts_that_do_not_answer_are_one_line_and_have_an_exit_code_of_their_ow
     assert "did you mean 'training'?" in document["hosts"]["typo"]["reason"]
 
 
-def test_a_host_whose_key_is_not_known_is_not_connected_to(node: Sandbox, tmp_path: Path) -> None:
+def test_host_with_an_unknown_key_is_not_connected_to(node: Sandbox, tmp_path: Path) -> None:
     unknown = {
         name: value
         for name, value in {**data(node), "ssh_known_hosts_file": "/dev/null"}.items()
@@ -99,7 +97,7 @@ def test_a_host_whose_key_is_not_known_is_not_connected_to(node: Sandbox, tmp_pa
     assert text(node, SWAPPINESS) == "60"
 
 
-def test_it_refuses_on_a_node_of_a_cluster_what_pyinfra_refuses(
+def test_apply_refuses_the_same_cluster_nodes_as_pyinfra(
     start_sandbox: StartSandbox, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -117,7 +115,7 @@ def test_it_refuses_on_a_node_of_a_cluster_what_pyinfra_refuses(
 @pytest.mark.parametrize(
     ("answer", "code", "swappiness"), [("n", 1, "60"), ("y", 0, "1")], ids=["declined", "confirmed"]
 )
-def test_on_a_terminal_it_shows_what_would_change_and_asks(
+def test_apply_on_a_terminal_shows_the_changes_and_asks(
     node: Sandbox, tmp_path: Path, answer: str, code: int, swappiness: str
 ) -> None:
     inventory = tmp_path / "inventory.py"

@@ -94,7 +94,7 @@ def outcome(node: Sandbox) -> str:
     )
 
 
-def test_the_first_interrupt_waits_for_hosts_in_progress_and_begins_no_other(
+def test_first_interrupt_finishes_hosts_in_progress_and_begins_no_other(
     node: Sandbox, start_sandbox: StartSandbox, tmp_path: Path
 ) -> None:
     hold(node)
@@ -117,7 +117,7 @@ def test_the_first_interrupt_waits_for_hosts_in_progress_and_begins_no_other(
     assert not other.path(TRANSACTIONS).exists()
 
 
-def test_a_run_whose_hosts_all_end_well_exits_with_0(node: Sandbox, tmp_path: Path) -> None:
+def test_interrupted_run_with_only_successful_hosts_exits_with_0(node: Sandbox, tmp_path: Path) -> None:
     hold(node)
     with applying(tmp_path, data(node)) as run:
         until(node, "[ -e /run/held ]")
@@ -127,7 +127,7 @@ def test_a_run_whose_hosts_all_end_well_exits_with_0(node: Sandbox, tmp_path: Pa
     assert (code, states["node"]["state"], outcome(node)) == (0, "changed", "applied")
 
 
-def test_before_hosts_are_changed_an_interrupt_ends_the_run(node: Sandbox, tmp_path: Path) -> None:
+def test_interrupt_before_any_change_ends_the_run(node: Sandbox, tmp_path: Path) -> None:
     node.log_in_with(HOLD)
     with applying(tmp_path, data(node)) as run:
         until(node, "[ -e /run/held ]")
@@ -153,9 +153,7 @@ def left(node: Sandbox, folder: Path, by: str = "") -> dict[str, Any]:
     return said
 
 
-def test_a_second_interrupt_leaves_a_change_in_the_middle_and_says_what_becomes_of_it(
-    node: Sandbox, tmp_path: Path
-) -> None:
+def test_second_interrupt_leaves_change_running_and_reports_its_fate(node: Sandbox, tmp_path: Path) -> None:
     hold(node)
     reason = left(node, tmp_path)["reason"]
     node.run("touch /run/go")
@@ -166,7 +164,7 @@ def test_a_second_interrupt_leaves_a_change_in_the_middle_and_says_what_becomes_
     )
 
 
-def test_a_change_left_unconfirmed_is_named_by_every_command_until_apply_keeps_it(
+def test_every_command_names_an_unconfirmed_change_until_apply_confirms(
     node: Sandbox, tmp_path: Path
 ) -> None:
     node.log_in_with(KEEPS_OUT)

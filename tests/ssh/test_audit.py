@@ -29,7 +29,7 @@ TROUBLES = {
 
 
 @pytest.mark.long
-def test_hosts_in_trouble_cost_a_line_each_and_neither_memory_nor_the_others(start_sandbox, tmp_path):
+def test_troubled_hosts_cost_one_line_each_bounded_memory_and_no_other_host(start_sandbox, tmp_path):
     nodes = {"good": start_sandbox(machine()).data()}
     for name, (shell, _) in TROUBLES.items():
         sandbox = start_sandbox(machine())
@@ -81,7 +81,7 @@ def answer(document: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.long
-def test_ten_faults_on_300_hosts_are_found_and_no_eleventh(start_sandbox, tmp_path):
+def test_exactly_ten_faults_on_300_hosts_are_found(start_sandbox, tmp_path):
     sandbox = start_sandbox({**machine(), "/usr/local/bin/answer": ANSWER})
     listener = listening(sandbox, sum(COUNTS.values()), "many_config", "ForceCommand /usr/local/bin/answer\n")
     know(sandbox, [listener], sum(COUNTS.values()))

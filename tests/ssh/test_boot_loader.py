@@ -84,7 +84,7 @@ def booted_into_trial(node: Sandbox, change: Transaction) -> None:
 # ---- one boot on trial ----
 
 
-def test_the_default_is_the_old_one_until_the_change_is_confirmed(node, port, loader):
+def test_old_entry_stays_the_default_until_the_change_is_confirmed(node, port, loader):
     booted_into_trial(node, change(port, loader))
     assert WISH in node.path("/proc/cmdline").read_text().split()
     assert options(node) == CMDLINE
@@ -98,7 +98,7 @@ def test_the_default_is_the_old_one_until_the_change_is_confirmed(node, port, lo
 
 
 @pytest.mark.variants(1)
-def test_a_power_cycle_alone_starts_the_old_entry(node, port, loader):
+def test_power_cycle_starts_the_old_entry(node, port, loader):
     when(node, "confirming", CUT_POWER)
     node.run(start_script(change(port, loader)))
     result = through_boots(node)
@@ -109,7 +109,7 @@ def test_a_power_cycle_alone_starts_the_old_entry(node, port, loader):
 
 
 @pytest.mark.variants(1)
-def test_where_the_boot_loader_boots_nothing_once_the_default_changes_before_the_boot(node, port, loader):
+def test_default_changes_before_the_boot_without_one_time_boot_support(node, port, loader):
     node.run(start_script(change(port, loader, not_once="GRUB cannot write to /boot/grub (lvm)")))
     until(node, "[ -e /run/stopping ] && idle")
     assert options(node) == f"{CMDLINE} {WISH}"
@@ -135,7 +135,7 @@ def test_where_the_boot_loader_boots_nothing_once_the_default_changes_before_the
         ),
     ],
 )
-def test_whether_an_entry_can_be_booted_once_is_looked_at(node, loader, spoil, said):
+def test_one_time_boot_support_is_detected(node, loader, spoil, said):
     folder = "/boot/grub2" if loader == "grubby" else "/boot/grub"
     node.run(spoil.format(folder))
     answers = looked(node, "look_kernel_cmdline", RECORD, WISH)
@@ -143,7 +143,7 @@ def test_whether_an_entry_can_be_booted_once_is_looked_at(node, loader, spoil, s
     assert ("once" in answers) is (said is None)
 
 
-def test_a_node_with_its_parameters_is_not_asked_about_its_boot_loader(node):
+def test_boot_loader_of_a_node_with_all_parameters_is_not_queried(node):
     assert {"once", "not-once"} & looked(node, "look_kernel_cmdline", RECORD, "quiet").keys() == set()
 
 
@@ -166,7 +166,7 @@ SPOILT = {
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("loader", ["grub"], indirect=True)
 @pytest.mark.parametrize(("edit", "said"), SPOILT.values(), ids=SPOILT)
-def test_an_entry_that_would_not_boot_is_found_before_the_reboot(node, port, loader, edit, said):
+def test_unbootable_entry_is_found_before_the_reboot(node, port, loader, edit, said):
     trial = f"/numaforge-trial/,$ {edit}"
     node.path("/run/spoil-grub-cfg").write_text(f"sed -i '{trial}' {GRUB_CFG}\n")
     node.run(start_script(change(port, loader)))
@@ -181,11 +181,11 @@ def test_an_entry_that_would_not_boot_is_found_before_the_reboot(node, port, loa
 # ---- which kernel boots ----
 
 
-def test_the_running_kernel_is_what_the_next_boot_starts(node):
+def test_next_boot_starts_the_running_kernel(node):
     assert looked(node, "look_reboot")["next"] == "running"
 
 
-def test_a_newer_kernel_that_the_next_boot_would_start_is_seen(node):
+def test_newer_kernel_of_the_next_boot_is_detected(node):
     install_kernel(node, NEWER)
     answers = looked(node, "look_reboot", "mlx5_core")
     assert (answers["next"], answers["version"], answers["running"]) == ("another", NEWER, KERNEL)
@@ -205,7 +205,7 @@ def test_a_newer_kernel_that_the_next_boot_would_start_is_seen(node):
         pytest.param("saved", "running", id="saved"),
     ],
 )
-def test_the_default_is_found_as_grub_finds_it(node, default, expected):
+def test_default_entry_is_found_as_by_grub(node, default, expected):
     node.path("/etc/default/grub.d").mkdir(parents=True, exist_ok=True)
     node.path("/etc/default/grub.d/50-default.cfg").write_text(f"GRUB_DEFAULT='{default}'\n")
     set_default(node, f"gnulinux-advanced-1>gnulinux-{KERNEL}-advanced-1")
@@ -214,14 +214,14 @@ def test_the_default_is_found_as_grub_finds_it(node, default, expected):
 
 
 @pytest.mark.parametrize("shell_of_host", ["dash -s", "bash -s", "busybox sh -s"])
-def test_every_posix_shell_finds_it(node, shell_of_host):
+def test_newer_kernel_is_detected_in_every_posix_shell(node, shell_of_host):
     install_kernel(node, NEWER)
     done = node.run(f"{LOOK}\nlook_reboot\n", shell_of_host)
     assert f"version {NEWER}" in done.stdout.splitlines(), (done.stdout, done.stderr)
     assert not done.stderr
 
 
-def test_what_someone_has_chosen_for_the_next_boot_is_what_it_starts(node, loader):
+def test_entry_chosen_for_the_next_boot_counts_as_the_next_kernel(node, loader):
     install_kernel(node, NEWER)
     old = f"{MACHINE_ID}-{KERNEL}" if loader == "grubby" else "1>1"
     tool = "grub2-editenv /boot/grub2" if loader == "grubby" else "grub-editenv /boot/grub"
@@ -229,7 +229,7 @@ def test_what_someone_has_chosen_for_the_next_boot_is_what_it_starts(node, loade
     assert looked(node, "look_reboot")["next"] == "running"
 
 
-def test_a_kernel_that_came_after_the_look_is_refused_before_anything_changes(node, port, loader):
+def test_kernel_installed_after_the_look_is_refused_before_any_change(node, port, loader):
     install_kernel(node, NEWER)
     node.run(start_script(change(port, loader)))
     result = through_boots(node)
@@ -239,7 +239,7 @@ def test_a_kernel_that_came_after_the_look_is_refused_before_anything_changes(no
 
 
 @pytest.mark.variants(1)
-def test_another_kernel_is_taken_knowingly_and_given_up_with_the_change(node, port, loader):
+def test_allowed_newer_kernel_boots_and_undo_restores_the_old(node, port, loader):
     install_kernel(node, NEWER)
     before = options(node)
     node.run(start_script(change(port, loader, allowed="any")))
@@ -255,7 +255,7 @@ def test_another_kernel_is_taken_knowingly_and_given_up_with_the_change(node, po
 
 
 @pytest.mark.variants(1)
-def test_a_kernel_that_was_not_expected_is_given_up_again(node, port, loader):
+def test_unexpected_kernel_is_rolled_back(node, port, loader):
     node.run(start_script(change(port, loader)))
     until(node, "[ -e /run/stopping ] && idle")
     tool = "grub2-editenv /boot/grub2" if loader == "grubby" else "grub-editenv /boot/grub"
@@ -274,7 +274,7 @@ def test_a_kernel_that_was_not_expected_is_given_up_again(node, port, loader):
 
 
 @pytest.mark.variants(1)
-def test_a_kernel_that_came_between_stays(node, port, loader):
+def test_kernel_installed_between_change_and_undo_is_kept(node, port, loader):
     node.run(start_script(change(port, loader)))
     assert through_boots(node).outcome == "applied"
     install_kernel(node, NEWER)
@@ -291,7 +291,7 @@ def test_a_kernel_that_came_between_stays(node, port, loader):
 
 
 @pytest.mark.parametrize("loader", ["grub"], indirect=True)
-def test_a_drop_in_that_someone_has_edited_is_kept_beside(node, port, loader):
+def test_edited_grub_drop_in_is_kept_as_a_copy(node, port, loader):
     node.run(start_script(change(port, loader)))
     assert through_boots(node).outcome == "applied"
     edited = f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {WISH} debug"\n'
@@ -304,7 +304,7 @@ def test_a_drop_in_that_someone_has_edited_is_kept_beside(node, port, loader):
 
 
 @pytest.mark.variants(1)
-def test_an_entry_whose_kernel_has_gone_is_said(node, port, loader):
+def test_boot_entry_with_missing_files_is_reported(node, port, loader):
     node.run(start_script(change(port, loader)))
     assert through_boots(node).outcome == "applied"
     node.run(f"rm -f /boot/initr*{KERNEL}*")
@@ -316,7 +316,7 @@ def test_an_entry_whose_kernel_has_gone_is_said(node, port, loader):
 
 
 @pytest.mark.parametrize("loader", ["grubby"], indirect=True)
-def test_entries_of_other_kernels_and_for_rescues_stay_as_they_are(node, port, loader):
+def test_entries_of_other_kernels_and_rescue_entries_are_unchanged(node, port, loader):
     install_kernel(node, NEWER)
     set_default(node, f"{MACHINE_ID}-{KERNEL}")
     others = {path: node.path(path).read_text() for path in (RESCUE, NEWER_ENTRY)}
@@ -329,7 +329,7 @@ def test_entries_of_other_kernels_and_for_rescues_stay_as_they_are(node, port, l
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("loader", ["grubby"], indirect=True)
 @pytest.mark.parametrize("way", ["reverted", "given-up"])
-def test_a_parameter_that_had_another_value_gets_it_back(node, port, loader, way):
+def test_replaced_parameter_gets_its_old_value_back(node, port, loader, way):
     entry = node.path(ENTRY)
     entry.write_text(entry.read_text().replace(" quiet", " quiet iommu=soft"))
     node.path("/proc/cmdline").write_text(f"{CMDLINE} iommu=soft\n")

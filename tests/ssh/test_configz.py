@@ -100,7 +100,7 @@ def ask(node: Sandbox, endpoint: KubeletEndpoint, shell: str = "sh -s") -> dict[
 
 
 @pytest.mark.parametrize("shell", ["dash -s", "bash -s"])
-def test_a_kubelet_tells_its_node_what_it_runs_with(node, kubelet, shell):
+def test_kubelet_serves_its_config_to_its_node(node, kubelet, shell):
     assert ask(node, kubelet.endpoint, shell) == CONFIG
     [(path, login)] = kubelet.asked
     assert path == "/configz"
@@ -117,7 +117,7 @@ def test_a_kubelet_tells_its_node_what_it_runs_with(node, kubelet, shell):
         pytest.param(("client-certificate:", "token: x\n    comment:"), id="nothing-named-but-rotated"),
     ],
 )
-def test_the_kubeconfig_names_the_certificate(node, kubelet, replaced):
+def test_client_certificate_is_read_from_the_kubeconfig(node, kubelet, replaced):
     file = node.path(KUBECONFIG)
     changed = file.read_text().replace(*replaced)
     assert changed != file.read_text()
@@ -125,7 +125,7 @@ def test_the_kubeconfig_names_the_certificate(node, kubelet, replaced):
     assert ask(node, kubelet.endpoint) == CONFIG
 
 
-def test_a_kubelet_that_forbids_it_is_told_from_one_that_is_silent(node, kubelet):
+def test_forbidden_configz_differs_from_silent_kubelet(node, kubelet):
     kubelet.status = 403
     with pytest.raises(UnreadableConfigError, match=r"refuses it to its own node \(403: Forbidden"):
         ask(node, kubelet.endpoint)
@@ -137,13 +137,13 @@ def test_a_kubelet_that_forbids_it_is_told_from_one_that_is_silent(node, kubelet
         ask(node, closed)
 
 
-def test_what_answers_in_another_protocol_is_silent(node, kubelet):
+def test_server_of_another_protocol_counts_as_silent(node, kubelet):
     kubelet.no_http = b"220 mail ready\r\n"
     with pytest.raises(SilentKubeletError, match=r"220 mail ready.*is not an HTTP answer"):
         ask(node, kubelet.endpoint)
 
 
-def test_what_serves_with_another_certificate_is_asked_nothing(node, kubelet, authority):
+def test_server_with_another_certificate_receives_no_request(node, kubelet, authority):
     other = pki.issue(authority, "node", names=("node",))
     node.path(f"{PKI}/kubelet.crt").write_bytes(other.certificate_pem)
     with pytest.raises(UnreadableConfigError, match="another certificate than the kubelet"):
@@ -159,7 +159,7 @@ def test_what_serves_with_another_certificate_is_asked_nothing(node, kubelet, au
         pytest.param("PATH=/nowhere", "no python3", id="no-python"),
     ],
 )
-def test_a_node_without_the_means_says_which(node, kubelet, hidden, said):
+def test_missing_login_file_or_python_is_named(node, kubelet, hidden, said):
     done = node.run(f"{hidden}\n{kubelet.endpoint.script}", own_network=False)
     with pytest.raises(UnreadableConfigError, match=said):
         read_answer(done.stdout.splitlines())

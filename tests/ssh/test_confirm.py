@@ -35,7 +35,7 @@ def results(node: Sandbox) -> list[str]:
     return [json.loads(file.read_text())["outcome"] for file in files]
 
 
-def test_a_change_is_confirmed_over_a_connection_of_its_own(node, tmp_path):
+def test_change_is_confirmed_over_a_new_connection(node, tmp_path):
     node.log_in_with(NOTES_LOGINS)
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
@@ -46,7 +46,7 @@ def test_a_change_is_confirmed_over_a_connection_of_its_own(node, tmp_path):
 
 
 @pytest.mark.long
-def test_a_host_that_refuses_new_logins_goes_back_and_the_run_says_so(node, tmp_path):
+def test_change_that_blocks_new_logins_is_undone_and_reported(node, tmp_path):
     node.log_in_with(KEEPS_OUT)
     run = pyinfra(tmp_path, data(node, numaforge_confirm_seconds=30), "-y", "deploys/kubelet.py")
     assert run.returncode == 1
@@ -78,7 +78,7 @@ def end(process: subprocess.Popen[bytes], by: signal.Signals) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "hung-up"])
-def test_a_runner_that_ends_before_it_confirms_leaves_a_host_that_goes_back(node, tmp_path, by):
+def test_host_rolls_back_when_its_runner_ends_before_confirming(node, tmp_path, by):
     end(begun(node, tmp_path, numaforge_confirm_seconds=30), by)
     until(node, f"! [ -L {CURRENT} ]")
     assert not node.path(DROP_IN).exists()
@@ -88,7 +88,7 @@ def test_a_runner_that_ends_before_it_confirms_leaves_a_host_that_goes_back(node
 @pytest.mark.parametrize(
     "by", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGHUP], ids=["killed", "hung-up"]
 )
-def test_the_next_run_confirms_what_still_waits(node, tmp_path, by):
+def test_next_run_confirms_a_pending_change(node, tmp_path, by):
     end(begun(node, tmp_path), by)
     node.log_in_with(":")
     again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
@@ -97,7 +97,7 @@ def test_the_next_run_confirms_what_still_waits(node, tmp_path, by):
     assert (results(node), node.path(DROP_IN).exists(), starts(node)) == (["applied"], True, 3)
 
 
-def test_a_plan_that_failed_is_refused_until_a_person_says_otherwise(node, tmp_path):
+def test_failed_plan_is_refused_without_retry_failed(node, tmp_path):
     crashes = data(node, numaforge_profile={**PROFILE, "name": "crash"})
     assert pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py").returncode == 1
     again = pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py")
@@ -127,7 +127,7 @@ def apply(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.long
-def test_another_plan_is_not_refused(node, tmp_path):
+def test_other_plan_after_a_failed_plan_is_accepted(node, tmp_path):
     crashes = data(node, numaforge_profile={**PROFILE, "name": "crash"})
     assert pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py").returncode == 1
     other = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")

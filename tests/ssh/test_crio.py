@@ -24,26 +24,26 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     return start_node(start_sandbox, port)
 
 
-def test_crio_that_does_not_run_is_not_started(node):
+def test_stopped_crio_is_not_started(node):
     node.run(f"systemctl stop {CRIO}; : > /run/systemctl.log")
     assert run(node, change()).outcome == "applied"
     assert node.run(f"systemctl is-active {CRIO}").stdout.strip() == "inactive"
     assert restarts(node) == 0
 
 
-def test_a_handler_that_crio_leaves_out_is_no_success(node):
+def test_change_fails_when_crio_ignores_the_handler(node):
     result = run(node, change(text="[crio.runtime.runtimes.other]\n"))
     assert result.outcome == "rolled-back"
     assert result.reason.startswith(f"{CRIO} has no runtime handler high-performance although its drop-in")
     assert_old(node)
 
 
-def test_without_the_program_that_asks_crio_the_restart_is_the_proof(node):
+def test_restart_alone_proves_crio_without_the_crio_program(node):
     node.path("/usr/local/bin/crio").unlink()
     assert run(node, change(text="[crio.runtime.runtimes.other]\n")).outcome == "applied"
 
 
-def test_crio_that_does_not_start_gets_its_old_configuration_back(node):
+def test_failed_crio_start_restores_the_old_configuration(node):
     node.path(f"/run/services/{CRIO}").write_text(f"grep -qs runtimes {CRIO_PATH} && exit 1\n{SERVICE}")
     result = run(node, change())
     assert result.outcome == "rolled-back", result
@@ -85,7 +85,7 @@ def deploy(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_a_profile_brings_the_handler_and_one_without_it_takes_it_away(worker, tmp_path):
+def test_handler_is_added_and_removed_with_the_profile(worker, tmp_path):
     def site(profile: dict[str, Any]) -> str:
         wish = {"node": {**worker.data("root"), "numaforge_profile": profile}}
         done = pyinfra(tmp_path, wish, "-y", "-v", deploy(tmp_path))

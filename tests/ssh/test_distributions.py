@@ -100,7 +100,7 @@ def site(folder: Path, node: Sandbox, *options: str) -> tuple[int, str]:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_its_kubelet_gets_a_drop_in_and_its_unit_restarts(
+def test_distribution_kubelet_gets_a_drop_in_and_its_unit_restarts(
     start_sandbox: StartSandbox, port: int, tmp_path: Path, name: str
 ) -> None:
     unit, _, folder, _ = LAYOUTS[name]
@@ -119,7 +119,7 @@ def test_its_kubelet_gets_a_drop_in_and_its_unit_restarts(
     assert (code, "1 host: 1 unchanged" in said) == (0, True), said
 
 
-def test_a_kubelet_that_does_not_come_up_gets_its_own_settings_back(
+def test_failed_kubelet_start_restores_its_own_settings(
     start_sandbox: StartSandbox, port: int, tmp_path: Path
 ) -> None:
     unit, _, folder, _ = LAYOUTS["MicroK8s"]
@@ -135,7 +135,7 @@ def test_a_kubelet_that_does_not_come_up_gets_its_own_settings_back(
     assert node.run(f"systemctl show -p ActiveState,MainPID {unit}").stdout.startswith("ActiveState=active")
 
 
-def test_the_arguments_of_microk8s_are_as_they_were_after_an_uninstall(
+def test_uninstall_restores_the_microk8s_arguments(
     start_sandbox: StartSandbox, port: int, tmp_path: Path
 ) -> None:
     node = node_of("MicroK8s", start_sandbox, port)
@@ -155,7 +155,7 @@ def test_the_arguments_of_microk8s_are_as_they_were_after_an_uninstall(
 
 
 @pytest.mark.long
-def test_arguments_that_a_group_may_write_are_left_alone(
+def test_group_writable_arguments_are_left_alone(
     start_sandbox: StartSandbox, port: int, tmp_path: Path
 ) -> None:
     node = node_of("MicroK8s", start_sandbox, port)

@@ -24,7 +24,7 @@ def doctor(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, 
     return code, {(row["where"], row["check"]): row for row in document["checks"]}
 
 
-def test_a_host_that_has_everything_is_ready(node, tmp_path, capfd):
+def test_fully_equipped_host_is_ready(node, tmp_path, capfd):
     data = {**node.data("deployer"), "numaforge_profile": "cpu-only"}
     code, rows = doctor(capfd, inventory(tmp_path, {"node": data}))
     assert code == 0, rows
@@ -38,7 +38,7 @@ def test_a_host_that_has_everything_is_ready(node, tmp_path, capfd):
     assert not node.path("/var/lib/numaforge").exists()
 
 
-def test_each_host_that_is_not_ready_says_why(node, tmp_path, capfd):
+def test_doctor_reports_a_reason_per_unready_host(node, tmp_path, capfd):
     node.run("rm /usr/bin/flock; mount -t tmpfs -o ro tmpfs /etc/sysctl.d")
     unknown = {**node.data(), "ssh_known_hosts_file": "/dev/null"}
     gone = {**node.data(), "ssh_port": free_port()}
@@ -63,7 +63,7 @@ PROFILES = {
 
 
 @pytest.mark.long
-def test_a_host_that_its_profile_does_not_fit_is_not_ready(node, tmp_path, capfd):
+def test_host_that_does_not_fit_its_profile_is_not_ready(node, tmp_path, capfd):
     hosts = {
         name: {**node.data(), **({"numaforge_profile": profile} if profile else {})}
         for name, (profile, _) in PROFILES.items()
@@ -76,14 +76,14 @@ def test_a_host_that_its_profile_does_not_fit_is_not_ready(node, tmp_path, capfd
         assert row["remedy"], row
 
 
-def test_hosts_that_do_not_answer_are_an_exit_code_of_their_own(tmp_path, capfd):
+def test_unreachable_hosts_are_exit_code_6(tmp_path, capfd):
     gone = {"ssh_hostname": "127.0.0.1", "ssh_port": free_port()}
     file = inventory(tmp_path, {f"gpu-{number:02}": gone for number in range(1, 4)})
     assert cli.run(["doctor", str(file)]) == 6
     assert "gpu-[01-03]\n  error" in capfd.readouterr().out
 
 
-def test_a_node_of_a_cluster_needs_a_login_to_it(node, tmp_path, capfd, monkeypatch):
+def test_cluster_node_needs_a_cluster_login(node, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     file = inventory(tmp_path, {"node": node.data()})
@@ -96,7 +96,7 @@ def test_a_node_of_a_cluster_needs_a_login_to_it(node, tmp_path, capfd, monkeypa
     assert "numaforge_rollout" in rows["the cluster", "login"]["remedy"]
 
 
-def test_a_run_refuses_a_host_that_lacks_a_program_before_it_writes_anything(node, tmp_path):
+def test_host_without_a_required_program_is_refused_before_any_write(node, tmp_path):
     node.run("rm /usr/bin/flock")
     data = {**node.data(), "numaforge_profile": "cpu-only"}
     for how in ("--dry", "-y"):
@@ -106,7 +106,7 @@ def test_a_run_refuses_a_host_that_lacks_a_program_before_it_writes_anything(nod
     assert not node.path("/etc/numaforge").exists()
 
 
-def test_an_inventory_is_captured_whole_and_failures_are_named(node, tmp_path, capfd):
+def test_whole_inventory_is_captured_and_failures_are_named(node, tmp_path, capfd):
     hosts = {"one": node.data(), "two": node.data(), "gone": {**node.data(), "ssh_port": free_port()}}
     inventory(tmp_path, hosts)
     folder = tmp_path / "fleet"
@@ -121,7 +121,7 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(node, tmp_path, c
 
 
 @pytest.mark.parametrize("profile", [None, "no-such-profile"], ids=["missing", "refused"])
-def test_a_snapshot_is_saved_also_where_the_profile_is(node, tmp_path, profile):
+def test_snapshot_is_saved_even_without_a_usable_profile(node, tmp_path, profile):
     data = {**node.data(), **({"numaforge_profile": profile} if profile else {})}
     run = pyinfra(tmp_path, {"node": data}, "-y", "deploys/detect.py", "--data", f"out={tmp_path / 'fleet'}")
     assert run.returncode == 1

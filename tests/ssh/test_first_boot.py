@@ -87,7 +87,7 @@ def held(node: Sandbox) -> str:
     return said
 
 
-def test_the_first_boot_plans_the_node_and_leaves_the_kubelet_to_systemd(node: Sandbox) -> None:
+def test_first_boot_plans_the_node_and_systemd_starts_the_kubelet(node: Sandbox) -> None:
     done = before_kubelet(node)
     assert done.returncode == 0, done.stderr
     assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
@@ -98,7 +98,7 @@ def test_the_first_boot_plans_the_node_and_leaves_the_kubelet_to_systemd(node: S
     assert (record["profile"], record["named_by"]) == ("own", f"{SETTINGS}: profile")
 
 
-def test_where_everything_is_as_it_was_only_a_shell_runs(node: Sandbox) -> None:
+def test_unchanged_node_runs_only_a_shell(node: Sandbox) -> None:
     assert before_kubelet(node).returncode == 0
     done = before_kubelet(node)
     assert (done.returncode, planned(node)) == (0, 1), done.stderr
@@ -144,7 +144,7 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_has_changed_is_named_and_planned_anew(change: str, node: Sandbox) -> None:
+def test_changed_machine_is_replanned_and_the_change_named(change: str, node: Sandbox) -> None:
     assert before_kubelet(node).returncode == 0
     CHANGES[change][0](node)
     done = before_kubelet(node)
@@ -153,7 +153,7 @@ def test_what_has_changed_is_named_and_planned_anew(change: str, node: Sandbox) 
     assert (before_kubelet(node).returncode, planned(node)) == (0, 2)
 
 
-def test_memory_that_the_kernel_has_taken_elsewhere_is_no_change(node: Sandbox) -> None:
+def test_memory_reserved_by_kernel_does_not_count_as_change(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     assert before_kubelet(node).returncode == 0
     write(node, MEMINFO, node.path(MEMINFO).read_text().replace("MemTotal: 8388608", "MemTotal: 8343336"))
@@ -161,7 +161,7 @@ def test_memory_that_the_kernel_has_taken_elsewhere_is_no_change(node: Sandbox) 
     assert (done.returncode, planned(node)) == (0, 1), done.stderr
 
 
-def test_a_file_of_ours_that_was_edited_is_put_right(node: Sandbox) -> None:
+def test_edited_numaforge_file_is_restored(node: Sandbox) -> None:
     assert before_kubelet(node).returncode == 0
     as_planned = node.path(DROP_IN).read_text()
     write(node, DROP_IN, "edited\n")
@@ -169,7 +169,7 @@ def test_a_file_of_ours_that_was_edited_is_put_right(node: Sandbox) -> None:
     assert node.path(DROP_IN).read_text() == as_planned
 
 
-def test_a_kubelet_whose_unit_program_or_settings_change_is_planned_again(node: Sandbox) -> None:
+def test_changed_kubelet_unit_program_or_settings_are_replanned(node: Sandbox) -> None:
     config, kubelet = "/etc/kubernetes/kubelet-config.yaml", "/usr/local/bin/kubelet"
     node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} {config}")
     write(
@@ -195,7 +195,7 @@ def test_a_kubelet_whose_unit_program_or_settings_change_is_planned_again(node: 
 
 
 @pytest.mark.long
-def test_a_changed_machine_is_held_where_its_image_says_so_until_it_is_planned_by_hand(node: Sandbox) -> None:
+def test_on_change_hold_keeps_changed_machine_held_until_replanned(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     assert before_kubelet(node).returncode == 0
     node.run(f"rm -r {GPU}")
@@ -206,7 +206,7 @@ def test_a_changed_machine_is_held_where_its_image_says_so_until_it_is_planned_b
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
-def test_where_changes_are_held_kubeadm_may_write_the_kubelets_files(joined: bool, node: Sandbox) -> None:
+def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined: bool, node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} /run/config.yaml")
     assert before_kubelet(node).returncode == 0
@@ -222,7 +222,7 @@ def test_where_changes_are_held_kubeadm_may_write_the_kubelets_files(joined: boo
 
 
 @pytest.mark.long
-def test_a_disk_in_another_machine_is_planned_also_where_changes_are_held(node: Sandbox) -> None:
+def test_disk_moved_to_another_machine_is_planned_even_with_on_change_hold(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     assert before_kubelet(node).returncode == 0
     write(node, MACHINE_ID, "0123456789abcdef0123456789abcdef\n")
@@ -231,7 +231,7 @@ def test_a_disk_in_another_machine_is_planned_also_where_changes_are_held(node: 
 
 
 @pytest.mark.long
-def test_a_kubelet_starts_unaligned_where_the_changed_machine_cannot_be_planned(node: Sandbox) -> None:
+def test_start_unaligned_starts_the_kubelet_of_an_unplannable_machine(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: start-unaligned}\n")
     assert before_kubelet(node).returncode == 0
     write(node, OWN, PROFILE.replace("1Gi", "900Gi"))
@@ -256,7 +256,7 @@ MISTAKES = {
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_node_that_cannot_be_planned_is_left_as_it_was_and_says_why(mistake: str, node: Sandbox) -> None:
+def test_unplannable_node_is_left_unchanged_and_reason_reported(mistake: str, node: Sandbox) -> None:
     files, why = MISTAKES[mistake]
     for path, text in files.items():
         write(node, path, text)
@@ -265,7 +265,7 @@ def test_a_node_that_cannot_be_planned_is_left_as_it_was_and_says_why(mistake: s
     assert not node.path(RECORD).exists()
 
 
-def test_a_machine_that_the_image_was_not_made_for_is_held_and_its_own_is_planned(node: Sandbox) -> None:
+def test_only_a_machine_that_the_image_expects_is_planned(node: Sandbox) -> None:
     node.run(f"mkdir -p {MACHINES}")
     write(node, f"{MACHINES}/dgx.json", written(ready_machine("dgx-h100")))
     assert "the image was not made for this machine; it differs from dgx: CPUs is " in held(node)
@@ -276,14 +276,14 @@ def test_a_machine_that_the_image_was_not_made_for_is_held_and_its_own_is_planne
     assert "as the image expects it: own" in done.stderr
 
 
-def test_gpus_that_are_to_be_cut_and_have_no_driver_to_cut_them_hold_the_kubelet(node: Sandbox) -> None:
+def test_planned_mig_without_driver_holds_kubelet(node: Sandbox) -> None:
     write(node, OWN, PROFILE + "mig: {gpus: [{devices: {1g: all}}]}\n")
     said = held(node)
     assert "0000:17:00.0: NVML does not report this GPU's instances" in said
     assert "libnvidia-ml.so.1" in said
 
 
-def test_a_plan_that_the_kubelet_refuses_in_its_rehearsal_is_not_applied(node: Sandbox) -> None:
+def test_plan_refused_by_the_kubelet_rehearsal_is_not_applied(node: Sandbox) -> None:
     node.run("mv /usr/local/bin/systemd-run /usr/local/bin/systemd-run.own")
     for name, text in REHEARSALS.items():
         write(node, f"/usr/local/bin/{name}", f"#!/bin/sh\n{text}\n")
@@ -300,12 +300,12 @@ def test_a_plan_that_the_kubelet_refuses_in_its_rehearsal_is_not_applied(node: S
     assert node.path(DROP_IN).exists()
 
 
-def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:
+def test_missing_numaforge_holds_the_kubelet(node: Sandbox) -> None:
     node.run(f"rm {PROGRAM}")
     assert f"{PROGRAM}: " in held(node)  # what follows is the shell's own words
 
 
-def test_a_start_that_is_held_up_by_another_says_so_after_a_limit(node: Sandbox) -> None:
+def test_start_blocked_by_another_start_fails_after_a_limit(node: Sandbox) -> None:
     node.run("mkdir -p /run/numaforge/boot; flock /run/numaforge/boot/lock sleep 60 > /dev/null 2>&1 &")
     node.run("until [ -e /run/numaforge/boot/lock ]; do sleep 0.05; done")
     done = node.run(boot_script().replace("LOCK_SECONDS=900", "LOCK_SECONDS=1"))
@@ -314,12 +314,12 @@ def test_a_start_that_is_held_up_by_another_says_so_after_a_limit(node: Sandbox)
     assert planned(node) == 0
 
 
-def test_where_nothing_can_be_written_the_kubelet_is_held(node: Sandbox) -> None:
+def test_read_only_state_folder_holds_the_kubelet(node: Sandbox) -> None:
     node.run("mkdir -p /var/lib/numaforge && mount -t tmpfs -o ro,mode=755 tmpfs /var/lib/numaforge")
     assert "ead-only" in held(node)
 
 
-def test_a_node_whose_usr_is_read_only_has_its_programs_where_it_can_write(node: Sandbox) -> None:
+def test_read_only_usr_puts_programs_under_var_lib(node: Sandbox) -> None:
     assert node.run("mount --bind /usr /usr && mount -o remount,bind,ro /usr").returncode == 0
     wish = yaml.safe_load(PROFILE)
     wish["kubelet"]["memory_manager_policy"] = "Static"
@@ -341,7 +341,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize("who", SAYS)
-def test_who_comes_first_names_the_profile(who: str, node: Sandbox) -> None:
+def test_highest_precedence_source_names_the_profile(who: str, node: Sandbox) -> None:
     later = [*SAYS][[*SAYS].index(who) :]
     for each in later:
         path, text, _ = SAYS[each]
@@ -350,7 +350,7 @@ def test_who_comes_first_names_the_profile(who: str, node: Sandbox) -> None:
     assert json.loads(done.stdout)["profile"] == SAYS[who][2], done.stderr
 
 
-def test_a_change_that_was_broken_off_is_ended_at_the_next_start(node: Sandbox) -> None:
+def test_interrupted_change_is_finished_at_the_next_start(node: Sandbox) -> None:
     node.run("mkdir -p /run/when")
     write(node, "/run/when/apply kernel_values", "#!/bin/sh\nkill -9 $PPID\n")
     node.run("chmod 755 /run/when/*")
@@ -362,7 +362,7 @@ def test_a_change_that_was_broken_off_is_ended_at_the_next_start(node: Sandbox) 
 
 
 @pytest.mark.long
-def test_pods_that_outlive_a_restart_of_the_kubelet_are_not_disturbed(node: Sandbox) -> None:
+def test_pods_that_survive_a_kubelet_restart_are_not_disturbed(node: Sandbox) -> None:
     assert before_kubelet(node).returncode == 0
     process = pod(node)
     write(node, OWN, PROFILE.replace("1Gi", "2Gi"))
@@ -380,7 +380,7 @@ PKI = "/var/lib/kubelet/pki"
 @pytest.mark.parametrize(
     ("certificate", "key", "left"), [("", "", ""), ("pem", "", ""), ("pem", "pem", "pem")]
 )
-def test_a_certificate_that_lost_its_bytes_with_the_power_is_made_anew_by_the_kubelet(
+def test_kubelet_certificate_emptied_by_power_loss_is_removed(
     certificate: str, key: str, left: str, node: Sandbox
 ) -> None:
     node.run(f"mkdir -p {PKI}")
@@ -394,7 +394,7 @@ def test_a_certificate_that_lost_its_bytes_with_the_power_is_made_anew_by_the_ku
     assert ("is empty" in done.stderr) is (left == "")
 
 
-def test_a_run_over_ssh_changes_no_node_that_would_take_it_back(node: Sandbox, tmp_path: Path) -> None:
+def test_run_over_ssh_that_a_self_planned_node_would_revert_is_refused(node: Sandbox, tmp_path: Path) -> None:
     node.run(f"mkdir -p {Path(GUARD).parent}")
     write(node, GUARD, "[Service]\n")
     assert before_kubelet(node).returncode == 0
@@ -410,14 +410,14 @@ def test_a_run_over_ssh_changes_no_node_that_would_take_it_back(node: Sandbox, t
     assert left(node) == before
 
 
-def test_a_node_that_has_never_joined_has_no_cluster_to_tell(node: Sandbox) -> None:
+def test_unjoined_node_reports_to_no_cluster(node: Sandbox) -> None:
     node.run("rm -f /etc/kubernetes/kubelet.conf; mkdir -p /run/issue.d")
     write(node, ISSUE, "numaforge: the kubelet is not started: why\n")
     done = node.run(f"{NUMAFORGE} boot --report")
     assert (done.returncode, done.stdout) == (0, "the node has joined no cluster: nothing to report to\n")
 
 
-def test_a_node_that_is_to_tell_nothing_asks_nothing(node: Sandbox) -> None:
+def test_report_false_contacts_no_api_server(node: Sandbox) -> None:
     write(node, SETTINGS, "profile: own\nreport: false\n")
     done = node.run(f"{NUMAFORGE} boot --report")
     assert (done.returncode, done.stdout) == (0, "boot.yaml turns reports off for this node\n")

@@ -105,14 +105,14 @@ NOTHING_TO_GO_BACK_TO: dict[str, Callable[[Sandbox], object]] = {
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("case", NOTHING_TO_GO_BACK_TO)
-def test_a_node_keeps_a_plan_that_it_has_proved_itself_where(case: str, node: Sandbox) -> None:
+def test_plan_without_a_fallback_is_confirmed_by_the_node_itself(case: str, node: Sandbox) -> None:
     NOTHING_TO_GO_BACK_TO[case](node)
     planned(node)
     assert record(node)["confirmed"] == "the node itself: it had no earlier plan, or no login to a cluster"
     assert not node.path(str(TRIAL)).exists()
 
 
-def test_a_node_that_has_joined_starts_its_kubelet_on_trial_and_a_person_keeps_the_plan(
+def test_plan_of_a_joined_node_is_on_trial_until_an_admin_confirms(
     node: Sandbox,
 ) -> None:
     planned(node)
@@ -146,7 +146,7 @@ def unconfirmed(node: Sandbox) -> None:
     reboot(node)
 
 
-def test_a_plan_that_reaches_no_cluster_is_undone_by_one_boot_and_not_tried_again(node: Sandbox) -> None:
+def test_plan_that_reaches_no_cluster_is_undone_by_one_boot_and_not_retried(node: Sandbox) -> None:
     planned(node)
     before = node.path(DROP_IN).read_text()
     unconfirmed(node)
@@ -170,7 +170,7 @@ TRIES_AGAIN: dict[str, Callable[[Sandbox], object]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("cause", TRIES_AGAIN)
-def test_a_failed_plan_is_tried_again_where(cause: str, node: Sandbox) -> None:
+def test_failed_plan_is_retried_after_an_input_change_or_on_request(cause: str, node: Sandbox) -> None:
     unconfirmed(node)
     planned(node)
     before = transactions(node)
@@ -180,7 +180,7 @@ def test_a_failed_plan_is_tried_again_where(cause: str, node: Sandbox) -> None:
 
 
 @pytest.mark.long
-def test_a_failed_plan_that_is_taken_back_by_its_author_is_no_more_spoken_of(node: Sandbox) -> None:
+def test_reverted_profile_clears_the_failed_plan_notice(node: Sandbox) -> None:
     unconfirmed(node)
     planned(node)
     write(node, OWN, PROFILE)
@@ -189,7 +189,7 @@ def test_a_failed_plan_that_is_taken_back_by_its_author_is_no_more_spoken_of(nod
 
 
 @pytest.mark.long
-def test_a_failed_plan_of_a_changed_machine_holds_the_kubelet(node: Sandbox) -> None:
+def test_failed_plan_of_changed_machine_holds_kubelet(node: Sandbox) -> None:
     joined_with_an_earlier_plan(node)
     node.run(f"rm -r {GPU}")
     write(node, OWN, OTHER)
@@ -200,7 +200,7 @@ def test_a_failed_plan_of_a_changed_machine_holds_the_kubelet(node: Sandbox) -> 
         assert "the plan of profile own was undone, and is not tried again before one of its" in held(node)
 
 
-def test_a_kernel_parameter_that_does_not_take_effect_costs_a_boot_each_way_and_no_more(
+def test_ineffective_kernel_parameter_costs_one_boot_each_way(
     node: Sandbox,
 ) -> None:
     write(node, OWN, COMMAND_LINE)
@@ -218,7 +218,7 @@ def test_a_kernel_parameter_that_does_not_take_effect_costs_a_boot_each_way_and_
 
 
 @pytest.mark.long
-def test_a_kernel_parameter_costs_one_boot_and_is_lasting_on_a_node_that_has_never_joined(
+def test_kernel_parameter_costs_one_boot_and_lasts_on_an_unjoined_node(
     node: Sandbox,
 ) -> None:
     write(node, OWN, COMMAND_LINE)
@@ -231,7 +231,7 @@ def test_a_kernel_parameter_costs_one_boot_and_is_lasting_on_a_node_that_has_nev
 
 
 @pytest.mark.long
-def test_a_kernel_parameter_on_trial_is_gone_with_the_boot_that_undoes_it(node: Sandbox) -> None:
+def test_kernel_parameter_on_trial_is_removed_by_the_undo_boot(node: Sandbox) -> None:
     joined_with_an_earlier_plan(node)
     write(node, OWN, COMMAND_LINE.replace("1Gi", "2Gi"))
     assert through_boots(node).returncode == 0
@@ -243,7 +243,7 @@ def test_a_kernel_parameter_on_trial_is_gone_with_the_boot_that_undoes_it(node: 
     assert boots(node) == 2
 
 
-def test_a_change_that_is_broken_off_again_and_again_is_tried_three_times(node: Sandbox) -> None:
+def test_repeatedly_interrupted_change_is_tried_three_times(node: Sandbox) -> None:
     moment = "'/run/when/apply kernel_values'"
     write(node, "/run/broken-off", f"cp /run/broken-off {moment}; kill -9 $PPID\n")
     node.run(f"cp /run/broken-off {moment}")

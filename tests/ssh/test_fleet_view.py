@@ -37,7 +37,7 @@ def seven(start_sandbox: StartSandbox, port: int, tmp_path: Path) -> Hosts:
     }
 
 
-def test_a_dry_run_of_seven_hosts_is_one_screen_that_names_what_matters(seven, tmp_path):
+def test_dry_run_of_seven_hosts_fits_one_screen_with_every_outcome(seven, tmp_path):
     report = tmp_path / "report.json"
     run = pyinfra(tmp_path, seven, "--dry", "deploys/site.py", "--data", f"report={report}", columns=WIDTH)
     said = plain(run.stdout)
@@ -74,7 +74,7 @@ def test_a_dry_run_of_seven_hosts_is_one_screen_that_names_what_matters(seven, t
         pytest.param(["--data", "diff=gpu-02"], f"gpu-02: {SYSCTLS}", id="one host's"),
     ],
 )
-def test_diffs_stand_below_the_screen_by_host_and_file(start_sandbox, tmp_path, asked, heading):
+def test_diffs_follow_the_summary_by_host_and_file(start_sandbox, tmp_path, asked, heading):
     alike = data(start_sandbox(machine()))
     run = pyinfra(tmp_path, dict.fromkeys(ALIKE, alike), "--dry", *asked, "deploys/site.py")
     screen, _, diffs = plain(run.stdout).partition("\n\ngpu")
@@ -91,14 +91,14 @@ def test_diffs_stand_below_the_screen_by_host_and_file(start_sandbox, tmp_path, 
         pytest.param("report=/nowhere/r.json", "--data report: there is no folder /nowhere", id="no folder"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_before_any_host_is_asked(tmp_path, asked, message):
+def test_invalid_view_option_is_refused_before_contacting_hosts(tmp_path, asked, message):
     run = pyinfra(tmp_path, {"gpu-01": {}}, "--dry", "--data", asked, "deploys/site.py")
     assert run.returncode == 2
     assert message in plain(run.stdout)
     assert "Traceback" not in run.stdout
 
 
-def test_a_run_ends_with_a_recap_of_what_became_of_each_host_and_how_long_it_took(seven, tmp_path):
+def test_run_ends_with_the_outcome_and_duration_of_each_host(seven, tmp_path):
     report = tmp_path / "report.json"
     hosts = {name: seven[name] for name in ("gpu-01", "gpu-04", "gpu-05", "gpu-06", "gpu-07")}
     run = pyinfra(tmp_path, hosts, "-y", "deploys/site.py", "--data", f"report={report}", columns=WIDTH)
@@ -130,7 +130,7 @@ BAD_DATA: Mapping[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("mode", ["--dry", "-y"])
-def test_each_host_with_bad_data_fails_alone_and_the_others_go_on(start_sandbox, tmp_path, mode):
+def test_host_with_bad_data_fails_alone(start_sandbox, tmp_path, mode):
     good = data(start_sandbox(machine()))
     hosts = {name: {**good, **change} for name, (change, _) in BAD_DATA.items()}
     gone = {**good, "ssh_port": free_port()}
@@ -144,7 +144,7 @@ def test_each_host_with_bad_data_fails_alone_and_the_others_go_on(start_sandbox,
     assert f"1 host {'to change' if mode == '--dry' else 'changed'}: good" in said
 
 
-def test_an_operation_of_ones_own_that_fails_and_one_that_does_not_are_told_apart(start_sandbox, tmp_path):
+def test_failed_custom_operation_fails_its_host_only(start_sandbox, tmp_path):
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from pyinfra import host\nfrom pyinfra.operations import server\n"

@@ -87,14 +87,14 @@ def load(node: Sandbox) -> None:
     node.path(PARAMS).write_text(params("driver" if told else ""))
 
 
-def test_the_mode_is_proved_after_the_boot_and_the_state_of_other_memory_is_gone(node, port):
+def test_mode_is_proved_after_the_boot_and_old_memory_state_removed(node, port):
     node.run(start_script(to_driver(port)))
     assert through_boots(node, at_boot=lambda: load(node)).outcome == "applied"
     assert not node.path(MEMORY_STATE).exists()
     assert (boots(node), leftovers(node)) == (1, [])
 
 
-def test_a_boot_without_the_mode_is_undone_by_another(node, port):
+def test_boot_without_the_memory_mode_is_undone_by_a_second_boot(node, port):
     node.run(start_script(to_driver(port)))
     result = through_boots(node)  # with an initial RAM disk of before
     assert result.outcome == "rolled-back", result
@@ -103,7 +103,7 @@ def test_a_boot_without_the_mode_is_undone_by_another(node, port):
     assert boots(node) == 2
 
 
-def test_a_state_that_the_memory_of_the_second_boot_does_not_fit_is_put_aside(node, port):
+def test_memory_state_that_does_not_fit_after_the_undo_boot_is_set_aside(node, port):
     """The kernel lies elsewhere after each boot (KASLR): the old kubelet would not start with it."""
     node.run(start_script(to_driver(port)))
     moved = f"Node 0 MemTotal: {NODE_KIB - 44_000} kB\n"
@@ -116,7 +116,7 @@ def test_a_state_that_the_memory_of_the_second_boot_does_not_fit_is_put_aside(no
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("event", ["apply modules", "reboot", "prove modules"])
-def test_a_power_cut_leaves_the_old_state_or_the_new(node, port, event):
+def test_power_cut_leaves_the_old_or_the_new_state(node, port, event):
     when(node, event, CUT_POWER)
     node.run(start_script(to_driver(port)))
     result = through_boots(node, at_boot=lambda: load(node))

@@ -43,7 +43,7 @@ def fingerprint(node: Sandbox) -> str:
     return node.run("ssh-keygen -lf /etc/ssh-sandbox/host").stdout.split()[1]
 
 
-def test_a_key_that_is_not_known_is_refused_with_the_command_that_accepts_it(node, home):
+def test_unknown_key_is_refused_with_the_command_to_accept_the_key(node, home):
     code, said = says(home, data(node))
     assert code == 1
     assert f"is not known: ssh-ed25519 {fingerprint(node)}" in said
@@ -51,14 +51,14 @@ def test_a_key_that_is_not_known_is_refused_with_the_command_that_accepts_it(nod
     assert not (home / ".ssh").exists()
 
 
-def test_a_known_key_is_accepted(node, home):
+def test_known_key_is_accepted(node, home):
     (home / ".ssh").mkdir()
     (home / ".ssh/known_hosts").write_text((node.keys / "known_hosts").read_text())
     code, said = says(home, data(node))
     assert (code, "it answers" in said) == (0, True), said
 
 
-def test_a_key_that_has_changed_is_refused_with_both(node, home):
+def test_changed_key_is_refused_with_both_fingerprints(node, home):
     (home / ".ssh").mkdir()
     (home / ".ssh/known_hosts").write_text(f"[127.0.0.1]:{node.port} {STRANGER}")
     code, said = says(home, data(node, ssh_strict_host_key_checking="accept-new"))
@@ -68,7 +68,7 @@ def test_a_key_that_has_changed_is_refused_with_both(node, home):
 
 
 @pytest.mark.parametrize("word", ["yes", "accept-new", "no"])
-def test_a_key_that_is_revoked_is_refused_also_where_every_other_is_accepted(node, home, word):
+def test_revoked_key_is_refused_whatever_strict_host_key_checking(node, home, word):
     (home / ".ssh").mkdir()
     known = (node.keys / "known_hosts").read_text()
     (home / ".ssh/known_hosts").write_text(f"@revoked * {known.split(maxsplit=1)[1]}{known}")
@@ -77,7 +77,7 @@ def test_a_key_that_is_revoked_is_refused_also_where_every_other_is_accepted(nod
     assert f"is revoked: ssh-ed25519 {fingerprint(node)}" in said
 
 
-def test_accept_new_stores_the_first_key_also_without_a_folder_for_it(node, home):
+def test_accept_new_stores_the_first_key_and_creates_the_ssh_folder(node, home):
     code, said = says(home, data(node, ssh_strict_host_key_checking="accept-new"))
     assert (code, "it answers" in said) == (0, True), said
     (key,) = known_keys(str(home / ".ssh/known_hosts"), f"[127.0.0.1]:{node.port}")
@@ -85,21 +85,21 @@ def test_accept_new_stores_the_first_key_also_without_a_folder_for_it(node, home
     assert (home / ".ssh").stat().st_mode & 0o777 == 0o700
 
 
-def test_without_a_folder_for_keys_a_file_that_is_named_serves(node, home):
+def test_named_known_hosts_file_works_without_an_ssh_folder(node, home):
     code, said = says(home, data(node, ssh_known_hosts_file=str(node.keys / "known_hosts")))
     assert (code, "it answers" in said) == (0, True), said
     assert "Failed to load" not in said
 
 
 @pytest.mark.parametrize(("word", "code"), [("no", 0), ("accept-new", 0), ("ask", 1), ("yes", 1)])
-def test_the_admins_own_ssh_config_is_obeyed(node, home, word, code):
+def test_ssh_config_of_the_admin_is_respected(node, home, word, code):
     (home / ".ssh").mkdir()
     (home / ".ssh/config").write_text(f"Host *\n    StrictHostKeyChecking {word}\n")
     assert says(home, data(node))[0] == code
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_machines_own_host_keys_count(node, home, known):
+def test_global_known_hosts_file_is_respected(node, home, known):
     file = home / "ssh_known_hosts"
     file.write_text((node.keys / "known_hosts").read_text() if known else "")
     (home / ".ssh").mkdir()

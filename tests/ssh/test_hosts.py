@@ -75,7 +75,7 @@ ENDINGS = {
 }
 
 
-def test_a_script_is_answered_with_its_lines_or_its_complaint(sandbox, tmp_path):
+def test_script_returns_its_output_lines_or_its_error(sandbox, tmp_path):
     said = reach(sandbox, tmp_path, *(script for script, _ in ENDINGS.values()))
     assert dict(zip(ENDINGS, said, strict=True)) == {name: answer for name, (_, answer) in ENDINGS.items()}
 
@@ -117,14 +117,14 @@ fi
 
 
 @pytest.mark.parametrize("doing", CUTS)
-def test_a_connection_that_is_cut_is_no_script_that_failed_and_is_made_anew(sandbox, tmp_path, doing):
+def test_cut_connection_is_unreachable_and_reconnects(sandbox, tmp_path, doing):
     sandbox.log_in_with(_SIGNALS.format(signal="KILL"))
     *_, cut, after = play(sandbox, tmp_path, CUTS[doing] + 'reach("echo back")')
     assert cut == "HostUnreachableError 'the host does not answer: the connection was cut'"
     assert after == "answer ['back']"
 
 
-def test_the_kernel_ends_a_connection_over_which_nothing_is_acknowledged(sandbox, tmp_path):
+def test_ssh_connection_sets_tcp_user_timeout(sandbox, tmp_path):
     scene = """
 import socket
 reach(":")
@@ -158,14 +158,14 @@ reach({_CUT.format(signal="STOP")!r}, seconds=2)
 
 
 @pytest.mark.parametrize("doing", FROZEN)
-def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox, tmp_path, doing):
+def test_time_limit_ends_every_kind_of_wait_for_a_host(sandbox, tmp_path, doing):
     sandbox.log_in_with(_SIGNALS.format(signal="STOP"))
     *_, limited, after = play(sandbox, tmp_path, FROZEN[doing] + 'reach("echo back")')
     assert limited == "HostUnreachableError 'the host does not answer: no answer within 2 s'"
     assert after == "answer ['back']"
 
 
-def test_a_host_that_never_says_what_it_is_is_away_after_the_limit(sandbox, tmp_path):
+def test_host_silent_during_detection_is_unreachable_after_limit(sandbox, tmp_path):
     scene = """
 from numaforge.run.hosts import detect
 
@@ -183,7 +183,7 @@ reach("echo back")
     assert after == "answer ['back']"
 
 
-def test_other_work_goes_on_while_a_host_does_not_answer(sandbox, tmp_path):
+def test_unresponsive_host_does_not_block_other_work(sandbox, tmp_path):
     scene = f"""
 from numaforge.rollout.steps import in_thread
 
@@ -201,7 +201,7 @@ logger.info("answer %r", len(turns) > 10)
     assert play(sandbox, tmp_path, scene)[-1] == "answer True"
 
 
-def test_half_a_script_does_nothing(sandbox, tmp_path):
+def test_incomplete_script_executes_nothing(sandbox, tmp_path):
     (said,) = reach(sandbox, tmp_path, "touch /run/half\nif true; then")
     assert said.startswith("HostUnreachableError")
     assert not sandbox.path("/run/half").exists()

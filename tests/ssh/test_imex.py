@@ -28,12 +28,12 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     return start_node(start_sandbox, port)
 
 
-def test_bare_runs_the_daemon_without_a_socket(node: Sandbox) -> None:
+def test_bare_mode_runs_the_daemon_without_a_socket(node: Sandbox) -> None:
     assert run(node, change(BARE)).outcome == "applied"
     assert (state(node), keys(node)["IMEX_CMD_ENABLED"]) == (("enabled", True), "0")
 
 
-def test_from_driver_managed_to_host_managed_and_back_to_what_was_there(node: Sandbox) -> None:
+def test_driver_and_host_management_are_applied_then_original_restored(node: Sandbox) -> None:
     assert run(node, change(DRIVER)).outcome == "applied"
     assert run(node, change(HOST, "T2")).outcome == "applied"
     assert state(node) == ("enabled", True)
@@ -50,7 +50,7 @@ def test_from_driver_managed_to_host_managed_and_back_to_what_was_there(node: Sa
         pytest.param("touch /run/imex-degraded", "says DEGRADED on .*, not READY", id="never ready"),
     ],
 )
-def test_a_daemon_that_is_not_ready_brings_the_old_one_back(node: Sandbox, spoil: str, reason: str) -> None:
+def test_daemon_that_is_not_ready_restores_the_old_daemon(node: Sandbox, spoil: str, reason: str) -> None:
     node.run(spoil)
     when(node, "undo imex", "rm -f /run/imex-broken /run/imex-degraded")
     part = imex.part(HOST, {"unit": "enabled", "active": "yes"})
@@ -61,7 +61,7 @@ def test_a_daemon_that_is_not_ready_brings_the_old_one_back(node: Sandbox, spoil
     assert_old(node)
 
 
-def test_a_daemon_in_a_pod_is_a_live_domain(node: Sandbox) -> None:
+def test_imex_daemon_in_a_pod_counts_as_live_compute_domain(node: Sandbox) -> None:
     node.run(
         "setsid nvidia-imex > /dev/null 2>&1 < /dev/null & mkdir -p /run/cgroups; "
         "echo 0::/kubepods.slice/pod1 > /run/cgroups/$!; mount --bind /run/cgroups/$! /proc/$!/cgroup"
@@ -73,7 +73,7 @@ def test_a_daemon_in_a_pod_is_a_live_domain(node: Sandbox) -> None:
     assert state(node) == ("enabled", True)
 
 
-def test_channels_in_use_are_a_live_domain(node: Sandbox) -> None:
+def test_channels_in_use_count_as_live_compute_domain(node: Sandbox) -> None:
     folder = "/dev/nvidia-caps-imex-channels"
     made = node.run(f"mkdir -p {folder} && : > {folder}/channel0")
     if made.returncode:
@@ -93,7 +93,7 @@ def look(node: Sandbox, planned: str = "planned") -> list[str]:
     return node.run(f"{library}\n{asked}").stdout.splitlines()
 
 
-def test_what_a_look_tells(node: Sandbox) -> None:
+def test_look_reports_the_imex_state(node: Sandbox) -> None:
     said = [line for line in look(node) if not line.startswith("address ")]
     assert said == [
         "program yes",
@@ -105,7 +105,7 @@ def test_what_a_look_tells(node: Sandbox) -> None:
     ]
 
 
-def test_a_users_process_of_its_name_is_no_daemon_of_the_host(node: Sandbox) -> None:
+def test_user_process_named_like_imex_does_not_count_as_daemon(node: Sandbox) -> None:
     node.run(f"systemctl stop {UNIT}; rm /usr/bin/nvidia-imex; cp /bin/sleep /usr/bin/nvidia-imex")
     node.run("setsid setpriv --reuid=4001 --clear-groups nvidia-imex 1000 > /dev/null 2>&1 < /dev/null &")
     until(node, "pgrep -u 4001 -x nvidia-imex")
@@ -115,7 +115,7 @@ def test_a_users_process_of_its_name_is_no_daemon_of_the_host(node: Sandbox) -> 
     assert "host-daemon yes" in look(node)
 
 
-def test_of_a_host_that_numaforge_leaves_alone_a_look_tells_nothing(node: Sandbox) -> None:
+def test_look_at_unmanaged_host_reports_nothing(node: Sandbox) -> None:
     assert look(node, planned="") == []
     node.run(f"mkdir -p /etc/numaforge && echo enabled > {RECORD}")
     assert "recorded enabled" in look(node, planned="")

@@ -48,7 +48,7 @@ def tune(node: Sandbox, folder: Path, profile: dict[str, Any], *arguments: str) 
     return plain(done.stdout)
 
 
-def test_devices_and_daemons_go_to_the_reserved_cpus_without_a_reload(node, tmp_path):
+def test_devices_and_daemons_move_to_the_reserved_cpus_without_a_reload(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     assert [text(node, affinity(number)) for number in INTERRUPTS[NIC]] == ["0,4"] * 2
     assert [text(node, affinity(number)) for number in INTERRUPTS[NVME]] == ["2,6"] * 2
@@ -57,7 +57,7 @@ def test_devices_and_daemons_go_to_the_reserved_cpus_without_a_reload(node, tmp_
     assert "daemon-reload" not in text(node, "/run/systemctl.log")
 
 
-def test_irqbalance_is_told_to_leave_the_other_cpus_alone(node, tmp_path):
+def test_irqbalance_bans_the_other_cpus(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     assert text(node, IRQBALANCE_FILE).splitlines() == [
         "# the admin's",
@@ -76,7 +76,7 @@ def test_irqbalance_may_choose_among_the_planned_cpus(node, tmp_path):
     assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
 
 
-def test_what_has_wandered_off_is_brought_back(node, tmp_path):
+def test_misplaced_interrupt_is_moved_back(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(31)).write_text("0-7\n")
     dry = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "--dry", "deploys/tune.py")
@@ -85,7 +85,7 @@ def test_what_has_wandered_off_is_brought_back(node, tmp_path):
     assert text(node, affinity(31)) == "0,4"
 
 
-def test_a_profile_without_them_gives_everything_back(node, tmp_path):
+def test_profile_without_interrupts_restores_everything(node, tmp_path):
     before = state(node)
     tune(node, tmp_path, CONFINED)
     assert state(node) != before
@@ -99,7 +99,7 @@ def test_a_profile_without_them_gives_everything_back(node, tmp_path):
     assert "noop: the node is already as planned" in tune(node, tmp_path, FREE, "-v")
 
 
-def test_what_an_admin_had_allowed_a_slice_comes_back(node, tmp_path):
+def test_allowed_cpus_of_a_slice_set_by_an_admin_are_restored(node, tmp_path):
     node.run("systemctl set-property --runtime user.slice AllowedCPUs=0-3")
     tune(node, tmp_path, CONFINED)
     tune(node, tmp_path, FREE)
@@ -107,7 +107,7 @@ def test_what_an_admin_had_allowed_a_slice_comes_back(node, tmp_path):
     assert text(node, effective("user.slice")) == "0-3"
 
 
-def test_irqbalance_off_stops_it_and_a_profile_without_that_starts_it(node, tmp_path):
+def test_irqbalance_off_stops_irqbalance_until_the_setting_is_removed(node, tmp_path):
     off = {**CONFINED, "interrupts": {**CONFINED["interrupts"], "irqbalance": "off"}}
     tune(node, tmp_path, off)
     assert node.run("systemctl is-active irqbalance.service").stdout == "inactive\n"
@@ -117,7 +117,7 @@ def test_irqbalance_off_stops_it_and_a_profile_without_that_starts_it(node, tmp_
     assert not node.path(IRQBALANCE_OFF_PATH).exists()
 
 
-def test_an_irqbalance_that_was_stopped_runs_again_after_an_undo(node, tmp_path):
+def test_undo_restarts_a_stopped_irqbalance(node, tmp_path):
     off = {**CONFINED, "interrupts": {**CONFINED["interrupts"], "irqbalance": "off"}}
     node.run("mkdir -p /run/broken; : > /run/broken/user.slice")
     done = pyinfra(tmp_path, {"node": data(node, off)}, "-y", "deploys/tune.py")
@@ -125,14 +125,14 @@ def test_an_irqbalance_that_was_stopped_runs_again_after_an_undo(node, tmp_path)
     assert node.run("systemctl is-active irqbalance.service").stdout == "active\n"
 
 
-def test_a_host_without_irqbalance_has_nothing_to_restrict(node, tmp_path):
+def test_host_without_irqbalance_needs_no_restriction(node, tmp_path):
     node.run("systemctl stop irqbalance.service; rm /run/services/irqbalance.service")
     tune(node, tmp_path, CONFINED)
     assert "numaforge" not in text(node, IRQBALANCE_FILE)
     assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
 
 
-def test_what_the_kernel_lacks_is_left_alone_and_said(node, tmp_path):
+def test_settings_missing_from_kernel_are_skipped_and_reported(node, tmp_path):
     node.path(WORKQUEUES).unlink()
     node.path(RPS).unlink()
     assert "left alone: workqueues, rps of eth7, which this kernel does not offer" in tune(
@@ -142,14 +142,14 @@ def test_what_the_kernel_lacks_is_left_alone_and_said(node, tmp_path):
     assert "left alone: workqueues" in tune(node, tmp_path, CONFINED)  # each run says it
 
 
-def test_a_managed_interrupt_is_reported_and_no_failure(node, tmp_path):
+def test_managed_interrupt_is_reported_without_a_failure(node, tmp_path):
     keeps(node, 41, MANAGED)
     assert "1 interrupts are placed by the kernel alone" in tune(node, tmp_path, CONFINED)
     assert text(node, affinity(40)) == "2,6"
     assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
 
 
-def test_an_interrupt_that_the_kernel_refuses_to_move_undoes_everything(node, tmp_path):
+def test_interrupt_that_the_kernel_refuses_to_move_undoes_everything(node, tmp_path):
     before = state(node)
     keeps(node, 41, INVALID)
     done = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "-y", "deploys/tune.py")
@@ -159,7 +159,7 @@ def test_an_interrupt_that_the_kernel_refuses_to_move_undoes_everything(node, tm
     assert not node.path(INTERRUPTS_PATH).exists()
 
 
-def test_a_slice_that_systemd_refuses_undoes_everything(node, tmp_path):
+def test_slice_that_systemd_refuses_undoes_everything(node, tmp_path):
     before = state(node)
     node.run("mkdir -p /run/broken; : > /run/broken/user.slice")
     done = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "-y", "deploys/tune.py")
@@ -170,7 +170,7 @@ def test_a_slice_that_systemd_refuses_undoes_everything(node, tmp_path):
     }
 
 
-def test_after_a_boot_the_unit_does_it_again_and_later_for_a_new_driver(node, tmp_path):
+def test_unit_places_interrupts_after_a_boot_and_for_a_new_driver(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.run("rm -rf /run/numaforge")
     for number in INTERRUPTS[NIC]:
@@ -188,7 +188,7 @@ def test_after_a_boot_the_unit_does_it_again_and_later_for_a_new_driver(node, tm
 
 
 @pytest.mark.parametrize("shell", shortened(["dash", "bash", "busybox sh"], ("busybox sh",)))
-def test_the_script_of_the_unit_works_in_every_shell(node, tmp_path, shell):
+def test_unit_script_works_in_every_shell(node, tmp_path, shell):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(40)).write_text("0-7\n")
     keeps(node, 41, MANAGED)
@@ -197,7 +197,7 @@ def test_the_script_of_the_unit_works_in_every_shell(node, tmp_path, shell):
     assert text(node, affinity(40)) == "2,6"
 
 
-def test_the_script_of_the_unit_fails_with_what_the_kernel_refuses(node, tmp_path):
+def test_unit_script_fails_and_names_the_refused_affinity(node, tmp_path):
     tune(node, tmp_path, CONFINED)
     node.path(affinity(41)).write_text("0-7\n")
     keeps(node, 41, INVALID)
@@ -213,7 +213,7 @@ def test_the_script_of_the_unit_fails_with_what_the_kernel_refuses(node, tmp_pat
         pytest.param("rm", None, id="a-file-that-another-has-removed-stays-so"),
     ],
 )
-def test_an_undo_takes_only_our_lines_out_of_a_file_that_another_has_edited(node, edit, left):
+def test_undo_removes_only_numaforge_lines_from_an_edited_file(node, edit, left):
     before = text(node, IRQBALANCE_FILE).splitlines()
     when(
         node,
@@ -230,7 +230,7 @@ def test_an_undo_takes_only_our_lines_out_of_a_file_that_another_has_edited(node
         assert text(node, IRQBALANCE_FILE).splitlines() == [*before, *left]
 
 
-def test_after_a_boot_in_between_old_numbers_are_left_alone(node):
+def test_undo_after_a_boot_ignores_old_interrupt_numbers(node):
     """A number of the boot before may be another device's."""
     node.run(f"echo 3 > {affinity(30)}")
     failing = kernel_values.part({"/proc/sys/vm/swappiness": "10"}, {"/proc/sys/vm/swappiness": "60"})
@@ -271,7 +271,7 @@ def found_wrong(node: Sandbox, folder: Path) -> list[str]:
     return [f"{test}[{name.rpartition('node-')[2]}]" for test, name in names if test in VERIFIED]
 
 
-def test_verification_finds_what_runs_elsewhere(node, tmp_path):
+def test_verification_finds_misplaced_interrupts_and_processes(node, tmp_path):
     keeps(node, 41, MANAGED)
     tune(node, tmp_path, CONFINED)
     assert found_wrong(node, tmp_path) == ["test_irqbalance[reserved]"]  # started without an environment

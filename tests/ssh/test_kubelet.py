@@ -36,7 +36,7 @@ def pages(node: Sandbox) -> list[int]:
     return [int(node.path(path).read_text()) for path in POOLS]
 
 
-def test_a_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node, tmp_path):
+def test_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node, tmp_path):
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
     assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
@@ -44,7 +44,7 @@ def test_a_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node, tmp_p
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
-def test_a_connection_that_is_cut_is_made_anew(node, tmp_path):
+def test_cut_connection_is_reconnected(node, tmp_path):
     begun = "[ -L /var/lib/numaforge/txn/current ] && [ ! -e /run/was-cut ]"
     node.log_in_with(f'if {begun}; then : > /run/was-cut; kill -9 "$PPID"; fi')
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
@@ -54,13 +54,13 @@ def test_a_connection_that_is_cut_is_made_anew(node, tmp_path):
     assert "the kubelet is healthy with the new configuration" in plain(run.stdout)
 
 
-def test_the_unit_gets_the_flag_that_reads_the_drop_in(node, tmp_path):
+def test_unit_gets_the_config_dir_flag(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     text = node.path("/etc/systemd/system/kubelet.service.d/90-numaforge.conf").read_text()
     assert "ExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml --config-dir=" in text
 
 
-def test_a_second_run_restarts_nothing(node, tmp_path):
+def test_second_run_restarts_nothing(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert again.returncode == 0, again.stdout
@@ -68,7 +68,7 @@ def test_a_second_run_restarts_nothing(node, tmp_path):
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
-def test_files_that_change_without_a_setting_restart_nothing(node, tmp_path):
+def test_file_change_without_a_setting_change_restarts_nothing(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     node.path(DROP_IN).write_text(node.path(DROP_IN).read_text() + "# a remark\n")
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
@@ -78,12 +78,12 @@ def test_files_that_change_without_a_setting_restart_nothing(node, tmp_path):
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
-def test_state_that_is_removed_is_named_with_its_reason(node, tmp_path):
+def test_removed_state_is_named_with_its_reason(node, tmp_path):
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert f'{STATE} is removed: cpuManagerPolicy changes from "none" to "static"' in plain(run.stdout)
 
 
-def test_state_that_the_kubelet_writes_only_after_the_look_is_removed_too(node, tmp_path):
+def test_state_written_after_the_look_is_also_removed(node, tmp_path):
     node.run(f"mv {STATE} /run/late; mkdir -p /run/when")
     node.path("/run/when/keeping").write_text(f"mv /run/late {STATE}")
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
@@ -102,7 +102,7 @@ def policies(node: Sandbox) -> tuple[str, str]:
 
 
 @pytest.mark.long
-def test_another_engine_restarts_the_kubelet_with_none_and_its_state_is_gone(node, tmp_path):
+def test_dra_engine_sets_policy_none_and_removes_the_kubelet_state(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert policies(node) == ("static", "static")
     run = pyinfra(tmp_path, data(node, numaforge_profile=BY_CLAIMS), "-y", "deploys/kubelet.py")
@@ -114,7 +114,7 @@ def test_another_engine_restarts_the_kubelet_with_none_and_its_state_is_gone(nod
 
 
 @pytest.mark.long
-def test_another_engine_that_fails_leaves_the_static_kubelet_with_its_state(node, tmp_path):
+def test_failed_engine_change_keeps_the_static_kubelet_and_its_state(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     before = node.path(STATE).read_text()
     run = pyinfra(
@@ -125,7 +125,7 @@ def test_another_engine_that_fails_leaves_the_static_kubelet_with_its_state(node
     assert (policies(node), node.path(STATE).read_text()) == (("static", "static"), before)
 
 
-def test_dry_says_that_the_kubelet_restarts_and_touches_nothing(node, tmp_path):
+def test_dry_run_reports_kubelet_restart_and_changes_nothing(node, tmp_path):
     run = pyinfra(tmp_path, data(node), "--dry", "--diff", "deploys/kubelet.py")
     output = plain(run.stdout)
     assert run.returncode == 0, output
@@ -135,7 +135,7 @@ def test_dry_says_that_the_kubelet_restarts_and_touches_nothing(node, tmp_path):
     assert starts(node) == 1
 
 
-def test_a_kubelet_that_does_not_come_up_fails_the_run_and_is_as_it_was(node, tmp_path):
+def test_failed_kubelet_start_fails_the_run_and_is_rolled_back(node, tmp_path):
     # The stand-in ends at once when it sees the word, which the profile's name puts into the file's header.
     run = pyinfra(
         tmp_path, data(node, numaforge_profile={**PROFILE, "name": "crash"}), "-y", "deploys/kubelet.py"
@@ -162,9 +162,7 @@ def test_a_kubelet_that_does_not_come_up_fails_the_run_and_is_as_it_was(node, tm
     ],
 )
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
-def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(
-    node, tmp_path, broken, message, mode
-):
+def test_unworkable_configuration_is_refused_before_any_write(node, tmp_path, broken, message, mode):
     node.path(CONFIG).write_text(node.path(CONFIG).read_text() + broken)
     run = pyinfra(tmp_path, data(node), mode, "deploys/site.py")
     output = plain(run.stdout)
@@ -175,7 +173,7 @@ def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(
     assert starts(node) == 1
 
 
-def test_a_policy_that_this_kubelet_does_not_know_is_refused(node, tmp_path):
+def test_policy_option_unknown_to_the_kubelet_is_refused(node, tmp_path):
     profile = with_kubelet(cpu_manager_options={"no-such-option": "true"})
     run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/site.py")
     assert run.returncode == 1
@@ -183,7 +181,7 @@ def test_a_policy_that_this_kubelet_does_not_know_is_refused(node, tmp_path):
     assert not node.path("/etc/numaforge").exists()
 
 
-def test_a_kubelet_that_does_not_run_is_configured_and_not_started(node, tmp_path):
+def test_stopped_kubelet_is_configured_and_not_started(node, tmp_path):
     node.run("systemctl stop kubelet.service")
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
@@ -211,7 +209,7 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("deploy", shortened(["kubelet.py", "site.py"], ("site.py",)))
-def test_pools_alone_restart_the_kubelet_whatever_its_memory_manager(node, tmp_path, deploy):
+def test_pool_change_restarts_the_kubelet_under_any_memory_manager(node, tmp_path, deploy):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     hosts = data(node, numaforge_profile=with_pools(16))
     run = pyinfra(tmp_path, hosts, "-y", f"deploys/{deploy}")
@@ -224,7 +222,7 @@ def test_pools_alone_restart_the_kubelet_whatever_its_memory_manager(node, tmp_p
     assert again.count("No changes") == again.count("Starting operation")
 
 
-def test_a_run_with_nothing_to_do_asks_the_host_twice(node, tmp_path):
+def test_run_without_changes_queries_the_host_twice(node, tmp_path):
     hosts = data(node, numaforge_profile=with_pools(16))
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
     again = pyinfra(tmp_path, hosts, "-y", "-vv", "deploys/site.py")
@@ -232,7 +230,7 @@ def test_a_run_with_nothing_to_do_asks_the_host_twice(node, tmp_path):
     assert len(asked) == 2, asked
 
 
-def test_memory_state_of_other_pools_is_removed(node, tmp_path):
+def test_memory_state_is_removed_when_a_pool_changes_size(node, tmp_path):
     static = {"memory_manager_policy": "Static"}
     pyinfra(tmp_path, data(node, numaforge_profile=with_pools(8, **static)), "-y", "deploys/kubelet.py")
     node.path(MEMORY_STATE).write_text("{}")
@@ -242,7 +240,7 @@ def test_memory_state_of_other_pools_is_removed(node, tmp_path):
     assert f"{MEMORY_STATE} is removed: a hugepage pool changed its size" in plain(run.stdout)
 
 
-def test_dry_shows_each_pool_once_and_fills_none(node, tmp_path):
+def test_dry_run_shows_each_pool_once_and_fills_none(node, tmp_path):
     run = pyinfra(
         tmp_path, data(node, numaforge_profile=with_pools(16)), "--dry", "--diff", "deploys/site.py"
     )
@@ -253,7 +251,7 @@ def test_dry_shows_each_pool_once_and_fills_none(node, tmp_path):
     assert pages(node) == [0, 0]
 
 
-def test_a_pool_that_cannot_be_filled_leaves_the_kubelet_as_it_was(node, tmp_path):
+def test_unfillable_pool_leaves_the_kubelet_unchanged(node, tmp_path):
     node.run(f"mount --bind {POOLS[1]} {POOLS[1]}; mount -o remount,bind,ro {POOLS[1]}")
     run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", "deploys/site.py")
     output = plain(run.stdout)
@@ -266,7 +264,7 @@ def test_a_pool_that_cannot_be_filled_leaves_the_kubelet_as_it_was(node, tmp_pat
 
 
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
-def test_pools_are_not_changed_beside_a_kubelet_that_runs(node, tmp_path, mode):
+def test_pools_are_not_changed_beside_a_running_kubelet(node, tmp_path, mode):
     hosts = data(node, numaforge_profile={**with_pools(16), "tuning": {"sysctls": {"vm.swappiness": "1"}}})
     run = pyinfra(tmp_path, hosts, mode, "deploys/tune.py")
     output = plain(run.stdout)
@@ -279,7 +277,7 @@ def test_pools_are_not_changed_beside_a_kubelet_that_runs(node, tmp_path, mode):
     assert node.run("ls /etc/numaforge /etc/sysctl.d/90-numaforge.conf").stdout == ""
 
 
-def test_a_kubelet_that_has_come_to_run_since_is_noticed(node, tmp_path):
+def test_kubelet_started_after_the_look_is_detected(node, tmp_path):
     node.run("systemctl stop kubelet.service")
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
@@ -297,7 +295,7 @@ def test_a_kubelet_that_has_come_to_run_since_is_noticed(node, tmp_path):
 
 
 @pytest.mark.long
-def test_pools_that_are_as_planned_are_nothing_to_refuse(node, tmp_path):
+def test_tune_accepts_pools_as_planned_beside_a_running_kubelet(node, tmp_path):
     hosts = data(node, numaforge_profile=with_pools(16))
     pyinfra(tmp_path, hosts, "-y", "deploys/kubelet.py")
     node.path(BOOT_POOLS).unlink()
@@ -314,7 +312,7 @@ def test_pools_that_are_as_planned_are_nothing_to_refuse(node, tmp_path):
         pytest.param("kubelet.py", [0, 0], id="the-kubelet-alone"),
     ],
 )
-def test_without_a_running_kubelet_the_pools_are_the_hugepages_roles(node, tmp_path, deploy, filled):
+def test_hugepages_role_fills_pools_without_a_running_kubelet(node, tmp_path, deploy, filled):
     node.run("systemctl stop kubelet.service")
     run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", f"deploys/{deploy}")
     assert run.returncode == 0, run.stdout
@@ -326,7 +324,7 @@ def test_without_a_running_kubelet_the_pools_are_the_hugepages_roles(node, tmp_p
 # ---- what disturbs no pod ----
 
 
-def test_a_kernel_setting_of_a_joined_node_is_applied_without_a_drain(node, tmp_path):
+def test_kernel_setting_of_a_joined_node_is_applied_without_a_drain(node, tmp_path):
     """There is no cluster to drain it in: a roll-out would fail."""
     drop_in = "/etc/systemd/system/kubelet.service.d/20-join.conf"
     node.path(drop_in).parent.mkdir(parents=True)
@@ -350,7 +348,7 @@ def test_a_kernel_setting_of_a_joined_node_is_applied_without_a_drain(node, tmp_
 # ---- what is in the way ----
 
 
-def test_a_change_that_lost_its_unit_is_undone_before_a_new_one(node, tmp_path):
+def test_change_without_its_unit_is_undone_before_a_new_change(node, tmp_path):
     node.run(
         "mkdir -p /var/lib/numaforge/txn/T0 && ln -s T0 /var/lib/numaforge/txn/current && "
         "echo 'rm -f /var/lib/numaforge/txn/current; : > /run/recovered' > /var/lib/numaforge/txn/T0/run.sh"
@@ -361,7 +359,7 @@ def test_a_change_that_lost_its_unit_is_undone_before_a_new_one(node, tmp_path):
     assert node.path("/run/recovered").exists()
 
 
-def test_a_file_edited_after_the_look_is_not_overwritten_and_named(node, tmp_path):
+def test_file_edited_after_the_look_is_named_and_not_overwritten(node, tmp_path):
     # The unit is asked about after the files have been read, and before anything is handed over.
     node.run("mv /usr/local/bin/systemctl /usr/local/bin/systemctl.real")
     node.path("/usr/local/bin/systemctl").write_text(
@@ -405,7 +403,7 @@ def asked(node: Sandbox, folder: Path) -> str:
     return plain(run.stdout)
 
 
-def test_a_host_says_which_one_it_is(node, tmp_path):
+def test_host_reports_its_identity(node, tmp_path):
     node.path("/etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
     node.path("/sys/class/dmi/id").mkdir(parents=True)
     node.path("/sys/class/dmi/id/product_uuid").write_text("4C4C4544-0042-4A10-8052-C3C04F4B5A32\n")
@@ -415,12 +413,12 @@ def test_a_host_says_which_one_it_is(node, tmp_path):
     ) in asked(node, tmp_path)
 
 
-def test_what_a_host_does_not_say_of_itself_is_unknown(node, tmp_path):
+def test_unreported_identity_fields_are_unknown(node, tmp_path):
     node.path("/etc/machine-id").unlink(missing_ok=True)
     assert "machine_id=None, system_uuid=None)" in asked(node, tmp_path)
 
 
-def test_a_result_with_bytes_that_are_not_utf8_is_readable_over_ssh(node, tmp_path):
+def test_result_with_invalid_utf8_is_readable_over_ssh(node, tmp_path):
     node.path("/var/lib/numaforge/txn/T1").mkdir(parents=True)
     node.path("/var/lib/numaforge/txn/T1/result.json").write_bytes(
         b'{"id": "T1", "outcome": "rolled-back", "reason": "why", "journal": ["caf\xe9"]}\n'
@@ -428,7 +426,7 @@ def test_a_result_with_bytes_that_are_not_utf8_is_readable_over_ssh(node, tmp_pa
     assert "Result(id='T1', outcome='rolled-back', reason='why', journal=('caf',))" in asked(node, tmp_path)
 
 
-def test_bytes_that_are_not_utf8_in_the_kubelets_log_do_not_hide_how_it_ended(node, tmp_path):
+def test_invalid_utf8_in_the_kubelet_log_does_not_hide_the_outcome(node, tmp_path):
     node.path("/run/kubelet.log").write_bytes(b"E1121 caf\xe9 \xff\n")
     profile = {**PROFILE, "name": "crash"}
     run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/kubelet.py")
@@ -445,7 +443,7 @@ def test_bytes_that_are_not_utf8_in_the_kubelets_log_do_not_hide_how_it_ended(no
         pytest.param(None, "the kubelet's program was not found", id="gone"),
     ],
 )
-def test_a_kubelet_that_does_not_say_its_version_is_never_taken_for_none(node, tmp_path, program, message):
+def test_kubelet_of_unknown_version_is_refused(node, tmp_path, program, message):
     assert pyinfra(tmp_path, data(node), "-y", "deploys/site.py").returncode == 0
     kept = ("/etc/numaforge/plan.json", DROP_IN)
     before = [node.path(path).read_text() for path in kept]
@@ -462,7 +460,7 @@ def test_a_kubelet_that_does_not_say_its_version_is_never_taken_for_none(node, t
     assert [node.path(path).read_text() for path in kept] == before
 
 
-def test_a_host_without_a_kubelet_is_skipped_with_a_word(start_sandbox, tmp_path):
+def test_host_without_a_kubelet_is_skipped_with_a_notice(start_sandbox, tmp_path):
     node = start_sandbox(machine())
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout

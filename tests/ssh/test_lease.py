@@ -100,14 +100,14 @@ def assert_old(node: Sandbox, result: Result) -> None:
     assert process(node).pid
 
 
-def test_pods_that_the_drain_has_left_park_nothing(node, port):
+def test_pods_left_by_the_drain_park_nothing(node, port):
     applied(node, change(port))
     node.run(revert_script("T1", "the node is not Ready", status(node)))
     assert_old(node, ended(node))
     assert not node.path(f"{TRANSACTIONS}/T1/parked").exists()
 
 
-def test_a_pod_that_comes_before_anything_has_changed_makes_it_void(node, port):
+def test_pod_that_starts_before_any_change_voids_the_change(node, port):
     comes(node, "keeping")
     result = run(node, change(port))
     assert result.outcome == "void"
@@ -115,7 +115,7 @@ def test_a_pod_that_comes_before_anything_has_changed_makes_it_void(node, port):
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
-def test_a_pod_that_starts_while_the_kubelet_stops_gets_its_kubelet_back(node, port):
+def test_pod_that_starts_during_the_kubelet_stop_rolls_the_change_back(node, port):
     comes(node, "stop kubelet")
     result = run(node, change(port))
     assert (result.outcome, "nothing was replaced" in result.reason) == ("rolled-back", True)
@@ -124,7 +124,7 @@ def test_a_pod_that_starts_while_the_kubelet_stops_gets_its_kubelet_back(node, p
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("by", ["the-pod-leaves", "its-lease-is-renewed"])
-def test_a_pod_that_comes_halfway_parks_the_next_step_that_disturbs(node, port, by):
+def test_pod_that_starts_mid_change_parks_the_next_disruptive_step(node, port, by):
     comes(node, "apply kernel_values")
     node.run(start_script(change(port)))
     pid = parked(node, "apply hugepages")
@@ -139,7 +139,7 @@ def test_a_pod_that_comes_halfway_parks_the_next_step_that_disturbs(node, port, 
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("by", ["the-pod-leaves", "its-lease-is-renewed"])
-def test_an_undo_waits_with_its_kubelet_running_until_the_pods_have_left(node, port, by):
+def test_undo_waits_with_a_running_kubelet_until_the_pods_leave(node, port, by):
     applied_then_asked_back(node, port)
     kubelet = process(node).pid
     pid = parked(node, "stop kubelet")
@@ -152,7 +152,7 @@ def test_an_undo_waits_with_its_kubelet_running_until_the_pods_have_left(node, p
     assert_old(node, ended(node))
 
 
-def test_a_change_that_is_not_confirmed_waits_before_it_is_undone(node, port):
+def test_undo_of_an_unconfirmed_change_waits_for_pods(node, port):
     comes(node, "confirming")
     node.run(start_script(change(port, confirm_seconds=1)))
     pid = parked(node, "stop kubelet")
@@ -163,7 +163,7 @@ def test_a_change_that_is_not_confirmed_waits_before_it_is_undone(node, port):
     assert_old(node, result)
 
 
-def test_what_is_killed_while_it_waits_waits_on(node, port):
+def test_killed_waiting_transaction_keeps_waiting(node, port):
     when(node, "parked stop kubelet", KILL)
     applied_then_asked_back(node, port)
     until(node, "! [ -e '/run/when/parked stop kubelet' ]")
@@ -172,7 +172,7 @@ def test_what_is_killed_while_it_waits_waits_on(node, port):
     assert_old(node, ended(node))
 
 
-def test_a_boot_goes_back_before_any_pod_runs(node, port):
+def test_boot_during_a_parked_undo_finishes_the_undo_before_any_pod(node, port):
     applied_then_asked_back(node, port)
     pid = parked(node, "stop kubelet")
     node.run(f'{NO_POWER}\nkill -KILL "$main"')
@@ -181,7 +181,7 @@ def test_a_boot_goes_back_before_any_pod_runs(node, port):
     assert_old(node, ended(node))
 
 
-def test_meanwhile_no_other_change_begins_and_a_run_is_told_why(node, port):
+def test_waiting_transaction_blocks_other_changes_with_a_reason(node, port):
     applied_then_asked_back(node, port)
     pid = parked(node, "stop kubelet")
     other = node.run(start_script(change(port, id="T2")))
@@ -196,7 +196,7 @@ def test_meanwhile_no_other_change_begins_and_a_run_is_told_why(node, port):
     assert_old(node, ended(node))
 
 
-def test_a_late_or_repeated_renewal_is_harmless(node, port):
+def test_late_or_repeated_lease_renewal_is_harmless(node, port):
     proceed(node, UID)
     assert not node.path(f"{TRANSACTIONS}/T1").exists()
     applied(node, change(port))
@@ -206,5 +206,5 @@ def test_a_late_or_repeated_renewal_is_harmless(node, port):
     assert (status(node).phase, status(node).running) == ("confirming", False)
 
 
-def test_without_a_drain_and_without_pods_none_may_come(node, port):
+def test_new_pod_voids_an_undrained_change_of_an_empty_node(node, port):
     assert run(node, change(port, allowed=None, pods=Pods())).outcome == "void"

@@ -71,7 +71,7 @@ def held(node: Sandbox, file: str) -> str:
         pytest.param(ALIVE, lambda _: f"sh {TRANSACTIONS}/T1/run.sh boot", id="boot"),
     ],
 )
-def test_a_wait_for_a_lock_ends_and_names_who_has_it(node, port, file, script):
+def test_lock_wait_times_out_and_names_the_holder(node, port, file, script):
     delivered(node, transaction(port, "new"))
     holder = held(node, file)
     text = script(port)
@@ -83,7 +83,7 @@ def test_a_wait_for_a_lock_ends_and_names_who_has_it(node, port, file, script):
     assert leftovers(node) == []
 
 
-def test_a_change_whose_processes_outlive_its_time_is_named_with_its_step(node, port):
+def test_overdue_change_is_named_with_its_step(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     change = transaction(port, "new")
     node.run(start_script(change))
@@ -100,7 +100,7 @@ def test_a_change_whose_processes_outlive_its_time_is_named_with_its_step(node, 
     assert ended(node).outcome == "applied"
 
 
-def test_a_decision_that_cannot_be_taken_undoes_the_change_and_says_why(node, port):
+def test_change_without_decision_lock_is_undone_with_a_reason(node, port):
     change = replace(transaction(port, "new"), confirm_seconds=1)
     delivered(node, change)
     holder = held(node, DECISION)

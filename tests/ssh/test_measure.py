@@ -95,7 +95,7 @@ def kept(node: Sandbox) -> Measurement:
     not all(map(shutil.which, ("sysbench", "numactl", "cyclictest"))),
     reason="sysbench, numactl and cyclictest are not installed; `make test` installs them",
 )
-def test_real_programs_measure_a_host_that_keeps_their_figures(start_sandbox, capfd):
+def test_real_programs_measure_a_host_and_the_figures_are_kept(start_sandbox, capfd):
     node = start_sandbox(two_cpus())
     code, document = measure(capfd, *host_words(node), "--seconds", "1", "--runs", "2")
     (measured,) = (each["measurement"] for each in document["machines"].values())
@@ -128,7 +128,7 @@ HOSTILE = {
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize(("sysbench", "why"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_program_that_is_hostile_costs_one_line(start_sandbox, capfd, sysbench, why):
+def test_hostile_program_costs_one_line(start_sandbox, capfd, sysbench, why):
     node = start_sandbox({**two_cpus(), **stand_ins(sysbench)})
     code, document = measure(capfd, *host_words(node), "--seconds", "1", "--runs", "1")
     (measured,) = (each["measurement"] for each in document["machines"].values())
@@ -139,9 +139,7 @@ def test_a_program_that_is_hostile_costs_one_line(start_sandbox, capfd, sysbench
     assert {each["kind"] for each in measured["figures"]} == {"memory-random", "timer-latency"}
 
 
-def test_the_slow_one_of_four_siblings_is_named_first_and_each_keeps_what_the_others_have(
-    start_sandbox, tmp_path, capfd
-):
+def test_slow_sibling_is_listed_first_and_held(start_sandbox, tmp_path, capfd):
     rates = {"gpu-1": _FAST, "gpu-2": _SLOW, "gpu-3": _FAST, "gpu-4": _FAST * 1.1}
     nodes = {name: start_sandbox({**two_cpus(), **stand_ins(rate(each))}) for name, each in rates.items()}
     hosts = str(inventory(tmp_path, {name: node.data() for name, node in nodes.items()}))
@@ -168,19 +166,19 @@ def held(node: Sandbox) -> tuple[str, ...]:
     return answer_of("node", node.data(), lambda host: PyinfraMachine(host, Target(goal), None).held())
 
 
-def test_a_node_that_was_not_measured_is_held_with_the_command(start_sandbox):
+def test_unmeasured_node_is_held_and_the_command_named(start_sandbox):
     (why,) = held(start_sandbox(two_cpus()))
     assert why == ("it was not measured: run `numaforge measure INVENTORY --limit node --kubeconfig FILE`")
 
 
-def test_a_kept_file_that_cannot_be_read_holds_the_node(start_sandbox):
+def test_unreadable_measurement_holds_the_node(start_sandbox):
     node = start_sandbox({**two_cpus(), MEASURED_PATH: '{"schema": 1, "figures": "many"}\n'})
     node.run(f"mkdir -p /var/lib/numaforge && echo '{{}}' > {MEASURED_PATH}")
     (why,) = held(node)
     assert "the measurement has schema None" in why
 
 
-def test_a_host_on_which_a_pod_runs_is_not_measured(start_sandbox, capfd):
+def test_host_with_a_running_pod_is_not_measured(start_sandbox, capfd):
     keeper = "#!/bin/sh\nsleep 1000\n"
     node = start_sandbox({**two_cpus(), **stand_ins(rate(_FAST)), "/usr/local/bin/conmon": keeper})
     node.run("setsid /usr/local/bin/conmon /var/log/pods/team_job_1 > /dev/null 2>&1 < /dev/null &")

@@ -71,7 +71,7 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
 # ---- what becomes of a change ----
 
 
-def test_an_instance_that_stays_is_not_touched(node, port):
+def test_unchanged_instance_is_not_touched(node, port):
     describe(
         node, HOPPERS.replace(CUT[0], "fail nvmlGpuInstanceDestroy 2 NVML_ERROR_UNKNOWN\n  " + CUT[0], 1)
     )
@@ -79,7 +79,7 @@ def test_an_instance_that_stays_is_not_touched(node, port):
     assert_new(node)
 
 
-def test_a_unit_is_not_stopped_for_instances_alone(node, port):
+def test_instance_change_alone_stops_no_unit(node, port):
     to = {FIRST: ("enabled", NEW)}
     applied(node, change(port, {FIRST: WAS[FIRST]}, to))
     assert PERSISTENCED not in node.path("/run/systemctl.log").read_text()
@@ -109,7 +109,7 @@ def test_a_unit_is_not_stopped_for_instances_alone(node, port):
         ),
     ],
 )
-def test_a_step_that_fails_brings_back_what_was_there(node, port, call, code, reason):
+def test_failed_step_restores_the_old_state(node, port, call, code, reason):
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {call} {code}", 1))
     result = run(node, change(port))
     assert result.outcome == "rolled-back", result
@@ -119,7 +119,7 @@ def test_a_step_that_fails_brings_back_what_was_there(node, port, call, code, re
 
 
 @pytest.mark.long
-def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, port):
+def test_unrestorable_gpus_are_reported_with_repair_commands(node, port):
     run(node, change(port))
     broken = "fail nvmlDeviceCreateGpuInstanceWithPlacement every NVML_ERROR_UNKNOWN"
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  {broken}", 1))
@@ -140,14 +140,14 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, p
 
 
 @pytest.mark.long
-def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node, port):
+def test_pod_container_gets_sigterm_then_sigkill(node, port):
     polite, deaf = hold(node, 1, POD), hold(node, 1, POD, 'trap "" TERM;')
     applied(node, replace(change(port), allowed=("1",)))
     assert not has_files_open(node, polite)
     assert not has_files_open(node, deaf)
 
 
-def test_an_undo_ends_no_pod_that_came_later(node, port):
+def test_undo_ends_no_later_pod(node, port):
     applied(node, replace(change(port), allowed=("1",)))
     left, later = hold(node, 1, POD), hold(node, 1, POD.replace("pod1", "pod2"))
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -160,7 +160,7 @@ def test_an_undo_ends_no_pod_that_came_later(node, port):
     assert_old(node)
 
 
-def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(node, port):
+def test_pod_on_an_undrained_node_is_named_and_nothing_changes(node, port):
     pid = hold(node, 1, POD)
     result = run(node, change(port))
     assert result.outcome == "refused"
@@ -180,7 +180,7 @@ def service(node: Sandbox, unit: str) -> str:
     return unit
 
 
-def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node, port):
+def test_unit_that_opens_gpu_after_the_look_voids_the_change(node, port):
     unit = service(node, "trainer.service")
     result = run(node, change(port))
     assert result.outcome == "void"
@@ -190,7 +190,7 @@ def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node, port):
     assert_old(node)
 
 
-def test_a_unit_that_comes_while_others_are_stopped_is_not_stopped(node, port):
+def test_unit_started_during_the_change_is_not_stopped(node, port):
     node.path("/run/services/trainer.service").write_text(HOLDER)
     when(node, "apply mig", "systemctl start trainer.service")
     result = run(node, change(port))
@@ -200,7 +200,7 @@ def test_a_unit_that_comes_while_others_are_stopped_is_not_stopped(node, port):
     assert_old(node)
 
 
-def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node, port):
+def test_unit_named_in_the_profile_is_restarted(node, port):
     unit = service(node, "trainer.service")
     first, _, last = change(port).parts
     cut = mig.part(wanted(IS), seen(WAS), relinks=True, holders=(PERSISTENCED,), may_stop=(unit,))
@@ -216,7 +216,7 @@ def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node, port):
         pytest.param("job.service", "/run/systemd/transient/job.service", id="with-one"),
     ],
 )
-def test_what_systemd_run_has_started_is_a_job_and_never_stopped(node, port, unit, made):
+def test_systemd_run_unit_counts_as_a_job_and_is_never_stopped(node, port, unit, made):
     pid = hold(node, 1, f"/system.slice/{unit}")
     node.run(f"mkdir -p /run/systemd/transient; : > {made}" if made else ":")
     first, _, last = change(port).parts
@@ -228,7 +228,7 @@ def test_what_systemd_run_has_started_is_a_job_and_never_stopped(node, port, uni
     assert has_files_open(node, pid)
 
 
-def test_the_look_tells_which_units_hold_a_gpu(node, port):
+def test_look_lists_units_that_hold_a_gpu(node, port):
     hold(node, 1, POD)
     hold(node, 1, PERSON)
     for group in NESTED:
@@ -260,7 +260,7 @@ NESTED = (
         pytest.param(NESTED[3], id="a-pod-of-kind", marks=pytest.mark.long),
     ],
 )
-def test_a_process_of_a_person_is_named_and_nothing_is_changed(node, port, group):
+def test_user_process_is_named_and_nothing_changes(node, port, group):
     pid = hold(node, 1, group)
     result = run(node, change(port))
     assert result.outcome == "refused"
@@ -270,7 +270,7 @@ def test_a_process_of_a_person_is_named_and_nothing_is_changed(node, port, group
     assert_old(node)
 
 
-def test_a_person_who_comes_later_is_not_ended_either(node, port):
+def test_user_process_started_during_the_change_is_not_killed(node, port):
     when(
         node,
         "apply mig",
@@ -284,7 +284,7 @@ def test_a_person_who_comes_later_is_not_ended_either(node, port):
     assert_old(node)
 
 
-def test_a_process_in_an_instance_that_stays_is_left_alone(node, port):
+def test_process_in_an_unchanged_instance_is_left_alone(node, port):
     pid = hold(node, 0, PERSON)
     stays = f"process {pid} compute 1024 1 0"
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  {stays}", 1))
@@ -293,7 +293,7 @@ def test_a_process_in_an_instance_that_stays_is_left_alone(node, port):
 
 
 @pytest.mark.long
-def test_a_unit_that_does_not_start_again_takes_everything_back(node, port):
+def test_unit_that_fails_to_restart_rolls_everything_back(node, port):
     when(node, "apply mig", f": > /run/broken/{PERSISTENCED}")
     when(node, "undo mig", f"rm /run/broken/{PERSISTENCED}")
     result = run(node, change(port))
@@ -320,27 +320,27 @@ def containers(node: Sandbox) -> Sandbox:
     return node
 
 
-def test_the_cdi_specification_that_is_there_is_written_again(containers, port):
+def test_existing_cdi_specification_is_rewritten(containers, port):
     applied(containers, change(port))
     assert containers.path("/run/nvidia-ctk.log").read_text() == f"cdi generate --output={CDI_FILE}\n"
     assert containers.path(CDI_FILE).read_text() == containers.path(STATE).read_text()  # after the change
 
 
-def test_a_node_without_a_cdi_specification_gets_none(containers, port):
+def test_node_without_a_cdi_specification_gets_none(containers, port):
     containers.path(CDI_FILE).unlink()
     applied(containers, change(port))
     assert not containers.path("/run/nvidia-ctk.log").exists()
 
 
 @pytest.mark.long
-def test_the_cdi_specification_describes_the_old_gpus_after_an_undoing(containers, port):
+def test_undo_restores_the_cdi_specification(containers, port):
     assert run(containers, change(port, comes_up=False)).outcome == "rolled-back"
     assert containers.path(CDI_FILE).read_text() == containers.path(STATE).read_text()
     assert_old(containers)
 
 
 @pytest.mark.long
-def test_a_cdi_specification_that_cannot_be_written_is_said_and_takes_nothing_back(containers, port):
+def test_unwritable_cdi_spec_is_reported_and_change_kept(containers, port):
     containers.path("/run/refuse-cdi").touch()
     result = run(containers, change(port))
     assert result.outcome == "applied"
@@ -349,7 +349,7 @@ def test_a_cdi_specification_that_cannot_be_written_is_said_and_takes_nothing_ba
     assert_new(containers)
 
 
-def test_the_unit_that_writes_the_cdi_specification_is_restarted_instead(containers, port):
+def test_unit_that_writes_the_cdi_specification_is_restarted_instead(containers, port):
     containers.path(f"/run/services/{CDI_UNIT}").write_text(notifying(f"cp {STATE} {CDI_FILE}"))
     applied(containers, change(port))
     assert f"restart --no-block {CDI_UNIT}\n" in containers.path("/run/systemctl.log").read_text()
@@ -358,7 +358,7 @@ def test_the_unit_that_writes_the_cdi_specification_is_restarted_instead(contain
 
 
 @pytest.mark.long
-def test_a_unit_that_fails_to_write_the_cdi_specification_is_said_and_takes_nothing_back(containers, port):
+def test_failed_cdi_unit_is_reported_and_change_kept(containers, port):
     for folder in ("services", "broken"):
         containers.path(f"/run/{folder}/{CDI_UNIT}").touch()
     result = run(containers, change(port))
@@ -372,7 +372,7 @@ def test_a_unit_that_fails_to_write_the_cdi_specification_is_said_and_takes_noth
 # ---- what is not as it was planned on ----
 
 
-def test_gpus_that_were_cut_otherwise_meanwhile_are_not_touched(node, port):
+def test_gpus_repartitioned_since_the_look_are_not_touched(node, port):
     was: Cuts = {FIRST: ("enabled", OLD[:1]), SECOND: ("disabled", ())}
     result = run(node, change(port, was))
     assert result.outcome == "refused"
@@ -380,7 +380,7 @@ def test_gpus_that_were_cut_otherwise_meanwhile_are_not_touched(node, port):
     assert_old(node)
 
 
-def test_a_gpu_that_has_vanished_changes_nothing(node, port):
+def test_vanished_gpu_is_refused_and_nothing_changes(node, port):
     describe(node, HOPPERS.partition(f"gpu {SECOND}")[0])
     result = run(node, change(port))
     assert result.outcome == "refused"
@@ -395,14 +395,14 @@ AMPERE_IS: Cuts = {FIRST: ("enabled", SMALL)}
 
 
 @pytest.mark.parametrize("node", [AMPERES], indirect=True)
-def test_only_the_gpu_that_changes_is_reset(node, port):
+def test_only_the_changed_gpu_is_reset(node, port):
     applied(node, change(port, AMPERE_WAS, AMPERE_IS))
     assert node.path("/run/nvidia-smi.log").read_text() == f"-r -i {FIRST}\n"
     assert_new(node, {**AMPERE_IS, SECOND: ("disabled", ())})
 
 
 @pytest.mark.parametrize("node", [AMPERES], indirect=True)
-def test_a_gpu_that_cannot_be_reset_keeps_its_mode_and_says_what_does_it(node, port):
+def test_gpu_that_cannot_reset_keeps_its_mode_and_remedy_is_named(node, port):
     node.path("/run/refuse-reset").touch()
     result = run(node, change(port, AMPERE_WAS, AMPERE_IS))
     assert result.outcome == "rolled-back"
@@ -416,7 +416,7 @@ LINKED = AMPERES.replace("mig disabled", "mig disabled\n  nvlinks 12 of 12")
 
 
 @pytest.mark.parametrize("node", [LINKED], indirect=True)
-def test_gpus_that_are_reset_together_are_where_all_of_them_are_idle(node, port):
+def test_idle_linked_gpus_are_reset_together(node, port):
     node.path("/run/reset-together").write_text("2")
     applied(node, change(port, AMPERE_WAS, AMPERE_IS))
     assert node.path("/run/nvidia-smi.log").read_text() == f"-r -i {FIRST}\n-r -i {FIRST},{SECOND}\n"
@@ -435,7 +435,7 @@ PERSISTENT = LINKED.replace("mig disabled", "mig disabled\n  persistence enabled
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("together", ["1", "2"], ids=["alone", "with-the-GPU-that-NVLink-connects"])
 @pytest.mark.parametrize("node", [PERSISTENT], indirect=True)
-def test_persistence_mode_without_the_daemon_is_off_for_the_reset_and_on_after_it(node, port, together):
+def test_persistence_mode_without_the_daemon_is_off_only_during_the_reset(node, port, together):
     node.path("/run/reset-together").write_text(together)
     applied(node, change(port, AMPERE_WAS, AMPERE_IS))
     assert persistence(node) == ["enabled", "enabled"]
@@ -443,7 +443,7 @@ def test_persistence_mode_without_the_daemon_is_off_for_the_reset_and_on_after_i
 
 
 @pytest.mark.parametrize("node", [PERSISTENT], indirect=True)
-def test_persistence_mode_comes_back_where_a_worker_is_killed_before_the_reset(node, port):
+def test_persistence_mode_is_restored_when_a_worker_dies_before_the_reset(node, port):
     fault = "fail nvmlDeviceSetPersistenceMode 1 killed-after"
     describe(node, PERSISTENT.replace("mig disabled", f"mig disabled\n  {fault}", 1))
     result = run(node, change(port, AMPERE_WAS, AMPERE_IS))
@@ -452,7 +452,7 @@ def test_persistence_mode_comes_back_where_a_worker_is_killed_before_the_reset(n
 
 
 @pytest.mark.parametrize("node", [LINKED], indirect=True)
-def test_gpus_that_are_reset_together_are_not_where_one_is_in_use(node, port):
+def test_linked_gpus_are_not_reset_while_any_is_in_use(node, port):
     node.path("/run/reset-together").write_text("2")
     pid = hold(node, 1, PERSON)
     second = LINKED.index(f"gpu {SECOND}")
@@ -496,7 +496,7 @@ def assert_whole(node: Sandbox, result: Result, outcomes: Sequence[str]) -> None
         ),
     ),
 )
-def test_a_worker_that_is_killed_within_a_change_of_a_gpu_leaves_the_old_gpus(node, port, fault):
+def test_worker_killed_during_a_gpu_change_leaves_the_old_gpus(node, port, fault):
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {fault}", 1))
     assert_whole(node, run(node, change(port)), ("rolled-back",))
 
@@ -510,7 +510,7 @@ def with_boot(transaction: Transaction) -> Transaction:
     return Transaction("T1", (first, cmdline, reboot.part(), *others))
 
 
-def test_gpus_are_cut_in_the_boot_that_comes_before_the_kubelet(node, port):
+def test_gpus_are_partitioned_at_boot_before_the_kubelet(node, port):
     node.run(start_script(with_boot(change(port))))
     result = through_boots(node)
     assert result.outcome == "applied", result
@@ -518,7 +518,7 @@ def test_gpus_are_cut_in_the_boot_that_comes_before_the_kubelet(node, port):
     assert_new(node)
 
 
-def test_gpus_are_as_they_were_after_the_boot_that_takes_it_back(node, port):
+def test_rollback_boot_restores_the_gpus(node, port):
     node.run(start_script(with_boot(change(port, comes_up=False))))
     result = through_boots(node)
     assert result.outcome == "rolled-back", result
@@ -532,7 +532,7 @@ in_a_guest = pytest.mark.parametrize("node", [GUEST], indirect=True)
 
 
 @in_a_guest
-def test_a_gpu_that_cannot_be_reset_gets_its_mode_by_one_boot_and_then_its_instances(node, port):
+def test_gpu_without_reset_gets_its_mode_by_one_boot_then_its_instances(node, port):
     node.run(start_script(guest_change(port)))
     result = through_boots(node)
     assert result.outcome == "applied", result
@@ -543,7 +543,7 @@ def test_a_gpu_that_cannot_be_reset_gets_its_mode_by_one_boot_and_then_its_insta
 
 @pytest.mark.long
 @in_a_guest
-def test_a_second_boot_takes_the_mode_back_and_the_old_instances_come_after_it(node, port):
+def test_second_boot_restores_the_mode_then_the_old_instances(node, port):
     node.run(start_script(guest_change(port, comes_up=False)))
     result = through_boots(node)
     assert result.outcome == "rolled-back", result
@@ -554,7 +554,7 @@ def test_a_second_boot_takes_the_mode_back_and_the_old_instances_come_after_it(n
 
 @pytest.mark.long
 @in_a_guest
-def test_a_guest_that_does_not_reboot_keeps_its_modes_and_gets_its_instances_back(node, port):
+def test_failed_guest_reboot_keeps_the_modes_and_restores_the_instances(node, port):
     node.path("/run/refuse-reboot").touch()
     node.run(start_script(guest_change(port)))
     result = through_boots(node)
@@ -565,7 +565,7 @@ def test_a_guest_that_does_not_reboot_keeps_its_modes_and_gets_its_instances_bac
 
 @pytest.mark.long
 @in_a_guest
-def test_a_boot_that_does_not_bring_the_mode_is_said_and_not_repeated(node, port):
+def test_boot_without_the_mig_mode_is_reported_and_not_repeated(node, port):
     node.run(start_script(guest_change(port)))
     until(node, "[ -e /run/stopping ]")
     modes = node.path(STATE).read_text().replace("mig enabling", "mig disabled")
@@ -578,7 +578,7 @@ def test_a_boot_that_does_not_bring_the_mode_is_said_and_not_repeated(node, port
 
 @pytest.mark.long
 @in_a_guest
-def test_a_unit_that_no_boot_starts_runs_again_as_before(node, port):
+def test_unit_that_no_boot_starts_is_restarted(node, port):
     node.run(start_script(guest_change(port)))
     until(node, "[ -e /run/stopping ]")
     end_services(node)
@@ -590,7 +590,7 @@ def test_a_unit_that_no_boot_starts_runs_again_as_before(node, port):
 @in_a_guest
 @pytest.mark.parametrize("killed", ["killed-before", "killed-after"])
 @pytest.mark.parametrize("call", ["nvmlGpuInstanceDestroy", "nvmlDeviceSetMigMode"])
-def test_a_worker_that_is_killed_while_it_sets_a_mode_leaves_the_old_gpus(node, port, call, killed):
+def test_worker_killed_while_setting_a_mode_leaves_the_old_gpus(node, port, call, killed):
     mode = f"mig enabled\n  fail {call} 1 {killed}"
     describe(node, GUEST.replace("mig enabled", mode))
     node.run(start_script(guest_change(port)))
@@ -602,7 +602,7 @@ def test_a_worker_that_is_killed_while_it_sets_a_mode_leaves_the_old_gpus(node, 
 # ---- at a boot ----
 
 
-def test_our_unit_brings_the_plan_back_after_a_boot(node, port):
+def test_boot_unit_restores_the_plan(node, port):
     transaction = change(port)
     run(node, transaction)
     node.path("/etc/numaforge").mkdir(exist_ok=True)
@@ -617,7 +617,7 @@ def test_our_unit_brings_the_plan_back_after_a_boot(node, port):
     assert (again.returncode, layout(node)) == (0, layout_of(IS))
 
 
-def test_our_unit_destroys_nothing_and_brings_every_other_gpu_to_the_plan(node, port):
+def test_boot_unit_destroys_nothing_and_applies_the_plan_to_other_gpus(node, port):
     transaction = change(port)
     node.path("/run/part").mkdir()
     for name, text in transaction.parts[1].data.items():

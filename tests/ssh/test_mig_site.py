@@ -58,7 +58,7 @@ def broken(node: Sandbox, folder: Path) -> tuple[str, ...]:
     return tuple(str(result) for result in suite.failures(found))
 
 
-def test_from_the_profile_to_the_gpu_and_no_further_the_second_time(node, tmp_path):
+def test_profile_partitions_the_gpu_and_second_run_changes_nothing(node, tmp_path):
     dry = pyinfra(tmp_path, data(node), "--dry", "deploys/mig.py")
     assert re.search(rf"{SECOND} +\+ 3g.40gb at 0, compute slices 3", plain(dry.stdout)), dry.stdout
     assert "instance" not in node.path(STATE).read_text()
@@ -84,7 +84,7 @@ def operator_config(
     return json.loads(out) if out else {}, said
 
 
-def test_the_operator_is_handed_the_geometries_of_an_inventory(node, tmp_path, capfd):
+def test_operator_config_contains_the_geometries_of_an_inventory(node, tmp_path, capfd):
     handed = data(node, managed_by="gpu-operator", gpus=PROFILE["mig"]["gpus"])["node"]
     hosts = {
         "handed": handed,
@@ -106,7 +106,7 @@ def configs(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_no_config_map_is_written_while_a_host_of_an_inventory_is_silent(node, tmp_path, capfd):
+def test_no_config_map_is_written_while_an_inventory_host_is_unreachable(node, tmp_path, capfd):
     handed = data(node, managed_by="gpu-operator", gpus=PROFILE["mig"]["gpus"])["node"]
     inventory(tmp_path, {"handed": handed, "gone": {**handed, "ssh_port": free_port()}})
     document, said = operator_config(capfd, str(tmp_path), code=2)
@@ -115,14 +115,14 @@ def test_no_config_map_is_written_while_a_host_of_an_inventory_is_silent(node, t
     assert len(configs(document)) == 1
 
 
-def test_an_inventory_that_hands_nothing_over_is_refused(node, tmp_path, capfd):
+def test_inventory_without_operator_managed_gpus_is_refused(node, tmp_path, capfd):
     inventory(tmp_path, data(node))
     _, said = operator_config(capfd, str(tmp_path), code=2)
     assert "no host leaves the cutting of its GPUs to the operator" in said
 
 
 @pytest.mark.long
-def test_what_the_plan_does_not_name_any_more_stays_and_our_unit_goes(node, tmp_path):
+def test_unplanned_mig_layout_stays_and_boot_unit_is_removed(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
     before = node.path(STATE).read_text()
     hosts = data(node, managed_by="numaforge")
@@ -134,7 +134,7 @@ def test_what_the_plan_does_not_name_any_more_stays_and_our_unit_goes(node, tmp_
 
 
 @pytest.mark.long
-def test_a_boot_brings_back_what_the_plan_says(node, tmp_path):
+def test_boot_restores_planned_mig_layout(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
     cut = node.path(STATE).read_text().partition("gpu")[2]
     describe(node, f"boot again\n{GPUS}")

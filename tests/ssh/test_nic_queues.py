@@ -40,7 +40,7 @@ def queues(node: Sandbox) -> str:
     return node.run(f"ethtool -l {INTERFACE} | tail -n 1").stdout.split()[-1]
 
 
-def test_each_reserved_cpu_serves_one(node: Sandbox, tmp_path: Path) -> None:
+def test_one_queue_per_reserved_cpu(node: Sandbox, tmp_path: Path) -> None:
     code, output = run(node, tmp_path, QUEUES)
     assert code == 0, output
     assert queues(node) == "4"
@@ -48,7 +48,7 @@ def test_each_reserved_cpu_serves_one(node: Sandbox, tmp_path: Path) -> None:
     assert "noop: the node is already as planned" in run(node, tmp_path, QUEUES, "-y", "-v")[1]
 
 
-def test_without_the_wish_it_has_what_it_had(node: Sandbox, tmp_path: Path) -> None:
+def test_dropping_the_setting_restores_the_queue_count(node: Sandbox, tmp_path: Path) -> None:
     run(node, tmp_path, QUEUES)
     code, output = run(node, tmp_path, BARE)
     assert code == 0, output
@@ -58,7 +58,7 @@ def test_without_the_wish_it_has_what_it_had(node: Sandbox, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("shell", shortened(["dash", "busybox sh", "bash --posix"], ("busybox sh",)))
-def test_a_boot_sets_what_it_has_lost(node: Sandbox, tmp_path: Path, shell: str) -> None:
+def test_boot_restores_lost_settings(node: Sandbox, tmp_path: Path, shell: str) -> None:
     run(node, tmp_path, QUEUES)
     node.run("rm -r /run/channels")
     done = node.run(f"{shell} {NICS_SCRIPT_PATH} apply {NICS_PATH}")
@@ -66,7 +66,7 @@ def test_a_boot_sets_what_it_has_lost(node: Sandbox, tmp_path: Path, shell: str)
     assert queues(node) == "4"
 
 
-def test_more_than_the_nic_has_is_refused_before_anything_changes(node: Sandbox, tmp_path: Path) -> None:
+def test_more_queues_than_the_nic_has_are_refused_before_any_change(node: Sandbox, tmp_path: Path) -> None:
     wish = {**BARE, "nic_queues": {"combined": 64, "nics": [INTERFACE]}}
     code, output = run(node, tmp_path, wish)
     assert code == 1
@@ -75,14 +75,14 @@ def test_more_than_the_nic_has_is_refused_before_anything_changes(node: Sandbox,
     assert not node.path(NICS_PATH).exists()
 
 
-def test_a_driver_without_combined_channels_is_left_alone_and_said(node: Sandbox, tmp_path: Path) -> None:
+def test_driver_without_combined_channels_is_skipped_and_reported(node: Sandbox, tmp_path: Path) -> None:
     node.run(f"mkdir /run/without-channels; touch /run/without-channels/{INTERFACE}")
     code, output = run(node, tmp_path, QUEUES)
     assert code == 0, output
     assert f"left alone: channels of {INTERFACE}, which takes ethtool" in output
 
 
-def test_a_number_that_the_driver_refuses_undoes_everything(node: Sandbox, tmp_path: Path) -> None:
+def test_queue_count_refused_by_the_driver_rolls_everything_back(node: Sandbox, tmp_path: Path) -> None:
     node.run("touch /run/refuse-channels")
     code, output = run(node, tmp_path, QUEUES)
     assert code == 1

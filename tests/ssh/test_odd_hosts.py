@@ -26,7 +26,7 @@ faulty()
 """
 
 
-def test_a_host_of_unbalanced_quotes_and_a_broken_plan_is_provisioned(start_sandbox, tmp_path):
+def test_host_with_unbalanced_quotes_and_a_broken_plan_is_provisioned(start_sandbox, tmp_path):
     odd, good = start_sandbox(machine() | _ODD), start_sandbox(machine())
     run = pyinfra(tmp_path, {"odd": data(odd), "good": data(good)}, "-y", "deploys/site.py")
     assert run.returncode == 0, plain(run.stdout)
@@ -35,9 +35,7 @@ def test_a_host_of_unbalanced_quotes_and_a_broken_plan_is_provisioned(start_sand
         assert json.loads(node.path(PLAN).read_text())["schema"]
 
 
-def test_a_fault_of_ours_is_told_of_the_host_that_it_happened_on_and_the_others_go_on(
-    start_sandbox, tmp_path
-):
+def test_internal_error_stops_its_host_only(start_sandbox, tmp_path):
     deploy = tmp_path / "deploy.py"
     deploy.write_text(_FAULTY_ROLE)
     bad, good = start_sandbox(machine()), start_sandbox(machine())

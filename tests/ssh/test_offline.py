@@ -95,7 +95,7 @@ def applied(node: Sandbox, folder: Path, profile: object) -> str:
     return output
 
 
-def test_the_kubelet_starts_on_the_cpus_that_are_left(node: Sandbox, tmp_path: Path) -> None:
+def test_kubelet_starts_on_the_remaining_cpus(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, WHOLE)
     before = starts(node)
     output = applied(node, tmp_path, SMT_OFF)
@@ -111,7 +111,7 @@ def test_a_second_run_changes_nothing(node: Sandbox, tmp_path: Path) -> None:
     assert "noop: the node is already as planned" in run(node, tmp_path, SMT_OFF, "-y", "-v")[1]
 
 
-def test_a_boot_takes_them_offline_before_the_kubelet_starts(node: Sandbox, tmp_path: Path) -> None:
+def test_boot_takes_cpus_offline_before_the_kubelet_starts(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, SMT_OFF)
     lines = text(node, TUNING_TMPFILES_PATH).splitlines()
     assert [line for line in lines if "/online" in line] == [
@@ -121,7 +121,7 @@ def test_a_boot_takes_them_offline_before_the_kubelet_starts(node: Sandbox, tmp_
 
 
 @pytest.mark.long
-def test_without_the_wish_all_of_it_is_as_before(node: Sandbox, tmp_path: Path) -> None:
+def test_dropping_the_setting_brings_cpus_back_online(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, WHOLE)
     record, drop_in = text(node, RECORD), text(node, DROP_IN)
     applied(node, tmp_path, SMT_OFF)
@@ -135,7 +135,7 @@ def test_without_the_wish_all_of_it_is_as_before(node: Sandbox, tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_a_profile_that_names_nothing_leaves_no_trace(node: Sandbox, tmp_path: Path) -> None:
+def test_empty_profile_leaves_no_trace(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, SMT_OFF)
     applied(node, tmp_path, {"name": "nothing"})
     assert switches(node) == "11111111"
@@ -144,7 +144,7 @@ def test_a_profile_that_names_nothing_leaves_no_trace(node: Sandbox, tmp_path: P
     assert not node.path(TUNING_TMPFILES_PATH).exists()
 
 
-def test_a_cpu_that_the_kernel_keeps_online_undoes_everything(node: Sandbox, tmp_path: Path) -> None:
+def test_cpu_kept_online_by_the_kernel_rolls_everything_back(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, WHOLE)
     before = {path: text(node, path) for path in (STATE, DROP_IN, RECORD)}
     switch = "/sys/devices/system/cpu/cpu6/online"
@@ -157,7 +157,7 @@ def test_a_cpu_that_the_kernel_keeps_online_undoes_everything(node: Sandbox, tmp
 
 
 @pytest.mark.long
-def test_a_kubelet_that_does_not_come_up_has_its_cpus_back(node: Sandbox, tmp_path: Path) -> None:
+def test_kubelet_that_fails_to_start_gets_its_cpus_back(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, WHOLE)
     before = text(node, STATE)
     code, output = run(node, tmp_path, {**SMT_OFF, "name": "crash"})
@@ -167,14 +167,14 @@ def test_a_kubelet_that_does_not_come_up_has_its_cpus_back(node: Sandbox, tmp_pa
     assert text(node, STATE) == before
 
 
-def test_dry_says_which_cpus_go_and_touches_none(node: Sandbox, tmp_path: Path) -> None:
+def test_dry_run_lists_cpus_to_offline_and_changes_none(node: Sandbox, tmp_path: Path) -> None:
     code, output = run(node, tmp_path, SMT_OFF, "--dry")
     assert code == 0, output
     assert re.search(r"CPUs 4-7 +online -> offline", output), output
     assert switches(node) == "11111111"
 
 
-def test_without_the_kubelets_role_they_stay(node: Sandbox, tmp_path: Path) -> None:
+def test_without_the_kubelet_role_cpus_stay_online(node: Sandbox, tmp_path: Path) -> None:
     code, output = run(node, tmp_path, SMT_OFF, deploy="tune")
     assert code == 1
     assert "CPUs come and go only while the kubelet is stopped" in output
@@ -221,7 +221,7 @@ def change(port: int, *, going: bool) -> Transaction:
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("event", shortened(FAULTS, ("apply kernel_values", "prove kubelet again")))
 @pytest.mark.parametrize("going", [True, False], ids=["going", "coming"])
-def test_a_unit_that_is_killed_puts_every_cpu_back(node: Sandbox, port: int, event: str, going: bool) -> None:
+def test_killed_unit_brings_every_cpu_back(node: Sandbox, port: int, event: str, going: bool) -> None:
     before = "1" if going else "0"
     for path in SWITCHES:
         node.path(path).write_text(f"{before}\n")
@@ -236,7 +236,7 @@ def test_a_unit_that_is_killed_puts_every_cpu_back(node: Sandbox, port: int, eve
     assert text(node, RECORD) == "# as it was"
 
 
-def test_values_of_cpus_that_come_are_recorded_once_they_are_there(node: Sandbox, port: int) -> None:
+def test_values_of_onlined_cpus_are_recorded_once_present(node: Sandbox, port: int) -> None:
     for path in SWITCHES:
         node.path(path).write_text("0\n")
     assert finished(node, change(port, going=False)).outcome == "applied"

@@ -94,13 +94,13 @@ def by_ssh(controller: Controller) -> dict[str, Outcome]:
 
 
 @pytest.mark.long
-def test_the_table_says_what_ssh_does(by_ssh: dict[str, Outcome]) -> None:
+def test_table_matches_ssh(by_ssh: dict[str, Outcome]) -> None:
     assert differences(by_ssh, {name: row.by_ssh for name, row in ROWS.items()}) == []
 
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("command", ["apply --dry", "verify", "capture", "pyinfra"])
-def test_a_command_reaches_the_machine_that_ssh_reaches(controller: Controller, command: str) -> None:
+def test_command_reaches_the_same_machine_as_ssh(controller: Controller, command: str) -> None:
     inventory = write_inventory(controller, ROWS)
     found = COMMANDS[command](controller, inventory)
     assert differences(found, {name: row.reaches for name, row in ROWS.items()}) == []
@@ -116,7 +116,7 @@ def test_a_command_reaches_the_machine_that_ssh_reaches(controller: Controller, 
     ],
     ids=["some refuse", "some do not answer"],
 )
-def test_a_host_that_refuses_is_none_that_does_not_answer(
+def test_refusing_host_does_not_count_as_unreachable(
     controller: Controller, names: list[str], code: int
 ) -> None:
     mixed = write_inventory(controller, {name: ROWS[name] for name in ("a-name-alone", *names)})
@@ -129,7 +129,7 @@ def test_a_host_that_refuses_is_none_that_does_not_answer(
     assert answer.code == code, answer.said
 
 
-def test_without_ssh_a_plain_configuration_is_read_and_any_other_refused(controller: Controller) -> None:
+def test_without_ssh_only_a_plain_ssh_config_is_read(controller: Controller) -> None:
     names = ("data-config-file", "jump-of-all-but-the-bastion", "match-final")
     inventory, to = (
         write_inventory(controller, {name: ROWS[name] for name in names}),

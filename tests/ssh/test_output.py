@@ -55,7 +55,7 @@ def measured(
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("flood", [pytest.param(shell, id=rule) for rule, shell in FLOODS.items()])
-def test_a_host_that_prints_without_end_costs_the_limit_and_one_line(tmp_path, node, flood):
+def test_endless_output_of_a_host_is_cut_at_the_limit_with_one_message(tmp_path, node, flood):
     node.log_in_with(flood)
     inventory = str(tmp_path / "inventory.py")
     done, peak = measured(tmp_path, node, "pyinfra", "--dry", inventory, "deploys/site.py")
@@ -66,7 +66,7 @@ def test_a_host_that_prints_without_end_costs_the_limit_and_one_line(tmp_path, n
     assert peak < PEAK_MIB
 
 
-def test_the_suite_reads_no_more_of_a_host(tmp_path, node):
+def test_suite_limits_the_output_of_a_host(tmp_path, node):
     node.log_in_with("exec yes")
     inventory = str(tmp_path / "inventory.py")
     done, peak = measured(tmp_path, node, "numaforge", "verify", inventory)
@@ -86,7 +86,7 @@ def controls(text: str) -> set[str]:
 
 @pytest.mark.parametrize("stream", ["1", "2"], ids=["output", "complaint"])
 @pytest.mark.parametrize("options", [(), ("-v",), ("-vvv",)], ids=["plain", "-v", "-vvv"])
-def test_what_steers_a_terminal_does_not_reach_it(tmp_path, node, stream, options):
+def test_control_sequences_do_not_reach_the_terminal(tmp_path, node, stream, options):
     node.log_in_with(f"printf '{HOSTILE}\\n' >&{stream}; case $2 in *steer*) exit 3 ;; esac")
     deploy = tmp_path / "deploy.py"
     deploy.write_text("from pyinfra.operations import server\nserver.shell(commands=['echo steer'])\n")
@@ -95,7 +95,7 @@ def test_what_steers_a_terminal_does_not_reach_it(tmp_path, node, stream, option
     assert controls(run.stdout) == set()
 
 
-def test_an_error_of_ours_shows_what_a_host_says_as_text(tmp_path, node):
+def test_host_output_in_errors_has_no_control_characters(tmp_path, node):
     node.log_in_with(f"printf '{HOSTILE}\\n' >&2; exit 1")
     run = pyinfra(tmp_path, {"hostile": node.data()}, "--dry", "deploys/site.py")
     assert run.returncode == 1

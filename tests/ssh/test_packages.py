@@ -71,7 +71,7 @@ def holding(node: Sandbox, manager: str = "apt") -> Result:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
-def test_packages_are_held_and_an_undoing_lets_go_of_ours_only(node, manager):
+def test_undo_releases_only_our_package_holds(node, manager):
     result = holding(node, manager)
     assert result.outcome == "applied", result.reason
     assert sorted(held(node, manager)) == ["dash", "grep", "sed"]
@@ -83,7 +83,7 @@ def test_packages_are_held_and_an_undoing_lets_go_of_ours_only(node, manager):
 
 @pytest.mark.long
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
-def test_what_is_no_longer_wanted_is_let_go_and_an_undoing_holds_it_again(node, manager):
+def test_unwanted_hold_is_released_and_undo_restores_the_hold(node, manager):
     holding(node, manager)
     second = Transaction("T2", (packages.part(manager, (), ("dash",), ("sed",)),))
     assert run(node, second).outcome == "applied"
@@ -95,7 +95,7 @@ def test_what_is_no_longer_wanted_is_let_go_and_an_undoing_holds_it_again(node, 
 
 
 @pytest.mark.long
-def test_a_kubelet_that_fails_afterwards_takes_the_holds_back(node, port):
+def test_failed_kubelet_undoes_package_holds(node, port):
     part = packages.part("apt", ("dash",), (), ("dash",))
     result = run(node, change(port, part, wish="crash"))
     assert result.outcome == "rolled-back", result.reason
@@ -103,7 +103,7 @@ def test_a_kubelet_that_fails_afterwards_takes_the_holds_back(node, port):
     assert record(node) == []
 
 
-def test_a_package_manager_that_fails_changes_nothing_and_is_quoted(node):
+def test_failing_package_manager_changes_nothing_and_is_quoted(node):
     node.path("/run/refuse-dnf").touch()
     result = holding(node, "dnf")
     assert result.outcome == "rolled-back"
@@ -111,7 +111,7 @@ def test_a_package_manager_that_fails_changes_nothing_and_is_quoted(node):
     assert held(node, "dnf") == ["grep"]
 
 
-def test_a_package_that_is_gone_by_then_is_refused_by_name(node):
+def test_package_that_disappeared_is_refused_by_name(node):
     gone = packages.part("apt", ("no-such-package",), (), ("no-such-package",))
     result = run(node, Transaction("T1", (gone,)))
     assert result.outcome == "rolled-back"
@@ -119,7 +119,7 @@ def test_a_package_that_is_gone_by_then_is_refused_by_name(node):
 
 
 @pytest.mark.long
-def test_another_run_of_the_package_manager_is_waited_for(node):
+def test_concurrent_package_manager_run_is_waited_for(node):
     lock = "import fcntl, time; f = open('/var/lib/dpkg/lock', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); "
     node.run(f"setsid python3 -c \"{lock}open('/run/locked', 'w'); time.sleep(3)\" > /dev/null 2>&1 &")
     node.run("until [ -e /run/locked ]; do sleep 0.05; done")
@@ -155,7 +155,7 @@ def kubelet_holds(node: Sandbox) -> set[str]:
     return {"kubelet", "kubeadm"} & {*held(node)}
 
 
-def test_a_run_holds_what_is_installed_and_the_second_changes_nothing(debian, tmp_path):
+def test_run_holds_installed_packages_and_second_changes_nothing(debian, tmp_path):
     hosts = {"node": data(debian, PROFILE)}
     dry = pyinfra(tmp_path, hosts, "--dry", "deploys/site.py")
     assert re.search(r"package kubelet +held", plain(dry.stdout)), dry.stdout
@@ -171,7 +171,7 @@ def test_a_run_holds_what_is_installed_and_the_second_changes_nothing(debian, tm
     assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
 
 
-def test_the_verification_sees_what_is_held(debian, tmp_path):
+def test_verification_sees_held_packages(debian, tmp_path):
     pyinfra(tmp_path, {"node": data(debian, PROFILE)}, "-y", "deploys/site.py")
     plan = loads(debian.path(PLAN_PATH).read_text())
     promised = {f"held {name}" for name in entries(plan, "package_is_held")}
@@ -180,7 +180,7 @@ def test_the_verification_sees_what_is_held(debian, tmp_path):
     assert promised - {*read_live(debian.run(probe(plan)).stdout, plan).of("host")} == {"held kubelet"}
 
 
-def test_a_profile_without_it_leaves_no_residue(debian, tmp_path):
+def test_profile_without_holds_leaves_no_residue(debian, tmp_path):
     pyinfra(tmp_path, {"node": data(debian, PROFILE)}, "-y", "deploys/site.py")
     # A role that is not called, and a plan without holds, must not lose track of what is ours.
     pyinfra(tmp_path, {"node": data(debian, {"name": "sandbox"})}, "-y", "deploys/tune.py")

@@ -81,7 +81,7 @@ def assert_undone(node: Sandbox, subject: Subject, event: str, result: Result) -
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
-def test_what_was_applied_is_undone_on_request(node, port, subject):
+def test_applied_change_is_undone_on_request(node, port, subject):
     subject.assert_old(node)
     applied(node, subject, port)
     subject.assert_new(node)
@@ -91,14 +91,14 @@ def test_what_was_applied_is_undone_on_request(node, port, subject):
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards))
-def test_one_that_is_killed_is_undone(node, port, subject, event):
+def test_killed_change_is_undone(node, port, subject, event):
     when(node, event, KILL)
     begin(node, subject, port)
     assert_undone(node, subject, event, ended(node, subject))
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.back))
-def test_an_undoing_that_is_killed_is_ended(node, port, subject, event):
+def test_killed_undo_is_completed(node, port, subject, event):
     applied(node, subject, port)
     when(node, event, KILL)
     ask_to_undo(node)
@@ -106,7 +106,7 @@ def test_an_undoing_that_is_killed_is_ended(node, port, subject, event):
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards))
-def test_a_power_cut_leaves_the_old_state_or_the_new(node, port, subject, event):
+def test_power_cut_leaves_the_old_or_the_new_state(node, port, subject, event):
     when(node, event, CUT_POWER)
     begin(node, subject, port)
     cut_power(node)
@@ -120,7 +120,7 @@ def test_a_power_cut_leaves_the_old_state_or_the_new(node, port, subject, event)
 
 @pytest.mark.long
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.back))
-def test_a_power_cut_on_the_way_back_ends_with_the_old_state(node, port, subject, event):
+def test_power_cut_during_undo_ends_with_the_old_state(node, port, subject, event):
     applied(node, subject, port)
     when(node, event, CUT_POWER)
     ask_to_undo(node)
@@ -131,7 +131,7 @@ def test_a_power_cut_on_the_way_back_ends_with_the_old_state(node, port, subject
 
 
 @pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards[:1]))
-def test_a_reboot_in_good_order_ends_with_the_old_state(node, port, subject, event):
+def test_clean_reboot_ends_with_the_old_state(node, port, subject, event):
     when(node, event, GO_DOWN + END_UNIT)
     begin(node, subject, port)
     cut_power(node)
@@ -153,7 +153,7 @@ def test_a_reboot_in_good_order_ends_with_the_old_state(node, port, subject, eve
         for shell in SHELLS
     ],
 )
-def test_it_runs_under_every_posix_shell(node, port, subject, shell):
+def test_transaction_runs_under_every_posix_shell(node, port, subject, shell):
     """It complains about nothing."""
     result = run_by(node, shell, subject.change(port))
     assert result.outcome == "applied", result

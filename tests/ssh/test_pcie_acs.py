@@ -29,7 +29,7 @@ def node(start_sandbox: StartSandbox, port: int, loader: str) -> Sandbox:
     return start_node(start_sandbox, port, loader)
 
 
-def test_the_masks_reach_the_kernel_through_the_boot_loaders_shell_and_are_proved(node, port, loader):
+def test_acs_masks_survive_the_boot_loaders_shell_and_are_proved(node, port, loader):
     node.run(start_script(change(port, loader)))
     result = through_boots(node)
     assert result.outcome == "applied", result
@@ -39,7 +39,7 @@ def test_the_masks_reach_the_kernel_through_the_boot_loaders_shell_and_are_prove
     assert PARAMETER.removeprefix("pci=") + ('\\"' if loader == "grub" else '"') in text
 
 
-def test_a_kernel_that_passes_the_option_over_is_found_out_and_the_node_goes_back(node, port, loader):
+def test_change_is_undone_when_kernel_ignores_config_acs(node, port, loader):
     node.run(start_script(change(port, loader)))
     result = through_boots(node, config_acs=False)
     assert result.outcome == "rolled-back"
@@ -50,14 +50,14 @@ def test_a_kernel_that_passes_the_option_over_is_found_out_and_the_node_goes_bac
     assert leftovers(node) == []
 
 
-def test_another_bridge_at_the_address_is_found_out(node, port, loader):
+def test_change_is_undone_when_another_bridge_has_the_address(node, port, loader):
     node.run(start_script(change(port, loader, ids={**IDS, GPU: "1000:c034"})))
     result = through_boots(node)
     assert result.outcome == "rolled-back"
     assert f"the bridge {GPU} is 1000:c030, not 1000:c034: PCI addresses have changed" in result.reason
 
 
-def test_what_is_removed_leaves_the_hosts_own_options(node, port, loader):
+def test_removing_our_option_keeps_the_hosts_options(node, port, loader):
     if loader == "grubby":
         entry = node.path(ENTRY)
         entry.write_text(entry.read_text().replace(" quiet", " quiet pci=realloc=off"))

@@ -60,19 +60,19 @@ def state(node: Sandbox) -> dict[str, str | None]:
 @pytest.mark.variants(4)
 @pytest.mark.parametrize("shell", ["dash", "bash --posix -s", "busybox sh"])
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
-def test_a_process_below_kubepods_is_a_pods_whatever_the_driver(node, group, shell):
+def test_process_below_kubepods_belongs_to_a_pod_under_every_cgroup_driver(node, group, shell):
     stop(node, "stopped")
     pid = pod(node, group)
     (said,) = found(node, shell).pods.alive
     assert said == f"process {pid} (sleep) in {group.splitlines()[0].split(':', 2)[2]}"
 
 
-def test_a_group_that_is_deleted_has_no_process_left_in_it(node):
+def test_deleted_cgroup_has_no_pods(node):
     pod(node, f"{GROUPS['systemd-v2']} (deleted)")
     assert found(node).pods.alive == ()
 
 
-def test_no_more_than_three_processes_are_named(node):
+def test_at_most_three_processes_are_named(node):
     for _ in range(5):
         pod(node)
     assert len(found(node).pods.alive) == 3
@@ -87,7 +87,7 @@ def test_no_more_than_three_processes_are_named(node):
     "profile",
     [pytest.param(BIG_POOLS, id="pools"), pytest.param(RESTARTS, id="a-state-file-goes")],
 )
-def test_pods_on_a_host_of_no_cluster_are_not_disturbed(node, tmp_path, how, profile):
+def test_pods_on_a_host_outside_a_cluster_are_not_disturbed(node, tmp_path, how, profile):
     assert site(tmp_path, node, PROFILE)[0] == 0
     stop(node, how)
     pid, before = pod(node), state(node)
@@ -100,7 +100,7 @@ def test_pods_on_a_host_of_no_cluster_are_not_disturbed(node, tmp_path, how, pro
     assert state(node) == before
 
 
-def test_a_dry_run_says_so_too(node, tmp_path):
+def test_dry_run_also_refuses_pods_on_unknown_node(node, tmp_path):
     stop(node, "stopped")
     pod(node)
     code, said = site(tmp_path, node, BIG_POOLS, "--dry")
@@ -108,7 +108,7 @@ def test_a_dry_run_says_so_too(node, tmp_path):
     assert "pods run on a host that is not a known Node" in said
 
 
-def test_what_disturbs_no_pod_is_changed_beside_them(node, tmp_path):
+def test_change_that_disturbs_no_pod_applies_beside_pods(node, tmp_path):
     assert site(tmp_path, node, PROFILE)[0] == 0
     pid = pod(node)
     tuned = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10"}}}
@@ -118,7 +118,7 @@ def test_what_disturbs_no_pod_is_changed_beside_them(node, tmp_path):
     assert alive(node, pid)
 
 
-def test_a_reason_for_no_drain_is_obeyed_and_said(node, tmp_path):
+def test_reason_without_drain_is_obeyed_and_reported(node, tmp_path):
     stop(node, "stopped")
     pod(node)
     reason = {"numaforge_rollout": {"without_drain": "the pods of a test"}}
@@ -128,7 +128,7 @@ def test_a_reason_for_no_drain_is_obeyed_and_said(node, tmp_path):
     assert node.path(POOL).read_text() == "16\n"
 
 
-def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node, tmp_path):
+def test_stopped_kubelet_without_evidence_of_pods_needs_no_drain(node, tmp_path):
     stop(node, "stopped")
     code, said = site(tmp_path, node, BIG_POOLS)
     assert code == 0, said
@@ -140,7 +140,7 @@ def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node, tmp_path):
 @HOW
 @pytest.mark.parametrize("evidence", ["a process", "a folder"])
 @pytest.mark.parametrize("option", ["-y", pytest.param("--dry", marks=pytest.mark.long)])
-def test_a_node_whose_kubelet_is_down_is_refused_before_its_cluster_is_asked(
+def test_node_with_stopped_kubelet_is_refused_before_querying_its_cluster(
     node, tmp_path, how, evidence, option
 ):
     stop(node, how)
@@ -161,7 +161,7 @@ def test_a_node_whose_kubelet_is_down_is_refused_before_its_cluster_is_asked(
 
 
 @joined
-def test_pods_of_a_node_whose_kubelet_runs_take_the_way_of_a_drain(node, tmp_path):
+def test_pods_of_a_node_with_running_kubelet_require_a_drain(node, tmp_path):
     pid, before = pod(node), state(node)
     code, said = site(tmp_path, node, BIG_POOLS, numaforge_rollout={"kubeconfig": str(tmp_path / "none")})
     assert code == 1
@@ -178,7 +178,7 @@ def boots(found: NodeState, **changes: Any) -> Transaction:
     return replace(change, **changes)
 
 
-def test_a_pod_that_comes_after_the_look_makes_the_change_void(node):
+def test_pod_started_after_the_look_voids_the_change(node):
     stop(node, "stopped")
     change = boots(found(node))
     pid = pod(node)
@@ -191,7 +191,7 @@ def test_a_pod_that_comes_after_the_look_makes_the_change_void(node):
     assert alive(node, pid)
 
 
-def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node):
+def test_unreadable_processes_at_begin_void_the_change(node):
     stop(node, "stopped")
     change = boots(found(node))
     node.path("/usr/local/bin/grep").write_text(
@@ -203,7 +203,7 @@ def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node):
     assert "the processes cannot be read" in result.reason
 
 
-def test_pods_of_daemon_sets_do_not_stop_the_change_of_a_drained_node(node):
+def test_daemonset_pods_do_not_block_a_drained_node(node):
     pod(node)
     result = run(node, boots(replace(found(node), pods=Pods()), allowed=(UID,), parts=()))
     assert result.outcome == "applied"
@@ -234,9 +234,7 @@ LAYOUTS = {
     "runs", [pytest.param(True, id="runs", marks=pytest.mark.long), pytest.param(False, id="is-down")]
 )
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_distribution_is_refused_by_name_before_anything_is_touched(
-    start_sandbox, port, tmp_path, name, runs
-):
+def test_distribution_is_refused_by_name_before_any_change(start_sandbox, port, tmp_path, name, runs):
     files = {path: text for path, text in kubeadm_files(port).items() if "kubelet" not in path}
     node = start_sandbox(files)
     node.run("mkdir -p /run/systemd/system")

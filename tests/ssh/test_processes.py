@@ -71,14 +71,14 @@ def divided(sandbox: Sandbox, folder: Path, processes: int, **data: object) -> S
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_every_host_is_asked_once(sandbox, tmp_path, processes):
+def test_every_host_is_queried_once(sandbox, tmp_path, processes):
     run = divided(sandbox, tmp_path, processes)
     assert run.code == 0, run.output
     assert sorted(name for name, _ in run.answers) == NAMES
     assert len({process for _, process in run.answers}) == processes
 
 
-def test_the_inventory_is_told_once_and_whole(sandbox, tmp_path):
+def test_inventory_event_is_sent_once_with_all_hosts(sandbox, tmp_path):
     run = divided(sandbox, tmp_path, 2)
     assert [sorted(event["hosts"]) for event in run.events if event["kind"] == "inventory"] == [NAMES]
 
@@ -86,7 +86,7 @@ def test_the_inventory_is_told_once_and_whole(sandbox, tmp_path):
 @pytest.mark.parametrize(
     "refuses", [["node-0"], ["node-1"], ["node-1", "node-3"]], ids=["one", "another", "a-share"]
 )
-def test_a_host_that_fails_in_any_process_fails_the_run_and_no_other_host(sandbox, tmp_path, refuses):
+def test_failing_host_in_any_process_fails_the_run_but_no_other_host(sandbox, tmp_path, refuses):
     run = divided(sandbox, tmp_path, 2, refuses=refuses)
     assert run.code == 1, run.output
     assert sorted(event["host"] for event in run.events if event["kind"] == "refused") == refuses
@@ -104,7 +104,7 @@ def test_a_host_that_fails_in_any_process_fails_the_run_and_no_other_host(sandbo
         (300, 1, [300]),
     ],
 )
-def test_a_process_has_its_share(hosts, processes, sizes):
+def test_hosts_are_shared_among_processes(hosts, processes, sizes):
     names = [SimpleNamespace(name=number) for number in range(hosts)]
     shares = shared(names, processes)
     assert [len(share) for share in shares] == sizes

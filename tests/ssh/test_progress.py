@@ -73,7 +73,7 @@ def seconds_shown(terminal: int, line: str) -> set[str]:
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_the_time_moves_while_a_host_does_not_answer(words, node, tmp_path):
+def test_elapsed_time_advances_while_a_host_does_not_answer(words, node, tmp_path):
     node.log_in_with(HOLD)
     with on_a_terminal(words, node, tmp_path) as (terminal, process):
         assert seconds_shown(terminal, r"(?:looking|asking|rehearsing|verifying)[\w ]+, (\d+) s")
@@ -87,7 +87,7 @@ def test_the_time_moves_while_a_host_does_not_answer(words, node, tmp_path):
         pytest.param((*PYINFRA, "-y", "INVENTORY", "deploys/site.py"), id="pyinfra, as for an uninstall"),
     ],
 )
-def test_the_step_and_the_time_are_shown_while_a_node_changes(words, node, tmp_path):
+def test_step_and_elapsed_time_are_shown_during_a_change(words, node, tmp_path):
     hold(node)
     with on_a_terminal(words, node, tmp_path) as (terminal, process):
         assert seconds_shown(terminal, r"changing the hosts, (\d+) s: node apply files")

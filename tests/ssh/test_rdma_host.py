@@ -93,7 +93,7 @@ def files_below(node: Sandbox, *folders: str) -> set[str]:
 # ---- over pyinfra ----
 
 
-def test_it_loads_and_sets_what_the_profile_asks_for(bare, tmp_path):
+def test_rdma_modules_and_settings_follow_the_profile(bare, tmp_path):
     done = pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     assert done.returncode == 0, done.stdout
     assert loaded(bare) >= {"ib_umad", "rdma_ucm", "rdma_cm", "ib_uverbs", "ib_core"}
@@ -102,7 +102,7 @@ def test_it_loads_and_sets_what_the_profile_asks_for(bare, tmp_path):
     assert all(bare.path(link).is_symlink() for link in LINKS.values())
 
 
-def test_the_other_bits_of_config_space_stay(bare, tmp_path):
+def test_other_bits_of_config_space_stay(bare, tmp_path):
     before = bare.path(CONFIG).read_bytes()
     pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     after = bare.path(CONFIG).read_bytes()
@@ -110,7 +110,7 @@ def test_the_other_bits_of_config_space_stay(bare, tmp_path):
     assert (before[DEVICE_CONTROL + 1], after[DEVICE_CONTROL + 1]) == (0x29, 0x59)
 
 
-def test_a_function_is_never_told_to_reset_itself(bare, tmp_path):
+def test_pci_function_reset_bit_is_never_written(bare, tmp_path):
     config = bytearray(bare.path(CONFIG).read_bytes())
     config[DEVICE_CONTROL + 1] |= 0x80
     bare.path(CONFIG).write_bytes(config)
@@ -126,7 +126,7 @@ def test_a_second_run_changes_nothing(bare, tmp_path):
     assert files_below(bare, "/etc", "/usr/local", "/sys") == set()
 
 
-def test_what_leaves_the_profile_is_put_back_without_residue(bare, tmp_path):
+def test_settings_dropped_from_the_profile_are_restored_without_residue(bare, tmp_path):
     before = loaded(bare)
     bare.run("touch /run/started")
     pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
@@ -139,7 +139,7 @@ def test_what_leaves_the_profile_is_put_back_without_residue(bare, tmp_path):
     assert files_below(bare, "/etc", "/var/lib/numaforge/lib") == untouched
 
 
-def test_a_module_that_the_host_had_loaded_itself_stays(bare, tmp_path):
+def test_module_loaded_by_the_host_itself_stays(bare, tmp_path):
     bare.run("modprobe ib_umad")
     pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
@@ -147,7 +147,7 @@ def test_a_module_that_the_host_had_loaded_itself_stays(bare, tmp_path):
     assert "rdma_ucm" not in loaded(bare)
 
 
-def test_a_boot_sets_what_it_has_lost(bare, tmp_path):
+def test_boot_restores_lost_settings(bare, tmp_path):
     pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     bare.run("rm -r /run/dcb /run/trust")
     install_again = bare.path(CONFIG).read_bytes()
@@ -166,7 +166,7 @@ def test_a_boot_sets_what_it_has_lost(bare, tmp_path):
         assert settings(bare) == NEW
 
 
-def test_a_setting_without_its_tool_is_left_alone_and_said(bare, tmp_path):
+def test_setting_without_its_tool_is_skipped_and_reported(bare, tmp_path):
     bare.path("/usr/local/bin/mlnx_qos").unlink()
     done = pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     assert done.returncode == 0, done.stdout
@@ -178,7 +178,7 @@ def test_a_setting_without_its_tool_is_left_alone_and_said(bare, tmp_path):
     )
 
 
-def test_a_module_that_the_kernel_lacks_is_refused_before_anything_changes(bare, tmp_path):
+def test_module_missing_from_the_kernel_is_refused_before_any_change(bare, tmp_path):
     done = pyinfra(tmp_path, data(bare, with_modules(load=["no_such"])), "-y", "deploys/rdma.py")
     assert done.returncode == 1
     assert "no_such: is planned, and this kernel has no such module" in plain(done.stdout)
@@ -187,7 +187,7 @@ def test_a_module_that_the_kernel_lacks_is_refused_before_anything_changes(bare,
 
 @pytest.mark.parametrize("user", ["root", "deployer"])
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
-def test_the_driver_of_our_own_connection_is_not_kept_out(bare, tmp_path, user, mode):
+def test_driver_of_our_own_connection_is_not_kept_out(bare, tmp_path, user, mode):
     drives(bare, "lo")  # where this very sshd listens
     wish = with_modules(blocked=["mlx5_core"])
     done = pyinfra(tmp_path, data(bare, wish, user), mode, "deploys/rdma.py")
@@ -199,7 +199,7 @@ def test_the_driver_of_our_own_connection_is_not_kept_out(bare, tmp_path, user, 
     assert not bare.path(MODPROBE_PATH).exists()
 
 
-def test_the_driver_below_the_bond_of_the_default_route_is_not_kept_out(bare, tmp_path):
+def test_driver_below_the_default_routes_bond_is_not_kept_out(bare, tmp_path):
     drives(bare, "eth7")
     bare.run("mkdir -p /sys/class/net/bond0; ln -s ../eth7 /sys/class/net/bond0/lower_eth7")
     route = "default via 192.0.2.1 dev bond0 proto static"
@@ -213,7 +213,7 @@ def test_the_driver_below_the_bond_of_the_default_route_is_not_kept_out(bare, tm
 
 
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
-def test_the_module_of_a_file_system_that_a_boot_mounts_is_not_kept_out(bare, tmp_path, mode):
+def test_module_of_a_file_system_mounted_at_boot_is_not_kept_out(bare, tmp_path, mode):
     bare.path("/etc/fstab").write_text("UUID=17-42 /boot/efi vfat noauto 0 1\n")
     wish = {**with_modules(blocked=["vfat"]), "maintenance": {"reboot": "allowed"}}
     done = pyinfra(tmp_path, data(bare, wish), mode, "deploys/rdma.py")
@@ -222,7 +222,7 @@ def test_the_module_of_a_file_system_that_a_boot_mounts_is_not_kept_out(bare, tm
     assert not bare.path(MODPROBE_PATH).exists()
 
 
-def test_a_module_that_has_become_the_way_in_is_not_unloaded(bare, tmp_path):
+def test_module_that_now_carries_our_connection_is_not_unloaded(bare, tmp_path):
     bare.run("rm -r /sys/module/mlx5_core")
     pyinfra(tmp_path, data(bare, with_modules(load=["mlx5_core"])), "-y", "deploys/rdma.py")
     drives(bare, "lo")
@@ -232,7 +232,7 @@ def test_a_module_that_has_become_the_way_in_is_not_unloaded(bare, tmp_path):
     assert "mlx5_core" in loaded(bare)
 
 
-def test_what_only_a_boot_brings_is_pending_where_none_is_allowed(bare, tmp_path):
+def test_change_that_needs_a_forbidden_reboot_is_pending(bare, tmp_path):
     bare.run(
         "modprobe ib_core; echo N > "
         + MODE
@@ -272,7 +272,7 @@ def test_what_only_a_boot_brings_is_pending_where_none_is_allowed(bare, tmp_path
         ),
     ],
 )
-def test_a_step_that_fails_brings_back_what_was_there(node, spoil, reason):
+def test_failing_step_restores_the_previous_state(node, spoil, reason):
     node.run(f"mkdir -p /run/broken; {spoil}")
     result = run(node, change())
     assert result.outcome in ("rolled-back", "failed"), result
@@ -281,7 +281,7 @@ def test_a_step_that_fails_brings_back_what_was_there(node, spoil, reason):
     assert loaded(node) == {"mlx5_core"}
 
 
-def test_another_drop_in_that_says_otherwise_is_no_success(node):
+def test_change_fails_when_memlock_limit_stays_overridden(node):
     when(node, "start memlock", f"rm {memlock_path(RUNTIME)}")
     result = run(node, change())
     assert result.outcome == "rolled-back"
@@ -289,7 +289,7 @@ def test_another_drop_in_that_says_otherwise_is_no_success(node):
     assert_old(node)
 
 
-def test_a_module_in_use_stays_and_is_said(node):
+def test_module_in_use_stays_loaded_and_is_reported(node):
     run(node, change())
     node.path("/run/busy").write_text("ib_core\n")
     result = reverted(node, "the node is not Ready")
@@ -297,13 +297,13 @@ def test_a_module_in_use_stays_and_is_said(node):
     assert loaded(node) == {"mlx5_core", "ib_core"}
 
 
-def test_no_more_than_one_module_goes_at_a_time(node):
+def test_modules_are_unloaded_one_at_a_time(node):
     run(node, change())
     reverted(node, "why")
     assert node.path("/run/rmmod.log").read_text().split() == ["ib_umad", "ib_core"]
 
 
-def test_rdma_devices_are_shared_at_once_where_there_is_one_namespace(node):
+def test_shared_rdma_mode_is_set_without_a_boot(node):
     node.run(f"modprobe ib_core; echo N > {MODE}")
     asked = Transaction("T1", (modules.part([], [], netns="shared"),))
     assert run(node, asked).outcome == "applied"
@@ -312,7 +312,7 @@ def test_rdma_devices_are_shared_at_once_where_there_is_one_namespace(node):
     assert node.path(MODE).read_text() == "N\n"
 
 
-def test_a_card_that_was_taken_out_has_nothing_to_put_back(node):
+def test_removed_card_leaves_nothing_to_restore(node):
     gone = NicSetting("0000:99:00.0", "max_read_request", "512")
     assert run(node, Transaction("T1", (nics.part((), [gone]),))).outcome == "applied"
     assert not node.path(nics.RECORD).exists()
@@ -334,7 +334,7 @@ def option_at_boot() -> Transaction:
     )
 
 
-def test_an_option_is_proved_after_the_boot(node):
+def test_option_is_proved_after_the_boot(node):
     node.run(f"modprobe ib_core; echo N > {MODE}")
     node.run(start_script(option_at_boot()))
     until(node, "[ -e /run/stopping ] && idle")
@@ -344,7 +344,7 @@ def test_an_option_is_proved_after_the_boot(node):
     assert leftovers(node) == []
 
 
-def test_a_boot_that_does_not_bring_an_option_takes_the_files_back(node):
+def test_boot_that_does_not_bring_an_option_restores_the_files(node):
     node.run(f"modprobe ib_core; echo N > {MODE}")
     node.run(start_script(option_at_boot()))
     until(node, "[ -e /run/stopping ] && idle")
@@ -372,7 +372,7 @@ def kept_out_at_boot() -> Transaction:
     )
 
 
-def test_a_module_that_was_not_loaded_is_kept_out_by_a_boot_all_the_same(node):
+def test_unloaded_module_is_still_kept_out_by_a_boot(node):
     node.run(start_script(kept_out_at_boot()))
     until(node, "[ -e /run/stopping ] && idle")
     boot(node, deaf=True)
@@ -380,7 +380,7 @@ def test_a_module_that_was_not_loaded_is_kept_out_by_a_boot_all_the_same(node):
     assert node.path(MODPROBE_PATH).exists()
 
 
-def test_a_boot_that_ends_in_emergency_mode_for_it_is_followed_by_one_without_it(node):
+def test_emergency_mode_boot_is_followed_by_a_boot_without_the_change(node):
     node.path("/etc/fstab").write_text("# none\n")
     node.run(start_script(kept_out_at_boot()))
     until(node, "[ -e /run/stopping ] && idle")
@@ -395,7 +395,7 @@ def test_a_boot_that_ends_in_emergency_mode_for_it_is_followed_by_one_without_it
     assert leftovers(node) == []
 
 
-def test_what_was_proved_by_a_boot_is_taken_back_by_another(node):
+def test_change_proved_by_a_boot_is_undone_by_another_boot(node):
     node.run(start_script(kept_out_at_boot()))
     until(node, "[ -e /run/stopping ] && idle")
     boot(node, deaf=True)
@@ -408,7 +408,7 @@ def test_what_was_proved_by_a_boot_is_taken_back_by_another(node):
     assert boots(node) == 2
 
 
-def test_what_the_node_stood_on_at_the_look_is_not_unloaded_later(node):
+def test_module_that_the_node_depends_on_stays_loaded(node):
     """A transaction has no connection of its own: systemd runs it."""
     asked = Transaction("T1", (modules.part([], ["mlx5_core"], vital=["mlx5_core lo connection"]),))
     result = run(node, asked)
@@ -454,7 +454,7 @@ def patient(node: Sandbox, profile: object) -> dict[str, Any]:
     return {"node": {**data(node, profile)["node"], **waits}}
 
 
-def test_runtime_and_kubelet_restart_with_their_limit_and_without_it_again(worker, tmp_path):
+def test_memlock_limit_restarts_runtime_and_kubelet_when_set_and_removed(worker, tmp_path):
     done = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", "deploys/rdma.py")
     assert done.returncode == 0, done.stdout
     assert "the kubelet restarts, because this changes:" in plain(done.stdout)
@@ -467,7 +467,7 @@ def test_runtime_and_kubelet_restart_with_their_limit_and_without_it_again(worke
     assert not worker.path(memlock_path("kubelet.service")).exists()
 
 
-def test_the_limit_of_a_running_kubelet_is_not_changed_beside_it(worker, tmp_path):
+def test_memlock_limit_does_not_change_beside_a_running_kubelet(worker, tmp_path):
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from numaforge.run.roles import rdma\nfrom numaforge.run.topology import topology\n"
@@ -487,7 +487,7 @@ def verify(node: Sandbox, folder: Path) -> dict[str, str]:
     return {case.name: case.outcome for case in verified(node, folder, "--roles=modules,rdma")}
 
 
-def test_the_suite_finds_each_thing_that_is_not_as_planned(bare, tmp_path):
+def test_suite_finds_every_deviation_from_the_plan(bare, tmp_path):
     pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     nic = f"test_nic_setting[ssh://node-{ADDRESS}-max_read_request]"
     module = "test_module[ssh://node-ib_umad]"
@@ -512,7 +512,7 @@ def gate(node: Sandbox, interpreter: str, *wishes: str) -> Any:
 
 
 @pytest.mark.parametrize("interpreter", ["busybox sh", "dash", "bash --posix"])
-def test_the_gate_opens_when_the_virtual_functions_are_there(bare, interpreter):
+def test_gate_opens_once_the_virtual_functions_exist(bare, interpreter):
     function = "/sys/devices/pci0000:15/0000:15:01.0/0000:17:00.1"
     link = f"/sys/bus/pci/devices/{ADDRESS}/virtfn0"
     late = f"sleep 1; mkdir -p {function}/infiniband/mlx5_9; ln -s {function} {link}"
@@ -521,13 +521,13 @@ def test_the_gate_opens_when_the_virtual_functions_are_there(bare, interpreter):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_gate_says_what_is_missing_and_lets_the_kubelet_start(bare):
+def test_gate_names_missing_devices_and_lets_kubelet_start(bare):
     done = gate(bare, "sh", "1", "mlx5_0", "mlx5_7", f"{ADDRESS}=2")
     assert done.returncode == 1
     assert done.stderr == f"still missing: mlx5_7 {ADDRESS}=2 (has 0); the kubelet starts without them\n"
 
 
-def test_the_plan_on_the_host_says_all_of_it(bare, tmp_path):
+def test_plan_on_host_lists_modules_nics_and_gate(bare, tmp_path):
     pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
     plan = json.loads(bare.path("/etc/numaforge/plan.json").read_text())
     assert plan["modules"]["load"] == ["ib_umad", "rdma_ucm"]

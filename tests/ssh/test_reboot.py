@@ -32,7 +32,7 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
-def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(node, port, loader):
+def test_one_boot_proves_a_parameter_and_the_rest_of_the_change(node, port, loader):
     node.run(start_script(change(port, loader=loader)))
     result = through_boots(node)
     assert result.outcome == "applied", result
@@ -42,7 +42,7 @@ def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(node, port, load
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
-def test_a_node_that_does_not_prove_itself_after_the_boot_goes_back_with_a_second_one(node, port, loader):
+def test_unhealthy_node_after_the_boot_rolls_back_with_a_second_boot(node, port, loader):
     node.run(start_script(change(port, "crash", loader=loader)))
     result = through_boots(node)
     assert (result.outcome, result.reason) == (
@@ -53,7 +53,7 @@ def test_a_node_that_does_not_prove_itself_after_the_boot_goes_back_with_a_secon
     assert_old(node)
 
 
-def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(node, port):
+def test_missing_kernel_parameter_is_reported_without_another_boot(node, port):
     node.run(start_script(change(port)))
     result = through_boots(node, deaf=True)
     assert result.outcome == "rolled-back"
@@ -74,7 +74,7 @@ def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(
         ),
     ],
 )
-def test_nothing_is_booted_where_it_cannot_be(node, port, spoil, reason):
+def test_failed_reboot_preparation_is_undone_without_a_boot(node, port, spoil, reason):
     node.path(f"/run/{spoil}").touch()
     node.run(start_script(change(port)))
     result = through_boots(node)
@@ -91,7 +91,7 @@ def test_nothing_is_booted_where_it_cannot_be(node, port, spoil, reason):
         ("power-apply kernel_cmdline", "reboot-apply kernel_cmdline", "soft-reboot-apply kernel_cmdline"),
     ),
 )
-def test_a_cut_at_any_step_forwards_leaves_the_old_plan_whole_or_the_new_one(node, port, cut, event):
+def test_interruption_at_any_step_leaves_the_old_or_the_new_plan_whole(node, port, cut, event):
     when(node, event, CUTS[cut])
     node.run(start_script(change(port)))
     result = through_boots(node, before_kubelet=assert_whole)
@@ -113,7 +113,7 @@ def test_a_cut_at_any_step_forwards_leaves_the_old_plan_whole_or_the_new_one(nod
         ("soft-reboot-undo kernel_cmdline",),
     ),
 )
-def test_a_cut_at_any_step_back_leaves_the_old_plan_whole(node, port, cut, event):
+def test_interruption_at_any_undo_step_leaves_the_old_plan_whole(node, port, cut, event):
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     when(node, event, CUTS[cut])
@@ -125,7 +125,7 @@ def test_a_cut_at_any_step_back_leaves_the_old_plan_whole(node, port, cut, event
     assert_old(node)
 
 
-def test_a_runner_that_asks_during_the_boot_disturbs_nothing(node, port):
+def test_status_query_during_the_boot_disturbs_nothing(node, port):
     node.run(start_script(change(port)))
     until(node, "[ -e /run/stopping ] && idle")
     assert status(node).broken_off
@@ -146,7 +146,7 @@ def test_a_runner_that_asks_during_the_boot_disturbs_nothing(node, port):
         pytest.param(("bootctl",), "/boot/other", "none", id="systemd-without-its-boot-loader"),
     ],
 )
-def test_the_boot_loader_is_told_by_its_tools(start_sandbox, programs, folder, loader):
+def test_boot_loader_is_detected_by_its_tools(start_sandbox, programs, folder, loader):
     node = start_sandbox({**machine(), **{f"/usr/local/loader/{name}": "#!/bin/sh\n" for name in programs}})
     node.run(f"rm -rf /boot/loader /boot/efi/loader; mkdir -p {folder} /etc/default")
     tools = "ln -s $(command -v cat sed) /usr/local/loader; PATH=/usr/local/loader"

@@ -65,7 +65,7 @@ def written(path: str) -> dict[str, object]:
         ),
     ],
 )
-def test_a_change_that_a_user_could_redirect_begins_nothing(node, port, changes, touched):
+def test_change_through_user_owned_folders_is_refused(node, port, changes, touched):
     result = run(node, transaction(port, "new", **changes))
     assert result.outcome == "refused"
     assert f"nothing was changed: {touched} is left alone, {REFUSED}/home/m belongs to" in result.reason
@@ -74,7 +74,7 @@ def test_a_change_that_a_user_could_redirect_begins_nothing(node, port, changes,
 
 
 @pytest.mark.parametrize("step", ["apply files", "stop kubelet"])
-def test_a_folder_that_is_given_away_meanwhile_is_not_written_to(node, port, step):
+def test_folder_given_to_another_user_midway_is_not_written(node, port, step):
     given_away = f"mv /data/kd /data/kd.away; ln -s /etc /data/kd; chown -h {MALLORY}:{MALLORY} /data/kd"
     when(node, step, given_away)
     result = run(node, transaction(port, "new", **written("/data/kd/shadow"), invalid_state=[]))
@@ -83,7 +83,7 @@ def test_a_folder_that_is_given_away_meanwhile_is_not_written_to(node, port, ste
     assert_roots_files_are_as_they_were(node)
 
 
-def test_folders_that_root_has_linked_and_mounted_are_written_to(node, port):
+def test_folders_linked_or_mounted_by_root_are_written_to(node, port):
     """An admin moves /var/lib/kubelet to a larger disk, by a link or a mount."""
     node.run("mkdir -p /data/kubelet /mnt/kubelet; ln -s ../data/kubelet /srv/kubelet")
     node.run("mount -t tmpfs -o mode=0750 tmpfs /mnt/kubelet")
@@ -95,7 +95,7 @@ def test_folders_that_root_has_linked_and_mounted_are_written_to(node, port):
 
 
 @pytest.mark.parametrize("arguments", [("--dry",), ("-y",)], ids=["dry", "applied"])
-def test_a_run_refuses_at_the_look(start_sandbox, port, tmp_path, arguments):
+def test_user_owned_folder_is_refused_at_the_look(start_sandbox, port, tmp_path, arguments):
     """As kubespray leaves a node by default: /etc/kubernetes belongs to the user kube (`kube_owner`)."""
     node = start_kubelet(start_sandbox(kubeadm_files(port)), port)
     node.run("mkdir -p /etc/kubernetes; chown 54321 /etc/kubernetes; : > /run/systemctl.log")
@@ -108,7 +108,7 @@ def test_a_run_refuses_at_the_look(start_sandbox, port, tmp_path, arguments):
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
-def test_no_lock_of_root_can_be_held_by_another_user(node, port):
+def test_other_users_cannot_hold_root_locks(node, port):
     result = run(node, transaction(port, "new", values={}, pools={}, invalid_state=[]))
     assert result.outcome == "applied"
     node.run(

@@ -19,7 +19,7 @@ PROFILE = {
 }
 
 
-def test_a_host_that_has_no_kubelet_yet_is_not_known(
+def test_host_without_a_kubelet_has_verdict_unknown(
     start_sandbox: StartSandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     host = start_sandbox({**machine(), "/var/lib/kubelet/config.yaml": KUBEADM_CONFIG})

@@ -17,7 +17,7 @@ def node(start_sandbox: StartSandbox) -> Sandbox:
     return start_sandbox(machine())
 
 
-def test_files_of_a_host_are_compared_with_its_plan(node, tmp_path, capfd):
+def test_host_files_are_compared_with_its_plan(node, tmp_path, capfd):
     login = [f"--data={key}={value}" for key, value in node.data().items() if key != "ssh_hostname"]
     asked = ["render", "127.0.0.1", *login, "--profile", "cpu-only", "--diff", "-o", "json"]
 

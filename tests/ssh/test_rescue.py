@@ -50,7 +50,7 @@ def gone_down(node: Sandbox) -> None:
 @pytest.mark.variants(1)
 @pytest.mark.usefixtures("fstab")
 @pytest.mark.parametrize("mode", ["emergency.target", "rescue.target"])
-def test_a_boot_that_ends_in_a_mode_of_little_takes_the_change_back_and_boots_again(node, port, mode):
+def test_emergency_or_rescue_boot_undoes_the_change_and_reboots(node, port, mode):
     node.run(start_script(change(port)))
     gone_down(node)
     assert all(node.path(link).is_symlink() for link in LINKS)
@@ -67,7 +67,7 @@ def test_a_boot_that_ends_in_a_mode_of_little_takes_the_change_back_and_boots_ag
 
 
 @pytest.mark.usefixtures("fstab")
-def test_a_power_cut_before_such_a_boot_leaves_the_old_state(node, port):
+def test_power_cut_before_an_emergency_boot_leaves_the_old_state(node, port):
     when(node, "apply kernel_cmdline", CUT_POWER)
     node.run(start_script(change(port)))
     until(node, "[ -e /run/off ] && idle")
@@ -78,7 +78,7 @@ def test_a_power_cut_before_such_a_boot_leaves_the_old_state(node, port):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("fstab")
-def test_a_way_back_through_such_a_boot_keeps_its_reason(node, port):
+def test_revert_through_an_emergency_boot_keeps_its_reason(node, port):
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -90,7 +90,7 @@ def test_a_way_back_through_such_a_boot_keeps_its_reason(node, port):
 
 
 @pytest.mark.usefixtures("fstab")
-def test_a_node_that_boots_so_without_the_change_too_is_not_booted_a_third_time(node, port):
+def test_node_in_emergency_mode_without_the_change_is_not_rebooted_again(node, port):
     node.run(start_script(change(port)))
     gone_down(node)
     boot(node, mode="emergency.target")
@@ -106,7 +106,7 @@ def test_a_node_that_boots_so_without_the_change_too_is_not_booted_a_third_time(
 
 
 @pytest.mark.usefixtures("fstab")
-def test_a_mode_that_is_asked_for_on_a_node_that_had_come_up_changes_nothing(node, port):
+def test_rescue_mode_requested_on_a_booted_node_changes_nothing(node, port):
     when(node, "apply kernel_cmdline", ": > /run/asked; until [ -e /run/go ]; do sleep 0.1; done")
     node.run(start_script(change(port)))
     until(node, "[ -e /run/asked ]")
@@ -118,7 +118,7 @@ def test_a_mode_that_is_asked_for_on_a_node_that_had_come_up_changes_nothing(nod
 
 
 @pytest.mark.usefixtures("fstab")
-def test_an_ended_change_has_nothing_to_rescue(node, port):
+def test_ended_change_is_not_rescued(node, port):
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     boot(node, mode="emergency.target")
@@ -127,7 +127,7 @@ def test_an_ended_change_has_nothing_to_rescue(node, port):
     assert leftovers(node) == []
 
 
-def test_neither_unit_makes_a_cycle_of_the_boot(node, tmp_path):
+def test_rescue_units_create_no_boot_ordering_cycle(node, tmp_path):
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")

@@ -55,9 +55,7 @@ def swappiness(host: Sandbox) -> str:
     return host.path(SWAPPINESS).read_text().strip()
 
 
-def test_hosts_outside_a_cluster_are_changed_and_those_as_planned_get_no_run(
-    start_sandbox, api, tmp_path, capfd
-):
+def test_hosts_outside_a_cluster_are_changed_and_skipped_if_as_planned(start_sandbox, api, tmp_path, capfd):
     hosts = {name: start_sandbox(machine()) for name in ("a", "b")}
     file = inventory(tmp_path, hosts)
     code, report = roll_out(api, file, capfd)
@@ -78,7 +76,7 @@ def node(start_sandbox: StartSandbox, port: int, api: ApiServer) -> Sandbox:
     return found
 
 
-def test_a_node_is_changed_in_service(node, api, tmp_path, capfd):
+def test_in_place_change_keeps_the_node_in_service(node, api, tmp_path, capfd):
     before = json.dumps(api.nodes["n1"])
     code, report = roll_out(api, inventory(tmp_path, {"n1": node}), capfd)
     assert (code, report["nodes"]["n1"]["ending"]) == (0, "done"), report
@@ -87,16 +85,14 @@ def test_a_node_is_changed_in_service(node, api, tmp_path, capfd):
 
 
 @pytest.mark.long
-def test_a_node_that_sends_no_heartbeat_goes_back_and_is_held_as_that_does_not_help(
-    node, api, tmp_path, capfd
-):
+def test_node_without_heartbeat_is_undone_then_held(node, api, tmp_path, capfd):
     api.heartbeats = False
     code, report = roll_out(api, inventory(tmp_path, {"n1": node}), capfd)
     assert (code, report["nodes"]["n1"]["ending"]) == (5, "held"), report
     assert swappiness(node) == "60"
 
 
-def test_what_a_deploy_changes_beside_the_maintenance_is_known(start_sandbox, tmp_path):
+def test_survey_reports_changes_outside_the_maintenance(start_sandbox, tmp_path):
     host = start_sandbox(machine())
     data = {"a": {**host.data(), "numaforge_profile": PROFILE}}
     assert pyinfra(tmp_path, data, "-y", "deploys/tune.py").returncode == 0

@@ -69,9 +69,7 @@ def is_untouched(api: ApiServer, *hosts: Sandbox) -> bool:
 
 
 @pytest.mark.parametrize("verb", ["plan", "run"])
-def test_a_roll_out_refuses_a_host_that_says_it_is_another_node(
-    hostile, victim, tmp_path, monkeypatch, capfd, verb
-):
+def test_rollout_refuses_host_that_claims_another_node(hostile, victim, tmp_path, monkeypatch, capfd, verb):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     inventory = write_inventory(tmp_path, {"gpu-66": data(hostile, victim)})
     deploy = str(REPOSITORY / "deploys/kubelet.py")
@@ -83,7 +81,7 @@ def test_a_roll_out_refuses_a_host_that_says_it_is_another_node(
     assert is_untouched(victim, hostile)
 
 
-def test_plain_pyinfra_refuses_a_host_that_says_it_is_another_node(hostile, victim, tmp_path):
+def test_plain_pyinfra_refuses_host_that_claims_another_node(hostile, victim, tmp_path):
     done = pyinfra(tmp_path, {"gpu-66": data(hostile, victim)}, "-y", "deploys/kubelet.py")
     assert done.returncode == 1
     assert "only its own claim makes it the node n1" in " ".join(done.stdout.split())
@@ -91,9 +89,7 @@ def test_plain_pyinfra_refuses_a_host_that_says_it_is_another_node(hostile, vict
 
 
 @pytest.mark.parametrize("pin", [VICTIM, "gpu-66"], ids=["rightly", "as another node"])
-def test_two_hosts_that_say_they_are_one_node_are_both_refused_by_plain_pyinfra(
-    hostile, victim, tmp_path, pin
-):
+def test_plain_pyinfra_refuses_both_hosts_that_claim_one_node(hostile, victim, tmp_path, pin):
     both = {
         "a-good": data(hostile, victim, numaforge_node=VICTIM),
         "gpu-66": data(hostile, victim, numaforge_node=pin),
@@ -114,7 +110,7 @@ def test_two_hosts_that_say_they_are_one_node_are_both_refused_by_plain_pyinfra(
         pytest.param("n1,metadata.name!=n2", id="a selector"),
     ],
 )
-def test_a_name_that_no_node_has_is_refused_at_the_look(start_sandbox, port, api, tmp_path, name):
+def test_invalid_node_name_is_refused_at_the_look(start_sandbox, port, api, tmp_path, name):
     host = host_that_says(start_sandbox, port, name)
     api.add_node(VICTIM)
     done = pyinfra(tmp_path, {"gpu-66": data(host, api)}, "-y", "deploys/kubelet.py")

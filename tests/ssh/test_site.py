@@ -24,7 +24,7 @@ def node(start_sandbox: StartSandbox) -> Sandbox:
     return start_sandbox(machine())
 
 
-def test_it_writes_what_the_plan_lists(node, tmp_path):
+def test_site_writes_every_file_of_the_plan(node, tmp_path):
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert run.returncode == 0, run.stdout
     files = json.loads(node.path(PLAN).read_text())["files"]
@@ -34,7 +34,7 @@ def test_it_writes_what_the_plan_lists(node, tmp_path):
         assert (f"{status.st_mode & 0o7777:04o}", status.st_uid) == (file["mode"], 0), file["path"]
 
 
-def test_it_applies_what_the_plan_says_now(node, tmp_path):
+def test_site_applies_planned_values_to_the_running_kernel(node, tmp_path):
     pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert {text(node, governor(cpu)) for cpu in CPUS} == {"performance"}
     assert text(node, "/proc/sys/vm/swappiness") == "1"
@@ -63,7 +63,7 @@ def with_pages(count: int) -> dict[str, Any]:
     return {**PROFILE, "cpus": {"reserved": {"cores": 1}}, "hugepages": [{"size": "2Mi", "count": count}]}
 
 
-def test_a_kernel_without_numa_nodes_gets_its_pages_and_gives_them_back(without_numa, tmp_path):
+def test_kernel_without_numa_nodes_gains_and_releases_huge_pages(without_numa, tmp_path):
     node, boot = without_numa, "/etc/tmpfiles.d/numaforge-hugepages.conf"
     run = pyinfra(tmp_path, {"node": data(node, with_pages(16))}, "-y", "deploys/site.py")
     assert run.returncode == 0, run.stdout
@@ -75,7 +75,7 @@ def test_a_kernel_without_numa_nodes_gets_its_pages_and_gives_them_back(without_
     assert text(node, MACHINE_POOL) == "0"
 
 
-def test_pages_that_a_kernel_without_numa_nodes_does_not_find_are_undone(without_numa, tmp_path):
+def test_unfillable_pages_on_a_kernel_without_numa_nodes_are_undone(without_numa, tmp_path):
     node = without_numa
     memory_of_both_sizes(node, 1)
     run = pyinfra(tmp_path, {"node": data(node, with_pages(600))}, "-y", "deploys/site.py")
@@ -96,7 +96,7 @@ def test_tuning_a_node_with_pods_reloads_no_units(start_sandbox, tmp_path):
     assert [line for line in told if not line.startswith("show ")] == []
 
 
-def test_a_second_run_changes_nothing_and_says_so(node, tmp_path):
+def test_second_run_changes_nothing(node, tmp_path):
     hosts = {"node": data(node)}
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
     node.run("touch /run/now")
@@ -107,7 +107,7 @@ def test_a_second_run_changes_nothing_and_says_so(node, tmp_path):
     assert node.run("find /etc /var/lib /sys /proc/sys -newer /run/now -type f").stdout == ""
 
 
-def test_a_run_with_nothing_to_do_asks_the_host_twice(node, tmp_path):
+def test_run_with_nothing_to_do_queries_the_host_twice(node, tmp_path):
     hosts = {"node": data(node)}
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
     again = pyinfra(tmp_path, hosts, "-y", "-vv", "deploys/site.py")
@@ -115,7 +115,7 @@ def test_a_run_with_nothing_to_do_asks_the_host_twice(node, tmp_path):
     assert len(asked) == 2, asked
 
 
-def test_a_change_in_between_is_seen_by_the_roles_that_follow(node, tmp_path):
+def test_intermediate_change_is_seen_by_later_roles(node, tmp_path):
     hosts = {"node": data(node)}
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
     deploy = tmp_path / "deploy.py"
@@ -133,7 +133,7 @@ def test_a_change_in_between_is_seen_by_the_roles_that_follow(node, tmp_path):
     assert text(node, pool(0, 2048)) == "16"
 
 
-def test_a_limit_is_raised_and_what_is_higher_by_then_stays(node, tmp_path):
+def test_limit_is_raised_but_never_lowered(node, tmp_path):
     limit = "/proc/sys/vm/max_map_count"
     hosts = {"node": data(node, {**PROFILE, "tuning": {"sysctls": {"vm.max_map_count": 1048576}}})}
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
@@ -144,7 +144,7 @@ def test_a_limit_is_raised_and_what_is_higher_by_then_stays(node, tmp_path):
     assert text(node, limit) == "2097152"
 
 
-def test_packets_are_not_held_back_to_be_joined_nor_what_acknowledges_them(node, tmp_path):
+def test_ssh_connection_sets_nodelay_and_quickack(node, tmp_path):
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "import socket\nfrom pyinfra import host, logger\n"
@@ -158,7 +158,7 @@ def test_packets_are_not_held_back_to_be_joined_nor_what_acknowledges_them(node,
         assert f"after the login {option}=1" in plain(run.stdout)
 
 
-def test_dry_shows_a_diff_of_every_file_once_and_writes_nothing(node, tmp_path):
+def test_dry_run_shows_every_file_diff_once_and_writes_nothing(node, tmp_path):
     run = pyinfra(tmp_path, {"node": data(node)}, "--dry", "--diff", "deploys/site.py")
     assert run.returncode == 0, run.stdout
     for path in (PLAN, "/etc/sysctl.d/90-numaforge.conf", "/etc/tmpfiles.d/numaforge-hugepages.conf"):
@@ -169,12 +169,12 @@ def test_dry_shows_a_diff_of_every_file_once_and_writes_nothing(node, tmp_path):
     assert text(node, governor(0)) == "schedutil"
 
 
-def test_a_diff_has_no_colours_where_there_is_no_terminal(node, tmp_path):
+def test_diff_without_terminal_has_no_colours(node, tmp_path):
     run = pyinfra(tmp_path, {"node": data(node)}, "--dry", "--diff", "deploys/site.py")
     assert "\x1b" not in run.stdout
 
 
-def test_a_changed_file_is_shown_as_a_diff_and_kept_as_a_backup(node, tmp_path):
+def test_changed_file_is_shown_as_a_diff_and_backed_up(node, tmp_path):
     hosts = {"node": data(node)}
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
     path = "/etc/sysctl.d/90-numaforge.conf"
@@ -185,7 +185,7 @@ def test_a_changed_file_is_shown_as_a_diff_and_kept_as_a_backup(node, tmp_path):
     assert backups == "vm.swappiness = 42\n"
 
 
-def test_what_a_profile_no_longer_asks_for_is_removed(node, tmp_path):
+def test_settings_dropped_from_the_profile_are_removed(node, tmp_path):
     pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     lean = {key: value for key, value in PROFILE.items() if key != "tuning"}
     run = pyinfra(tmp_path, {"node": data(node, lean)}, "-y", "deploys/site.py")
@@ -194,7 +194,7 @@ def test_what_a_profile_no_longer_asks_for_is_removed(node, tmp_path):
     assert not node.path("/etc/systemd/system/multi-user.target.wants/numaforge-tuning.service").is_symlink()
 
 
-def test_a_machine_without_governors_says_so_and_goes_on(start_sandbox, tmp_path):
+def test_missing_governors_are_reported_and_run_continues(start_sandbox, tmp_path):
     node = start_sandbox(machine(governors=False))
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert run.returncode == 0, run.stdout
@@ -202,7 +202,7 @@ def test_a_machine_without_governors_says_so_and_goes_on(start_sandbox, tmp_path
     assert text(node, "/proc/sys/vm/swappiness") == "1"
 
 
-def test_a_login_without_root_rights_uses_sudo_that_asks_for_nothing(node, tmp_path):
+def test_login_without_root_uses_passwordless_sudo(node, tmp_path):
     run = pyinfra(tmp_path, {"node": data(node, user="deployer")}, "-y", "deploys/site.py")
     assert run.returncode == 0, run.stdout
     assert node.path(PLAN).stat().st_uid == 0
@@ -242,7 +242,7 @@ def test_a_login_without_root_rights_uses_sudo_that_asks_for_nothing(node, tmp_p
     ),
 )
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
-def test_a_bad_host_fails_alone_with_one_message(start_sandbox, tmp_path, change, message, mode):
+def test_bad_host_fails_alone_with_one_message(start_sandbox, tmp_path, change, message, mode):
     bad, good = start_sandbox(machine()), start_sandbox(machine())
     hosts = {"bad": {**data(bad), **change}, "good": data(good)}
     run = pyinfra(tmp_path, hosts, mode, "deploys/site.py")
@@ -255,7 +255,7 @@ def test_a_bad_host_fails_alone_with_one_message(start_sandbox, tmp_path, change
 
 
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
-def test_a_host_that_cannot_be_reached_fails_alone(node, tmp_path, mode):
+def test_unreachable_host_fails_alone(node, tmp_path, mode):
     gone = {**data(node), "ssh_port": free_port()}
     run = pyinfra(tmp_path, {"gone": gone, "good": data(node)}, mode, "deploys/site.py")
     assert run.returncode == 1
@@ -266,14 +266,14 @@ def test_a_host_that_cannot_be_reached_fails_alone(node, tmp_path, mode):
     assert node.path(PLAN).exists() is (mode == "-y")
 
 
-def test_a_host_whose_key_is_not_known_is_not_spoken_to(node, tmp_path):
+def test_host_with_unknown_key_is_not_connected_to(node, tmp_path):
     (node.keys / "known_hosts").write_text("")
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert run.returncode == 1
     assert not node.path(PLAN).exists()
 
 
-def test_a_detection_that_is_cut_off_changes_nothing(start_sandbox, tmp_path):
+def test_truncated_detection_changes_nothing(start_sandbox, tmp_path):
     node = start_sandbox({**machine(), "/usr/local/bin/wc": "#!/bin/sh\nkill -9 $PPID\n"})
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert run.returncode == 1
@@ -294,9 +294,7 @@ def test_a_detection_that_is_cut_off_changes_nothing(start_sandbox, tmp_path):
         ),
     ],
 )
-def test_a_host_without_a_program_that_is_needed_fails_alone_and_nothing_is_written(
-    start_sandbox, tmp_path, tool, package
-):
+def test_host_without_a_required_program_fails_alone_unchanged(start_sandbox, tmp_path, tool, package):
     bad, good = start_sandbox(machine()), start_sandbox(machine())
     bad.run(f"rm -f /usr/local/bin/{tool} /usr/bin/{tool} /bin/{tool}")
     run = pyinfra(tmp_path, {"bad": data(bad), "good": data(good)}, "-y", "deploys/site.py")
@@ -308,7 +306,7 @@ def test_a_host_without_a_program_that_is_needed_fails_alone_and_nothing_is_writ
     assert good.path(PLAN).exists()
 
 
-def test_a_pool_that_cannot_be_filled_names_the_numbers_and_leaves_the_pools(node, tmp_path):
+def test_unfillable_pool_names_the_numbers_and_keeps_the_pools(node, tmp_path):
     node.run(f"mount --bind {pool(1, 2048)} {pool(1, 2048)}; mount -o remount,bind,ro {pool(1, 2048)}")
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert run.returncode == 1
@@ -319,14 +317,14 @@ def test_a_pool_that_cannot_be_filled_names_the_numbers_and_leaves_the_pools(nod
     assert text(node, pool(0, 2048)) == "0"
 
 
-def test_a_setting_that_the_kernel_refuses_is_named(node, tmp_path):
+def test_setting_refused_by_the_kernel_is_named(node, tmp_path):
     node.run(f"mount --bind {governor(3)} {governor(3)}; mount -o remount,bind,ro {governor(3)}")
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert run.returncode == 1
     assert f"{governor(3)}: the kernel refuses the value performance" in plain(run.stdout)
 
 
-def test_detect_saves_the_snapshot_and_the_plan_here_and_writes_nothing_there(node, tmp_path):
+def test_detect_saves_snapshot_and_plan_locally_and_writes_nothing_remotely(node, tmp_path):
     out = tmp_path / "out"
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/detect.py", "--data", f"out={out}")
     assert run.returncode == 0, run.stdout
@@ -366,7 +364,7 @@ def residue(node: Sandbox) -> dict[str, str]:
     return {line.split(maxsplit=1)[1]: line.split(maxsplit=1)[0] for line in shown.splitlines()}
 
 
-def test_an_empty_profile_leaves_the_host_as_it_was_before_the_first_run(node, tmp_path):
+def test_empty_profile_restores_the_host_to_before_the_first_run(node, tmp_path):
     before = residue(node)
     for profile in (TUNED, {**TUNED, "tuning": {"governor": "schedutil", "sysctls": {"vm.swappiness": 5}}}):
         run = pyinfra(tmp_path, {"node": data(node, profile)}, "-y", "deploys/site.py")
@@ -393,7 +391,7 @@ SWAP_TOOLS = {
 @pytest.mark.parametrize(
     "priority", ["-2", "100"], ids=["the kernel's own priority", "a priority of its own"]
 )
-def test_swap_that_was_turned_off_comes_back(start_sandbox, tmp_path, priority):
+def test_swap_turned_off_is_restored(start_sandbox, tmp_path, priority):
     node = start_sandbox({**machine(), **SWAP_TOOLS, SWAP: ""})
     swaps = text(node, "/proc/swaps") + "\n" + SWAP_LINE.format(priority)
     node.path("/proc/swaps").write_text(swaps)
@@ -405,14 +403,14 @@ def test_swap_that_was_turned_off_comes_back(start_sandbox, tmp_path, priority):
     assert node.path("/proc/swaps").read_text() == swaps
 
 
-def test_the_record_holds_what_was_there_first(node, tmp_path):
+def test_record_keeps_the_original_value(node, tmp_path):
     for swappiness in (1, 5):
         wish = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": swappiness}}}
         assert pyinfra(tmp_path, {"node": data(node, wish)}, "-y", "deploys/site.py").returncode == 0
     assert text(node, RECORD).splitlines()[1:] == [f"{SWAPPINESS}\t60\t5"]
 
 
-def test_what_someone_else_or_a_boot_has_changed_is_not_put_back(node, tmp_path):
+def test_values_changed_by_others_or_a_boot_are_not_restored(node, tmp_path):
     pyinfra(tmp_path, {"node": data(node, TUNED)}, "-y", "deploys/site.py")
     node.path(MAPS).write_text("2097152\n")
     run = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "-y", "deploys/site.py")
@@ -422,7 +420,7 @@ def test_what_someone_else_or_a_boot_has_changed_is_not_put_back(node, tmp_path)
     assert not node.path(RECORD).exists()
 
 
-def test_a_return_that_the_kernel_refuses_takes_everything_back(node, tmp_path):
+def test_restore_refused_by_the_kernel_rolls_everything_back(node, tmp_path):
     pyinfra(tmp_path, {"node": data(node, TUNED)}, "-y", "deploys/site.py")
     tuned = residue(node)
     node.run(f"mount --bind {governor(3)} {governor(3)}; mount -o remount,bind,ro {governor(3)}")
@@ -467,7 +465,7 @@ POWERED: dict[str, Any] = {
 }
 
 
-def test_sleep_turbo_and_sets_are_applied_written_for_the_next_boot_and_put_back(start_sandbox, tmp_path):
+def test_sleep_turbo_and_sets_are_applied_persisted_and_restored(start_sandbox, tmp_path):
     node = start_sandbox(powered())
     before = {path: text(node, path) for path in powered() if path.startswith(("/sys", "/proc/sys"))}
     run = pyinfra(tmp_path, {"node": data(node, POWERED)}, "-y", "deploys/site.py")

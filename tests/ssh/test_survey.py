@@ -58,7 +58,7 @@ def survey(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Survey:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("how", ["--dry", "-y"])
-def test_without_a_login_to_the_cluster_nothing_is_drained_and_a_dry_run_says_so(node, tmp_path, how):
+def test_run_without_cluster_login_is_refused_dry_run_included(node, tmp_path, how):
     nowhere = {"kubeconfig": str(tmp_path / "none")}
     run_by_hand = pyinfra(tmp_path, {"node": data(node, nowhere)}, how, "deploys/kubelet.py")
     assert run_by_hand.returncode == 1
@@ -68,9 +68,7 @@ def test_without_a_login_to_the_cluster_nothing_is_drained_and_a_dry_run_says_so
 
 
 @pytest.mark.parametrize("installed", [False, True], ids=["in the repository", "as an installed copy"])
-def test_a_host_that_cannot_be_reached_is_one_line_and_the_others_are_asked(
-    node, tmp_path, monkeypatch, installed
-):
+def test_unreachable_host_is_one_line_and_the_others_are_surveyed(node, tmp_path, monkeypatch, installed):
     monkeypatch.chdir(tmp_path if installed else REPOSITORY)
     gone = {**data(node), "ssh_port": free_port()}
     found = survey(tmp_path, {"a-gone": gone, "good": data(node), "z-gone": gone})
@@ -81,20 +79,22 @@ def test_a_host_that_cannot_be_reached_is_one_line_and_the_others_are_asked(
     assert all(why.startswith("cannot connect") for why in found.silent.values())
 
 
-def test_a_host_that_hangs_up_on_every_command_is_one_that_does_not_answer(start_sandbox, node, tmp_path):
+def test_host_that_cuts_every_command_counts_as_unreachable(start_sandbox, node, tmp_path):
     cut = start_sandbox(machine())
     cut.log_in_with('kill -9 "$PPID"')
     found = survey(tmp_path, {"cut": data(cut), "good": data(node)})
     assert ([each.host for each in found.needs], {*found.silent}, found.refused) == (["good"], {"cut"}, {})
 
 
-def test_what_the_inventory_says_is_known_without_asking_a_host(node, tmp_path):
+def test_inventory_settings_are_read_without_contacting_hosts(node, tmp_path):
     hosts = {"good": data(node, {"kubeconfig": "/x"}), "gone": {**data(node), "ssh_port": free_port()}}
     settings = program(tmp_path, hosts).settings()
     assert run(settings) == {"good": {"kubeconfig": "/x"}, "gone": {}}
 
 
-def test_plan_shows_the_others_and_names_the_one(node, api, tmp_path, monkeypatch, capfd):
+def test_rollout_plan_shows_answering_hosts_and_names_the_unreachable(
+    node, api, tmp_path, monkeypatch, capfd
+):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     api.add_node("n1")
     hosts = {"good": data(node), "gone": {**data(node), "ssh_port": free_port()}}
@@ -108,7 +108,7 @@ def test_plan_shows_the_others_and_names_the_one(node, api, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
-def test_a_joined_node_without_drain_is_refused_by_a_roll_out_before_anything_is_begun(
+def test_rollout_refuses_a_joined_node_without_drain_before_any_change(
     node, api, tmp_path, monkeypatch, capfd, verb
 ):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -124,7 +124,7 @@ def test_a_joined_node_without_drain_is_refused_by_a_roll_out_before_anything_is
     assert api.leases == {}
 
 
-def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(node, api, tmp_path):
+def test_rollout_never_restarts_the_kubelet_of_an_undrained_joined_node(node, api, tmp_path):
     launcher = program(tmp_path, {"good": data(node, WITHOUT_DRAIN)})
     begun = launcher.launch(Member("good", "n1"), None)  # type: ignore[arg-type]
     while not begun.program.has_ended():
@@ -133,14 +133,14 @@ def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(node
     assert starts(node) == 1
 
 
-def test_plain_pyinfra_obeys_it(node, tmp_path):
+def test_plain_pyinfra_obeys_drain_false(node, tmp_path):
     done = pyinfra(tmp_path, {"good": data(node, WITHOUT_DRAIN)}, "-y", "deploys/kubelet.py")
     assert done.returncode == 0, done.stdout
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
 @pytest.mark.long
-def test_a_removal_says_what_becomes_of_labels_and_what_stays_in_the_cluster(node, api, tmp_path):
+def test_uninstall_dry_run_reports_labels_and_cluster_leftovers(node, api, tmp_path):
     labelled = {**PROFILE, "device_plugin": {"config": "small"}}
     by_hand = {**data(node, WITHOUT_DRAIN), "numaforge_profile": labelled}
     done = pyinfra(tmp_path, {"good": by_hand}, "-y", "deploys/kubelet.py")

@@ -126,7 +126,7 @@ def assert_untouched(node: Sandbox) -> None:
 # ---- what becomes of a change ----
 
 
-def test_a_kubelet_that_comes_up_keeps_the_new_files(node, port):
+def test_healthy_kubelet_keeps_the_new_files(node, port):
     assert run(node, transaction(port, "new")).outcome == "applied"
     assert node.path(DROP_IN).read_text() == "new\n"
     assert node.path(RECORD).read_text().splitlines()[1:] == [f"{SWAPPINESS}\t60\t10"]
@@ -134,12 +134,12 @@ def test_a_kubelet_that_comes_up_keeps_the_new_files(node, port):
     assert leftovers(node) == []
 
 
-def test_the_kubelet_has_to_come_up_twice(node, port):
+def test_kubelet_must_start_twice(node, port):
     run(node, transaction(port, "new"))
     assert starts(node) == 2
 
 
-def test_only_the_invalid_state_is_removed(node, port):
+def test_only_invalid_state_is_removed(node, port):
     run(node, transaction(port, "new"))
     assert json.loads(node.path(STATE).read_text())["writtenUnder"] == "new\n"
     assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
@@ -170,7 +170,7 @@ def test_only_the_invalid_state_is_removed(node, port):
         ),
     ],
 )
-def test_a_kubelet_that_does_not_come_up_gets_everything_back(node, port, wish, reason):
+def test_kubelet_that_fails_to_start_rolls_everything_back(node, port, wish, reason):
     result = run(node, transaction(port, wish, stable_seconds=2))
     assert result.outcome == "rolled-back"
     assert result.reason == f"{reason}; the old configuration is back and the kubelet is healthy with it"
@@ -178,7 +178,7 @@ def test_a_kubelet_that_does_not_come_up_gets_everything_back(node, port, wish, 
 
 
 @pytest.mark.long
-def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node, port):
+def test_without_previous_managers_the_kubelet_must_stay_up_both_times(node, port):
     node.path(DROP_IN).write_text("idle\n")
     node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
     node.run(f"until curl -fs http://127.0.0.1:{port}/healthz; do sleep 0.05; done")
@@ -187,13 +187,13 @@ def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node, por
     assert time.monotonic() - begun >= 2 * 2
 
 
-def test_the_result_quotes_the_kubelets_last_words(node, port):
+def test_result_quotes_the_kubelets_last_log_lines(node, port):
     result = run(node, transaction(port, "crash"))
     assert result.journal == ('E1121 "command failed" err="failed to \\"run\\" Kubelet"',)
     assert result.journal[0] in result.message
 
 
-def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node, port):
+def test_stopped_kubelet_is_configured_and_left_stopped(node, port):
     node.run("systemctl stop kubelet.service; : > /run/systemctl.log")
     assert run(node, transaction(port, "new", restart=False)).outcome == "applied"
     assert node.path(DROP_IN).read_text() == "new\n"
@@ -209,14 +209,14 @@ def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node, port):
         pytest.param((FileContent(UNIT_DROP_IN, "[Service]\n"),), True, id="a-drop-in-of-the-unit"),
     ],
 )
-def test_units_are_reloaded_only_where_one_changes(node, port, files, reloads):
+def test_units_are_reloaded_only_when_a_unit_file_changes(node, port, files, reloads):
     assert run(node, transaction(port, "new", files=files)).outcome == "applied"
     reverted(node, "the node is not Ready")
     once_each_way = 2 if reloads else 0
     assert node.path("/run/systemctl.log").read_text().count("daemon-reload") == once_each_way
 
 
-def test_a_kubelet_that_runs_on_has_no_units_reloaded(node, port):
+def test_kubelet_that_keeps_running_has_no_units_reloaded(node, port):
     node.run("mkdir -p /run/active; : > /run/active/kubelet.service")
     assert run(node, transaction(port, "new", restart=False, invalid_state=[])).outcome == "applied"
     assert "daemon-reload" not in node.path("/run/systemctl.log").read_text()
@@ -226,7 +226,7 @@ def test_a_kubelet_that_runs_on_has_no_units_reloaded(node, port):
 @pytest.mark.parametrize(
     ("wish", "outcome"), [("new", "applied"), pytest.param("flap", "rolled-back", marks=pytest.mark.long)]
 )
-def test_it_runs_under_every_posix_shell(node, port, shell, wish, outcome):
+def test_transaction_runs_under_every_posix_shell(node, port, shell, wish, outcome):
     assert run_by(node, shell, transaction(port, wish)).outcome == outcome
 
 
@@ -243,7 +243,7 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node, port):
     assert "No such file" in node.path("/run/after").read_text()
 
 
-def test_how_many_pages_there_were_is_kept_before_anything_is_stopped(node, port):
+def test_page_counts_are_saved_before_the_kubelet_stops(node, port):
     when(node, "stop kubelet", f"cat {TRANSACTIONS}/T1/hugepages/earlier /run/systemctl.log > /run/kept")
     run(node, transaction(port, "new"))
     kept = node.path("/run/kept").read_text().splitlines()
@@ -251,21 +251,21 @@ def test_how_many_pages_there_were_is_kept_before_anything_is_stopped(node, port
     assert "stop kubelet.service" not in kept
 
 
-def test_pools_that_shrink_come_first_and_serve_the_others(node, port):
+def test_shrinking_pools_come_first_and_free_memory_for_the_others(node, port):
     memory_of_both_sizes(node, gibibytes=2)
     assert run(node, transaction(port, "new", pools={LARGE: 2, SMALL: 0})).outcome == "applied"
     assert pages(node) == {LARGE: 2, SMALL: 0}
     assert node.path(COMPACTED).read_text().strip() == ""
 
 
-def test_pools_that_find_no_room_get_it_once_memory_is_compacted(node, port):
+def test_pools_are_filled_after_memory_compaction(node, port):
     memory_of_both_sizes(node, gibibytes=4, fragmented=True)
     assert run(node, transaction(port, "new")).outcome == "applied"
     assert pages(node) == {LARGE: 2, SMALL: 16}
     assert node.path(COMPACTED).read_text().strip() == "1"
 
 
-def test_a_pool_that_cannot_be_filled_rolls_everything_back_with_the_numbers(node, port):
+def test_unfillable_pool_rolls_everything_back_and_names_the_numbers(node, port):
     memory_of_both_sizes(node, gibibytes=4)
     result = run(node, transaction(port, "new", pools={LARGE: 4, SMALL: 16}))
     assert result.outcome == "rolled-back"
@@ -277,7 +277,7 @@ def test_a_pool_that_cannot_be_filled_rolls_everything_back_with_the_numbers(nod
     assert_as_before(node)
 
 
-def test_pages_in_use_stay_promised_to_their_pool_when_it_cannot_shrink(node, port):
+def test_pages_in_use_stay_reserved_when_their_pool_cannot_shrink(node, port):
     promised = pages_in_use(node, SMALL)
     result = run(node, transaction(port, "new"))
     assert result.outcome == "rolled-back"
@@ -286,7 +286,7 @@ def test_pages_in_use_stay_promised_to_their_pool_when_it_cannot_shrink(node, po
     assert_as_before(node)
 
 
-def test_a_pool_that_the_kernel_does_not_have_stops_nothing(node, port):
+def test_pool_missing_from_the_kernel_is_refused_before_the_kubelet_stops(node, port):
     absent = pool(7, 2048)
     result = run(node, transaction(port, "new", pools={SMALL: 16, absent: 1}))
     assert result.outcome == "refused"
@@ -295,7 +295,7 @@ def test_a_pool_that_the_kernel_does_not_have_stops_nothing(node, port):
     assert_as_before(node)
 
 
-def test_a_pools_path_is_data(node, port):
+def test_pool_path_is_data(node, port):
     odd = "/sys/$(touch owned) `touch owned` node/hugepages/small/nr_hugepages"
     node.path(odd).parent.mkdir(parents=True)
     node.path(odd).write_text("3\n")
@@ -307,7 +307,7 @@ def test_a_pools_path_is_data(node, port):
 
 
 @pytest.mark.long
-def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, port):
+def test_unrestorable_pools_are_reported_with_repair_commands(node, port):
     run(node, transaction(port, "new", pools={LARGE: 0, SMALL: 1024}))
     frozen = "".join(
         f"mount --bind {path} {path}; mount -o remount,ro,bind {path}\n" for path in (LARGE, SMALL)
@@ -334,7 +334,7 @@ def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, 
         pytest.param("new", "apply kubelet", KILL, id="of-a-killed-run"),
     ],
 )
-def test_a_folder_that_a_change_has_made_goes_with_its_undo(node, port, wish, event, script):
+def test_folder_made_by_a_change_is_removed_by_its_undo(node, port, wish, event, script):
     folder = node.path(DROP_IN).parent
     shutil.rmtree(folder)
     if event:
@@ -351,7 +351,7 @@ def test_a_folder_that_a_change_has_made_goes_with_its_undo(node, port, wish, ev
 # ---- the disk ----
 
 
-def test_a_file_that_cannot_be_written_stops_nothing(node, port):
+def test_unwritable_file_is_refused_before_the_kubelet_stops(node, port):
     node.path(UNIT_DROP_IN).mkdir(parents=True)
     result = run(node, transaction(port, "new"))
     assert result.outcome == "refused"
@@ -368,7 +368,7 @@ def test_a_file_that_cannot_be_written_stops_nothing(node, port):
         pytest.param("mount -o remount,ro,size=64k .", "Read-only file system", id="read-only"),
     ],
 )
-def test_a_bad_disk_is_found_out_before_the_kubelet_stops(node, port, spoil, complaint):
+def test_unwritable_disk_is_refused_before_kubelet_stops(node, port, spoil, complaint):
     node.run(
         f"folder={Path(DROP_IN).parent}; mount -t tmpfs -o size=64k,mode=0755 tmpfs $folder;"
         f" cd $folder; {spoil}"
@@ -380,7 +380,7 @@ def test_a_bad_disk_is_found_out_before_the_kubelet_stops(node, port, spoil, com
     assert not node.path(UNIT_DROP_IN).exists()
 
 
-def test_a_full_disk_below_var_begins_nothing(node, port):
+def test_full_disk_below_var_begins_nothing(node, port):
     folder = Path(TRANSACTIONS).parent
     node.run(f"mkdir -p {folder}; mount -t tmpfs -o size=64k tmpfs {folder}; cat /dev/zero > {folder}/fill")
     started = node.run(start_script(transaction(port, "new")))
@@ -389,7 +389,7 @@ def test_a_full_disk_below_var_begins_nothing(node, port):
     assert_as_before(node)
 
 
-def test_a_disk_that_fills_up_meanwhile_leaves_room_for_the_undoing(node, port):
+def test_disk_filling_up_during_a_change_leaves_room_for_the_undo(node, port):
     folder = Path(TRANSACTIONS).parent
     node.run(f"mkdir -p {folder}; mount -t tmpfs -o size=2m tmpfs {folder}")
     when(node, "stop kubelet", f"cat /dev/zero > {folder}/fill")
@@ -403,7 +403,7 @@ def read_only(folder: Path) -> str:
     return f"mount --bind {folder} {folder}; mount -o remount,ro,bind {folder}\n"
 
 
-def test_a_disk_that_becomes_read_only_before_the_first_file_changes_nothing(node, port):
+def test_disk_turning_read_only_before_the_first_file_changes_nothing(node, port):
     when(node, "apply files", read_only(Path(DROP_IN).parent))
     result = run(node, transaction(port, "new"))
     assert result.outcome == "rolled-back"
@@ -412,7 +412,7 @@ def test_a_disk_that_becomes_read_only_before_the_first_file_changes_nothing(nod
     assert_as_before(node)
 
 
-def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, port):
+def test_unrestorable_files_are_reported_with_repair_commands(node, port):
     node.run(f"mkdir -p {Path(UNIT_DROP_IN).parent}")
     when(node, ".numaforge-0", read_only(Path(DROP_IN).parent) + read_only(Path(UNIT_DROP_IN).parent))
     result = run(node, transaction(port, "new"))
@@ -430,7 +430,7 @@ def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node, 
     assert_as_before(node)
 
 
-def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node, port):
+def test_failed_old_kubelet_is_reported_with_repair_commands(node, port):
     when(node, "start kubelet", ": > /run/refuse-start")
     result = run(node, transaction(port, "new"))
     assert result.outcome == "failed"
@@ -465,7 +465,7 @@ CUT = shortened(PHASES, ("keeping", "between-two-files", "start-the-kubelet", "u
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize(("event", "wish", "outcome"), KILLED)
-def test_a_unit_that_is_killed_undoes_itself(node, port, event, wish, outcome):
+def test_killed_unit_undoes_the_change(node, port, event, wish, outcome):
     when(node, event, KILL)
     result = run(node, transaction(port, wish))
     assert result.outcome == outcome
@@ -476,7 +476,7 @@ def test_a_unit_that_is_killed_undoes_itself(node, port, event, wish, outcome):
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize(("event", "wish", "outcome"), CUT)
-def test_a_power_cut_is_undone_before_the_kubelet_starts(node, port, event, wish, outcome):
+def test_power_cut_is_undone_before_the_kubelet_starts(node, port, event, wish, outcome):
     when(node, event, CUT_POWER)
     node.run(start_script(transaction(port, wish)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -490,7 +490,7 @@ def test_a_power_cut_is_undone_before_the_kubelet_starts(node, port, event, wish
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
-def test_what_stands_before_the_kubelet_waits_for_another_boot(node, port):
+def test_boot_unit_leaves_a_change_of_the_same_boot_alone(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -498,7 +498,7 @@ def test_what_stands_before_the_kubelet_waits_for_another_boot(node, port):
     assert ended(node).outcome == "applied"
 
 
-def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the_old(node, port):
+def test_transaction_without_its_lock_keeps_the_original_backup(node, port):
     when(node, ".numaforge-0", CUT_POWER)
     node.run(start_script(transaction(port, "new")))
     until(node, f"grep -q second {BOOT_ID}")
@@ -509,7 +509,7 @@ def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the
     assert node.path(f"{TRANSACTIONS}/T1/backup{DROP_IN}").read_text() == "old\n"
 
 
-def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node, port):
+def test_killed_undo_is_completed_by_the_next_run(node, port):
     when(node, "start kubelet", KILL)
     when(node, "undo kubelet", KILL)
     node.run(start_script(transaction(port, "new")))
@@ -521,7 +521,7 @@ def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node, port):
     assert_as_before(node)
 
 
-def test_what_was_broken_off_is_undone_before_a_new_change(node, port):
+def test_interrupted_change_is_undone_before_a_new_change(node, port):
     when(node, "start kubelet", CUT_POWER)
     node.run(start_script(transaction(port, "lost")))
     until(node, f"grep -q second {BOOT_ID}")
@@ -533,7 +533,7 @@ def test_what_was_broken_off_is_undone_before_a_new_change(node, port):
     assert node.path(DROP_IN).read_text() == "new\n"
 
 
-def test_a_lost_connection_changes_nothing(node, port):
+def test_lost_connection_changes_nothing(node, port):
     data = node.data()
     login = ["ssh", "-p", str(node.port), "-i", str(data["ssh_key"]), "-o", "IdentitiesOnly=yes"]
     login += ["-o", f"UserKnownHostsFile={data['ssh_known_hosts_file']}", "root@127.0.0.1", "sh -s"]
@@ -546,7 +546,7 @@ def test_a_lost_connection_changes_nothing(node, port):
     assert ended(node).outcome == "applied"
 
 
-def test_a_script_that_arrives_cut_off_does_nothing(node, port):
+def test_truncated_script_does_nothing(node, port):
     whole = start_script(transaction(port, "new"))
     node.run(whole[: len(whole) * 2 // 3])
     assert_as_before(node)
@@ -555,7 +555,7 @@ def test_a_script_that_arrives_cut_off_does_nothing(node, port):
 # ---- two at once ----
 
 
-def test_a_second_transaction_is_refused_and_told_the_first(node, port):
+def test_second_transaction_is_refused_and_the_first_named(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -568,7 +568,7 @@ def test_a_second_transaction_is_refused_and_told_the_first(node, port):
     assert node.path(DROP_IN).read_text() == "new\n"
 
 
-def test_who_has_seen_a_phase_is_answered_with_the_next_or_after_a_while(node, port):
+def test_status_query_waits_for_the_next_phase_or_times_out(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -589,7 +589,7 @@ def test_who_has_seen_a_phase_is_answered_with_the_next_or_after_a_while(node, p
     assert (again.phase, again.result) == (seen.phase, seen.result)
 
 
-def test_of_two_that_begin_together_one_runs(node, port):
+def test_concurrent_begins_run_one_transaction(node, port):
     changes = [transaction(port, f"new {number}", id=f"T{number}") for number in range(4)]
     with ThreadPoolExecutor() as pool:
         begun = list(pool.map(lambda change: node.run(start_script(change)).returncode, changes))
@@ -600,7 +600,7 @@ def test_of_two_that_begin_together_one_runs(node, port):
     assert starts(node) == 2
 
 
-def test_the_same_transaction_begins_once(node, port):
+def test_same_transaction_begins_once(node, port):
     change = transaction(port, "new")
     for _ in range(2):
         assert node.run(start_script(change)).returncode == 0
@@ -615,7 +615,7 @@ def test_the_same_transaction_begins_once(node, port):
 NASTY = "got \"7\", not '8' of nvidia.com/gpu;\n$(touch /run/owned) `touch /run/owned` \\ %s\tEND_OF_FILE é"
 
 
-def test_an_applied_change_is_reverted_with_its_state_files(node, port):
+def test_applied_change_is_reverted_with_its_state_files(node, port):
     run(node, transaction(port, "new"))
     node.path(MEMORY_STATE).write_text("memory under the new configuration\n")
     result = reverted(node, "the node is not Ready")
@@ -625,20 +625,20 @@ def test_an_applied_change_is_reverted_with_its_state_files(node, port):
 
 
 @pytest.mark.long
-def test_the_first_result_is_kept(node, port):
+def test_applied_result_is_kept_after_a_revert(node, port):
     run(node, transaction(port, "new"))
     reverted(node, "why not")
     assert json.loads(node.path(f"{TRANSACTIONS}/T1/applied.json").read_text())["outcome"] == "applied"
 
 
-def test_a_reason_is_data(node, port):
+def test_reason_is_data(node, port):
     run(node, transaction(port, "new"))
     result = reverted(node, NASTY)
     assert result.reason.startswith(NASTY.replace("\n", " "))
     assert not node.path("/run/owned").exists()
 
 
-def test_a_reverted_change_is_not_reverted_again(node, port):
+def test_reverted_change_is_not_reverted_again(node, port):
     run(node, transaction(port, "new"))
     first = reverted(node, "the first reason")
     begun = starts(node)
@@ -648,7 +648,7 @@ def test_a_reverted_change_is_not_reverted_again(node, port):
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
-def test_a_revert_that_is_broken_off_is_carried_on(node, port, how):
+def test_interrupted_revert_is_resumed(node, port, how):
     run(node, transaction(port, "new"))
     when(node, "reverting", how)
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -662,7 +662,7 @@ def test_a_revert_that_is_broken_off_is_carried_on(node, port, how):
     assert_as_before(node)
 
 
-def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node, port):
+def test_revert_that_lost_power_before_its_first_step_is_resumed(node, port):
     run(node, transaction(port, "new"))
     when(node, "applied.json", CUT_POWER)
     when(node, "result.json", CUT_POWER)
@@ -681,7 +681,7 @@ def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node, por
         pytest.param("T1", "the transaction T1 is changing this node", id="running"),
     ],
 )
-def test_what_was_not_applied_cannot_be_reverted(node, port, name, message):
+def test_unapplied_change_cannot_be_reverted(node, port, name, message):
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
     refused = node.run(revert_script(name, "why", status(node, name)))
     assert refused.returncode == 1
@@ -696,7 +696,7 @@ def late_request(node: Sandbox, **changes: Any) -> str:
     return revert_script("T1", "the node is not Ready", replace(status(node), **changes))
 
 
-def test_a_late_request_to_undo_leaves_a_newer_change_and_the_kubelet_alone(node, port):
+def test_late_undo_request_leaves_a_newer_change_and_the_kubelet_alone(node, port):
     run(node, transaction(port, "new"))
     late = late_request(node)
     run(node, transaction(port, "newer", id="T2"))
@@ -720,7 +720,7 @@ def test_a_late_request_to_undo_leaves_a_newer_change_and_the_kubelet_alone(node
         pytest.param("forged", "the request is older than the last withdrawal", id="with-another-token"),
     ],
 )
-def test_a_request_to_undo_that_comes_late_does_nothing(node, port, event, why):
+def test_late_undo_request_does_nothing(node, port, event, why):
     run(node, transaction(port, "new"))
     now = status(node).uptime_seconds
     fields = {"age": {"uptime_seconds": now - 121}, "forged": {"token": "forged"}}
@@ -737,7 +737,7 @@ def test_a_request_to_undo_that_comes_late_does_nothing(node, port, event, why):
     assert reverted(node, "asked for now").outcome == "rolled-back"
 
 
-def test_a_revert_is_taken_once_however_often_it_arrives(node, port):
+def test_repeated_revert_request_runs_once(node, port):
     run(node, transaction(port, "new"))
     request = late_request(node)
     with ThreadPoolExecutor() as pool:
@@ -757,7 +757,7 @@ def reach_confirming(node: Sandbox, change: Transaction) -> Status:
     return status(node)
 
 
-def test_a_node_waits_for_its_confirmation_in_its_own_unit(node, port):
+def test_node_waits_for_confirmation_in_its_own_unit(node, port):
     found = reach_confirming(node, transaction(port, "new"))
     assert (found.phase, found.running, found.waits, found.result) == ("confirming", True, True, None)
     assert node.path(CURRENT).is_symlink()
@@ -765,7 +765,7 @@ def test_a_node_waits_for_its_confirmation_in_its_own_unit(node, port):
     assert ended(node).outcome == "applied"
 
 
-def test_what_is_not_confirmed_in_time_is_undone(node, port):
+def test_change_not_confirmed_in_time_is_undone(node, port):
     reach_confirming(node, replace(transaction(port, "new"), confirm_seconds=1))
     until(node, "idle")
     result = ended(node)
@@ -778,7 +778,7 @@ def test_what_is_not_confirmed_in_time_is_undone(node, port):
     assert_as_before(node)
 
 
-def test_a_confirmation_needs_the_attempts_token(node, port):
+def test_confirmation_needs_the_attempts_token(node, port):
     reach_confirming(node, transaction(port, "new"))
     forged = node.run(confirm_script("T1", "forged"))
     assert (forged.returncode, said(forged.stdout)) == (0, "not confirmed: another attempt is meant")
@@ -787,7 +787,7 @@ def test_a_confirmation_needs_the_attempts_token(node, port):
     assert ended(node).outcome == "applied"
 
 
-def test_a_confirmation_before_the_node_waits_does_nothing(node, port):
+def test_confirmation_before_the_node_waits_does_nothing(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -798,13 +798,13 @@ def test_a_confirmation_before_the_node_waits_does_nothing(node, port):
     assert ended(node).outcome == "applied"
 
 
-def test_a_confirmation_of_what_the_node_does_not_know_does_nothing(node):
+def test_confirming_unknown_transaction_does_nothing(node):
     done = node.run(confirm_script("T9", "token"))
     assert (done.returncode, said(done.stdout)) == (0, "not confirmed: this node knows no transaction T9")
     assert not node.path(f"{TRANSACTIONS}/T9").exists()
 
 
-def test_a_confirmation_may_be_repeated(node, port):
+def test_confirmation_may_be_repeated(node, port):
     found = reach_confirming(node, transaction(port, "new"))
     script = confirm_script("T1", found.token)
     with ThreadPoolExecutor() as pool:
@@ -814,7 +814,7 @@ def test_a_confirmation_may_be_repeated(node, port):
     assert starts(node) == 2
 
 
-def test_a_boot_while_it_waits_undoes_it_before_the_kubelet_starts(node, port):
+def test_reboot_while_confirming_undoes_before_the_kubelet_starts(node, port):
     late = confirm_script("T1", reach_confirming(node, transaction(port, "new")).token)
     node.run(f"set -- /run/units/*; {CUT_POWER.replace('kill -KILL $PPID', 'kill -KILL')}")
     until(node, f"grep -q second {BOOT_ID}")
@@ -825,7 +825,7 @@ def test_a_boot_while_it_waits_undoes_it_before_the_kubelet_starts(node, port):
     assert_as_before(node)
 
 
-def test_a_confirmed_change_whose_unit_is_killed_is_kept(node, port):
+def test_confirmed_change_survives_a_killed_unit(node, port):
     when(node, "confirmed", "kill -KILL $(cat /run/units/*)")
     reach_confirming(node, transaction(port, "new"))
     confirm(node)
@@ -833,7 +833,7 @@ def test_a_confirmed_change_whose_unit_is_killed_is_kept(node, port):
     assert (node.path(DROP_IN).read_text(), starts(node)) == ("new\n", 2)
 
 
-def test_a_node_without_systemd_waits_too_and_the_connection_that_asked_ends(node, port):
+def test_node_without_systemd_waits_too_and_the_begin_connection_ends(node, port):
     node.run("rmdir /run/systemd/system")
     change = transaction(port, "new")
     assert node.run(start_script(change)).returncode == 0
@@ -843,7 +843,7 @@ def test_a_node_without_systemd_waits_too_and_the_connection_that_asked_ends(nod
     assert ended(node).outcome == "applied"
 
 
-def test_who_settles_is_told_what_waits_and_another_change_is_refused(node, port):
+def test_settle_lists_waiting_changes_and_others_are_refused(node, port):
     reach_confirming(node, transaction(port, "new"))
     settled = node.run(settle_script())
     assert (settled.returncode, read_waiting(settled.stdout.splitlines())) == (0, ("T1",))
@@ -879,7 +879,7 @@ def committed(node: Sandbox) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def test_what_is_confirmed_is_made_lasting_and_not_before(node, port):
+def test_change_is_committed_only_once_confirmed(node, port):
     node.run(with_commit(transaction(port, "new"), node))
     until(node, WAITS)
     assert committed(node) == 0
@@ -887,7 +887,7 @@ def test_what_is_confirmed_is_made_lasting_and_not_before(node, port):
     assert committed(node) == 1
 
 
-def test_a_commit_that_fails_undoes_the_change(node, port):
+def test_failed_commit_undoes_the_change(node, port):
     node.path("/run/committed-fails").touch()
     node.run(with_commit(transaction(port, "new"), node))
     result = ended(node)
@@ -897,7 +897,7 @@ def test_a_commit_that_fails_undoes_the_change(node, port):
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
-def test_a_commit_that_is_broken_off_is_made_again(node, port, how):
+def test_interrupted_commit_is_repeated(node, port, how):
     when(node, "commit files", how)
     node.run(with_commit(transaction(port, "new"), node))
     until(node, WAITS)
@@ -919,7 +919,7 @@ chmod 755 systemctl
 """
 
 
-def test_systemd_is_not_asked_about_a_process_that_lives_on(node, port):
+def test_systemd_is_not_queried_about_a_running_process(node, port):
     node.run(COUNTED)
     assert run(node, transaction(port, "new", stable_seconds=4)).outcome == "applied"
     asked = node.path("/run/asked").read_text().splitlines()
@@ -927,7 +927,7 @@ def test_systemd_is_not_asked_about_a_process_that_lives_on(node, port):
     assert 4 <= asked.count("show -p MainPID -p NRestarts -p SubState kubelet.service") <= 6, asked
 
 
-def test_a_question_how_far_it_is_asks_systemd_nothing_while_it_works(node, port):
+def test_status_query_during_a_change_does_not_query_systemd(node, port):
     node.run(COUNTED)
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
@@ -949,7 +949,7 @@ chmod 755 systemctl
 """
 
 
-def test_a_transaction_at_work_is_not_taken_for_one_that_ended_where_systemd_is_silent(node, port):
+def test_silent_systemd_does_not_end_a_running_transaction(node, port):
     node.run(SILENT)
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
@@ -961,7 +961,7 @@ def test_a_transaction_at_work_is_not_taken_for_one_that_ended_where_systemd_is_
     assert ended(node).outcome == "applied"
 
 
-def test_what_systemd_does_not_say_is_unknown_and_said_after_a_while(node, port):
+def test_silent_systemd_leaves_transaction_state_unknown(node, port):
     node.run(SILENT)
     when(node, "start kubelet", CUT_POWER)
     node.run(start_script(transaction(port, "new")))
@@ -996,7 +996,7 @@ def remembered(port: int, wish: str, **changes: Any) -> Transaction:
 
 
 @pytest.mark.long
-def test_a_plan_that_failed_is_remembered_until_one_is_applied(node, port):
+def test_failed_plan_is_remembered_until_a_plan_is_applied(node, port):
     run(node, remembered(port, "crash"))
     found = failure(node)
     assert (found.plan, found.boot_id) == ("digest", "the first boot")
@@ -1005,7 +1005,7 @@ def test_a_plan_that_failed_is_remembered_until_one_is_applied(node, port):
     assert failure(node) is None
 
 
-def test_an_unconfirmed_plan_is_remembered(node, port):
+def test_unconfirmed_plan_is_remembered(node, port):
     run_unconfirmed = replace(remembered(port, "new"), confirm_seconds=1)
     reach_confirming(node, run_unconfirmed)
     until(node, "idle")
@@ -1015,14 +1015,14 @@ def test_an_unconfirmed_plan_is_remembered(node, port):
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("blames", [True, False], ids=["failed-in-the-cluster", "aborted"])
-def test_a_request_to_undo_says_whether_the_plan_is_at_fault(node, port, blames):
+def test_undo_request_decides_whether_plan_counts_as_failed(node, port, blames):
     run(node, remembered(port, "new"))
     node.run(revert_script("T1", "why", status(node), blames_plan=blames))
     assert ended(node).outcome == "rolled-back"
     assert (failure(node) is not None) is blames
 
 
-def test_what_was_killed_is_not_the_plans_fault(node, port):
+def test_killed_change_does_not_count_as_a_failed_plan(node, port):
     when(node, "start kubelet", KILL)
     assert run(node, remembered(port, "new")).outcome == "rolled-back"
     assert failure(node) is None
@@ -1031,19 +1031,19 @@ def test_what_was_killed_is_not_the_plans_fault(node, port):
 # ---- what a poller is told ----
 
 
-def test_a_transaction_that_never_began_is_absent(node):
+def test_transaction_that_never_began_is_absent(node):
     found = status(node)
     assert (found.phase, found.running, found.result, found.broken_off) == (None, False, None, False)
 
 
-def test_a_running_one_has_a_phase(node, port):
+def test_running_transaction_has_a_phase(node, port):
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
     until(node, f"grep -q prove {TRANSACTIONS}/T1/state")
     found = status(node)
     assert (found.phase, found.running, found.result) == ("prove kubelet", True, None)
 
 
-def test_a_kubelet_that_restarted_is_another_process(node):
+def test_restarted_kubelet_is_another_process(node):
     before = process(node)
     assert process(node) == before
     node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
@@ -1069,7 +1069,7 @@ def test_a_kubelet_that_restarted_is_another_process(node):
         ),
     ],
 )
-def test_the_process_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_comes_up(node, event, said):
+def test_ended_kubelet_differs_from_node_shutdown_or_boot(node, event, said):
     node.run(event)
     found = process(node)
     assert {
@@ -1077,7 +1077,7 @@ def test_the_process_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_co
     } == said
 
 
-def test_the_status_is_one_cheap_question(node, port):
+def test_status_is_one_fast_query(node, port):
     run(node, transaction(port, "new"))
     begun = time.monotonic()
     status(node)
@@ -1088,7 +1088,7 @@ def test_the_status_is_one_cheap_question(node, port):
 
 
 @pytest.mark.long
-def test_the_last_transactions_are_kept_and_those_that_need_a_person(node, port):
+def test_last_and_failed_transactions_are_kept(node, port):
     outcomes = ["applied", "failed", *["applied"] * KEPT_TRANSACTIONS]
     for age, outcome in enumerate(outcomes):
         folder = node.path(f"{TRANSACTIONS}/old-{age}")
@@ -1116,7 +1116,7 @@ def test_the_last_transactions_are_kept_and_those_that_need_a_person(node, port)
         pytest.param(["curl", "python3", "wget"], id="bash"),
     ],
 )
-def test_health_is_asked_with_what_the_host_has(node, port, missing):
+def test_health_check_uses_tools_that_the_host_has(node, port, missing):
     pattern = "|".join(missing or ["none"])
     hidden = f"command() {{ case $2 in {pattern}) return 1 ;; *) unset -f command ;; esac; }}"
     settings = shell.assignments({"HEALTH_HOST": "127.0.0.1", "HEALTH_PORT": str(port)})
@@ -1129,11 +1129,11 @@ def test_health_is_asked_with_what_the_host_has(node, port, missing):
 # ---- a node that is not what the change was planned on ----
 
 
-def test_a_node_that_is_as_it_was_looked_at_is_changed(node, port):
+def test_node_unchanged_since_the_look_is_changed(node, port):
     assert run(node, planned(node, port)).outcome == "applied"
 
 
-def test_a_begin_that_comes_late_is_void_by_the_nodes_own_clock(node, port):
+def test_late_begin_is_void_by_the_nodes_own_clock(node, port):
     now = looked_at(node)
     result = run(node, planned(node, port, planned_on=replace(now, uptime_seconds=now.uptime_seconds - 121)))
     assert result.outcome == "void"
@@ -1142,7 +1142,7 @@ def test_a_begin_that_comes_late_is_void_by_the_nodes_own_clock(node, port):
     assert_untouched(node)
 
 
-def test_a_begin_on_another_boot_is_void(node, port):
+def test_begin_on_another_boot_is_void(node, port):
     change = planned(node, port)
     node.path(BOOT_ID).write_text("the second boot\n")
     result = run(node, change)
@@ -1151,7 +1151,7 @@ def test_a_begin_on_another_boot_is_void(node, port):
     assert_untouched(node)
 
 
-def test_a_begin_after_another_transaction_is_void_although_every_file_is_as_before(node, port):
+def test_begin_after_another_transaction_is_void_even_with_unchanged_files(node, port):
     change = planned(node, port)
     run(node, planned(node, port, "other", id="T0"))
     reverted(node, "why not", "T0")
@@ -1181,7 +1181,7 @@ ODD_DROP_IN = str(Path(DROP_IN).with_name("$(touch owned) 'a\" \\b.conf"))
         pytest.param(STATE, None, id="a-state-file-goes"),
     ],
 )
-def test_a_file_edited_after_the_look_is_not_overwritten(node, port, path, text):
+def test_file_edited_after_the_look_is_not_overwritten(node, port, path, text):
     change = planned(node, port)
     node.path(path).unlink(missing_ok=True)
     if text is not None:
@@ -1197,19 +1197,19 @@ def test_a_file_edited_after_the_look_is_not_overwritten(node, port, path, text)
     assert_untouched(node)
 
 
-def test_odd_drop_ins_that_are_as_they_were_stop_nothing(node, port):
+def test_unchanged_odd_drop_ins_do_not_block_a_change(node, port):
     node.path(ODD_DROP_IN).write_text("maxPods: 3\n")
     assert run(node, planned(node, port)).outcome == "applied"
 
 
-def test_state_from_which_the_last_pod_has_gone_is_not_in_the_way(node, port):
+def test_state_without_remaining_pods_does_not_block_a_change(node, port):
     node.path(STATE).write_text(pinned("a", "b"))
     change = planned(node, port)
     node.path(STATE).write_text(pinned())
     assert run(node, change).outcome == "applied"
 
 
-def test_a_pod_pinned_after_the_look_keeps_its_cpus(node, port):
+def test_pod_pinned_after_the_look_keeps_its_cpus(node, port):
     change = planned(node, port)
     when(node, "stop kubelet", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {STATE}")
     result = run(node, change)
@@ -1222,7 +1222,7 @@ def test_a_pod_pinned_after_the_look_keeps_its_cpus(node, port):
     assert_as_before(node)
 
 
-def test_a_file_edited_after_the_begin_is_not_overwritten_either(node, port):
+def test_file_edited_after_the_begin_is_not_overwritten(node, port):
     when(node, "stop kubelet", f"echo edited > {DROP_IN}")
     result = run(node, planned(node, port))
     assert result.outcome == "rolled-back"
@@ -1235,7 +1235,7 @@ def test_a_file_edited_after_the_begin_is_not_overwritten_either(node, port):
     assert_as_before(node)
 
 
-def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node, port):
+def test_edit_before_the_first_replacement_survives_a_power_cut(node, port):
     when(node, "stop kubelet", f"echo edited > {DROP_IN}\n{CUT_POWER}")
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -1244,14 +1244,14 @@ def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node, port):
     assert node.path(DROP_IN).read_text() == "edited\n"
 
 
-def test_state_that_is_kept_may_change_until_the_kubelet_has_stopped(node, port):
+def test_kept_state_may_change_until_the_kubelet_has_stopped(node, port):
     when(node, "stop kubelet", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {MEMORY_STATE}")
     assert run(node, planned(node, port)).outcome == "applied"
     assert node.path(MEMORY_STATE).read_text() == pinned("a") + "\n"
 
 
 @pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
-def test_every_posix_shell_sees_the_same_node_and_what_differs(node, port, shell):
+def test_every_posix_shell_sees_the_same_node_and_its_differences(node, port, shell):
     assert {**vars(looked_at(node, f"{shell} -s")), "uptime_seconds": 0} == {
         **vars(looked_at(node)),
         "uptime_seconds": 0,
@@ -1265,7 +1265,7 @@ def test_every_posix_shell_sees_the_same_node_and_what_differs(node, port, shell
 
 
 @pytest.mark.parametrize("shell", ["busybox sh -s", "dash -s", "bash --posix -s"])
-def test_a_voided_transaction_never_begins(node, port, shell):
+def test_voided_transaction_never_begins(node, port, shell):
     change = planned(node, port)
     done = node.run(void_script("T1"), shell)
     assert (done.returncode, done.stderr) == (0, "")
@@ -1276,7 +1276,7 @@ def test_a_voided_transaction_never_begins(node, port, shell):
     assert node.path(DROP_IN).read_text() == "old\n"
 
 
-def test_what_the_node_has_not_seen_unbegun_is_unknown(node, port):
+def test_voided_transaction_without_a_look_is_unknown(node, port):
     assert node.run(void_script("T1")).returncode == 0
     assert run(node, transaction(port, "new")).outcome == "unknown"
     assert_untouched(node)
@@ -1286,7 +1286,7 @@ def test_what_the_node_has_not_seen_unbegun_is_unknown(node, port):
 @pytest.mark.parametrize(
     "gone", [f"rm -rf {TRANSACTIONS}/T1", f"rm -rf {TRANSACTIONS}"], ids=["its-folder", "all-records"]
 )
-def test_a_change_whose_records_were_removed_is_not_void(node, port, gone):
+def test_change_with_removed_records_is_not_void(node, port, gone):
     change = planned(node, port)
     run(node, change)
     node.run(gone)
@@ -1301,7 +1301,7 @@ def test_a_change_whose_records_were_removed_is_not_void(node, port, gone):
     assert (ended(node).outcome, starts(node)) == ("unknown", begun)
 
 
-def test_a_begin_that_arrives_again_after_its_records_were_removed_is_refused(node, port):
+def test_repeated_begin_after_removed_records_is_refused(node, port):
     change = transaction(port, "new")
     run(node, change)
     node.run(f"rm -rf {TRANSACTIONS}/T1")
@@ -1309,7 +1309,7 @@ def test_a_begin_that_arrives_again_after_its_records_were_removed_is_refused(no
     assert (again.returncode, "has begun before" in again.stderr, starts(node)) == (1, True, 2)
 
 
-def test_of_a_void_and_a_begin_together_one_wins(node, port):
+def test_concurrent_void_and_begin_have_one_winner(node, port):
     for number in range(4):
         change = planned(node, port, f"new {number}", id=f"T{number}", restart=False)
         with ThreadPoolExecutor() as pool:
@@ -1321,7 +1321,7 @@ def test_of_a_void_and_a_begin_together_one_wins(node, port):
         assert (node.path(DROP_IN).read_text() == f"new {change.id[1:]}\n") is (outcome == "applied")
 
 
-def test_what_has_begun_is_not_voided(node, port):
+def test_begun_transaction_is_not_voided(node, port):
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(planned(node, port)))
     until(node, "! [ -e '/run/when/apply files' ]")
@@ -1333,14 +1333,14 @@ def test_what_has_begun_is_not_voided(node, port):
     assert ended(node).outcome == "applied"
 
 
-def test_what_was_planned_before_a_void_one_is_still_true(node, port):
+def test_plan_made_before_a_void_transaction_remains_valid(node, port):
     change = planned(node, port, id="T2")
     node.run(void_script("T1"))
     assert run(node, change).outcome == "applied"
 
 
 @pytest.mark.long
-def test_void_transactions_push_no_backup_out(node, port):
+def test_void_transactions_evict_no_backup(node, port):
     run(node, planned(node, port))
     for number in range(2 * KEPT_TRANSACTIONS):
         node.run(void_script(f"V{number}"))
@@ -1349,7 +1349,7 @@ def test_void_transactions_push_no_backup_out(node, port):
     assert kept == {"T1", "T2"}
 
 
-def test_the_folder_of_a_void_one_stays_until_another_has_touched_the_node(node, port):
+def test_folders_of_void_transactions_are_pruned_by_the_next_change(node, port):
     for number in range(2 * KEPT_TRANSACTIONS):
         node.run(void_script(f"V{number}"))
     assert len(list(node.path(TRANSACTIONS).glob("V*"))) == 2 * KEPT_TRANSACTIONS
@@ -1360,7 +1360,7 @@ def test_the_folder_of_a_void_one_stays_until_another_has_touched_the_node(node,
 # ---- an edit during the change ----
 
 
-def test_an_edit_during_the_proof_is_kept_and_named(node, port):
+def test_edit_during_the_proof_is_kept_and_named(node, port):
     run(node, planned(node, port))
     node.run(f"echo edited > {DROP_IN}; chmod 600 {DROP_IN}; chown 4001:4002 {DROP_IN}")
     result = reverted(node, "the node is not Ready")
@@ -1376,7 +1376,7 @@ def test_an_edit_during_the_proof_is_kept_and_named(node, port):
     assert_as_before(node)
 
 
-def test_an_edit_is_kept_before_a_boot_puts_the_old_file_back(node, port):
+def test_edit_is_kept_before_a_boot_restores_the_old_file(node, port):
     when(node, "start kubelet", f"echo edited > {DROP_IN}\n{CUT_POWER}")
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -1387,7 +1387,7 @@ def test_an_edit_is_kept_before_a_boot_puts_the_old_file_back(node, port):
     assert_as_before(node)
 
 
-def test_a_file_that_came_where_there_was_none_is_kept_too(node, port):
+def test_file_created_during_change_is_kept_as_edit(node, port):
     change = planned(node, port, files=(FileContent(DROP_IN, "new\n"),), absent=(UNIT_DROP_IN,))
     run(node, change)
     node.path(UNIT_DROP_IN).parent.mkdir(parents=True, exist_ok=True)
@@ -1397,7 +1397,7 @@ def test_a_file_that_came_where_there_was_none_is_kept_too(node, port):
     assert_as_before(node)
 
 
-def test_what_was_put_back_by_hand_is_no_edit(node, port):
+def test_file_restored_by_hand_does_not_count_as_edit(node, port):
     run(node, planned(node, port))
     node.path(DROP_IN).write_text("old\n")
     assert "edited" not in reverted(node, "why").reason
@@ -1405,7 +1405,7 @@ def test_what_was_put_back_by_hand_is_no_edit(node, port):
 
 
 @pytest.mark.long
-def test_a_transaction_that_holds_an_edit_is_not_pruned(node, port):
+def test_transaction_with_an_edit_is_not_pruned(node, port):
     run(node, planned(node, port))
     node.path(DROP_IN).write_text("edited\n")
     reverted(node, "why")
@@ -1441,7 +1441,7 @@ def active(node: Sandbox) -> set[str]:
     return {path.name for path in node.path("/run/active").iterdir()}
 
 
-def test_a_stop_of_the_kubelet_stops_what_is_bound_to_it(bound):
+def test_stopping_kubelet_stops_bound_units(bound):
     bound.run("systemctl stop kubelet.service; systemctl start kubelet.service")
     assert active(bound) == set()
 
@@ -1470,7 +1470,7 @@ def test_units_are_active_again_after_a_boot(bound, port):
     assert active(bound) == {*BOUND}
 
 
-def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(bound, port):
+def test_failed_unit_restart_is_named_and_everything_is_rolled_back(bound, port):
     when(bound, "start kubelet", ": > /run/broken/part.service")
     when(bound, "undo kubelet", "rm /run/broken/part.service")
     result = run(bound, planned(bound, port))
@@ -1483,7 +1483,7 @@ def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(
 
 
 @pytest.mark.long
-def test_a_unit_that_does_not_come_up_with_the_old_kubelet_either_needs_a_person(bound, port):
+def test_unit_that_also_fails_with_the_old_kubelet_needs_a_person(bound, port):
     when(bound, "start kubelet", ": > /run/broken/part.service")
     result = run(bound, planned(bound, port))
     assert result.outcome == "failed"
@@ -1514,7 +1514,7 @@ IN_ORDER = shortened(
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("event", "wish", "outcome"), IN_ORDER)
 @pytest.mark.parametrize("ends", [END_UNIT, ""], ids=["ended", "kubelet-goes-first"])
-def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(node, port, event, wish, outcome, ends):
+def test_clean_reboot_leaves_the_proof_to_the_next_boot(node, port, event, wish, outcome, ends):
     when(node, event, GO_DOWN + ends)
     change = replace(planned(node, port, wish), confirm_seconds=10)
     node.run(start_script(change))
@@ -1530,12 +1530,12 @@ def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(node, port, ev
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
-def test_a_reboot_in_good_order_before_anything_was_changed_ends_it(node, port):
+def test_clean_reboot_before_any_change_ends_the_transaction(node, port):
     when(node, "keeping", GO_DOWN + END_UNIT)
     assert run(node, planned(node, port)).outcome == "refused"
 
 
-def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node, port):
+def test_clean_reboot_leaves_a_revert_to_the_next_boot(node, port):
     run(node, planned(node, port))
     when(node, "reverting", GO_DOWN + END_UNIT)
     node.run(revert_script("T1", "the node is not Ready", status(node)))
@@ -1545,7 +1545,7 @@ def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node, port):
     assert_as_before(node)
 
 
-def test_a_second_reboot_before_the_proof_does_not_take_the_state_back_again(node, port):
+def test_second_reboot_before_the_proof_does_not_restore_the_state_again(node, port):
     when(node, "apply files", CUT_POWER)
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
@@ -1559,7 +1559,7 @@ def test_a_second_reboot_before_the_proof_does_not_take_the_state_back_again(nod
     assert node.path(MEMORY_STATE).read_text() == "written by the old kubelet\n"
 
 
-def test_nothing_begins_on_a_node_that_is_going_down(node, port):
+def test_nothing_begins_on_a_node_that_is_shutting_down(node, port):
     change = planned(node, port)
     node.run(": > /run/stopping")
     assert node.run(start_script(change)).returncode == 1
@@ -1573,7 +1573,7 @@ BYTES = b'E1121 "caf\xe9" \xff\xfe "caf\xc3\xa9"\n'
 
 
 @pytest.mark.parametrize("without_iconv", [False, True], ids=["iconv", "no-iconv"])
-def test_bytes_that_are_not_utf8_in_the_kubelets_log_leave_the_result_readable(node, port, without_iconv):
+def test_non_utf8_kubelet_log_leaves_the_result_readable(node, port, without_iconv):
     if without_iconv:
         node.run("rm $(command -v iconv)")
     node.path("/run/kubelet.log").write_bytes(BYTES)
@@ -1582,7 +1582,7 @@ def test_bytes_that_are_not_utf8_in_the_kubelets_log_leave_the_result_readable(n
     assert result.journal[0] == ('E1121 "caf?" ?? "caf??"' if without_iconv else 'E1121 "caf"  "caf\u00e9"')
 
 
-def test_a_result_that_holds_such_bytes_already_is_readable(node):
+def test_stored_result_with_invalid_utf8_is_readable(node):
     node.path(f"{TRANSACTIONS}/T1").mkdir(parents=True)
     document = b'{"id": "T1", "outcome": "rolled-back", "reason": "why", "journal": ["caf\xe9"]}\n'
     node.path(f"{TRANSACTIONS}/T1/result.json").write_bytes(document)

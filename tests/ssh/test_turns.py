@@ -83,7 +83,7 @@ def touched(hosts: Hosts) -> list[str]:
         pytest.param(SYSCTL, SWAPPINESS, id="a-change-that-disturbs-nothing", marks=pytest.mark.long),
     ],
 )
-def test_a_canary_that_fails_ends_the_run_before_the_others_are_touched(hosts, tmp_path, run, profile, path):
+def test_failed_canary_ends_the_run_before_the_others_are_touched(hosts, tmp_path, run, profile, path):
     breaks(hosts["gpu-1"], path)
     code, states = run(tmp_path, hosts, profile)
     assert code != 0
@@ -123,7 +123,7 @@ def most_together(times: list[tuple[float, float]]) -> int:
         ),
     ],
 )
-def test_the_canary_is_first_and_the_others_keep_to_their_limit(
+def test_canary_is_first_and_the_others_respect_their_limit(
     hosts, tmp_path, profile, options, first, together
 ):
     code, states = by_pyinfra(tmp_path, hosts, profile, **options)
@@ -135,7 +135,7 @@ def test_the_canary_is_first_and_the_others_keep_to_their_limit(
     assert most_together(others) <= together
 
 
-def test_a_host_as_planned_is_no_canary(hosts, tmp_path):
+def test_host_as_planned_does_not_count_as_canary(hosts, tmp_path):
     few = {name: hosts[name] for name in ("gpu-1", "gpu-2", "gpu-3")}
     assert by_pyinfra(tmp_path, {"gpu-1": hosts["gpu-1"]}, POOLS)[0] == 0
     breaks(hosts["gpu-2"], POOL)
@@ -144,7 +144,7 @@ def test_a_host_as_planned_is_no_canary(hosts, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_of_one_host_after_the_other_stops_at_the_first_that_fails(hosts, tmp_path):
+def test_serial_run_stops_at_the_first_failure(hosts, tmp_path):
     for host in hosts.values():
         breaks(host, POOL)
     _, states = by_pyinfra(tmp_path, hosts, POOLS, "--serial")
@@ -152,7 +152,7 @@ def test_a_run_of_one_host_after_the_other_stops_at_the_first_that_fails(hosts, 
     assert len(touched(hosts)) == 1
 
 
-def test_a_named_canary_that_cannot_be_changed_begins_nothing(hosts, tmp_path):
+def test_named_canary_that_cannot_be_changed_begins_nothing(hosts, tmp_path):
     few = {name: hosts[name] for name in ("gpu-1", "gpu-2")}
     hosts["gpu-2"].run(f"rm {POOL}")
     _, states = by_pyinfra(tmp_path, few, POOLS, canary_hosts=["gpu-2"])
@@ -162,7 +162,7 @@ def test_a_named_canary_that_cannot_be_changed_begins_nothing(hosts, tmp_path):
 
 
 @pytest.mark.long
-def test_hosts_that_are_refused_count_as_blocked(hosts, tmp_path):
+def test_refused_hosts_count_as_blocked(hosts, tmp_path):
     few = {name: hosts[name] for name in ("gpu-1", "gpu-2")}
     hosts["gpu-2"].run(f"rm {POOL}")
     _, states = by_pyinfra(tmp_path, few, POOLS, max_blocked=0)

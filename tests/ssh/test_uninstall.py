@@ -21,7 +21,7 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     return kubeadm_node(start_sandbox, port)
 
 
-def test_a_node_is_left_as_it_was_with_its_kubelet_healthy(node, tmp_path):
+def test_uninstall_restores_the_node_with_a_healthy_kubelet(node, tmp_path):
     before = left(node)
     provision(node, tmp_path)
     assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
@@ -33,7 +33,7 @@ def test_a_node_is_left_as_it_was_with_its_kubelet_healthy(node, tmp_path):
     assert json.loads(node.path(CPU_STATE).read_text())["policyName"] == "none"
 
 
-def test_a_dry_run_says_what_goes_and_touches_nothing(node, tmp_path):
+def test_dry_run_lists_removals_and_changes_nothing(node, tmp_path):
     provision(node, tmp_path)
     provisioned = left(node)
     run = pyinfra(tmp_path, data(node, numaforge_profile=PROFILE), "--dry", UNINSTALL)
@@ -46,7 +46,7 @@ def test_a_dry_run_says_what_goes_and_touches_nothing(node, tmp_path):
     assert left(node) == provisioned
 
 
-def test_what_an_admin_edited_during_a_change_is_kept_and_named(node, tmp_path):
+def test_admin_edit_during_a_change_is_kept_and_named(node, tmp_path):
     provision(node, tmp_path)
     edited = "etc/sysctl.d/90-own.conf"
     node.run(
@@ -82,7 +82,7 @@ def test_a_second_run_changes_nothing(profile, node, tmp_path):
 
 
 @pytest.mark.long
-def test_what_a_host_never_had_is_not_asked_for(node, tmp_path):
+def test_uninstall_of_an_unprovisioned_host_changes_nothing(node, tmp_path):
     before = left(node)
     run = pyinfra(tmp_path, data(node), "-y", UNINSTALL)
     assert run.returncode == 0, run.stdout
@@ -91,7 +91,7 @@ def test_what_a_host_never_had_is_not_asked_for(node, tmp_path):
 
 
 @pytest.mark.long
-def test_drop_ins_of_others_keep_the_flag_by_which_they_are_read(node, tmp_path):
+def test_drop_ins_of_others_keep_the_config_dir_flag(node, tmp_path):
     provision(node, tmp_path)
     own = f"{Path(DROP_IN).parent}/50-own.conf"
     node.path(own).write_text(
@@ -105,7 +105,7 @@ def test_drop_ins_of_others_keep_the_flag_by_which_they_are_read(node, tmp_path)
     assert "--config-dir=" in node.path("/etc/systemd/system/kubelet.service.d/90-numaforge.conf").read_text()
 
 
-def test_a_kubelet_that_does_not_come_up_without_us_has_everything_put_back(node, tmp_path):
+def test_failed_uninstall_restores_everything(node, tmp_path):
     provision(node, tmp_path)
     provisioned = left(node)
     node.run(f"mount --bind {DROP_IN} {DROP_IN}")  # a file that cannot be removed

@@ -64,9 +64,7 @@ FORGETS = [
 @pytest.mark.parametrize(
     ("program", "where", "part"), shortened(FORGETS, ("half-of-the-backups", "the-plan"))
 )
-def test_one_that_is_killed_when_something_has_gone_is_ended_by_the_next(
-    node, tmp_path, program, where, part
-):
+def test_uninstall_killed_after_a_removal_is_finished_by_next_run(node, tmp_path, program, where, part):
     before = left(node)
     provision(node, tmp_path)
     dies_after(node, program, where, part)
@@ -92,7 +90,7 @@ STEPS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("step", shortened(STEPS, ("apply hugepages",)))
-def test_one_that_is_killed_at_any_step_leaves_all_of_it_and_the_next_run_ends_it(node, tmp_path, step):
+def test_killed_uninstall_removes_nothing_and_next_run_finishes(node, tmp_path, step):
     before = left(node)
     provision(node, tmp_path)
     provisioned = without_backups(left(node))
@@ -106,7 +104,7 @@ def test_one_that_is_killed_at_any_step_leaves_all_of_it_and_the_next_run_ends_i
 
 
 @pytest.mark.parametrize("step", shortened(["apply files", "prove kubelet"], ("apply files",)))
-def test_after_a_power_cut_the_next_run_ends_it(node, tmp_path, step):
+def test_next_run_completes_an_uninstall_after_a_power_cut(node, tmp_path, step):
     before = left(node)
     provision(node, tmp_path)
     provisioned = without_backups(left(node))
@@ -121,7 +119,7 @@ def test_after_a_power_cut_the_next_run_ends_it(node, tmp_path, step):
 
 
 @pytest.mark.long
-def test_what_waits_for_a_boot_keeps_the_records_until_then(node, tmp_path):
+def test_settings_pending_a_reboot_keep_their_records(node, tmp_path):
     provision(node, tmp_path)
     node.path(MODPROBE_PATH).parent.mkdir(exist_ok=True)
     node.path(MODPROBE_PATH).write_text("# Written by numaforge.\nblacklist nouveau\n")

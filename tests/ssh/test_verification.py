@@ -71,7 +71,7 @@ def sandbox(start_sandbox: StartSandbox) -> Sandbox:
         pytest.param("cut cut", "HostUnreachableError", id="away-for-everybody"),
     ],
 )
-def test_a_host_that_does_not_answer_the_suite_is_asked_again(sandbox, tmp_path, fates, found):
+def test_silent_host_is_asked_again_by_the_suite(sandbox, tmp_path, fates, found):
     deploy = tmp_path / "deploy.py"
     deploy.write_text(_DEPLOY.format(fates=fates))
     said = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy)).stdout
@@ -79,7 +79,7 @@ def test_a_host_that_does_not_answer_the_suite_is_asked_again(sandbox, tmp_path,
     assert found in line
 
 
-def test_a_host_says_how_it_is_in_one_login(start_sandbox, tmp_path):
+def test_verification_logs_in_once_per_host(start_sandbox, tmp_path):
     bare = replace(machines.two_cpu_vm(), kubelet=None)
     plan = plan_node(bare, load_profile({"name": "p", "tuning": {"sysctls": {"vm.swappiness": 1}}}))
     sandbox = start_sandbox({**machine(), PLAN_PATH: document.dumps(plan)})
@@ -91,7 +91,7 @@ def test_a_host_says_how_it_is_in_one_login(start_sandbox, tmp_path):
     assert len({*sandbox.path("/run/logins").read_text().splitlines()}) == 1
 
 
-def test_a_host_that_refuses_the_login_is_none_that_does_not_answer(start_sandbox, tmp_path):
+def test_refused_login_does_not_count_as_unreachable(start_sandbox, tmp_path):
     sandbox = start_sandbox(machine())
     hosts, report, key = tmp_path / "hosts", tmp_path / "report.xml", tmp_path / "id"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -104,7 +104,7 @@ def test_a_host_that_refuses_the_login_is_none_that_does_not_answer(start_sandbo
     assert "ssh://node: the login as root is refused: tried ssh-ed25519 SHA256:" in failed.reason
 
 
-def test_each_command_reads_the_ssh_files_of_home_where_passwd_names_another(start_sandbox, tmp_path):
+def test_every_command_reads_ssh_files_from_home_not_passwd(start_sandbox, tmp_path):
     node, ssh = start_sandbox(machine()), tmp_path / ".ssh"
     ssh.mkdir(mode=0o700)
     (ssh / "known_hosts").write_bytes((node.keys / "known_hosts").read_bytes())

@@ -53,7 +53,7 @@ def left(node: Sandbox) -> str:
     ).stdout
 
 
-def test_a_hand_edit_is_drift_and_putting_it_back_clears_it(node: Sandbox, tmp_path: Path) -> None:
+def test_hand_edit_is_drift_until_reverted(node: Sandbox, tmp_path: Path) -> None:
     apply(node, tmp_path, WATCHED)
     found = drift(node)
     assert set(found.values()) == {"0"}, found
@@ -93,7 +93,7 @@ EDITS = [
 ]
 
 
-def test_each_kind_of_edit_is_told_by_its_own_name(node: Sandbox, tmp_path: Path) -> None:
+def test_each_kind_of_edit_has_its_own_drift_name(node: Sandbox, tmp_path: Path) -> None:
     apply(node, tmp_path, WATCHED)
     for edit in EDITS:
         path, text, what = edit.values
@@ -126,7 +126,7 @@ def test_a_second_run_changes_nothing(node: Sandbox, tmp_path: Path) -> None:
     assert "the node is already as planned" in apply(node, tmp_path, WATCHED, "-v")
 
 
-def test_a_plan_without_a_watch_leaves_nothing_that_would_lie(node: Sandbox, tmp_path: Path) -> None:
+def test_plan_without_a_watch_leaves_no_stale_metrics(node: Sandbox, tmp_path: Path) -> None:
     apply(node, tmp_path, WATCHED)
     assert METRICS in left(node)
     apply(node, tmp_path, PROFILE)
@@ -142,7 +142,7 @@ def test_metrics_move_with_their_folder(node: Sandbox, tmp_path: Path) -> None:
     assert set(drift(node).values()) == {"0"}
 
 
-def test_a_change_that_is_undone_takes_its_watch_back(node: Sandbox, tmp_path: Path) -> None:
+def test_undone_change_removes_its_watch(node: Sandbox, tmp_path: Path) -> None:
     profile = {**WATCHED, "tuning": {"sysctls": {"vm.swappiness": "1"}}}
     node.run(
         "mount -t tmpfs -o ro tmpfs /etc/systemd/system/timers.target.wants 2>/dev/null || mkdir -p "

@@ -60,7 +60,7 @@ def found(node: Sandbox) -> NodeState:
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in ("slurm", "vm") else pytest.mark.long) for kind in WORK]
 )
-def test_a_change_that_would_end_work_is_refused_by_its_kind(node, tmp_path, kind):
+def test_change_that_would_end_work_is_refused_with_the_kind_of_work(node, tmp_path, kind):
     group, name, what = WORK[kind]
     pid = pod(node, group, name)
     code, said = site(tmp_path, node, BIG_POOLS)
@@ -74,7 +74,7 @@ def test_a_change_that_would_end_work_is_refused_by_its_kind(node, tmp_path, kin
     assert not node.path("/var/lib/numaforge/txn").exists()
 
 
-def test_a_kind_is_permitted_with_its_reason_and_no_other_is(node, tmp_path):
+def test_only_kinds_of_work_permitted_with_a_reason_may_end(node, tmp_path):
     for kind in ("docker", "slurm"):
         pod(node, WORK[kind][0])
     permits = {"numaforge_rollout": {"ends_work": {"docker": "an exporter, which comes back"}}}
@@ -85,14 +85,14 @@ def test_a_kind_is_permitted_with_its_reason_and_no_other_is(node, tmp_path):
     assert node.path(POOL).read_text() == "16\n"
 
 
-def test_what_disturbs_nothing_is_changed_beside_work(node, tmp_path):
+def test_harmless_change_applies_beside_work(node, tmp_path):
     pid = pod(node, WORK["slurm"][0])
     code, said = site(tmp_path, node, SYSCTL)
     assert code == 0, said
     assert alive(node, pid)
 
 
-def test_a_restart_of_the_kubelet_disturbs_pods_alone(start_sandbox, port, tmp_path):
+def test_kubelet_restart_disturbs_only_pods(start_sandbox, port, tmp_path):
     node = start_kubelet(start_sandbox(kubeadm_files(port)), port)
     assert site(tmp_path, node, PROFILE)[0] == 0
     pod(node, WORK["docker"][0])
@@ -100,7 +100,7 @@ def test_a_restart_of_the_kubelet_disturbs_pods_alone(start_sandbox, port, tmp_p
     assert code == 0, said
 
 
-def test_a_drain_of_a_joined_node_moves_no_other_work(start_sandbox, port, tmp_path):
+def test_drain_of_a_joined_node_moves_no_other_work(start_sandbox, port, tmp_path):
     node = start_kubelet(start_sandbox(kubeadm_files(port, *JOINED)), port)
     pod(node, WORK["slurm"][0])
     code, said = site(tmp_path, node, BIG_POOLS)
@@ -109,7 +109,7 @@ def test_a_drain_of_a_joined_node_moves_no_other_work(start_sandbox, port, tmp_p
     assert "a roll-out lacks what it needs" not in said
 
 
-def test_an_odd_kind_or_no_reason_is_refused_as_input(node, tmp_path):
+def test_unknown_kind_of_work_or_missing_reason_is_refused_as_input(node, tmp_path):
     for permits, message in (
         ({"jobs": "they may end"}, "'jobs' is not a kind of work; write one of slurm, "),
         ({"slurm": "yes"}, "give the reason in one sentence"),
@@ -119,7 +119,7 @@ def test_an_odd_kind_or_no_reason_is_refused_as_input(node, tmp_path):
         assert message in said
 
 
-def test_people_who_are_logged_in_are_a_note(node, tmp_path):
+def test_logged_in_people_are_a_note(node, tmp_path):
     node.run("mkdir -p /run/systemd/users; printf 'NAME=alice\\nSTATE=active\\n' > /run/systemd/users/1000")
     code, said = site(tmp_path, node, BIG_POOLS)
     assert code == 0, said
@@ -136,7 +136,7 @@ def boots(found: NodeState, **changes: object) -> Transaction:
     )
 
 
-def test_work_that_comes_after_the_look_makes_the_change_void(node):
+def test_work_started_after_the_look_voids_the_change(node):
     change = boots(found(node))
     pid = pod(node, WORK["slurm"][0])
     result = run(node, change)
@@ -145,13 +145,13 @@ def test_work_that_comes_after_the_look_makes_the_change_void(node):
     assert not node.path("/run/stopping").exists()
 
 
-def test_work_that_is_permitted_may_come(node):
+def test_permitted_work_may_start_after_the_look(node):
     change = boots(found(node), ends_work=frozenset({"slurm"}), parts=())
     pod(node, WORK["slurm"][0])
     assert run(node, change).outcome == "applied"
 
 
-def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node):
+def test_unreadable_processes_at_begin_void_the_change(node):
     change = boots(found(node))
     node.path("/usr/local/bin/grep").write_text(
         '#!/bin/sh\ncase $* in *slurm*) exit 2 ;; esac\nexec /bin/grep "$@"\n'
@@ -181,7 +181,7 @@ def parked(node: Sandbox, step: str) -> int:
     return pid
 
 
-def test_a_job_that_comes_halfway_parks_the_next_step_that_would_end_it(kubelet_node, port):
+def test_job_started_midway_parks_the_next_disruptive_step(kubelet_node, port):
     comes(kubelet_node, "apply kernel_values", JOB)
     kubelet_node.run(start_script(transaction(port, "new")))
     pid = parked(kubelet_node, "apply hugepages")
@@ -190,7 +190,7 @@ def test_a_job_that_comes_halfway_parks_the_next_step_that_would_end_it(kubelet_
     assert ended(kubelet_node).outcome == "applied"
 
 
-def test_an_undo_waits_with_its_kubelet_running_for_the_job_that_came(kubelet_node, port):
+def test_undo_waits_for_a_newly_started_job_with_the_kubelet_running(kubelet_node, port):
     applied(kubelet_node, transaction(port, "new"))
     kubelet_node.path("/run/pod").write_text(f"{pod(kubelet_node, JOB)}\n")
     kubelet = process(kubelet_node).pid
@@ -208,7 +208,7 @@ def test_an_undo_waits_with_its_kubelet_running_for_the_job_that_came(kubelet_no
         pytest.param("0::/user.slice/user-1000.slice/session-1.scope", "qemu-kvm", id="a-name"),
     ],
 )
-def test_what_a_user_makes_look_like_work_holds_up_no_undo(kubelet_node, port, group, name):
+def test_user_process_posing_as_work_does_not_delay_undo(kubelet_node, port, group, name):
     applied(kubelet_node, transaction(port, "new"))
     pod(kubelet_node, group, name, user=1000)
     kubelet_node.run(revert_script("T1", "the node is not Ready", status(kubelet_node)))
@@ -217,7 +217,7 @@ def test_what_a_user_makes_look_like_work_holds_up_no_undo(kubelet_node, port, g
 
 
 @pytest.mark.parametrize("event", ["apply reboot", "undo files"])
-def test_a_boot_of_its_own_waits_for_the_job_that_came(start_sandbox, port, event):
+def test_reboot_of_a_change_waits_for_a_newly_started_job(start_sandbox, port, event):
     node = bootable_node(start_sandbox, port)
     if event.startswith("undo"):
         node.run(start_script(change(port)))
@@ -233,7 +233,7 @@ def test_a_boot_of_its_own_waits_for_the_job_that_came(start_sandbox, port, even
     assert through_boots(node).outcome == ("rolled-back" if event.startswith("undo") else "applied")
 
 
-def test_what_a_boot_takes_back_waits_for_no_work(kubelet_node, port):
+def test_boot_rollback_waits_for_no_work(kubelet_node, port):
     when(kubelet_node, "apply kubelet", CUT_POWER)
     kubelet_node.run(start_script(transaction(port, "new")))
     until(kubelet_node, f"grep -q second {BOOT_ID}")

@@ -311,7 +311,7 @@ OF_NO_GROUP = {
 
 @pytest.mark.parametrize("place", ["inventory.py", "fleet/inventory.py"], ids=["here", "elsewhere"])
 @pytest.mark.parametrize(("files", "expected"), OF_NO_GROUP.values(), ids=list(OF_NO_GROUP))
-def test_a_file_of_group_data_that_gives_no_host_anything_is_named(tmp_path, files, expected, place):
+def test_group_data_file_without_effect_is_named(tmp_path, files, expected, place):
     inventory = tmp_path / place
     (inventory.parent / "group_data").mkdir(parents=True)
     inventory.write_text('gpu_nodes = ["@local"]\nstorage = ["disk-01"]\n')
@@ -342,7 +342,7 @@ OF_NO_HOST = {
 
 
 @pytest.mark.parametrize(("host", "message"), OF_NO_HOST.values(), ids=list(OF_NO_HOST))
-def test_a_host_that_ssh_cannot_find_is_refused_alone(tmp_path, host, message):
+def test_host_unknown_to_ssh_is_refused_alone(tmp_path, host, message):
     (tmp_path / "inventory.py").write_text(f"nodes = ['@local', {host}]\n")
     done = pyinfra(tmp_path, "inventory.py", "debug-inventory")
     assert message in done.stdout
@@ -350,7 +350,7 @@ def test_a_host_that_ssh_cannot_find_is_refused_alone(tmp_path, host, message):
     assert "Traceback" not in done.stdout
 
 
-def test_a_name_of_any_kind_is_one_where_the_address_is_said(tmp_path):
+def test_host_with_an_address_may_have_any_name(tmp_path):
     (tmp_path / "inventory.py").write_text('nodes = [("rack 3, place 7", {"ssh_hostname": "10.0.0.7"})]\n')
     done = pyinfra(tmp_path, "inventory.py", "debug-inventory")
     assert "is not a host name" not in done.stdout
@@ -387,7 +387,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize(("name", "password", "message"), KEYS.values(), ids=list(KEYS))
-def test_a_key_that_cannot_be_used_is_named_with_the_remedy(keys, tmp_path, name, password, message):
+def test_unusable_key_is_named_with_the_remedy(keys, tmp_path, name, password, message):
     data = {"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_key": str(keys / name)}
     data |= {"ssh_key_password": password} if password else {}
     (tmp_path / "inventory.py").write_text(f"nodes = [('gpu-01', {data!r})]\n")
@@ -400,7 +400,7 @@ def test_a_key_that_cannot_be_used_is_named_with_the_remedy(keys, tmp_path, name
 
 
 @pytest.mark.parametrize(("name", "password", "message"), KEYS.values(), ids=list(KEYS))
-def test_capture_says_the_same_of_a_key(keys, tmp_path, name, password, message):
+def test_capture_reports_key_errors_in_the_same_words(keys, tmp_path, name, password, message):
     words = ["capture", "127.0.0.1:1", "--data", f"ssh_key={keys / name}"]
     words += ["--data", f"ssh_key_password={password}"] if password else []
     done = subprocess.run(

@@ -26,7 +26,7 @@ def plan() -> NodePlan:
     return api.plan_node(machine(), api.load_profile("training"), "1.36")
 
 
-def test_pods_are_judged_as_the_plan_makes_the_node_and_as_it_is() -> None:
+def test_pods_are_checked_against_planned_or_current_node() -> None:
     assert api.fit(machine(), POD, config_text=UNSET).configured.pods == 8
     assert api.fit(machine(), POD, plan=plan()).configured.pods == 7
     answers = api.admit(machine(), [POD] * 8, plan=plan())
@@ -34,7 +34,7 @@ def test_pods_are_judged_as_the_plan_makes_the_node_and_as_it_is() -> None:
     assert len(answers[0].cpus["main"]) == 28
 
 
-def test_gpus_of_a_driver_that_has_registered_are_counted_by_claims() -> None:
+def test_gpus_of_registered_driver_are_counted_by_claims() -> None:
     by_claims = replace(machine(), userland=replace(SOUND, claim_drivers=("gpu.nvidia.com",)))
     [answer] = api.admit(by_claims, [POD], config_text=UNSET)
     assert (answer.admitted, answer.devices) == (True, {})
@@ -68,7 +68,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_refused_with_an_error_of_ours(wrong: str) -> None:
+def test_invalid_call_is_refused_with_an_argument_error(wrong: str) -> None:
     call, said = WRONG[wrong]
     with pytest.raises(api.ArgumentError) as refused:
         call()

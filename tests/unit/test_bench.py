@@ -8,7 +8,7 @@ from lab.paths import REPOSITORY
 PROGRAMS = sorted((REPOSITORY / "bench").rglob("*.py"))
 
 
-def test_every_measurement_can_begin():
+def test_every_benchmark_can_be_imported():
     assert PROGRAMS
     names = [".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in PROGRAMS]
     imports = "".join(f"import {name}\n" for name in names)

@@ -73,7 +73,7 @@ def test_an_unreadable_file_is_refused(tmp_path, capsys, command, content, messa
 @pytest.mark.parametrize(
     "option", [["--profile", "training"], ["--root", "/"], ["--kubelet-version", "1.36"]]
 )
-def test_a_saved_plan_is_not_made_again(saved_plan, capsys, command, option):
+def test_saved_plan_refuses_planning_options(saved_plan, capsys, command, option):
     assert "a PLAN is shown as it is" in complaint(capsys, command, saved_plan, *option)
 
 
@@ -122,15 +122,13 @@ def test_bad_arguments_are_refused(capsys, arguments, message):
         ),
     ],
 )
-def test_a_profile_that_cannot_be_met_is_refused_naming_its_field(
-    tmp_path, lab_document, capsys, profile, field
-):
+def test_unsatisfiable_profile_is_refused_naming_the_field(tmp_path, lab_document, capsys, profile, field):
     path = tmp_path / "profile.yaml"
     path.write_text(profile)
     assert field in complaint(capsys, "plan", lab_document, "--profile", str(path))
 
 
-def test_a_host_that_cannot_be_reached_is_one_message_with_the_reason():
+def test_unreachable_host_is_one_message_with_the_reason():
     with program("capture", "nobody@127.0.0.1:1") as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (ExitCode.UNREACHABLE, "")
@@ -139,7 +137,7 @@ def test_a_host_that_cannot_be_reached_is_one_message_with_the_reason():
 
 
 @pytest.mark.parametrize("mode", [None, 0o644], ids=["a new file", "a file that others may read"])
-def test_a_snapshot_is_for_its_owner_alone(tmp_path, mode):
+def test_snapshot_is_readable_only_by_its_owner(tmp_path, mode):
     """Root reads files for it that others may not."""
     online = tmp_path / "root/sys/devices/system/cpu/online"
     online.parent.mkdir(parents=True)
@@ -154,7 +152,7 @@ def test_a_snapshot_is_for_its_owner_alone(tmp_path, mode):
 # ---- the process ----
 
 
-def test_a_reader_that_goes_away_is_no_error(saved):
+def test_closed_pipe_does_not_count_as_error(saved):
     command = f"{sys.executable} -m numaforge topology {saved} -o json"
     shell = ["bash", "-c", f"set -o pipefail; {command} | true"]
     answer = subprocess.run(shell, capture_output=True, text=True, check=False)
@@ -162,7 +160,7 @@ def test_a_reader_that_goes_away_is_no_error(saved):
     assert answer.stderr == ""
 
 
-def test_a_full_disk_is_said(saved):
+def test_full_disk_is_reported(saved):
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "numaforge", "topology", saved]
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -171,7 +169,7 @@ def test_a_full_disk_is_said(saved):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_an_answer_that_is_cut_off_is_no_answer(saved, tmp_path, unbuffered):
+def test_truncated_output_fails(saved, tmp_path, unbuffered):
     with (tmp_path / "answer").open("w") as file:
         answer = subprocess.run(
             ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", sys.executable, "-m", "numaforge", "draw", saved],
@@ -202,13 +200,13 @@ def test_an_interrupt_is_one_line(tmp_path):
     assert (process.returncode, out, err) == (128 + signal.SIGINT, "", "numaforge: interrupted\n")
 
 
-def test_a_fault_of_our_own_is_told_from_an_answer(monkeypatch, capsys):
+def test_internal_error_has_its_own_exit_code(monkeypatch, capsys):
     monkeypatch.setattr("numaforge.machine.topology.read.read_topology", lambda _snapshot: 1 / 0)
     assert run(["topology"]) == 70
     assert "internal error: ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_an_interrupt_that_comes_as_another_error_is_no_fault(monkeypatch, capsys):
+def test_interrupt_wrapped_in_another_error_counts_as_interrupt(monkeypatch, capsys):
     """Python makes a RuntimeError of one that comes in the middle of a class."""
 
     def interrupted(_: object) -> None:
@@ -233,13 +231,13 @@ main()
 """
 
 
-def test_an_interrupt_while_we_are_imported_is_one_line():
+def test_interrupt_during_import_is_one_line():
     command = [sys.executable, "-c", INTERRUPTED_IMPORT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "numaforge: interrupted\n")
 
 
-def test_a_fault_shows_where_it_happened_on_demand(monkeypatch):
+def test_internal_error_shows_traceback_on_demand(monkeypatch):
     monkeypatch.setattr("numaforge.machine.topology.read.read_topology", lambda _snapshot: 1 / 0)
     monkeypatch.setenv("NUMAFORGE_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):

@@ -54,7 +54,7 @@ def declared() -> set[str]:
     return {normal(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
 
 
-def test_every_import_is_a_declared_dependency_and_every_dependency_is_imported() -> None:
+def test_imports_and_declared_dependencies_match() -> None:
     providers = packages_distributions()
     used = {normal(providers[name][0]) for source in SOURCES for name in imported(source)}
     assert used == declared()
@@ -73,7 +73,7 @@ def hashes(lock: str) -> dict[str, set[str]]:
     return {block.split()[0]: set(re.findall(r"--hash=(\S+)", block)) for block in blocks}
 
 
-def test_a_release_installs_what_the_tests_ran_with_and_knows_each_checksum() -> None:
+def test_release_pins_the_tested_dependencies_by_checksum() -> None:
     released, tested = hashes("src/numaforge/requirements.lock"), hashes("requirements.lock")
     assert all(released.values())
     assert released.items() <= tested.items()
@@ -91,13 +91,13 @@ def test_a_release_installs_what_the_tests_ran_with_and_knows_each_checksum() ->
         "lab/setup-python.sh",
     ],
 )
-def test_what_installs_packages_compares_their_checksums(place: str) -> None:
+def test_package_installers_verify_checksums(place: str) -> None:
     text = (REPOSITORY / place).read_text()
     assert "--require-hashes" in text
     assert "--constraint" not in text
 
 
-def test_what_tests_share_stands_in_no_test() -> None:
+def test_no_module_imports_from_a_test_module() -> None:
     imports = {
         str(source.relative_to(REPOSITORY)): sorted(
             name for name in modules(source) if re.match(r"tests\.(\w+\.)*test_", name)

@@ -121,7 +121,7 @@ KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration
         for number, (kind, block) in enumerate(fenced(text))
     ],
 )
-def test_a_block_of_data_or_code_can_be_read(kind, block):
+def test_data_and_code_blocks_are_readable(kind, block):
     readers = {
         "yaml": lambda text: list(yaml.safe_load_all(text)),
         "json": json.loads,
@@ -138,17 +138,17 @@ def test_a_block_of_data_or_code_can_be_read(kind, block):
 @pytest.mark.parametrize(
     "page", [page for page, text in PAGES.items() if "text" in {k for k, _ in fenced(text)}]
 )
-def test_an_answer_without_its_command_is_held_by_a_test_of_its_page(page):
+def test_answer_without_its_command_is_checked_by_a_test_of_its_page(page):
     assert Path(page).name in (REPOSITORY / HELD[page]).read_text()
 
 
-def test_every_reason_is_that_of_a_command():
+def test_every_skip_reason_belongs_to_a_command():
     said = [reason(line) for _, line in lines()]
     assert {why for why in ELSEWHERE.values() if why not in said} == set()
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_block_escapes(page):
+def test_every_code_block_is_recognised(page):
     text = PAGES[page]
     assert 2 * len([*fenced(text)]) == len(re.findall(r"^ *```", text, re.MULTILINE))
     bare = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
@@ -157,13 +157,13 @@ def test_no_block_escapes(page):
     assert {*outside} <= {*found}
 
 
-def test_what_has_no_reason_runs_here():
+def test_commands_without_skip_reason_run_here():
     assert {line.split()[0] for _, line in RUN} == {"numaforge"}
     assert len(RUN) > 10
 
 
 @pytest.mark.parametrize("line", sorted({line for _, line in lines() if line.startswith("numaforge ")}))
-def test_numaforge_takes_the_arguments(line):
+def test_numaforge_accepts_documented_arguments(line):
     words = shlex.split(line, comments=True)
     words = [*takewhile(lambda word: word not in ("&&", ">"), words)]
     group: click.Command = cli.numaforge
@@ -203,7 +203,7 @@ def read_and_written(command: str) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_reader_has_every_file_that_a_command_names(page):
+def test_every_file_named_by_a_command_is_provided(page):
     found = [read_and_written(command) for command in commands(PAGES[page])]
     written = {name for _, written in found for name in written}
     saved = re.findall(r"[Ss]aved?\s+(?:an\s+example\s+)?as\s+`([^`]+)`", PAGES[page])
@@ -248,7 +248,7 @@ WRITTEN = ("docs/profiles.md", "docs/schemas.md")
         if kind == "console" and page not in WRITTEN
     ],
 )
-def test_an_answer_is_the_real_one(page, command, expected, folder, monkeypatch, capsys):
+def test_printed_answer_matches_real_output(page, command, expected, folder, monkeypatch, capsys):
     configs = [block for kind, block in fenced(PAGES[page]) if kind == "json"]
     for name, text in {**FILES[page], **dict(zip(NAMED.get(page, ()), configs, strict=False))}.items():
         (folder / name).write_text(text)

@@ -45,7 +45,7 @@ def keys(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_key_of_a_profile_that_is_named_exists(name: str) -> None:
+def test_every_named_profile_key_exists(name: str) -> None:
     named = keys(re.sub(r"^\| `(hugepages|cpu|numa|net)\.[^|]*\|", "|", PAGES[name], flags=re.MULTILINE))
     assert len(named) > 10
     assert [path for path in named if not exists(path)] == []

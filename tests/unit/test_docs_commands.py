@@ -27,7 +27,7 @@ def anchors(text: str) -> set[str]:
 
 
 @pages()
-def test_every_link_leads_somewhere(name):
+def test_every_link_target_exists(name):
     folder = (REPOSITORY / name).parent
     for target in re.findall(r"\]\(([^)\s]+)\)", PAGES[name]):
         if "://" in target:
@@ -39,7 +39,7 @@ def test_every_link_leads_somewhere(name):
 
 
 @pages()
-def test_every_verb_of_make_exists(name):
+def test_every_make_target_exists(name):
     assert set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", PAGES[name], re.MULTILINE)) - VERBS == set()
 
 
@@ -55,7 +55,7 @@ def test_every_command_exists(name):
 
 
 @pytest.mark.parametrize("folder", ["src/numaforge", "roles", "deploys", "templates"])
-def test_every_command_that_a_message_or_a_file_names_exists(folder):
+def test_every_command_named_in_messages_or_files_exists(folder):
     for path in sorted((REPOSITORY / folder).rglob("*")):
         if path.suffix in (".py", ".sh", ".j2", ".yaml"):
             assert_commands_exist(path.read_text(encoding="utf-8"))
@@ -71,13 +71,13 @@ def assert_commands_exist(text: str) -> None:
             assert below in group.list_commands(click.Context(group))
 
 
-def test_every_measurement_is_in_the_figures():
+def test_every_benchmark_is_in_the_figures_page():
     scripts = sorted(path.name for path in (REPOSITORY / "bench").glob("*.py"))
     named = re.findall(r"python bench/(\w+\.py)", PAGES["docs/figures.md"])
     assert sorted({*named}) == scripts
 
 
-def test_the_first_look_fits_a_screen_of_40_lines():
+def test_first_readme_section_fits_40_lines():
     first, _, _ = PAGES["README.md"].partition("\n## Provision your nodes\n")
     assert first.count("\n") <= 40
     assert "numaforge plan" in first

@@ -21,12 +21,12 @@ def answer(one: Published) -> str:
 
 
 @pytest.mark.parametrize("one", [pytest.param(one, id=" ".join(map(str, astuple(one)))) for one in PUBLISHED])
-def test_the_rules_give_what_is_published(one):
+def test_rules_reproduce_the_published_reservations(one):
     assert answer(one) == one.reserved
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.integers(1, 40))
-def test_without_smt_and_remainder_it_reserves_what_was_asked_for(nodes, cores, count):
+def test_exact_count_is_reserved_without_smt_or_remainder(nodes, cores, count):
     machine = [[(node * cores + core,) for core in range(cores)] for node in range(nodes)]
     if 0 < count < nodes * cores and count % nodes in (0, nodes - 1):
         assert len(reserved_cpus(machine, count, split=True)) == count

@@ -6,5 +6,5 @@ from numaforge.planning.convert.forms import FORM_NAMES
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def test_every_kind_is_named():
+def test_every_convert_kind_is_documented():
     assert [kind for kind in FORM_NAMES if f"numaforge convert {kind} FILE" not in TEXT] == []

@@ -15,18 +15,18 @@ PROOFS = re.findall(r"`(tests/[\w/.]+)::(\w+)`", PAGE)
 FOR_CONTRIBUTORS = {"add-a-role.md", "faults.md", "lab.md", "oracle.md"}
 
 
-def test_every_row_says_what_happens_and_which_test_proves_it() -> None:
+def test_every_row_names_the_outcome_and_its_test() -> None:
     rows = [row for row in ROWS if row[0] != "fault"]
     assert len(rows) >= 60
     assert [row[0] for row in rows if len(row) != 3 or not re.search(r"tests/|the same", row[2])] == []
 
 
 @pytest.mark.parametrize(("file", "name"), PROOFS, ids=[name for _, name in PROOFS])
-def test_the_test_exists(file: str, name: str) -> None:
+def test_every_cited_test_exists(file: str, name: str) -> None:
     assert re.search(rf"(def|class) {name}\b", (REPOSITORY / file).read_text())
 
 
-def test_no_page_for_admins_names_the_path_of_a_test() -> None:
+def test_admin_pages_name_no_test_path() -> None:
     pages = [
         REPOSITORY / "README.md",
         *(page for page in DOCS.glob("*.md") if page.name not in FOR_CONTRIBUTORS),

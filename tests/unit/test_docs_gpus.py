@@ -10,11 +10,11 @@ from numaforge.report.gpus import NOTES
 PAGE = (REPOSITORY / "docs" / "gpus.md").read_text(encoding="utf-8")
 
 
-def test_the_page_explains_every_line():
+def test_page_explains_every_kind_of_line():
     assert re.findall(r"^\| ([A-Z][\w ]+) \| ", PAGE, re.MULTILINE) == list(NOTES)
 
 
-def test_the_page_names_fields_that_exist():
+def test_page_names_only_existing_fields():
     known = {each.name for model in (Gpu, NodeTopology) for each in fields(model)}
     (table,) = re.findall(r"^\| field of a GPU .*?\n\n(.*?)\n", PAGE, re.DOTALL | re.MULTILINE)
     rows = re.findall(r"^\| (`[^|]+`) \|", PAGE, re.MULTILINE)

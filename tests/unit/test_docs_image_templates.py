@@ -55,14 +55,14 @@ def words_of_ci(document: object) -> Iterator[str]:
         yield str(document)
 
 
-def test_the_wish_is_one() -> None:
+def test_example_image_file_is_valid() -> None:
     wish = read_image(str(FOLDER / "image.yaml"))
     assert wish.sysprep
     assert wish.boot.profile is not None
     load_profile(wish.boot.profile)
 
 
-def test_the_profile_that_cloud_init_writes_is_one_where_it_is_looked_for(tmp_path: Path) -> None:
+def test_cloud_init_writes_a_valid_profile_to_the_expected_path(tmp_path: Path) -> None:
     text = text_of(FOLDER / "user-data.yaml")
     assert text.startswith("#cloud-config\n")
     (written,) = yaml.safe_load(text)["write_files"]
@@ -73,7 +73,7 @@ def test_the_profile_that_cloud_init_writes_is_one_where_it_is_looked_for(tmp_pa
 
 
 @pytest.mark.parametrize("name", sorted(PYINFRA))
-def test_pyinfra_is_called_with_our_deploy_and_its_data(name: str) -> None:
+def test_templates_call_pyinfra_with_bake_deploy_and_data(name: str) -> None:
     (path,) = FOLDER.rglob(name)
     (words,) = calls(path)
     assert "-y" in words
@@ -102,7 +102,7 @@ def test_numaforge_knows_every_command_and_option() -> None:
 
 
 @pytest.mark.parametrize("name", CI)
-def test_a_job_calls_the_scripts_that_it_says_to_copy(name: str) -> None:
+def test_ci_job_calls_the_scripts_listed_for_copying(name: str) -> None:
     document = yaml.safe_load(text_of(FOLDER / name))
     for key in CI[name]:
         document = document[key]
@@ -114,7 +114,7 @@ def test_a_job_calls_the_scripts_that_it_says_to_copy(name: str) -> None:
     assert "linux-image" in said, "what is booted has a kernel"
 
 
-def test_image_builder_is_given_every_variable_of_the_role() -> None:
+def test_image_builder_gets_every_variable_of_the_role() -> None:
     role = text_of(FOLDER / "image-builder/numaforge/tasks/main.yml")
     given = json.loads(text_of(FOLDER / "image-builder/vars.json"))
     assert given["node_custom_roles_post"] == "numaforge"
@@ -122,6 +122,6 @@ def test_image_builder_is_given_every_variable_of_the_role() -> None:
     assert {word.partition("=")[0] for word in given["ansible_user_vars"].split()} == ours
 
 
-def test_what_is_run_as_a_program_can_be() -> None:
+def test_scripts_run_as_programs_are_executable() -> None:
     assert all(text_of(path).startswith("#!/bin/sh\n") for path in SHELL)
     assert all(os.access(path, os.X_OK) for path in MKOSI), "mkosi takes no script that is not executable"

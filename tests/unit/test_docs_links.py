@@ -25,7 +25,7 @@ def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
 
-def test_the_page_shows_the_real_rails(capsys):
+def test_page_shows_real_rail_output(capsys):
     assert run(["topology", "hgx-a100"]) == 0
     answer = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
     (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -45,7 +45,7 @@ def test_the_page_explains_every_mark():
     ]
 
 
-def test_the_data_is_json_with_every_device(capsys):
+def test_link_matrix_json_contains_every_device(capsys):
     assert run(["topology", "--matrix", "hgx-a100", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert list(document["links"]) == [device["name"] for device in document["devices"]]

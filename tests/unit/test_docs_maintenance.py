@@ -82,22 +82,22 @@ def table(heading: str) -> list[list[str]]:
 ROWS = {row[0].strip("`"): row for row in table("## The parts")}
 
 
-def test_every_part_has_its_row_in_the_order_of_a_maintenance():
+def test_page_lists_every_part_in_maintenance_order():
     assert list(ROWS) == [part.name for part in PARTS]
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_row_says_whether_pods_have_to_be_gone(name):
+def test_row_states_whether_pods_must_leave(name):
     said = {"no": {False}, "yes": {True}}.get(ROWS[name][2], {True, False})
     assert {part.drains for part in FORMS[name]} == said
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_part_that_needs_a_boot_says_so(name):
+def test_part_that_needs_a_reboot_is_marked(name):
     assert ROWS[name][3] == "yes" or not any(part.reboots for part in FORMS[name])
 
 
-def test_every_outcome_is_explained():
+def test_every_transaction_outcome_is_explained():
     outcomes = set(re.findall(r"\b(?:finish |ended_as=)([a-z]+(?:-[a-z]+)*)\b", SHELL))
     assert {row[0].strip("`") for row in table("## The transaction")} == outcomes
 
@@ -112,7 +112,7 @@ PATHS = (
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_where_it_writes_is_named(path):
+def test_every_path_written_is_named_on_the_page(path):
     assert path in PAGE
 
 

@@ -65,7 +65,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("name", GENERATED)
-def test_what_is_written_into_a_page_is_current(name):
+def test_generated_page_text_is_current(name):
     text = (DOCS / name).read_text(encoding="utf-8")
     assert GENERATED[name](text) == text, "run the module of docs/ that writes it, or make bench-plans"
 
@@ -125,12 +125,12 @@ NAMES: dict[str, Iterable[str]] = {
 
 
 @pytest.mark.parametrize("page", NAMES)
-def test_a_page_names_everything_that_it_is_about(page):
+def test_page_names_every_item_of_its_subject(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     assert [name for name in sorted(NAMES[page]) if not re.search(rf"`{re.escape(name)}\b", text)] == []
 
 
-def test_no_notice_is_explained_that_does_not_exist():
+def test_page_explains_exactly_the_existing_notices():
     page = (DOCS / "read-a-plan.md").read_text(encoding="utf-8")
     table = page.partition("## Notices")[2].partition("## ")[0]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
@@ -148,7 +148,7 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("page", "command", "values"), DOCUMENTS)
-def test_a_page_explains_every_field_of_a_document(page, command, values, tmp_path, monkeypatch, capsys):
+def test_page_explains_every_field_of_its_document(page, command, values, tmp_path, monkeypatch, capsys):
     for file in (DOCS / "mig-config.yaml", REPOSITORY / "tests/fixtures/convert/kubelet.yaml"):
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)

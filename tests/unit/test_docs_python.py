@@ -11,7 +11,7 @@ TEXT = (REPOSITORY / "docs" / "python.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
-def test_there_are_examples():
+def test_page_has_examples():
     assert len(EXAMPLES) == 4
 
 
@@ -23,7 +23,7 @@ def test_an_example_runs_as_printed(example, tmp_path, monkeypatch):
     assert {"plan", "plans", "report"} & done.keys()
 
 
-def test_the_example_of_pods_prints_what_it_says(tmp_path, monkeypatch, capsys):
+def test_pod_example_prints_the_documented_output(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (example,) = (each for each in EXAMPLES if "fit(" in each)
     exec(example, {})  # noqa: S102 (the document's own text)
@@ -33,7 +33,7 @@ def test_the_example_of_pods_prints_what_it_says(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "node.svg").read_text().startswith("<?xml")
 
 
-def test_every_name_that_is_described_is_there():
+def test_every_described_name_is_exported():
     described = re.findall(r"^\| (`.*?`) \|", TEXT, re.MULTILINE)
     names = {name for cell in described for name in re.findall(r"`(\w+)`", cell)}
     assert names

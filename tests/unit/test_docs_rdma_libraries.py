@@ -17,11 +17,11 @@ ROWS = re.findall(r"^\| `([A-Z]+_\w+)` \| (?:`([^`]+)`|not set) \|", PAGE, re.MU
 
 
 @pytest.mark.parametrize("text", PROFILES, ids=["host", "virtual machine"])
-def test_the_profiles_of_the_page_are_accepted(text: str) -> None:
+def test_profiles_on_the_page_are_accepted(text: str) -> None:
     assert load_profile(yaml.safe_load(text)).rdma.libraries.nccl_conf
 
 
-def test_the_table_says_what_a_dgx_h100_is_told() -> None:
+def test_table_matches_the_environment_of_a_dgx_h100() -> None:
     told: dict[str, str] = {}
     for libraries in ({"ucx": True, "nvshmem": True}, {"vllm": True}):
         told |= environment(plan_node(dgx(), load_profile({"rdma": {"libraries": libraries}})).rdma.libraries)

@@ -86,5 +86,5 @@ def examples() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("profile", "arguments", "expected"), list(examples()))
-def test_the_page_shows_the_real_message(profile, arguments, expected):
+def test_page_shows_the_real_message(profile, arguments, expected):
     assert message(profile, **arguments) == expected

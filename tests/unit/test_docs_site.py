@@ -9,7 +9,7 @@ from lab.paths import REPOSITORY
 SITE = REPOSITORY / "dist/docs"
 
 
-def test_the_site_is_built_without_a_complaint() -> None:
+def test_site_builds_without_errors() -> None:
     built = subprocess.run(
         [sys.executable, "docs/site.py"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
@@ -17,7 +17,7 @@ def test_the_site_is_built_without_a_complaint() -> None:
     assert 'title="refusal"' not in (SITE / "refused/index.html").read_text()  # a block, and no text
 
 
-def test_the_menu_has_every_page() -> None:
+def test_menu_lists_every_page() -> None:
     menu = re.findall(r": (\S+)\.md$", (REPOSITORY / "mkdocs.yml").read_text(), re.MULTILINE)
     pages = [file.stem for file in (REPOSITORY / "docs").glob("*.md")]
     assert sorted(menu) == sorted([*pages, "index", "changelog", "contributing", "security"])

@@ -16,7 +16,7 @@ def loaded(program: str) -> set[str]:
     return {*said(f"{program}\nimport sys; print(*sys.modules)").split()}
 
 
-def test_a_command_waits_for_no_other_command() -> None:
+def test_cli_import_loads_no_command_dependencies() -> None:
     modules = loaded("import numaforge.cli")
     assert not modules & {
         "numaforge.machine.topology.model",
@@ -27,18 +27,18 @@ def test_a_command_waits_for_no_other_command() -> None:
     }
 
 
-def test_the_version_waits_for_click_alone():
+def test_version_loads_only_click():
     modules = loaded("from numaforge.cli import run; run(['--version'])") - loaded("import click")
     assert not modules & {"json", "pathlib", "shutil", "dataclasses", "difflib", "click.shell_completion"}
 
 
-def test_the_defaults_of_a_profile_are_values():
+def test_profile_defaults_are_values_not_factories():
     """Pydantic asks a factory that is a type for its signature, for which inspect compiles a tokenizer."""
     program = "import numaforge.planning.profile, tokenize; print(tokenize._compile.cache_info().misses)"
     assert said(program) == "0"
 
 
-def test_a_command_that_asks_an_inventory_has_pyinfra_in_another_process() -> None:
+def test_inventory_commands_run_pyinfra_in_another_process() -> None:
     modules = loaded("from numaforge.cli import run; run(['measure', 'no/inventory.py'])")
     assert "numaforge.rollout.program" in modules
     assert "pyinfra" not in modules
@@ -51,7 +51,7 @@ ROLLS_OUT = {
 OF_FEW_HOSTS = {"tomllib", "xml.etree", "http.client"}
 
 
-def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts_need() -> None:
+def test_unchanged_host_loads_no_rollout_or_rare_modules() -> None:
     roles = "import numaforge.run.topology, numaforge.run.maintenance, numaforge.planning.node"
     modules = loaded(f"from gevent import monkey; monkey.patch_all(); import numaforge.run.site_run; {roles}")
     assert not modules & {
@@ -74,19 +74,19 @@ PLANS = {
 }
 
 
-def test_a_run_of_pyinfra_without_a_role_knows_no_machine() -> None:
+def test_pyinfra_run_without_role_loads_no_machine_model() -> None:
     modules = loaded("from gevent import monkey; monkey.patch_all(); import numaforge.run.pyinfra_cli")
     assert not modules & (PLANS | {"numaforge.machine.topology.model", "pydantic", "rich"})
 
 
-def test_what_plans_a_host_is_imported_once_a_host_has_answered() -> None:
+def test_planning_is_imported_only_after_a_host_answers() -> None:
     program = "from gevent import monkey; monkey.patch_all(); import numaforge.run.site_run"
     _, deploy, _ = (REPOSITORY / "deploys/site.py").read_text().split("\n\n")
     assert "numaforge.run.roles" in deploy
     assert not loaded(f"{program}\n{deploy}") & PLANS
 
 
-def test_a_section_makes_no_validator_of_its_own() -> None:
+def test_profile_section_builds_no_separate_validator() -> None:
     """That of a profile has theirs: one more for each section doubles what a profile costs."""
     program = (
         "from numaforge.planning.profile import NodeProfile; from numaforge.lib.section import Section; "
@@ -96,6 +96,6 @@ def test_a_section_makes_no_validator_of_its_own() -> None:
     assert said(program) == "unnamed []"
 
 
-def test_a_run_that_is_forked_has_imported_what_plans_and_rolls_out() -> None:
+def test_forked_run_has_planning_and_rollout_preloaded() -> None:
     modules = loaded("from numaforge.run import pyinfra_cli; pyinfra_cli.prepare()")
     assert not (ROLLS_OUT | PLANS) - modules - {"numaforge.rollout.leftovers"}

@@ -269,14 +269,14 @@ def test_a_wrong_argument_is_one_clear_message(capsys, folder, arguments, messag
         ),
     ],
 )
-def test_devices_that_cannot_be_are_refused(capsys, folder, devices, message):
+def test_impossible_devices_are_refused(capsys, folder, devices, message):
     (folder / "devices.json").write_text(devices)
     arguments = "admit pod.yaml --machine topology.json --config config.yaml --devices devices.json"
     assert message in complaint(capsys, *arguments.split())
 
 
 @pytest.mark.parametrize("replicas", [10_001, 1_000_000, 100_000_000])
-def test_more_replicas_than_are_judged_are_refused_with_the_limit(capsys, folder, replicas):
+def test_too_many_replicas_are_refused_naming_the_limit(capsys, folder, replicas):
     (folder / "many.yaml").write_text(
         f"kind: Deployment\nmetadata: {{name: a}}\nspec:\n  replicas: {replicas}\n"
         "  template: {spec: {containers: [{name: x}]}}\n"
@@ -286,14 +286,14 @@ def test_more_replicas_than_are_judged_are_refused_with_the_limit(capsys, folder
     assert "write 0 to 10000" in said
 
 
-def test_a_typing_error_of_a_million_times_as_many_cpus_is_answered(capsys, folder):
+def test_absurd_cpu_request_is_answered(capsys, folder):
     (folder / "typo.yaml").write_text(POD.replace("cpu: 1", "cpu: 500M"))
     arguments = "fit typo.yaml --machine topology.json --config config.yaml"
     assert run(arguments.split()) == ExitCode.NO
     assert "0" in capsys.readouterr().out
 
 
-def test_a_kubelet_without_a_limit_of_pods_is_refused_with_the_limit(capsys, folder):
+def test_excessive_max_pods_is_refused_naming_the_limit(capsys, folder):
     (folder / "config.yaml").write_text(f"{CONFIG}maxPods: 2147483647\n")
     (folder / "pod.yaml").write_text("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: x}]}\n")
     arguments = "fit pod.yaml --machine topology.json --config config.yaml"
@@ -320,7 +320,7 @@ def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[b
         ("inventory.py --limit a,b", "that --limit a,b chooses\n  give --limit once for each"),
     ],
 )
-def test_a_path_that_apply_does_not_find_is_one_message(folder, words, message):
+def test_bad_inventory_path_for_apply_is_one_message(folder, words, message):
     answer = program("apply", "--dry", *words.split())
     assert (answer.returncode, answer.stdout) == (ExitCode.BAD_INPUT, b"")
     assert message in answer.stderr.decode()
@@ -328,13 +328,13 @@ def test_a_path_that_apply_does_not_find_is_one_message(folder, words, message):
     assert b"Traceback" not in answer.stderr
 
 
-def test_a_terminal_without_our_characters_gets_them_escaped(folder):
+def test_unsupported_terminal_characters_are_escaped(folder):
     answer = program("topology", "topology.json", env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert (answer.returncode, answer.stderr) == (ExitCode.YES, b"")
     assert b"\\u00b7" in answer.stdout
 
 
-def test_json_for_a_terminal_without_our_characters_says_the_same(folder):
+def test_ascii_terminal_gets_the_same_json(folder):
     arguments = ("plan", "topology.json", "--profile", "training", "-o", "json")
     ascii_only = program(*arguments, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert json.loads(ascii_only.stdout) == json.loads(program(*arguments).stdout)
@@ -347,7 +347,7 @@ def test_json_for_a_terminal_without_our_characters_says_the_same(folder):
         pytest.param(">/dev/full", ExitCode.BAD_INPUT, "standard output: No space left", id="a-full-disk"),
     ],
 )
-def test_output_that_goes_nowhere_is_no_fault(folder, redirection, code, message):
+def test_lost_output_causes_no_traceback(folder, redirection, code, message):
     command = f"{sys.executable} -m numaforge topology topology.json {redirection}"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == code
@@ -359,7 +359,7 @@ def test_output_that_goes_nowhere_is_no_fault(folder, redirection, code, message
     "redirection", [pytest.param("2>&-", id="closed"), pytest.param("2>/dev/full", id="full")]
 )
 @pytest.mark.parametrize("source", ["nosuch.json", "--nosuch"], ids=["of-ours", "of-click"])
-def test_an_error_that_cannot_be_printed_keeps_its_exit_code(folder, source, redirection):
+def test_unprintable_error_keeps_its_exit_code(folder, source, redirection):
     command = f"{sys.executable} -m numaforge topology {source} {redirection}"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
@@ -388,7 +388,7 @@ def test_an_interrupt_ends_with_its_exit_code_and_one_line(folder):
     assert (waiting.returncode, out, err) == (130, "", "numaforge: interrupted\n")
 
 
-def test_words_to_complete_that_are_not_there_are_named(folder):
+def test_missing_completion_variables_are_named(folder):
     answer = program(env=os.environ | {"_NUMAFORGE_COMPLETE": "bash_complete"})
     assert answer.returncode == ExitCode.BAD_INPUT
     assert b"COMP_WORDS and COMP_CWORD are not set" in answer.stderr
@@ -411,7 +411,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", place], check=True)
 
 
-def test_a_file_on_a_full_disk_is_named_and_what_was_there_stays(folder, small_disk, capsys):
+def test_full_disk_keeps_the_old_file_and_names_its_path(folder, small_disk, capsys):
     for words, name in (("convert config.yaml --to", "kept.yaml"), ("draw topology.json --to", "new.svg")):
         target = small_disk / name
         assert f"{target}: No space left on device" in complaint(capsys, *words.split(), str(target))
@@ -424,19 +424,19 @@ def test_a_file_on_a_full_disk_is_named_and_what_was_there_stays(folder, small_d
     assert (small_disk / "kept.yaml").read_text() == "kept"
 
 
-def test_the_logs_of_a_roll_out_need_a_folder(folder, monkeypatch, capsys):
+def test_rollout_logs_need_a_folder(folder, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nosuch")
     said = complaint(capsys, "rollout", "plan", "inventory.py")
     assert "the log of pyinfra cannot be written: No such file or directory" in said
     assert "logs are kept below XDG_STATE_HOME" in said
 
 
-def test_no_home_and_an_empty_environment_are_no_fault(folder):
+def test_missing_home_and_empty_environment_are_accepted(folder):
     answer = program("plan", "topology.json", "--profile", "training", env={})
     assert (answer.returncode, answer.stderr) == (ExitCode.YES, b"")
 
 
-def test_a_document_on_standard_input_that_is_none_is_called_so(folder):
+def test_invalid_json_on_standard_input_is_refused(folder):
     answer = program("topology", "-", input=b"no json")
     assert answer.returncode == ExitCode.BAD_INPUT
     assert b"standard input: not a complete JSON document" in answer.stderr
@@ -447,7 +447,7 @@ def test_a_document_on_standard_input_that_is_none_is_called_so(folder):
     [pytest.param("notes", "file", id="file"), pytest.param("empty", "folder", id="folder")],
 )
 @pytest.mark.parametrize("command", ["capture", "measure"])
-def test_what_is_here_is_no_host(folder, command, name, what):
+def test_local_file_or_folder_is_not_a_host(folder, command, name, what):
     (folder / "notes").write_text("of this week\n")
     answer = program(command, name)
     assert answer.returncode == ExitCode.UNREACHABLE
@@ -455,7 +455,7 @@ def test_what_is_here_is_no_host(folder, command, name, what):
     assert b"or an inventory: a file NAME.py" in answer.stderr
 
 
-def test_closed_input_is_named(folder):
+def test_closed_standard_input_is_reported(folder):
     command = f"{sys.executable} -m numaforge admit - --machine topology.json --config config.yaml <&-"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
@@ -476,14 +476,14 @@ def test_closed_input_is_named(folder):
         ),
     ],
 )
-def test_a_run_over_no_host_is_refused(folder, arguments, message):
+def test_run_without_hosts_is_refused(folder, arguments, message):
     command = [sys.executable, "-m", "numaforge.run.pyinfra_cli", "-y", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
     assert message in answer.stdout + answer.stderr
 
 
-def test_a_connector_that_pyinfra_does_not_have_is_named(folder):
+def test_unknown_pyinfra_connector_is_named(folder):
     answer = program("capture", "@bogus/x")
     assert answer.returncode == ExitCode.BAD_INPUT
     assert b"@bogus/x: is not a host name that pyinfra accepts: Invalid connector: bogus" in answer.stderr

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "good", "bad"), [*zip(HOOKS, GOOD, BAD.items(), strict=True)], ids=list(HOOKS)
 )
-def test_a_hook_names_the_bad_files_and_no_other(folder, name, good, bad):
+def test_hook_names_only_the_bad_files(folder, name, good, bad):
     hook, (bad_file, (_, message)) = HOOKS[name], bad
     words = [*shlex.split(hook["entry"]), *hook["args"]]
     assert run([*words, good], folder, ENVIRONMENT)[0] == 0
@@ -50,7 +50,7 @@ def test_the_action_annotates_each_bad_file_and_writes_sarif(folder):
     assert [len(log["runs"][0]["results"]) for log in logs] == [1, 0]
 
 
-def test_the_action_passes_good_files_and_refuses_to_check_nothing(folder):
+def test_action_passes_good_files_and_refuses_empty_input(folder):
     inputs = {"profiles": "profiles/good.yaml"}
     assert run_action(STEPS[-1:], REPOSITORY, folder, ENVIRONMENT, inputs)[0] == 0
     assert run_action(STEPS[-1:], REPOSITORY, folder, ENVIRONMENT, {}) == (

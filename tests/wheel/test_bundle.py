@@ -40,7 +40,7 @@ def run(program: Path, home: Path, folder: Path, *arguments: str) -> subprocess.
 
 
 @pytest.mark.long
-def test_a_folder_is_begun_and_looked_at_with_nothing_installed(bundle, home, tmp_path):
+def test_bundle_runs_init_doctor_and_capture_standalone(bundle, home, tmp_path):
     begun = run(bundle, home, tmp_path, "init", "fleet", "--host", "@local")
     assert begun.returncode == 0, begun.stderr
     fleet = tmp_path / "fleet"
@@ -55,7 +55,7 @@ def test_a_folder_is_begun_and_looked_at_with_nothing_installed(bundle, home, tm
 
 
 @pytest.mark.long
-def test_it_is_unpacked_once_for_its_user_alone(bundle, home, tmp_path):
+def test_bundle_is_unpacked_once_and_private_to_its_user(bundle, home, tmp_path):
     run(bundle, home, tmp_path, "--version")
     (place,) = (home / ".cache/numaforge").iterdir()
     before = place.stat().st_mtime_ns
@@ -65,7 +65,7 @@ def test_it_is_unpacked_once_for_its_user_alone(bundle, home, tmp_path):
 
 
 @pytest.mark.long
-def test_another_python_is_told_which_one_is_wanted(bundle, home, tmp_path):
+def test_wrong_python_version_is_refused_and_required_named(bundle, home, tmp_path):
     other = tmp_path / "numaforge.pyz"
     with zipfile.ZipFile(bundle) as archive, zipfile.ZipFile(other, "w") as changed:
         changed.writestr("__main__.py", archive.read("__main__.py"))

@@ -34,7 +34,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("sdist", REPOSITORY, tmp_path_factory.mktemp("built") / "sdist")
 
 
-def test_the_wheel_holds_the_package_with_what_its_links_lead_to(tmp_path: Path) -> None:
+def test_wheel_contains_package_and_symlink_targets(tmp_path: Path) -> None:
     found = contents(build("wheel", REPOSITORY, tmp_path / "wheel"))
     assert found == package_files()
     assert {
@@ -48,14 +48,14 @@ def test_the_wheel_holds_the_package_with_what_its_links_lead_to(tmp_path: Path)
     } <= found
 
 
-def test_a_wheel_that_is_built_from_the_sdist_is_the_same(sdist: Path, tmp_path: Path) -> None:
+def test_wheel_built_from_sdist_is_identical(sdist: Path, tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (unpacked,) = tmp_path.iterdir()
     assert contents(build("wheel", unpacked, tmp_path / "wheel")) == package_files()
 
 
-def test_the_sdist_holds_what_a_checkout_needs(sdist: Path) -> None:
+def test_sdist_contains_every_file_a_checkout_needs(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {

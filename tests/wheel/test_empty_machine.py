@@ -52,7 +52,7 @@ def ssh_config(node: Sandbox, name: str, port: int | None = None) -> str:
 """
 
 
-def test_every_command_of_the_readme_but_those_of_a_cluster_runs_as_written(admin, fleet, node):
+def test_readme_commands_without_cluster_run_as_written(admin, fleet, node):
     commands = wheel.commands(fleet / "README.md")
     outside = [command for command in commands if not command.startswith("numaforge rollout")]
     assert len(outside) == 7
@@ -62,7 +62,7 @@ def test_every_command_of_the_readme_but_those_of_a_cluster_runs_as_written(admi
     assert "1 host as planned: node-1" in said["numaforge verify inventory.py"]
 
 
-def test_the_commands_of_numaforges_own_readme_run_as_written(venv, node, tmp_path):
+def test_numaforge_readme_commands_run_as_written(venv, node, tmp_path):
     # The sandbox's file would hold what is written to it, and the kernel's lists what can be chosen.
     node.path(DEFRAG).write_text("always defer [defer+madvise] madvise never\n")
     hosts = "".join(ssh_config(node, name) for name in ("gpu-01", "gpu-02"))
@@ -86,19 +86,19 @@ def bare(command: str) -> str:
     return command.partition("#")[0].strip()
 
 
-def test_a_folder_without_hosts_says_that_it_names_none(admin, tmp_path):
+def test_inventory_without_hosts_is_reported(admin, tmp_path):
     admin.succeed("numaforge init empty", tmp_path)
     run = admin.run("pyinfra --dry inventory.py deploys/site.py", tmp_path / "empty")
     assert run.returncode == 2
     assert "inventory.py names no host: nodes is empty; write nodes =" in run.stdout
 
 
-def test_dry_changes_nothing(admin, fleet, node):
+def test_dry_run_changes_nothing(admin, fleet, node):
     admin.succeed("pyinfra --dry inventory.py deploys/site.py", fleet)
     assert not node.path(PLAN).exists()
 
 
-def test_a_host_that_cannot_be_reached_fails_alone_and_nothing_is_asked(admin, fleet, node):
+def test_unreachable_host_fails_alone_without_prompt(admin, fleet, node):
     with (admin.home / ".ssh/config").open("a") as config:
         config.write(ssh_config(node, "gone", free_port()))
     inventory = fleet / "inventory.py"
@@ -111,7 +111,7 @@ def test_a_host_that_cannot_be_reached_fails_alone_and_nothing_is_asked(admin, f
     assert "Traceback" not in run.stdout
 
 
-def test_a_change_on_the_node_is_found_by_verify(admin, fleet, node):
+def test_verify_finds_a_change_on_the_node(admin, fleet, node):
     admin.succeed("pyinfra -y inventory.py deploys/site.py", fleet)
     node.path(governor(3)).write_text("schedutil\n")
     run = admin.run("numaforge verify inventory.py", fleet)
@@ -121,5 +121,5 @@ def test_a_change_on_the_node_is_found_by_verify(admin, fleet, node):
 
 
 @pytest.mark.parametrize("command", ["topology", "plan --profile cpu-only", "draw --to node.svg"])
-def test_the_machine_itself_can_be_looked_at(admin, tmp_path, command):
+def test_local_machine_can_be_inspected(admin, tmp_path, command):
     admin.succeed(f"numaforge {command}", tmp_path)

@@ -15,7 +15,7 @@ def materials(**changed: str) -> str:
     return json.dumps({"components": parts})
 
 
-def test_what_the_lock_names_is_published() -> None:
+def test_release_that_matches_the_lock_is_published() -> None:
     refuse_unlocked(materials(), LOCK.read_text())
 
 
@@ -27,6 +27,6 @@ def test_what_the_lock_names_is_published() -> None:
         pytest.param({"rich": ""}, "rich ", id="a package that is not installed"),
     ],
 )
-def test_an_sbom_that_differs_from_the_lock_is_no_release(changed: dict[str, str], named: str) -> None:
+def test_sbom_that_differs_from_lock_is_refused(changed: dict[str, str], named: str) -> None:
     with pytest.raises(NotReadyError, match=f"the SBOM and requirements.lock differ in {named}"):
         refuse_unlocked(materials(**changed), LOCK.read_text())

@@ -60,7 +60,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_two_builds_are_equal_and_what_they_made_installs(source: Path, tmp_path: Path) -> None:
+def test_release_builds_are_reproducible_and_installable(source: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "elsewhere" / "other"
     assert release(source, one).returncode == 0
     clone = tmp_path / "clone"
@@ -133,7 +133,9 @@ def not_committed(source: Path) -> None:
         pytest.param(not_committed, "?? roles/new.py", id="what-is-not-committed"),
     ],
 )
-def test_nothing_is_made_of(source: Path, tmp_path: Path, unready: Callable[[Path], None], said: str) -> None:
+def test_unready_release_builds_nothing(
+    source: Path, tmp_path: Path, unready: Callable[[Path], None], said: str
+) -> None:
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(source), str(clone))
     unready(clone)

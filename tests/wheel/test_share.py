@@ -12,11 +12,11 @@ from lab.paths import REPOSITORY
 
 
 @pytest.mark.parametrize(("path", "text"), texts().items(), ids=list(texts()))
-def test_the_files_are_those_of_this_command_line(path: str, text: str) -> None:
+def test_shared_files_match_the_command_line(path: str, text: str) -> None:
     assert (FOLDER / path).read_text() == text, "run python -m docs.shared_files"
 
 
-def test_the_wheel_installs_them(venv: Path) -> None:
+def test_wheel_installs_every_shared_file(venv: Path) -> None:
     role = REPOSITORY / "packaging" / "ansible"
     shared = {f"share/{file.relative_to(FOLDER)}" for file in FOLDER.rglob("*") if file.is_file()}
     shared |= {f"share/ansible/roles/{file.relative_to(role)}" for file in role.rglob("*.yml")}

@@ -52,9 +52,7 @@ def state(admin: Admin, folder: Path, *words: str) -> str:
     return str(document["hosts"]["gpu-01"]["state"])
 
 
-def test_a_node_is_as_planned_for_the_next_version_and_for_the_one_before(
-    start_sandbox, port, venv, next_venv, tmp_path
-):
+def test_node_stays_as_planned_across_adjacent_versions(start_sandbox, port, venv, next_venv, tmp_path):
     node = start_kubelet(start_sandbox(kubeadm_files(port)), port)
     inventory(tmp_path, {"gpu-01": data(node)})
     first = admin(venv, tmp_path / "home", "")

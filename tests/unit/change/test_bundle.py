@@ -26,19 +26,19 @@ SAME = FileState("one\n", "0644", "root", "root")
         pytest.param(FileState("one\n", "0644", "root", "adm"), True, id="other-group"),
     ],
 )
-def test_a_file_changes_when_anything_about_it_differs(now, changed):
+def test_file_changes_when_text_mode_or_owner_differs(now, changed):
     assert bool(changes([WANTED], [], {"/etc/a": now} if now else {})) is changed
 
 
-def test_a_mode_without_its_leading_zero_is_the_same_mode():
+def test_mode_without_leading_zero_is_the_same_mode():
     assert changes([FileContent("/etc/a", "one\n", mode="644")], [], {"/etc/a": SAME}) == ()
 
 
-def test_only_what_is_there_is_removed():
+def test_only_existing_files_are_removed():
     assert changes([], ["/etc/a", "/etc/b"], {"/etc/a": SAME}) == (FileChange("/etc/a", SAME, None),)
 
 
-def test_a_diff_shows_the_lines_that_change():
+def test_diff_shows_changed_lines():
     change = FileChange(
         "/etc/a", FileState("one\ntwo\n", "0644", "root", "root"), FileContent("/etc/a", "one\n2\n")
     )
@@ -52,12 +52,12 @@ def test_a_diff_shows_the_lines_that_change():
     ]
 
 
-def test_a_diff_shows_a_mode_that_changes():
+def test_diff_shows_a_changed_mode():
     change = FileChange("/etc/a", SAME, FileContent("/etc/a", "one\n", mode="0600"))
     assert diff(change) == ["/etc/a: mode 0644 root:root -> mode 0600 root:root"]
 
 
-def test_a_diff_of_bytes_that_are_not_text_can_be_printed():
+def test_diff_of_binary_bytes_is_printable():
     change = FileChange("/etc/a", FileState("\udcff\n", "0644", "root", "root"), None)
     assert "-\\udcff" in diff(change)
 
@@ -69,16 +69,16 @@ def sent(*text: str) -> Answer:
     return Answer({"stat": ("644 root root /etc/a",), "sum": (f"{DIGEST}  /etc/a",), "text": text})
 
 
-def test_the_read_scripts_answer_is_read_back():
+def test_read_scripts_answer_is_parsed():
     text = base64.encodebytes(b"one\n").decode().splitlines()
     assert parse_states(sent("file /etc/a", *text, ".")) == {"/etc/a": SAME}
 
 
-def test_what_is_absent_is_no_text():
+def test_absent_file_has_no_text():
     assert parse_states(sent("absent /etc/b", "file /etc/a", "b25lCg==", ".")) == {"/etc/a": SAME}
 
 
-def test_a_text_that_is_known_need_not_be_sent():
+def test_known_text_is_not_sent():
     assert parse_states(sent(), ["one\n", "two\n"]) == {"/etc/a": SAME}
 
 
@@ -90,14 +90,14 @@ def test_a_text_that_is_known_need_not_be_sent():
         pytest.param(sent("other /etc/a"), id="a-folder"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused(answer):
+def test_malformed_answer_is_refused(answer):
     with pytest.raises(HostError):
         parse_states(answer)
 
 
 @pytest.mark.parametrize("program", ["sha256sum", "base64"])
 @pytest.mark.parametrize("event", ["touch", "rm -f"], ids=["comes", "goes"])
-def test_a_file_that_comes_or_goes_while_it_is_read_is_not_there(tmp_path, program, event):
+def test_file_that_appears_or_vanishes_during_the_read_is_absent(tmp_path, program, event):
     stays, moves, programs = tmp_path / "stays", tmp_path / "moves", tmp_path / "programs"
     stays.write_text("one\n")
     if event != "touch":

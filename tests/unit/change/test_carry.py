@@ -33,12 +33,12 @@ def followed(answers: Iterator[list[str]]) -> str:
 
 @pytest.mark.parametrize("times", [1, 5, 30])
 @pytest.mark.parametrize("unsaid", ["Boot", "Uptime"])
-def test_a_node_that_does_not_say_everything_is_asked_again(unsaid: str, times: int) -> None:
+def test_node_with_an_incomplete_answer_is_asked_again(unsaid: str, times: int) -> None:
     running = status_of("loaded", "starting")
     ended = status_of("not-found", "prove kubelet", RESULT)
     assert followed(iter([running, *[without(unsaid)] * times, ended])) == "applied"
 
 
-def test_one_that_never_does_is_unreachable() -> None:
+def test_node_that_never_answers_completely_is_unreachable() -> None:
     with pytest.raises(HostUnreachableError, match="answer about its change is incomplete"):
         followed(iter([without("Boot")] * 100))

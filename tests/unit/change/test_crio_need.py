@@ -30,7 +30,7 @@ def there(text: str) -> FileState:
         pytest.param(HANDLER, HANDLER.replace("from a", "from b"), False, id="another-profile-says-the-same"),
     ],
 )
-def test_pods_have_to_be_gone_where_their_handler_changes(old, new, drains):
+def test_changed_handler_requires_a_drain(old, new, drains):
     change = FileChange(CRIO_PATH, old and there(old), new and FileContent(CRIO_PATH, new))
     machine = lab_node()
     goal = Goal(plan_node(machine, load_profile({})), machine, frozenset({"host"}))

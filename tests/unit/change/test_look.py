@@ -26,7 +26,7 @@ def read(shell: list[str], paths: list[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_values_are_the_texts_of_what_can_be_read(shell, tmp_path):
+def test_values_are_the_texts_of_readable_files(shell, tmp_path):
     odd = tmp_path / "two words; echo 'mine'"
     odd.write_text(" first\\n \nsecond\n")
     empty = tmp_path / "empty"
@@ -39,12 +39,12 @@ def test_values_are_the_texts_of_what_can_be_read(shell, tmp_path):
     }
 
 
-def test_values_of_nothing_are_none(shell):
+def test_values_of_no_paths_are_empty(shell):
     assert parse_values(read(shell, [])) == {}
 
 
 @pytest.mark.parametrize("paths", [["/a:1"], []], ids=["a-path-with-a-colon", "of-a-pattern"])
-def test_a_value_begins_behind_its_path(paths):
+def test_value_starts_after_its_path(paths):
     assert parse_values(["/a:1:2:3", "/a:1:4"], paths) == (
         {"/a:1": "2:3\n4"} if paths else {"/a": "1:2:3\n1:4"}
     )
@@ -95,7 +95,7 @@ def programs(tmp_path: Path) -> Path:
         pytest.param("system", (), "recorded", id="system"),
     ],
 )
-def test_a_record_is_told_line_by_line_whatever_it_holds(
+def test_record_is_reported_line_by_line_whatever_its_content(
     shell, programs, tmp_path, part, arguments, word, end
 ):
     record = tmp_path / "record"
@@ -116,7 +116,7 @@ def test_a_record_is_told_line_by_line_whatever_it_holds(
         pytest.param("k3s.service", ("a.slice", "k3s.service"), "a.slice k3s.service", id="both, each once"),
     ],
 )
-def test_systemd_is_asked_once_for_the_units_that_are_known(shell, programs, tmp_path, unit, units, asked):
+def test_systemd_is_queried_once_for_the_known_units(shell, programs, tmp_path, unit, units, asked):
     """Of a kubelet that is down, and that a distribution runs its own way, no unit is known."""
     program(programs / "systemctl", f'echo "$*" >> {tmp_path}/asked')
     query = NodeQuery((), (), (), (), "", unit, units=units, properties=("ActiveState", "AllowedCPUs"))
@@ -127,14 +127,14 @@ def test_systemd_is_asked_once_for_the_units_that_are_known(shell, programs, tmp
     assert questions == expected
 
 
-def test_a_systemd_that_does_not_say_how_the_kubelet_is_has_not_answered():
+def test_systemd_without_a_kubelet_state_counts_as_no_answer():
     assert _unit(["asker=curl", "systemd=runs", "ActiveState=active", "SubState=running"]).runs
     assert _unit(["asker=curl"]).active_state is None
     with pytest.raises(HostUnreachableError, match="systemd does not report"):
         _unit(["asker=curl", "systemd=runs", "ActiveState=", "SubState="])
 
 
-def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs, tmp_path):
+def test_irqbalance_settings_of_systemd_and_files_are_reported(shell, programs, tmp_path):
     lines = ("mask cpu_mask:a f /none", "mask rps:b 3 /none")
     calls = (
         ("interrupts", "look_interrupts", "/none", "# begin", "# end", *lines),
@@ -172,7 +172,7 @@ def program(path: Path, text: str) -> None:
         pytest.param("", "- - -", id="no-systemd"),
     ],
 )
-def test_limits_of_a_unit_and_its_process_are_told(shell, programs, tmp_path, said, limits):
+def test_limits_of_a_unit_and_its_process_are_reported(shell, programs, tmp_path, said, limits):
     own, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     program(programs / "systemctl", f"echo '{said}'")
     asked = NodeQuery(
@@ -191,14 +191,14 @@ def test_limits_of_a_unit_and_its_process_are_told(shell, programs, tmp_path, sa
         pytest.param(("blocked:none",), True, id="a-module-to-keep-out"),
     ],
 )
-def test_what_the_host_is_reached_by_is_asked_where_a_module_may_go(shell, programs, tmp_path, wish, asks):
+def test_connection_is_looked_up_only_if_a_module_may_be_unloaded(shell, programs, tmp_path, wish, asks):
     program(programs / "ip", f": > {tmp_path}/asked")
     asked = NodeQuery((), (), (), (("modules", "look_modules", "/none", "/none", *wish),), "", "")
     found(asked, looked(shell, asked, programs))
     assert (tmp_path / "asked").exists() is asks
 
 
-def test_an_answer_is_refused_wherever_it_is_cut_off(tmp_path):
+def test_truncated_answer_is_refused_at_any_line(tmp_path):
     file = tmp_path / "a"
     file.write_text("text\n")
     asked = NodeQuery((), (str(file), "/none"), (), (("mig", "look_mig", "/none"),), "", "")
@@ -210,7 +210,7 @@ def test_an_answer_is_refused_wherever_it_is_cut_off(tmp_path):
 
 
 @pytest.mark.skipif(Path("/etc/numaforge").exists(), reason="this machine has a plan, and has more to tell")
-def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path):
+def test_host_with_nothing_to_report_starts_few_programs(shell, tmp_path):
     programs, started = tmp_path / "programs", tmp_path / "started"
     programs.mkdir()
     tools = {name for names in CHANGED_WITH.values() for name in names}

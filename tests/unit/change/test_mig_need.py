@@ -61,12 +61,12 @@ def needed(on: Goal, said: Sequence[str] = READY, unit: Unit = RUNNING) -> Part 
     return mig.need(on, found, ())
 
 
-def test_a_node_that_is_cut_as_planned_needs_nothing():
+def test_node_partitioned_as_planned_needs_nothing():
     on = goal([cut(HALF, QUARTER)], [gpu(gpu_instances=(seen(QUARTER, 5), seen(HALF)))])
     assert needed(on) is None
 
 
-def test_the_role_that_was_not_called_changes_no_gpu():
+def test_uncalled_role_changes_no_gpu():
     on = goal([cut(HALF)], [gpu(), passed_through()], "interrupts")
     on = replace(on, plan=replace(on.plan, mig=replace(on.plan.mig, pending=(cut(HALF),))))
     found = NodeState({}, ())
@@ -76,12 +76,12 @@ def test_the_role_that_was_not_called_changes_no_gpu():
     assert pending(on, found) == ()
 
 
-def test_gpus_that_no_plan_names_stay_as_they_are():
+def test_gpus_not_named_in_a_plan_are_unchanged():
     on = goal([cut(HALF)], [gpu(gpu_instances=(seen(HALF),)), gpu(OTHER, gpu_instances=(seen(QUARTER),))])
     assert needed(on) is None
 
 
-def test_only_the_gpus_that_differ_are_given_to_the_node():
+def test_only_gpus_that_differ_are_sent_to_the_node():
     on = goal([cut(HALF), cut(QUARTER, address=OTHER)], [gpu(gpu_instances=(seen(HALF),)), gpu(OTHER)])
     part = needed(on)
     assert [each["pci_address"] for each in json.loads(part.data["planned.json"])["gpus"]] == [OTHER]
@@ -123,35 +123,35 @@ def test_only_the_gpus_that_differ_are_given_to_the_node():
         ),
     ],
 )
-def test_each_thing_that_changes_has_a_line(wanted, now, moves):
+def test_every_change_has_a_line(wanted, now, moves):
     part = needed(goal([wanted], [now]))
     assert list(part.moves) == [f"{ADDRESS}: {line}" for line in moves]
 
 
-def test_gpus_that_the_gpu_operator_cuts_are_left_to_it():
+def test_gpus_partitioned_by_the_gpu_operator_are_left_alone():
     on = goal([cut(HALF)], [gpu(mode="disabled")], by="gpu-operator")
     assert needed(on, READY[1:]) is None
     assert role_files(on.plan, "mig") == []
 
 
-def test_of_gpus_that_the_dra_driver_cuts_the_mode_alone_is_ours():
+def test_only_the_mode_of_gpus_partitioned_by_the_dra_driver_is_managed():
     assert needed(goal([cut()], [gpu(gpu_instances=(seen(HALF),))], by="dra-driver")) is None
     part = needed(goal([cut()], [gpu(mode="disabled")], by="dra-driver"))
     assert part.moves == (f"{ADDRESS}: MIG mode disabled -> enabled",)
 
 
-def test_the_kubelet_restarts_with_it_so_that_device_plugins_register_anew():
+def test_kubelet_restarts_so_that_device_plugins_register_again():
     part = needed(goal([cut(HALF)], [gpu()]))
     assert part.restarts_kubelet
     assert part.drains
 
 
-def test_a_kubelet_that_is_down_says_nothing_of_its_pods():
+def test_node_with_a_stopped_kubelet_is_still_drained():
     part = needed(goal([cut(HALF)], [gpu()]), unit=STOPPED)
     assert part.drains
 
 
-def test_the_units_that_held_a_gpu_at_the_look_are_sent_with_those_that_the_profile_names():
+def test_units_that_hold_a_gpu_are_sent_with_those_of_the_profile():
     on = goal([cut(HALF)], [gpu()])
     on = replace(on, plan=replace(on.plan, mig=replace(on.plan.mig, may_stop=("dcgm.service",))))
     part = needed(on, (*READY, "holds docker.service", "holds nvidia-persistenced.service"))
@@ -170,13 +170,13 @@ def test_the_units_that_held_a_gpu_at_the_look_are_sent_with_those_that_the_prof
         pytest.param(READY, [], "enabled -> disabled", id="it-goes-with-the-last-planned-gpu"),
     ],
 )
-def test_our_unit_follows_the_plan_and_disturbs_no_pod(said, wanted, move):
+def test_boot_unit_follows_the_plan_and_disturbs_no_pod(said, wanted, move):
     part = needed(goal(wanted, [gpu(gpu_instances=(seen(HALF),))]), said)
     assert part.moves == (f"numaforge-mig.service: {move}",)
     assert (part.drains, part.restarts_kubelet, dict(part.data)) == (False, False, {})
 
 
-def test_a_transaction_that_has_not_ended_keeps_our_unit_from_running():
+def test_unfinished_transaction_keeps_the_boot_unit_from_running():
     part = needed(goal([cut(HALF)], [gpu()]))
     assert part.units == ("numaforge-mig.service",)
 
@@ -198,19 +198,19 @@ def test_a_transaction_that_has_not_ended_keeps_our_unit_from_running():
         pytest.param([gpu()], ["python 3.12"], "has no libnvidia-ml.so.1", id="no-library"),
     ],
 )
-def test_refused_with_a_remedy(gpus, said, message):
+def test_unusable_gpu_or_node_is_refused_with_a_remedy(gpus, said, message):
     with pytest.raises(HostError, match=message) as error:
         needed(goal([cut(HALF)], gpus), said)
     assert error.value.remedy
 
 
-def test_where_the_python_is_too_old_the_remedy_takes_a_newer_one():
+def test_remedy_for_an_old_python_selects_a_newer_version():
     with pytest.raises(HostError) as error:
         needed(goal([cut(HALF)], [gpu()]), ["python 3.6", "library yes"])
     assert "alternatives --set python3 /usr/bin/python3.11" in (error.value.remedy or "")
 
 
-def test_a_kubelet_that_may_not_restart_is_not_left_with_gpus_of_another_kind():
+def test_mig_change_without_kubelet_restart_is_refused():
     with pytest.raises(HostError, match="the kubelet runs: it offers what its device plugins found"):
         needed(goal([cut(HALF)], [gpu()], "mig"))
 
@@ -234,7 +234,7 @@ def passed_through(mode: str = "disabled", **fields: Any) -> Gpu:
         pytest.param(passed_through(virtualization=None), False, id="not-known"),
     ],
 )
-def test_a_mode_changes_with_a_boot_where_no_reset_is_possible(now: Gpu, *, by_boot: bool) -> None:
+def test_mig_mode_changes_by_reboot_when_no_reset_is_possible(now: Gpu, *, by_boot: bool) -> None:
     part = mig_mode.need(goal([cut(HALF)], [now]), NodeState({}, ()), ())
     assert (part is not None) is by_boot
     if part is not None:
@@ -243,7 +243,7 @@ def test_a_mode_changes_with_a_boot_where_no_reset_is_possible(now: Gpu, *, by_b
         assert reboot.need(goal([cut(HALF)], [now]), NodeState({}, ()), [part]) is not None
 
 
-def test_the_mode_that_a_boot_brings_is_said_once():
+def test_mig_mode_set_by_a_boot_is_reported_once():
     part = needed(goal([cut(HALF)], [passed_through()]))
     assert part.moves == (f"{ADDRESS}: + 3g.40gb at 4, compute slices 3",)
     assert [each["by_boot"] for each in json.loads(part.data["planned.json"])["gpus"]] == [True]
@@ -256,11 +256,11 @@ def test_the_mode_that_a_boot_brings_is_said_once():
         pytest.param(goal([cut(HALF)], [passed_through()], by="gpu-operator"), id="the-gpu-operators"),
     ],
 )
-def test_no_boot_is_needed(on):
+def test_matching_mode_or_operator_managed_gpus_need_no_reboot(on):
     assert mig_mode.need(on, NodeState({}, ()), ()) is None
 
 
-def test_what_waits_for_a_reboot_that_is_not_allowed_is_said():
+def test_change_that_waits_for_a_forbidden_reboot_is_reported():
     on = goal([], [passed_through()])
     on = replace(on, plan=replace(on.plan, mig=MigPlan(pending=(cut(HALF),))))
     assert mig_mode.need(on, NodeState({}, ()), ()) is None
@@ -270,7 +270,7 @@ def test_what_waits_for_a_reboot_that_is_not_allowed_is_said():
     assert mig_mode.pending(goal([cut(HALF)], [passed_through()]), NodeState({}, ())) is None
 
 
-def test_the_node_gets_at_boot_what_the_transaction_uses():
+def test_node_boots_with_the_worker_and_library_of_the_transaction():
     on = goal([cut(HALF)], [gpu()])
     part = needed(on)
     texts = {file.path: file.text for file in role_files(on.plan, "mig")}

@@ -87,20 +87,20 @@ def written(transaction: Transaction) -> list[str]:
         ),
     ],
 )
-def test_parts_are_asked_where_their_role_was_called(roles, asked):
+def test_parts_are_consulted_only_if_their_role_was_called(roles, asked):
     assert [part.name for part in parts.called(roles)] == asked.split()
 
 
 POOL = pool_pages(1, "2Mi")
 
 
-def test_the_question_names_every_planned_pool_and_the_file_that_fills_them_at_boot():
+def test_query_covers_every_planned_pool_and_their_boot_file():
     asked = question(target())
     assert POOL in asked.values
     assert HUGEPAGES_TMPFILES_PATH in asked.files
 
 
-def test_only_the_pools_that_differ_are_filled():
+def test_only_differing_pools_are_filled():
     on = target()
     transaction = needed(on, found(on, {POOL: 3}))
     assert part(transaction, "hugepages").data["planned"] == f"16 {POOL}\n"
@@ -108,53 +108,53 @@ def test_only_the_pools_that_differ_are_filled():
     assert names(transaction) == ["hugepages", "kubelet"]
 
 
-def test_pools_restart_the_kubelet_although_no_setting_changes():
+def test_pool_change_restarts_the_kubelet_without_a_setting_change():
     on = target()
     transaction = needed(on, found(on, {POOL: 3}))
     assert transaction.drains
     assert transaction.sentences == ("the kubelet restarts, because this changes: hugepages",)
 
 
-def test_pools_stand_beside_the_settings_that_change():
+def test_pools_are_listed_beside_the_changed_settings():
     on = target()
     transaction = needed(on, found(on, {POOL: 3}, **{drop_in(on): OTHER_DROP_IN}))
     assert transaction.sentences[-1].endswith(", systemReserved, topologyManagerPolicy, hugepages")
 
 
-def test_what_counts_is_what_the_host_has_now_and_not_what_was_detected():
+def test_current_host_values_override_detected_ones():
     on = target()
     assert hugepage_totals(on.machine)[POOL] != 16
     assert need(on, found(on)) is None
 
 
-def test_memory_state_of_other_pools_goes():
+def test_memory_state_of_other_pools_is_removed():
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE))
     assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
     assert transaction.sentences[0].startswith(f"{MEMORY_STATE} is removed: a hugepage pool changed its size")
 
 
-def test_the_file_for_the_boot_alone_restarts_nothing():
+def test_boot_file_alone_restarts_nothing():
     on = target()
     transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: None}))
     assert written(transaction) == [HUGEPAGES_TMPFILES_PATH]
     assert not transaction.drains
 
 
-def test_a_file_for_the_boot_that_is_not_planned_is_removed():
+def test_unplanned_boot_file_is_removed():
     on = target({name: value for name, value in PROFILE.items() if name != "hugepages"})
     transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: "# Written by numaforge\n"}))
     assert part(transaction, "files").data["absent"] == f"{HUGEPAGES_TMPFILES_PATH}\n"
 
 
-def test_a_change_begins_only_on_what_it_was_planned_on():
+def test_change_begins_only_on_its_planned_fingerprint():
     on = target()
     fingerprint = Fingerprint("boot", 7, "T0 applied", {"/etc/a": "1f"}, "/etc/kubernetes/kubelet.conf.d")
     transaction = needed(on, replace(found(on, {POOL: 3}), fingerprint=fingerprint))
     assert transaction.planned_on == fingerprint
 
 
-def test_the_look_covers_every_file_that_the_decision_depends_on():
+def test_look_covers_every_file_the_decision_depends_on():
     on = target()
     asked = question(on)
     kubelet = on.plan.kubelet
@@ -167,27 +167,27 @@ def test_the_look_covers_every_file_that_the_decision_depends_on():
 
 
 @pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
-def test_pools_of_a_kubelet_that_does_not_run_are_not_its_own(unit):
+def test_pools_of_a_stopped_kubelet_need_the_hugepages_role(unit):
     on = target()
     files = found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None})
     assert need(on, replace(files, unit=lambda: unit)) is None
 
 
 @pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
-def test_the_role_hugepages_fills_them_then_and_drains_nothing(unit):
+def test_hugepages_role_fills_pools_of_a_stopped_kubelet_without_a_drain(unit):
     on = target(PROFILE, "hugepages", "kubelet")
     transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), unit)
     assert names(transaction)[:2] == ["files", "hugepages"]
     assert not transaction.drains
 
 
-def test_pools_beside_a_kubelet_that_may_not_restart_are_refused():
+def test_pool_changes_without_kubelet_restart_are_refused():
     on = target(PROFILE, "hugepages")
     with pytest.raises(HostError, match="16 huge pages are planned, and there are 3; but the kubelet runs"):
         needed(on, found(on, {POOL: 3}))
 
 
-def test_a_kubelet_that_does_not_run_is_configured_without_its_pools():
+def test_stopped_kubelet_is_configured_without_its_pools():
     on = target()
     changes = {HUGEPAGES_TMPFILES_PATH: None, drop_in(on): OTHER_DROP_IN}
     transaction = needed(on, found(on, {POOL: 3}, **changes), STOPPED)
@@ -195,7 +195,7 @@ def test_a_kubelet_that_does_not_run_is_configured_without_its_pools():
     assert (names(transaction), transaction.drains) == (["files", "kubelet"], False)
 
 
-def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_together():
+def test_crash_looping_kubelet_gets_settings_and_pools_together():
     on = target()
     crashing = replace(RUNNING, active_state="activating", sub_state="auto-restart")
     transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), crashing)
@@ -203,7 +203,7 @@ def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_to
     assert part(transaction, "kubelet").settings["KUBELET_RESTART"] == ""
 
 
-def test_state_that_the_next_start_could_not_read_goes_where_no_kubelet_runs():
+def test_unreadable_state_is_removed_when_no_kubelet_runs():
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
     assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
@@ -215,7 +215,7 @@ def test_without_systemd_no_state_is_touched():
     assert need(on, replace(found(on, {POOL: 3}, **STATIC_STATE), unit=lambda: NO_SYSTEMD)) is None
 
 
-def test_a_pool_that_the_kernel_does_not_have_is_refused():
+def test_pool_missing_from_the_kernel_is_refused():
     on = target()
     files = found(on)
     there = {path: pages for path, pages in files.values.items() if path != POOL}
@@ -238,12 +238,12 @@ def tuned(swap: str = "off", unit: str = "enabled", **values: str) -> tuple[Goal
     return on, replace(files, values={**files.values, **now}, said=said)
 
 
-def test_values_that_are_as_planned_need_nothing():
+def test_values_as_planned_need_nothing():
     on, files = tuned()
     assert need(on, files) is None
 
 
-def test_only_the_value_that_differs_is_set_and_nothing_is_drained():
+def test_only_the_differing_value_is_set_without_a_drain():
     on, files = tuned(swappiness="60")
     transaction = needed(on, files)
     assert names(transaction) == ["kernel_values"]
@@ -252,12 +252,12 @@ def test_only_the_value_that_differs_is_set_and_nothing_is_drained():
     assert not transaction.drains
 
 
-def test_a_limit_that_is_higher_already_is_left_alone():
+def test_higher_limit_is_left_alone():
     on, files = tuned(max_map_count="1048576")
     assert need(on, files) is None
 
 
-def test_a_unit_that_is_not_enabled_is_linked():
+def test_disabled_unit_is_enabled():
     on, files = tuned(unit="disabled")
     assert needed(on, files).moves == ("numaforge-tuning.service: disabled -> enabled",)
 
@@ -309,14 +309,14 @@ ZONES = "/proc/sys/vm/zone_reclaim_mode"
         ),
     ],
 )
-def test_what_is_no_longer_named(rows, values, moves):
+def test_dropped_kernel_values_are_restored_only_if_unchanged(rows, values, moves):
     on, files = recorded(*rows, **values)
     transaction = needed(on, files)
     assert transaction.moves == moves
     assert part(transaction, "kernel_values").data["kept"] == ""
 
 
-def test_a_value_that_is_named_stays_in_the_record_with_what_was_there_first():
+def test_planned_value_stays_recorded_with_its_original():
     on, files = recorded((SWAPPINESS, "60", "1"))
     assert need(on, files) is None
     on, files = recorded((SWAPPINESS, "60", "1"), vm__swappiness="1")
@@ -325,7 +325,7 @@ def test_a_value_that_is_named_stays_in_the_record_with_what_was_there_first():
     assert chosen.data["kept"] == f"{SWAPPINESS}\t60\t10\n"
 
 
-def test_an_empty_value_is_put_back_as_an_empty_one():
+def test_empty_value_is_restored_as_empty():
     on, files = recorded((ZONES, "", "1"), vm__zone_reclaim_mode="1")
     assert part(needed(on, files), "kernel_values").data["planned"] == f"back\t{ZONES}\t\n"
 
@@ -333,7 +333,7 @@ def test_an_empty_value_is_put_back_as_an_empty_one():
 @pytest.mark.parametrize(
     ("used", "moved"), [("500 0 9000", True), ("1000 0 9000", True), ("1001 0 9000", False)]
 )
-def test_a_limit_is_put_back_once_no_more_is_in_use(used, moved):
+def test_limit_is_restored_once_usage_fits(used, moved):
     limit = "/proc/sys/fs/file-max"
     on, files = recorded((limit, "1000", "9000"), **{"fs__file-max": "9000", "fs__file-nr": used})
     assert (need(on, files) is not None) is moved
@@ -341,7 +341,7 @@ def test_a_limit_is_put_back_once_no_more_is_in_use(used, moved):
     assert any(text.endswith(said) for text in pending(on, files)) is not moved
 
 
-def test_a_value_that_the_kernel_does_not_have_is_refused():
+def test_value_missing_from_the_kernel_is_refused():
     on, files = tuned()
     there = {path: text for path, text in files.values.items() if path != SWAPPINESS}
     with pytest.raises(HostError, match="this kernel does not have it"):
@@ -372,7 +372,7 @@ def booted(
         ("none", "neither update-grub nor grubby", "by other means"),
     ],
 )
-def test_a_boot_loader_that_is_not_written_is_named_with_what_helps(loader, said, remedy):
+def test_unsupported_boot_loader_is_named_with_a_remedy(loader, said, remedy):
     on, files = booted("iommu=pt", loader=loader)
     with pytest.raises(HostError, match=said) as refused:
         needed(on, files)
@@ -381,12 +381,12 @@ def test_a_boot_loader_that_is_not_written_is_named_with_what_helps(loader, said
     assert need(on, files) is None
 
 
-def test_parameters_that_the_kernel_has_need_nothing():
+def test_active_parameters_need_nothing():
     on, files = booted("root=/dev/sda intel_iommu=on iommu=pt quiet")
     assert need(on, files) is None
 
 
-def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain():
+def test_missing_parameter_needs_a_reboot_in_the_same_drain():
     on, files = booted("root=/dev/sda iommu=pt")
     transaction = needed(on, files)
     assert names(transaction) == ["kernel_cmdline", "reboot"]
@@ -395,7 +395,7 @@ def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain():
     assert "the node reboots" in transaction.sentences
 
 
-def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other_change():
+def test_acs_is_proved_only_after_the_boot_that_sets_it():
     on, files = booted("root=/dev/sda iommu=pt")
     acs = AcsPlan(masks={"0000:17:00.0": "xx000x0"}, bridges={"0000:17:00.0": "1000:c030"})
     assert "pcie_acs" not in names(needed(on, files))
@@ -409,13 +409,13 @@ def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other
     assert need(on, replace(files, said={**files.said, "kernel_cmdline": lines})) is None
 
 
-def test_a_parameter_of_an_earlier_plan_goes():
+def test_parameter_of_an_earlier_plan_is_removed():
     on, files = booted("intel_iommu=on iommu=pt nosmt", recorded=("nosmt", *WISH))
     transaction = needed(on, files)
     assert part(transaction, "kernel_cmdline").data["removed"] == "nosmt\n"
 
 
-def test_a_part_of_a_word_is_no_parameter():
+def test_parameter_is_matched_as_a_whole_word():
     on, files = booted("xintel_iommu=on iommu=pt")
     assert names(needed(on, files)) == ["kernel_cmdline", "reboot"]
 
@@ -437,37 +437,37 @@ def about_to_boot(*said: str, next_kernel: str = "running") -> tuple[Goal, NodeS
         pytest.param(UNKNOWN, "the default, x, is none of its entries", id="a-kernel-that-is-not-known"),
     ],
 )
-def test_a_reboot_that_would_start_another_kernel_is_refused(said, refusal):
+def test_reboot_into_another_kernel_is_refused(said, refusal):
     with pytest.raises(HostError, match=refusal) as refused:
         needed(*about_to_boot(*said))
     assert refused.value.where == "kernel.next_kernel"
     assert "kernel.next_kernel: any" in str(refused.value.remedy)
 
 
-def test_another_kernel_is_taken_where_the_profile_takes_it():
+def test_another_kernel_is_booted_if_the_profile_allows_any():
     transaction = needed(*about_to_boot(*ANOTHER, next_kernel="any"))
     assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "any"
     assert "the node reboots, into the kernel 6.12" in transaction.sentences
 
 
-def test_another_kernel_without_a_driver_that_is_loaded_now_is_refused():
+def test_another_kernel_without_a_loaded_driver_is_refused():
     with pytest.raises(HostError, match="which has no module nvidia, mlx5_core"):
         needed(*about_to_boot(*ANOTHER, "lacks-nvidia yes", "lacks-mlx5_core yes", next_kernel="any"))
 
 
-def test_a_node_without_a_boot_loader_boots_and_its_kernel_is_proved():
+def test_node_without_a_boot_loader_reboots_and_its_kernel_is_proved():
     transaction = needed(*about_to_boot("running 6.1", "next unknown", "menu none", "unknown no boot loader"))
     assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "running"
 
 
-def test_parameters_are_booted_once_where_the_boot_loader_can():
+def test_parameters_are_booted_once_if_the_boot_loader_supports_it():
     on, files = booted("quiet")
     lines = (*files.said["kernel_cmdline"], "once yes")
     transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
     assert part(transaction, "kernel_cmdline").settings["CMDLINE_ONCE"] == "yes"
 
 
-def test_a_run_says_where_parameters_are_not_booted_once():
+def test_run_reports_when_parameters_cannot_be_booted_once():
     on, files = booted("quiet")
     lines = (*files.said["kernel_cmdline"], "not-once GRUB cannot write to /boot/grub (lvm)")
     transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
@@ -475,20 +475,20 @@ def test_a_run_says_where_parameters_are_not_booted_once():
     assert any("not once on trial: GRUB cannot write" in said for said in transaction.sentences)
 
 
-def test_what_a_parameter_of_ours_has_replaced_returns_with_its_end():
+def test_replaced_parameter_returns_when_ours_is_removed():
     recorded = ("isolcpus=1 instead-of isolcpus=2",)
     on, files = booted("iommu=pt intel_iommu=on isolcpus=1", recorded, loader="grubby")
     data = part(needed(on, files), "kernel_cmdline").data
     assert (data["removed"], data["restored"]) == ("isolcpus=1\n", "isolcpus=2\n")
 
 
-def test_what_a_parameter_of_ours_has_replaced_is_remembered_while_it_stays():
+def test_replaced_parameter_is_remembered_while_ours_stays():
     on, files = booted("iommu=pt", recorded=("iommu=pt instead-of iommu=soft",))
     data = part(needed(on, files), "kernel_cmdline").data
     assert (data["replaced"], data["restored"]) == ("iommu=pt instead-of iommu=soft\n", "")
 
 
-def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written():
+def test_forbidden_reboot_leaves_parameters_pending_and_unwritten():
     on, files = booted("iommu=pt", reboot="never")
     assert need(on, files) is None
     assert pending(on, files) == (
@@ -516,7 +516,7 @@ def told(on: Goal, texts: Mapping[str, str]) -> dict[str, str | None]:
     return {change.path: change.new and change.new.text for change in changed if change.path != PLAN_PATH}
 
 
-def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes():
+def test_admins_nccl_conf_is_restored_when_ours_is_removed():
     ours = libraries_target(nccl_conf=True, env_file=True)
     written = told(ours, {NCCL_CONF_PATH: ADMINS_CONF})
     assert sorted(written) == [NCCL_CONF_PATH, RAILS_ENV_PATH]
@@ -527,7 +527,7 @@ def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes():
     assert told(gone, {NCCL_CONF_PATH: ADMINS_CONF}) == {}
 
 
-def test_an_nccl_conf_that_was_never_ours_is_left_alone():
+def test_foreign_nccl_conf_is_left_alone():
     assert told(libraries_target(), {NCCL_CONF_PATH: ADMINS_CONF}) == {}
 
 
@@ -550,7 +550,7 @@ def test_an_nccl_conf_that_was_never_ours_is_left_alone():
         pytest.param(NO_SYSTEMD, Pods(kubelets=("process 8",)), True, id="a-kubelet-of-no-unit"),
     ],
 )
-def test_what_disturbs_pods_is_drained_by_the_evidence(unit, pods, drains):
+def test_drain_follows_the_evidence_of_pods(unit, pods, drains):
     on = target(PROFILE, "kubelet", "hugepages")
     assert needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).drains is drains
 
@@ -572,13 +572,13 @@ ALIVE = Pods(alive=("process 7 (sleep) in /kubepods.slice",))
         pytest.param(NO_SYSTEMD, ALIVE, "", id="systemd-does-not-answer"),
     ],
 )
-def test_a_drain_is_in_vain_where_no_kubelet_runs_that_ends_pods(unit, pods, says):
+def test_drain_is_useless_without_a_running_kubelet(unit, pods, says):
     on = target(PROFILE, "kubelet", "hugepages")
     refused = needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).undrainable
     assert (says in refused) if says else refused == ""
 
 
-def test_a_state_file_that_goes_disturbs_pods_also_while_the_kubelet_is_down():
+def test_removing_a_state_file_disturbs_pods_even_with_a_stopped_kubelet():
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
     assert part(transaction, "kubelet").drains

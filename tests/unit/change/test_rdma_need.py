@@ -51,12 +51,12 @@ def found(kind: Any, *said: str) -> NodeState:
         ),
     ],
 )
-def test_modules_that_come_and_go(plan, said, load, unload):
+def test_missing_modules_are_loaded_and_dropped_ones_unloaded(plan, said, load, unload):
     part = modules.need(goal(modules=plan), found(modules, *said), ())
     assert (part.data["load"], part.data["unload"]) == (load, unload)
 
 
-def test_what_is_loaded_already_needs_nothing():
+def test_loaded_module_needs_nothing():
     assert modules.need(goal(modules=ModulesPlan(("a",))), found(modules, "loaded a"), ()) is None
 
 
@@ -68,7 +68,7 @@ def test_what_is_loaded_already_needs_nothing():
         pytest.param("N", "never", None, id="no-leave-to-boot"),
     ],
 )
-def test_an_option_of_a_loaded_module_waits_for_a_boot(now, reboot, late):
+def test_option_of_a_loaded_module_waits_for_a_reboot(now, reboot, late):
     on, files = goal(modules=OPTION, reboot=reboot), found(modules, f"parameter ib_core netns_mode {now}")
     part = modules.need(on, files, ())
     assert (part.data["late"] if part else None) == late
@@ -155,7 +155,7 @@ HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
         ),
     ],
 )
-def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(plan, now, late, at_once):
+def test_modprobe_options_wait_for_a_boot_that_proves_them(plan, now, late, at_once):
     needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
     assert (needed.data["late"] if needed else None) == late
     assert modules.at_once(goal(modules=plan), now).options == at_once
@@ -170,7 +170,7 @@ def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(plan, now, late, 
         pytest.param((), told(NOUVEAU), "freed nouveau\n", ("nouveau",), id="it-is-freed-by-a-boot"),
     ],
 )
-def test_a_module_is_kept_out_by_a_boot(blocked, now, late, at_once):
+def test_module_is_kept_out_by_a_reboot(blocked, now, late, at_once):
     plan = ModulesPlan(blocked=blocked)
     needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
     assert (needed.data["late"] if needed else None) == late
@@ -224,11 +224,11 @@ def written(plan: ModulesPlan, reboot: str, now: NodeState) -> str | None:
         ),
     ],
 )
-def test_what_modprobe_is_told_on_the_disk(plan, reboot, now, text):
+def test_modprobe_file_has_boot_changes_only_if_reboot_is_allowed(plan, reboot, now, text):
     assert written(plan, reboot, now) == text
 
 
-def test_the_mode_changes_at_once_where_there_is_one_namespace():
+def test_netns_mode_changes_at_once_with_only_one_namespace():
     on = goal(modules=OPTION)
     files = found(modules, "parameter ib_core netns_mode N", "netns free")
     part = modules.need(on, files, ())
@@ -283,12 +283,12 @@ def test_the_mode_changes_at_once_where_there_is_one_namespace():
         ),
     ],
 )
-def test_what_would_cut_the_host_off_is_refused(plan, said, message):
+def test_blocking_a_vital_module_is_refused(plan, said, message):
     with pytest.raises(HostError, match=message):
         modules.need(goal(modules=plan), found(modules, *said), ())
 
 
-def test_a_driver_that_stays_may_be_vital():
+def test_unblocked_driver_may_be_vital():
     files = found(modules, "loaded mlx5_core", "vital mlx5_core eth0 connection")
     assert modules.need(goal(modules=ModulesPlan(("mlx5_core",))), files, ()) is None
 
@@ -304,7 +304,7 @@ def nic_goal(*settings: NicSetting) -> Goal:
     return replace(on, plan=replace(on.plan, files=(*on.plan.files, replace(on.plan.files[0], path=planned))))
 
 
-def test_settings_that_are_as_planned_need_nothing():
+def test_settings_as_planned_need_nothing():
     files = values("value 0000:17:00.0 max_read_request 4096")
     assert nics.need(nic_goal(MRRS), files, ()) is None
 
@@ -313,13 +313,13 @@ def test_settings_that_are_as_planned_need_nothing():
     ("setting", "now", "drains"),
     [pytest.param(MRRS, "512", False, id="read-request"), pytest.param(TRUST, "pcp", True, id="trust")],
 )
-def test_only_what_ports_hold_needs_the_pods_gone(setting, now, drains):
+def test_only_settings_held_by_ports_drain_the_node(setting, now, drains):
     part = nics.need(nic_goal(setting), values(f"value {setting.nic} {setting.name} {now}"), ())
     assert part.moves == (f"{setting.nic} {setting.name}: {now} -> {setting.value}",)
     assert part.drains is drains
 
 
-def test_a_setting_without_its_tool_is_said_and_left_alone():
+def test_setting_without_its_tool_is_reported_and_left_unchanged():
     files = values("value eth2 trust -")
     assert nics.need(nic_goal(TRUST), files, ()) is None
     assert nics.pending(nic_goal(TRUST), files) == (
@@ -327,12 +327,12 @@ def test_a_setting_without_its_tool_is_said_and_left_alone():
     )
 
 
-def test_a_nic_that_has_gone_is_refused():
+def test_missing_nic_is_refused():
     with pytest.raises(HostError, match=r"0000:17:00\.0: is planned, and is not there now"):
         nics.need(nic_goal(MRRS), values(), ())
 
 
-def test_what_is_no_longer_planned_is_put_back():
+def test_setting_no_longer_planned_is_restored():
     part = nics.need(goal(), found(nics, "recorded eth2 trust pcp"), ())
     assert (part.data["planned"], part.data["returned"]) == ("", "eth2 trust pcp\n")
 
@@ -354,20 +354,20 @@ UNITS = RdmaHostPlan(memlock_units=("containerd.service", "kubelet.service"))
         pytest.param(("kubelet.service loaded 65536 65536",), "", True, id="the-kubelet"),
     ],
 )
-def test_which_units_restart(said, restarted, kubelet):
+def test_units_restart_when_their_limit_differs(said, restarted, kubelet):
     part = memlock.need(goal(roles=("rdma", "kubelet"), host=UNITS), found(memlock, *said), ())
     assert (part.settings["MEMLOCK_RUNTIME"] if part else None) == restarted
     assert part is None or part.restarts_kubelet is kubelet
 
 
 @pytest.mark.parametrize("running", [pytest.param("65536", id="runs"), pytest.param("-", id="stopped")])
-def test_the_reload_for_a_limit_needs_the_pods_gone_whether_the_runtime_runs_or_not(running):
+def test_limit_reload_needs_a_drain_even_with_a_stopped_runtime(running):
     files = found(memlock, f"containerd.service loaded 65536 {running}")
     part = memlock.need(goal(host=UNITS), files, ())
     assert part.drains
 
 
-def test_a_kubelet_that_may_not_restart_is_refused():
+def test_limit_change_without_kubelet_restart_is_refused():
     with pytest.raises(HostError, match=r"deploys/rdma\.py"):
         memlock.need(goal(host=UNITS), found(memlock, "kubelet.service loaded 65536 65536"), ())
 
@@ -388,7 +388,7 @@ MODE = "NVreg_CoherentGPUMemoryMode"
         pytest.param("615.10.01", "driver", None, None, id="no-longer-pinned-and-the-same"),
     ],
 )
-def test_the_mode_of_gpus_memory_takes_a_boot_where_the_driver_has_another(driver, now, wish, late):
+def test_gpu_memory_mode_needs_a_reboot_if_the_driver_has_another(driver, now, wish, late):
     said = None if now == '""' else now
     install = NvidiaInstall(loaded=driver, gpu_memory_mode=said or "")
     machine = replace(machine_of("gb200", None), nvidia_install=install)

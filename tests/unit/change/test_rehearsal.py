@@ -60,7 +60,7 @@ def with_policy(policy: str, profile: Mapping[str, Any] = PROFILE) -> Goal:
     return target({**profile, "maintenance": {"rehearsal": policy}}, "kubelet")
 
 
-def test_the_kubelet_finds_the_planned_files_and_no_cluster() -> None:
+def test_rehearsed_kubelet_sees_planned_files_and_no_cluster() -> None:
     on = target(PROFILE, "kubelet")
     planned = shown(on)
     assert on.plan.kubelet is not None
@@ -81,20 +81,18 @@ def test_the_kubelet_finds_the_planned_files_and_no_cluster() -> None:
         pytest.param(("--v=2", "--max-pods"), ("--v=2", "--max-pods"), id="a-value-that-lacks-stays-last"),
     ],
 )
-def test_a_kubelets_own_flags_come_last_without_those_of_a_cluster(
-    flags: tuple[str, ...], kept: tuple[str, ...]
-) -> None:
+def test_kubelet_flags_come_last_without_cluster_flags(flags: tuple[str, ...], kept: tuple[str, ...]) -> None:
     alone = without_cluster(())
     assert without_cluster(flags) == (*alone, *kept)
     assert "--address=127.0.0.1" in alone
 
 
-def test_it_finds_the_state_files_as_the_transaction_would_leave_them() -> None:
+def test_rehearsal_sees_state_files_as_the_transaction_leaves_them() -> None:
     earlier = {CPU_STATE: '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'}
     assert shown(target(PROFILE, "kubelet"), **earlier).removed == (CPU_STATE,)
 
 
-def test_it_sees_the_planned_pools_of_huge_pages() -> None:
+def test_rehearsal_sees_planned_huge_page_pools() -> None:
     on = target(PROFILE, "kubelet")
     pool = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
     planned = rehearsal(on, found(on, {pool: 0}))
@@ -103,7 +101,7 @@ def test_it_sees_the_planned_pools_of_huge_pages() -> None:
     assert planned.faces["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "64\n"
 
 
-def test_it_sees_the_cpus_that_are_left_and_the_planned_kernel_values() -> None:
+def test_rehearsal_sees_the_remaining_cpus_and_planned_kernel_values() -> None:
     on = target(PROFILE, "kubelet")
     tuning = replace(on.plan.tuning, sysctls={"vm.overcommit_memory": "2", "vm.swappiness": "1"})
     offline = replace(tuning.offline, cpus=parse_cpulist("15"))
@@ -119,7 +117,7 @@ def test_it_sees_the_cpus_that_are_left_and_the_planned_kernel_values() -> None:
     assert faces["/proc/swaps"].count("\n") == 1
 
 
-def test_it_sees_the_memory_that_a_boot_takes_from_numa_nodes() -> None:
+def test_rehearsal_sees_the_memory_that_a_reboot_removes_from_numa_nodes() -> None:
     """The driver takes the GPUs' memory of a GB200."""
     profile = {**PROFILE, "gpu_memory": "driver", "maintenance": {"reboot": "allowed"}}
     machine = replace(machine_of("gb200", None), kubelet=kubeadm_kubelet())
@@ -148,7 +146,7 @@ def test_it_sees_the_memory_that_a_boot_takes_from_numa_nodes() -> None:
         ),
     ],
 )
-def test_what_cannot_be_rehearsed_says_why(change: Mapping[str, Any], why: str) -> None:
+def test_impossible_rehearsal_gives_a_reason(change: Mapping[str, Any], why: str) -> None:
     on = target(PROFILE, "kubelet")
     assert on.machine.kubelet is not None
     machine = replace(on.machine, kubelet=replace(on.machine.kubelet, **change))
@@ -170,20 +168,20 @@ def test_what_cannot_be_rehearsed_says_why(change: Mapping[str, Any], why: str) 
         pytest.param({}, Verdict.UNKNOWN, "the unit of the rehearsal was ended", id="killed"),
     ],
 )
-def test_an_answer_is_a_verdict(lines: Mapping[str, str], verdict: Verdict, words: str) -> None:
+def test_rehearsal_answer_becomes_a_verdict(lines: Mapping[str, str], verdict: Verdict, words: str) -> None:
     read = read_rehearsed(answer(lines))
     assert (read.verdict, read.words[: len(words)]) == (verdict, words)
     assert from_document(json.loads(json.dumps(to_document(read)))) == read
 
 
-def test_a_kubelet_without_its_configuration_is_not_rehearsed() -> None:
+def test_kubelet_without_configuration_is_not_rehearsed() -> None:
     on = target(PROFILE, "kubelet")
     assert on.plan.kubelet is not None
     path = on.plan.kubelet.config_file
     assert rehearsal(on, found(on, **{path: None})) == f"{path}, which the kubelet reads, is not there yet"
 
 
-def test_an_answer_that_is_cut_off_is_none() -> None:
+def test_truncated_answer_is_refused() -> None:
     with pytest.raises(HostUnreachableError):
         read_rehearsed("numaforge answers 1\noutcome started\n")
 
@@ -195,7 +193,7 @@ def only_planned(on: Goal, planned: Mapping[str, str], present: Mapping[str, str
     return lambda script, _seconds: answer(planned if writes in script else present)
 
 
-def test_what_the_present_configuration_suffers_as_well_says_nothing_of_the_plan() -> None:
+def test_failure_shared_by_the_present_config_leaves_the_plan_unknown() -> None:
     on = target(PROFILE, "kubelet")
     said = rehearse(on, found(on), only_planned(on, ENDED, ENDED))
     assert said.verdict is Verdict.UNKNOWN
@@ -204,7 +202,7 @@ def test_what_the_present_configuration_suffers_as_well_says_nothing_of_the_plan
     assert (present.files, present.faces, present.figures, present.removed) == ({}, {}, {}, ())
 
 
-def test_a_plan_that_only_the_kubelet_refuses_is_refused_and_to_be_reported() -> None:
+def test_plan_refused_only_by_the_kubelet_is_refused_and_reportable() -> None:
     on = target(PROFILE, "kubelet")
     said = rehearse(on, found(on), only_planned(on, ENDED, STARTED))
     assert said.differences == ("`kubelet check` says that it starts",)
@@ -216,14 +214,12 @@ def test_a_plan_that_only_the_kubelet_refuses_is_refused_and_to_be_reported() ->
     ("policy", "refused"),
     [pytest.param("required", True, id="required"), pytest.param("when-possible", False, id="when-possible")],
 )
-def test_what_is_not_known_is_a_refusal_only_where_a_rehearsal_is_required(
-    policy: str, refused: bool
-) -> None:
+def test_unknown_outcome_is_refused_only_if_a_rehearsal_is_required(policy: str, refused: bool) -> None:
     unknown = Rehearsed(Verdict.UNKNOWN, "systemd does not run")
     assert bool(refusal(with_policy(policy), unknown)) is refused
 
 
-def test_the_kubelets_own_numbers_are_compared_with_the_plan() -> None:
+def test_kubelets_own_numbers_are_compared_with_the_plan() -> None:
     on = target(STATIC, "kubelet")
     nodes = on.machine.numa_nodes
     tables = {

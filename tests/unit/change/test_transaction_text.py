@@ -34,7 +34,7 @@ POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages":
 
 
 @pytest.mark.parametrize("of", [shell_of, look_shell_of], ids=["changes", "looks"])
-def test_the_shell_of_parts_does_nothing_before_a_function_of_it_is_called(of, tmp_path):
+def test_shell_library_of_parts_does_nothing_when_sourced(of, tmp_path):
     library = shell.library(*of([part.name for part in PARTS]))
     done = subprocess.run(
         ["sh", "-c", library, "sh", "rescue", "word", "another"],
@@ -57,12 +57,12 @@ def test_the_shell_of_parts_does_nothing_before_a_function_of_it_is_called(of, t
         pytest.param({"healthzPort": 0}, None, id="off"),
     ],
 )
-def test_health_is_asked_where_the_configuration_puts_it(config, url):
+def test_health_url_follows_the_configuration(config, url):
     assert health_url(config) == url
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(reboot)", "a;reboot", "-a", "a\nb"])
-def test_what_is_no_id_never_becomes_part_of_a_script(name):
+def test_invalid_id_never_enters_a_script(name):
     with pytest.raises(HostError, match="is not the id of a transaction"):
         revert_script(name, "why", STATUS)
     with pytest.raises(HostError, match="is not the id of a transaction"):
@@ -71,13 +71,13 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name):
         void_script(name)
 
 
-def test_a_change_has_time_for_two_starts_and_an_undo_for_one():
+def test_change_allows_two_kubelet_starts_and_undo_allows_one():
     change = Transaction("T1", (KUBELET,))
     assert change.change_seconds == 2 * (120 + 100) + 10 + CONFIRM_SECONDS
     assert change.undo_seconds == 120 + 100 + 10
 
 
-def test_pools_may_take_their_time_on_the_way_there_and_back():
+def test_filling_and_restoring_pools_extends_the_time_limits():
     without, change = Transaction("T1", (KUBELET,)), Transaction("T1", (POOLS, KUBELET))
     assert change.change_seconds == without.change_seconds + 600
     assert change.undo_seconds == without.undo_seconds + 600
@@ -93,24 +93,24 @@ def test_pools_may_take_their_time_on_the_way_there_and_back():
     ],
     ids=["files-alone", "one-part-needs-it", "the-kubelet-restarts", "the-kubelet-runs-on"],
 )
-def test_the_pods_have_to_go_where_one_part_needs_it(parts, drains):
+def test_change_drains_if_any_part_needs_it(parts, drains):
     assert Transaction("T1", parts).drains is drains
 
 
-def test_a_value_that_is_more_than_one_line_never_becomes_a_setting():
+def test_multi_line_value_is_refused_as_a_setting():
     odd = replace(FILES, settings={"NAME": "a\nRESTART yes"})
     with pytest.raises(HostError, match="more than one line"):
         _ = Transaction("T1", (odd,)).files
 
 
 @pytest.mark.parametrize("name", [part.name for part in PARTS])
-def test_each_part_can_apply_and_undo(name):
+def test_every_part_can_apply_and_undo(name):
     text = shell.library(*shell_of([name]))
     defined = set(re.findall(rf"^{name}_([a-z_]+)\(\)", text, re.MULTILINE))
     assert {"apply", "undo"} <= defined
 
 
-def test_the_transaction_knows_no_part_by_name():
+def test_transaction_knows_no_part_by_name():
     library = shell.library("node/journal", "node/lock", "node/transaction", "node/fence", "node/main")
     code = "\n".join(line.partition("#")[0] for line in library.splitlines())
     assert not [part.name for part in PARTS if re.search(rf"\b{part.name}_", code)]
@@ -146,7 +146,7 @@ def test_the_transaction_knows_no_part_by_name():
         ),
     ],
 )
-def test_a_status_is_read(said, status, broken_off):
+def test_status_is_parsed(said, status, broken_off):
     assert read_status(status_of(*said)) == status
     assert status.broken_off is broken_off
 
@@ -155,23 +155,23 @@ ENDED = "\n".join(status_of("not-found", "prove kubelet", RESULT))
 
 
 @pytest.mark.parametrize("cut", [1, 20, 50, 90, len(ENDED) - 2])
-def test_a_status_that_is_cut_off_counts_as_no_answer(cut):
+def test_truncated_status_counts_as_no_answer(cut):
     with pytest.raises(HostUnreachableError):
         read_status(ENDED[:cut])
 
 
 @pytest.mark.parametrize("unsaid", ["LoadState", "Boot", "Uptime"])
-def test_a_status_that_lacks_something_counts_as_no_answer(unsaid):
+def test_incomplete_status_counts_as_no_answer(unsaid):
     with pytest.raises(HostUnreachableError):
         read_status([line for line in status_of("loaded", "reboot") if not line.startswith(unsaid)])
 
 
-def test_a_process_is_read():
+def test_process_is_parsed():
     assert read_process(PROCESS) == Process("b", 7, 1, 99)
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
-def test_a_process_that_is_cut_off_counts_as_no_answer(cut):
+def test_truncated_process_counts_as_no_answer(cut):
     with pytest.raises(HostUnreachableError):
         read_process("\n".join(PROCESS)[:cut])
 
@@ -183,7 +183,7 @@ def test_a_process_that_is_cut_off_counts_as_no_answer(cut):
         *("ActiveState", "ShutdownActiveState", "Boot=", "Booted="),
     ],
 )
-def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid):
+def test_incomplete_systemd_answer_counts_as_unreachable_node(unsaid):
     with pytest.raises(HostUnreachableError):
         read_process([line for line in PROCESS if not line.startswith(unsaid)])
 
@@ -213,7 +213,7 @@ NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimesta
         pytest.param({**NEVER, "ActiveState": ""}, {"runs"}, id="no-systemd-to-ask"),
     ],
 )
-def test_what_systemd_says_of_a_kubelet(unit, said):
+def test_kubelet_state_follows_systemd_properties(unit, said):
     values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}
     head = [f"{name}={value}" for name, value in values.items()]
     process = read_process(answered(*head, "Boot=b", "Booted=1"))
@@ -221,13 +221,13 @@ def test_what_systemd_says_of_a_kubelet(unit, said):
     assert found == said
 
 
-def test_a_message_quotes_complaints_before_anything_else():
+def test_message_quotes_complaints_first():
     journal = ("I1 fine", "E1121 bad", "W1 hm", *[f"F{number} worse" for number in range(5)])
     message = Result("T", "rolled-back", "why", journal).message.splitlines()
     assert message == ["why", "its last output:", *[f"F{number} worse" for number in range(5)]]
 
 
-def test_a_result_is_read_back():
+def test_result_is_parsed():
     text = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": ["a", "b"]})
     assert read_result(text) == Result("T", "applied", "", ("a", "b"))
 
@@ -235,6 +235,6 @@ def test_a_result_is_read_back():
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"id": "T"'], ids=["empty", "no-fields", "a-list", "cut-off"]
 )
-def test_a_result_that_is_none_is_refused(text):
+def test_malformed_result_is_refused(text):
     with pytest.raises(HostError):
         read_result(text)

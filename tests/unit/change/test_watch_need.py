@@ -95,17 +95,17 @@ MOVES += [
 
 
 @pytest.mark.parametrize(("on", "host", "moves"), MOVES)
-def test_only_what_differs_moves(on: Goal, host: NodeState, moves: list[str]) -> None:
+def test_only_differing_settings_change(on: Goal, host: NodeState, moves: list[str]) -> None:
     part = watch.need(on, host, ())
     assert list(part.moves if part else ()) == moves
 
 
-def test_it_disturbs_no_pod_and_holds_no_boot() -> None:
+def test_watch_disturbs_no_pod_and_delays_no_boot() -> None:
     part = watch.need(WATCHED, found("unit disabled", "timer inactive"), ())
     assert (part.drains, part.reboots, part.restarts_kubelet, part.units) == (False, False, False, ())
 
 
-def test_the_timer_is_asked_about_only_where_it_may_run() -> None:
+def test_timer_is_queried_only_where_it_may_run() -> None:
     assert watch.look(WATCHED).call == ("look_watch", watch.BOOT_LINK, "timer")
     assert watch.look(UNWATCHED).call == ("look_watch", watch.BOOT_LINK, "")
 
@@ -118,7 +118,7 @@ def test_the_timer_is_asked_about_only_where_it_may_run() -> None:
         pytest.param(0, "", id="just written"),
     ],
 )
-def test_a_verification_asks_how_old_the_metrics_are(age: int | None, why: str, tmp_path: Path) -> None:
+def test_verification_checks_the_age_of_the_metrics(age: int | None, why: str, tmp_path: Path) -> None:
     plan = replace(goal({"enabled": True, "directory": str(tmp_path)}).plan, files=(), kubelet=None)
     metrics = tmp_path / "numaforge.prom"
     if age is not None:

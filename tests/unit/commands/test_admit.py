@@ -53,7 +53,7 @@ def run(command: Any, files: Path, *arguments: str) -> Result:
     return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
 
 
-def test_an_admitted_pod_shows_what_it_got(files: Path) -> None:
+def test_admitted_pod_shows_its_assigned_resources(files: Path) -> None:
     result = run(admit, files, "fits.yaml")
     assert result.return_value == ExitCode.YES
     assert result.output.splitlines() == [
@@ -62,7 +62,7 @@ def test_an_admitted_pod_shows_what_it_got(files: Path) -> None:
     ]
 
 
-def test_a_refused_pod_shows_why(files: Path) -> None:
+def test_refused_pod_shows_the_reason(files: Path) -> None:
     result = run(admit, files, "fits.yaml", "spans.yaml")
     assert result.return_value == ExitCode.NO
     assert result.output.splitlines()[2:] == [
@@ -72,7 +72,7 @@ def test_a_refused_pod_shows_why(files: Path) -> None:
     ]
 
 
-def test_a_pod_that_is_not_guaranteed_shows_the_line_to_change(files: Path) -> None:
+def test_non_guaranteed_pod_shows_the_line_to_change(files: Path) -> None:
     result = run(admit, files, "burstable.yaml")
     assert result.output.splitlines()[1:] == [
         "  main: shared CPUs",
@@ -81,7 +81,7 @@ def test_a_pod_that_is_not_guaranteed_shows_the_line_to_change(files: Path) -> N
     ]
 
 
-def test_the_json_twin_says_the_same(files: Path) -> None:
+def test_json_matches_the_text_answer(files: Path) -> None:
     document = json.loads(run(admit, files, "fits.yaml", "-o", "json").output)
     (admission,) = document["admissions"]
     assert admission["containers"]["main"] == {
@@ -91,7 +91,7 @@ def test_the_json_twin_says_the_same(files: Path) -> None:
     }
 
 
-def test_a_remove_document_makes_room_again(files: Path) -> None:
+def test_remove_document_frees_room(files: Path) -> None:
     whole = pod("first", cpu="6", memory="1Gi"), pod("second", cpu="8", memory="1Gi")
     again = pod("third", cpu="6", memory="1Gi")
     (files / "replay.yaml").write_text("\n---\n".join([*whole, "remove: first", again]))
@@ -100,7 +100,7 @@ def test_a_remove_document_makes_room_again(files: Path) -> None:
     assert result.output.splitlines()[-1] == "  main: CPUs 1-3,9-11"
 
 
-def test_a_deployment_is_admitted_with_its_replicas(files: Path) -> None:
+def test_deployment_is_admitted_with_its_replicas(files: Path) -> None:
     template = {"spec": json.loads(pod("x", cpu="2", memory="1Gi"))["spec"]}
     spec = {"replicas": 3, "template": template}
     (files / "web.yaml").write_text(
@@ -110,12 +110,12 @@ def test_a_deployment_is_admitted_with_its_replicas(files: Path) -> None:
     assert [answer["name"] for answer in answers] == ["web-0", "web-1", "web-2"]
 
 
-def test_one_name_twice_is_an_error(files: Path) -> None:
+def test_repeated_pod_name_is_an_error(files: Path) -> None:
     with pytest.raises(NumaforgeError, match="'fits' is admitted already"):
         run(admit, files, "fits.yaml", "fits.yaml")
 
 
-def test_the_simulation_starts_from_the_state_files(files: Path) -> None:
+def test_simulation_starts_from_the_state_files(files: Path) -> None:
     state = {"policyName": "static", "defaultCpuSet": "0,4-8,12-15", "entries": {"u": {"c": "1-3,9-11"}}}
     (files / "cpu_manager_state").write_text(json.dumps({**state, "checksum": 0}))
     (files / "wide.yaml").write_text(pod("wide", cpu="6", memory="1Gi"))
@@ -123,7 +123,7 @@ def test_the_simulation_starts_from_the_state_files(files: Path) -> None:
     assert result.output.splitlines()[-1] == "  main: CPUs 4-6,12-14"
 
 
-def test_fit_counts_and_says_what_runs_out(files: Path) -> None:
+def test_fit_counts_pods_and_names_the_exhausted_resource(files: Path) -> None:
     result = run(fit, files, "fits.yaml", "-o", "json")
     assert result.return_value == ExitCode.YES
     (node,) = json.loads(result.output)["nodes"]
@@ -140,13 +140,13 @@ def test_fit_counts_and_says_what_runs_out(files: Path) -> None:
     assert node["left"]["devices"] == {"nvidia.com/gpu": 1}
 
 
-def test_fit_exits_with_no_where_nothing_fits(files: Path) -> None:
+def test_fit_exits_with_no_if_nothing_fits(files: Path) -> None:
     result = run(fit, files, "spans.yaml")
     assert result.return_value == ExitCode.NO
     assert "0 pods of spans" in result.output
 
 
-def test_fit_adds_nodes_up(files: Path) -> None:
+def test_fit_sums_over_nodes(files: Path) -> None:
     result = run(fit, files, "fits.yaml", "--machine", "small.json")
     assert result.output.splitlines()[-1] == "all 2 nodes together: 6 pods of fits, on 2 of them"
 
@@ -159,7 +159,7 @@ def alone(command: Any, files: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe"])
-def test_a_machine_without_gpus_holds_no_pod_that_asks_for_one(files: Path, resource: str) -> None:
+def test_machine_without_gpus_fits_no_gpu_pod(files: Path, resource: str) -> None:
     (files / "wants.yaml").write_text(pod("wants", cpu="1", memory="1Gi", **{resource: "1"}))
     result = alone(fit, files, "wants.yaml", "--machine", "small.json")
     assert result.return_value == ExitCode.NO
@@ -167,7 +167,7 @@ def test_a_machine_without_gpus_holds_no_pod_that_asks_for_one(files: Path, reso
     assert f"0/1 nodes are available: 1 Insufficient {resource}." in said
 
 
-def test_fit_compares_nodes_and_counts_those_that_have_the_devices(files: Path) -> None:
+def test_fit_compares_nodes_and_counts_those_with_the_devices(files: Path) -> None:
     result = alone(fit, files, "fits.yaml", "--machine", "small.json", "--machine", "dgx.json")
     table = result.output.partition("Nodes compared\n")[2].splitlines()
     assert [line.split()[:3] for line in table[1:3]] == [
@@ -188,14 +188,14 @@ def test_fit_compares_nodes_and_counts_those_that_have_the_devices(files: Path) 
         ),
     ],
 )
-def test_admit_says_when_the_scheduler_would_not_send_the_pod(files: Path, limits, words) -> None:
+def test_admit_reports_when_the_scheduler_would_not_send_the_pod(files: Path, limits, words) -> None:
     (files / "wants.yaml").write_text(pod("wants", **limits))
     result = alone(admit, files, "wants.yaml", "--machine", "small.json")
     assert result.return_value == ExitCode.NO
     assert f"  the scheduler would not send it here: {words}" in result.output.splitlines()
 
 
-def test_what_the_pods_before_it_hold_counts_for_the_scheduler(files: Path) -> None:
+def test_scheduler_counts_what_earlier_pods_hold(files: Path) -> None:
     first, second = (files / name for name in ("first.yaml", "second.yaml"))
     first.write_text(pod("first", cpu="8", memory="1Gi"))
     second.write_text(pod("second", cpu="8", memory="1Gi"))
@@ -204,7 +204,7 @@ def test_what_the_pods_before_it_hold_counts_for_the_scheduler(files: Path) -> N
     assert [answer["scheduler"]["insufficient"] for answer in answers] == [[], ["cpu"]]
 
 
-def test_a_resource_of_which_nothing_is_known_is_named(files: Path) -> None:
+def test_unknown_resource_is_named(files: Path) -> None:
     (files / "wants.yaml").write_text(pod("wants", cpu="1", memory="1Gi", **{"rdma/hca": "1"}))
     said = alone(admit, files, "wants.yaml", "--machine", "small.json").output
     assert "not known of this machine, so not counted: rdma/hca" in said
@@ -216,7 +216,7 @@ SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
 
 @pytest.mark.parametrize("command", [admit, fit])
 @pytest.mark.parametrize(("mig", "code"), [((), ExitCode.NO), (("--profile", "inference-mig"), ExitCode.YES)])
-def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, command, mig, code) -> None:
+def test_pods_are_judged_by_the_mig_slices_of_a_profile(files: Path, command, mig, code) -> None:
     (files / "slices.yaml").write_text(SLICES)
     (files / "unset.yaml").write_text(UNSET)
     where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
@@ -240,7 +240,7 @@ def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, comman
         ),
     ],
 )
-def test_pods_are_judged_by_what_a_profile_shares(files: Path, sharing, said) -> None:
+def test_pods_are_judged_by_the_gpu_sharing_of_a_profile(files: Path, sharing, said) -> None:
     (files / "slices.yaml").write_text(pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "2"}))
     (files / "shared.yaml").write_text(json.dumps({"name": "shared", "device_plugin": sharing}))
     (files / "unset.yaml").write_text(UNSET)
@@ -250,7 +250,7 @@ def test_pods_are_judged_by_what_a_profile_shares(files: Path, sharing, said) ->
     assert result.output.splitlines()[0] == said
 
 
-def test_what_the_node_does_not_offer_is_the_schedulers_to_refuse(files: Path) -> None:
+def test_resource_the_node_lacks_is_refused_by_the_scheduler(files: Path) -> None:
     (files / "slices.yaml").write_text(SLICES)
     assert run(admit, files, "slices.yaml").output.splitlines()[:3] == [
         "slices  refused, Unschedulable  Guaranteed",
@@ -281,7 +281,7 @@ def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
         pytest.param({"nvidia.com/gpu": "1"}, [], id="a GPU alone"),
     ],
 )
-def test_a_pod_is_told_that_nothing_aligns_its_rdma_device(files: Path, limits, remarks) -> None:
+def test_unaligned_rdma_device_is_reported(files: Path, limits, remarks) -> None:
     (files / "rails.yaml").write_text("name: rails\nrdma: {device_plugin: {per: rail}}\n")
     (files / "rail.yaml").write_text(pod("rail", cpu="4", memory="1Gi", **limits))
     (files / "unset.yaml").write_text(UNSET)
@@ -329,7 +329,7 @@ def dgx(files: Path) -> list[str]:
         pytest.param(["--profile", "inference-mig"], "single-numa-node", 0, id="with cut GPUs"),
     ],
 )
-def test_a_node_is_filled_under_the_settings_that_it_will_have(
+def test_node_is_filled_under_its_planned_settings(
     files: Path, dgx: list[str], given: list[str], policy: str, pods: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(files)
@@ -341,7 +341,7 @@ def test_a_node_is_filled_under_the_settings_that_it_will_have(
     assert (node["policy"], node["pods"]) == (policy, pods)
 
 
-def test_a_profile_and_its_plan_are_the_same_answer(
+def test_profile_and_its_plan_give_the_same_answer(
     files: Path, dgx: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(files)
@@ -355,7 +355,7 @@ def test_a_profile_and_its_plan_are_the_same_answer(
         )
 
 
-def test_the_plan_of_another_host_is_refused(
+def test_plan_of_another_host_is_refused(
     files: Path, dgx: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(files)
@@ -369,22 +369,20 @@ def test_the_plan_of_another_host_is_refused(
         answers(files, fit, *dgx, "--plan", "plan.json")
 
 
-def test_what_a_profile_cannot_have_is_refused_as_the_plan_is(files: Path, dgx: list[str]) -> None:
+def test_impossible_profile_is_refused_as_in_plan(files: Path, dgx: list[str]) -> None:
     with pytest.raises(NumaforgeError, match=r"cpus.reserved: the profile says"):
         answers(files, fit, *dgx[:-1], str(files / "kubelet.yaml"), "--profile", "training")
 
 
 @pytest.mark.parametrize("command", [admit, fit])
 @pytest.mark.parametrize("other", ["--profile", "--plan"])
-def test_live_is_the_node_as_it_is_and_nothing_else(
-    files: Path, dgx: list[str], command: Any, other: str
-) -> None:
+def test_live_excludes_profile_and_plan(files: Path, dgx: list[str], command: Any, other: str) -> None:
     with pytest.raises(UsageError, match="--live is the node as it is now: leave out --profile and --plan"):
         answers(files, command, *dgx, "--live", other, "training")
 
 
 @pytest.mark.parametrize("command", [admit, fit])
-def test_live_without_a_machine_is_this_one(files: Path, command: Any) -> None:
+def test_live_without_a_machine_means_this_machine(files: Path, command: Any) -> None:
     (files / "lean.yaml").write_text(f"{UNSET}failCgroupV1: false\n")
     (files / "small.yaml").write_text(pod("small", cpu="1m", memory="1Mi"))
     given = [str(files / "small.yaml"), "--config", str(files / "lean.yaml"), "--flag=--fail-swap-on=false"]
@@ -394,12 +392,12 @@ def test_live_without_a_machine_is_this_one(files: Path, command: Any) -> None:
         answers(files, command, *given)
 
 
-def test_a_profile_and_a_plan_are_one_too_many(files: Path, dgx: list[str]) -> None:
+def test_profile_and_plan_are_mutually_exclusive(files: Path, dgx: list[str]) -> None:
     with pytest.raises(UsageError, match="give --profile or --plan, not both"):
         answers(files, admit, *dgx, "--profile", "training", "--plan", "plan.json")
 
 
-def test_which_gpus_belong_together_by_links_and_switches(files: Path) -> None:
+def test_gpus_are_grouped_by_links_and_switches(files: Path) -> None:
     (files / "mesh.json").write_text(json.dumps(to_document(dgx_1v())))
     (files / "none.yaml").write_text(CONFIG.split("cpu")[0])
     (files / "two.yaml").write_text(pod("two", **{"nvidia.com/gpu": "2"}))
@@ -423,7 +421,7 @@ def test_which_gpus_belong_together_by_links_and_switches(files: Path) -> None:
     assert best in " ".join(shown.split())
 
 
-def test_the_profiles_of_gpus_that_are_not_cut_stand_beside_a_mig_device_that_is_missing(files: Path) -> None:
+def test_missing_mig_device_lists_the_mig_profiles_of_unpartitioned_gpus(files: Path) -> None:
     (files / "mig.yaml").write_text(pod("mig", **{"nvidia.com/mig-1g.5gb": "1"}))
     (files / "none.yaml").write_text(CONFIG.split("cpu")[0])
     options = ["--machine", str(files / "dgx.json"), "--config", str(files / "none.yaml")]

@@ -113,7 +113,7 @@ def gpus(*numbers: int) -> list[str]:
 WORLD = (device_class(), template(), offered())
 
 
-def test_each_pod_gets_devices_that_are_left_by_the_ones_before(files: Path) -> None:
+def test_each_pod_gets_devices_left_by_earlier_pods(files: Path) -> None:
     code, found = judged(files, *WORLD, *(pod(name, OF_TEMPLATE) for name in ("one", "two", "three")))
     answers = of_pods(found)
     assert code == ExitCode.NO
@@ -123,7 +123,7 @@ def test_each_pod_gets_devices_that_are_left_by_the_ones_before(files: Path) -> 
     assert found["admissions"][2]["reason"] == "Unschedulable"
 
 
-def test_a_pod_that_leaves_gives_its_devices_back(files: Path) -> None:
+def test_removed_pod_releases_its_devices(files: Path) -> None:
     two = template(count=2)
     documents = (pod("one", OF_TEMPLATE), {"remove": "one"}, pod("two", OF_TEMPLATE))
     code, found = judged(files, device_class(), offered(), two, *documents)
@@ -141,7 +141,7 @@ def test_pods_that_share_a_claim_have_the_same_device_until_the_last_leaves(file
     assert code == ExitCode.NO
 
 
-def test_objects_may_stand_behind_the_pods_that_need_them(files: Path) -> None:
+def test_objects_may_follow_the_pods_that_need_them(files: Path) -> None:
     assert judged(files, pod("one", OF_TEMPLATE), *WORLD)[0] == ExitCode.YES
 
 
@@ -180,7 +180,7 @@ def test_objects_may_stand_behind_the_pods_that_need_them(files: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_given_is_named_and_the_kubelet_answers_alone(
+def test_missing_claim_data_is_named_and_the_kubelet_alone_decides(
     files: Path, objects: tuple[Any, ...], by: Mapping[str, str], unknown: list[str]
 ) -> None:
     code, found = judged(files, pod("one", by), *objects)
@@ -188,7 +188,7 @@ def test_what_is_not_given_is_named_and_the_kubelet_answers_alone(
     assert (code, admitted, claims["not_known"], claims["devices"]) == (ExitCode.YES, True, unknown, {})
 
 
-def test_what_pods_of_the_state_files_have_is_known_by_the_claims_that_are_given(files: Path) -> None:
+def test_given_claims_reveal_the_devices_of_pods_in_state_files(files: Path) -> None:
     state = {"policyName": "static", "defaultCpuSet": "0,3-111,112,115-223", "checksum": 0}
     held = {"entries": {"u": {"c": "1-2,113-114"}}}
     (files / "cpu_manager_state").write_text(json.dumps({**state, **held}))
@@ -201,13 +201,13 @@ def test_what_pods_of_the_state_files_have_is_known_by_the_claims_that_are_given
     assert of_pods(known)["one"][1]["devices"] == {"own": gpus(1)}
 
 
-def test_a_claim_that_is_allocated_on_another_node_is_refused(files: Path) -> None:
+def test_claim_allocated_on_another_node_is_refused(files: Path) -> None:
     code, found = judged(files, device_class(), offered(), claim(on="elsewhere"), pod("one", SHARED))
     assert code == ExitCode.NO
     assert of_pods(found)["one"][1]["refusal"] == "resourceclaim not available on the node"
 
 
-def test_a_class_that_serves_a_resource_serves_its_requests_by_claims(files: Path) -> None:
+def test_device_class_for_a_resource_serves_requests_by_claims(files: Path) -> None:
     world = (device_class(GPU), offered(3))
     code, found = judged(files, *world, pod("one", gpus=2), pod("two", gpus=2))
     answers = of_pods(found)
@@ -221,7 +221,7 @@ def test_a_class_that_serves_a_resource_serves_its_requests_by_claims(files: Pat
     assert found["admissions"][1]["in_the_way"] == [GPU]
 
 
-def test_without_slices_the_machine_s_gpus_are_a_device_plugin_s(files: Path) -> None:
+def test_without_slices_gpus_come_from_the_device_plugin(files: Path) -> None:
     code, found = judged(files, device_class(GPU), pod("one", gpus=2))
     assert code == ExitCode.YES
     assert of_pods(found)["one"][1] is None
@@ -256,7 +256,7 @@ NEW, OLD = ("--kubelet-version", "1.36"), ("--kubelet-version", "1.35")
         pytest.param([], (), NEW, 0, 4, id="no driver: the plugin is yet to come"),
     ],
 )
-def test_without_a_plan_gpus_are_those_of_the_driver_that_has_registered(
+def test_without_a_plan_gpus_come_from_the_registered_driver(
     files: Path,
     drivers: list[str],
     plugins: tuple[str, ...] | None,
@@ -277,7 +277,7 @@ def test_without_a_plan_gpus_are_those_of_the_driver_that_has_registered(
     assert all_of_them["pods"] == bool(of_claims), "the kubelet aligns nothing with claims"
 
 
-def test_a_template_s_claim_finds_the_gpus_of_the_driver_that_has_registered(files: Path) -> None:
+def test_template_claim_finds_gpus_of_the_registered_driver(files: Path) -> None:
     with_drivers(files, CLASS, "dra.cpu")
     six, cpus = template(count=6), template(device_class="dra.cpu", name="cpus")
     by_cpus = pod("three", {"resourceClaimTemplateName": "cpus"})
@@ -289,14 +289,14 @@ def test_a_template_s_claim_finds_the_gpus_of_the_driver_that_has_registered(fil
     assert answers["three"][1]["not_known"] == ["DeviceClass dra.cpu is not given"]
 
 
-def test_slices_that_are_given_count_before_those_of_a_driver_that_has_registered(files: Path) -> None:
+def test_given_slices_override_those_of_a_registered_driver(files: Path) -> None:
     with_drivers(files, CLASS)
     code, found = judged(files, *WORLD, *(pod(name, OF_TEMPLATE) for name in "abc"))
     assert code == ExitCode.NO
     assert [each["admitted"] for each in found["admissions"]] == [True, True, False]
 
 
-def test_devices_far_from_the_pod_s_cpus_are_named(files: Path) -> None:
+def test_devices_far_from_the_pods_cpus_are_named(files: Path) -> None:
     _, found = judged(files, *WORLD, pod("one", OF_TEMPLATE))
     [remark] = found["admissions"][0]["remarks"]
     assert remark["field"] == "claim own"
@@ -312,21 +312,21 @@ def test_devices_far_from_the_pod_s_cpus_are_named(files: Path) -> None:
         pytest.param((device_class(), claim(), offered(), pod("one", SHARED)), False, 110, id="one for all"),
     ],
 )
-def test_fit_counts_the_pods_whose_claims_can_be_served(
+def test_fit_counts_pods_with_satisfiable_claims(
     files: Path, documents: tuple[Any, ...], plan: bool, pods: int
 ) -> None:
     code, found = judged(files, *documents, command=fit, plan=plan)
     assert (code, found["pods"]) == (ExitCode.YES, pods)
 
 
-def test_fit_says_that_claims_run_out(files: Path) -> None:
+def test_fit_reports_that_claims_run_out(files: Path) -> None:
     _, found = judged(files, *WORLD, pod("one", OF_TEMPLATE), command=fit)
     [node] = found["nodes"]
     assert {tuple(each["runs_out"]) for each in node["policies"]} == {("own",)}
     assert node["not_known"] == []
 
 
-def test_fit_names_claims_of_which_nothing_is_known(files: Path) -> None:
+def test_fit_names_unknown_claims(files: Path) -> None:
     _, found = judged(files, pod("one", OF_TEMPLATE), command=fit)
     [said] = found["nodes"][0]["not_known"]
     assert said.startswith(
@@ -356,7 +356,7 @@ def network(node: str = "") -> dict[str, Any]:
         pytest.param((), SHARED, ("--config", "kubelet.yaml"), 200, id="one of which nothing is known"),
     ],
 )
-def test_shapes_of_a_fleet_wait_for_claims_too(
+def test_fleet_shapes_respect_claims(
     files: Path,
     monkeypatch: pytest.MonkeyPatch,
     objects: tuple[Any, ...],
@@ -386,7 +386,7 @@ def test_shapes_of_a_fleet_wait_for_claims_too(
         ),
     ],
 )
-def test_claims_of_daemonsets_take_what_is_left_to_the_shapes_of_a_fleet(
+def test_daemonset_claims_reduce_what_fleet_shapes_get(
     files: Path, by: Mapping[str, str], pods: int, on_each: int, on_one: int
 ) -> None:
     of_all = pod("agent-x", by)
@@ -417,7 +417,7 @@ def test_claims_of_daemonsets_take_what_is_left_to_the_shapes_of_a_fleet(
         ),
     ],
 )
-def test_fit_says_on_which_nodes_it_counts_pods_of_daemonsets(
+def test_fit_reports_which_nodes_count_daemonset_pods(
     files: Path, claims: Sequence[Mapping[str, str] | None], said: str
 ) -> None:
     of_all = [pod(f"agent-{number}", by) for number, by in enumerate(claims)]
@@ -431,7 +431,7 @@ def test_fit_says_on_which_nodes_it_counts_pods_of_daemonsets(
     assert said in result.stdout.splitlines()
 
 
-def test_a_node_whose_claim_leaves_no_room_leaves_it_on_the_others(files: Path) -> None:
+def test_node_filled_by_a_claim_leaves_room_on_the_others(files: Path) -> None:
     of_all = pod("agent-x", SHARED, cpu="200")
     of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
     items = [claim(), of_all, pod("one", cpu="100"), pod("two", cpu="100")]
@@ -467,7 +467,7 @@ def test_pods_that_share_a_claim_are_counted_on_one_node(files: Path) -> None:
         pytest.param({}, "names the claim 'x', which the pod does not have", id="only a container's"),
     ],
 )
-def test_claims_that_no_api_server_takes_are_refused(spec: Mapping[str, Any], message: str) -> None:
+def test_claims_invalid_for_the_api_server_are_refused(spec: Mapping[str, Any], message: str) -> None:
     containers = [{"name": "main", "resources": {"claims": [{"name": "x"}]}}]
     with pytest.raises(PodError, match=message):
         Pod.from_manifest({"spec": {"containers": containers, **spec}})

@@ -18,7 +18,7 @@ def blocks() -> dict[str, str]:
     return dict(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
 
 
-def test_the_page_shows_what_the_shapes_of_a_fleet_get(tmp_path: Path) -> None:
+def test_page_shows_what_fleet_shapes_get(tmp_path: Path) -> None:
     page = re.findall(r"^```(yaml|text) shapes\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     shown = dict(page)
     (tmp_path / "shapes.yaml").write_text(shown["yaml"], encoding="utf-8")
@@ -29,7 +29,7 @@ def test_the_page_shows_what_the_shapes_of_a_fleet_get(tmp_path: Path) -> None:
     assert result.output.rstrip().splitlines() == shown["text"].rstrip().splitlines()
 
 
-def test_the_page_shows_what_becomes_of_claims(tmp_path: Path) -> None:
+def test_documentation_page_shows_the_real_claims_output(tmp_path: Path) -> None:
     page = re.findall(r"^```(yaml|text) claims\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     shown = dict(page)
     (tmp_path / "claims.yaml").write_text(shown["yaml"], encoding="utf-8")
@@ -41,7 +41,7 @@ def test_the_page_shows_what_becomes_of_claims(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "pods"), [(admit, "pods"), (fit, "pod")], ids=["admit", "fit"])
-def test_the_page_shows_what_the_command_prints(command: Any, pods: str, tmp_path: Path) -> None:
+def test_page_shows_the_command_output(command: Any, pods: str, tmp_path: Path) -> None:
     shown = blocks()
     for name, text in {"kubelet.yaml": shown["config"], "pods.yaml": shown[pods]}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")

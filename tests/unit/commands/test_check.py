@@ -65,13 +65,13 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(check, arguments, standalone_mode=False, catch_exceptions=False)
 
 
-def test_a_sound_configuration_starts(tmp_path: Path, topology: str) -> None:
+def test_sound_configuration_starts(tmp_path: Path, topology: str) -> None:
     result = run(config(tmp_path, SOUND), "--machine", topology, "--kubelet-version", "1.36")
     assert result.return_value == 0
     assert "kubelet 1.36 starts" in result.output
 
 
-def test_a_refused_one_exits_1_with_the_kubelets_text(tmp_path: Path, topology: str) -> None:
+def test_refused_configuration_exits_1_with_the_kubelets_message(tmp_path: Path, topology: str) -> None:
     result = run(config(tmp_path, BROKEN), "--machine", topology, "--kubelet-version", "1.36")
     assert result.return_value == 1
     assert "unable to determine reserved CPU resources for static policy" in result.output
@@ -92,7 +92,7 @@ def test_json_names_file_and_line(tmp_path: Path, topology: str) -> None:
     assert (misspelt["file"], misspelt["line"]) == (file, 4)
 
 
-def test_sarif_points_at_the_line_and_describes_its_rules(tmp_path: Path, topology: str) -> None:
+def test_sarif_points_at_the_line_and_describes_the_rules(tmp_path: Path, topology: str) -> None:
     file = config(tmp_path, BROKEN)
     log = json.loads(run(file, "--machine", topology, "--kubelet-version", "1.36", "-o", "sarif").output)
     assert log["version"] == "2.1.0"
@@ -105,7 +105,7 @@ def test_sarif_points_at_the_line_and_describes_its_rules(tmp_path: Path, topolo
     assert location == {"artifactLocation": {"uri": file}, "region": {"startLine": 4}}
 
 
-def test_drop_ins_flags_and_state_files_take_part(tmp_path: Path, topology: str) -> None:
+def test_drop_ins_flags_and_state_files_are_checked(tmp_path: Path, topology: str) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "10-a.conf").write_text(f"{HEADER}reservedSystemCPUs: '1,5'\n")
     (tmp_path / "cpu_manager_state").write_text('{"policyName":"none","defaultCpuSet":""}')
@@ -143,7 +143,7 @@ def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path: Path) -> None
     assert "kubelet 1.33.4 does not start" in result.output
 
 
-def test_a_version_is_needed(tmp_path: Path, topology: str) -> None:
+def test_kubelet_version_is_required(tmp_path: Path, topology: str) -> None:
     with pytest.raises(NumaforgeError, match="no kubelet version is known"):
         run(config(tmp_path, SOUND), "--machine", topology)
 
@@ -159,7 +159,7 @@ memory: {kube_reserved: 1Gi}
 """
 
 
-def test_what_a_profile_makes_of_a_configuration_is_checked(tmp_path: Path) -> None:
+def test_configuration_planned_by_a_profile_is_checked(tmp_path: Path) -> None:
     (tmp_path / "pinned.yaml").write_text(PINNED)
     there = saved(tmp_path, machine(UNSET))
     asked = ["--machine", there, "-o", "json"]
@@ -170,7 +170,7 @@ def test_what_a_profile_makes_of_a_configuration_is_checked(tmp_path: Path) -> N
     assert planned["effective"]["topologyManagerPolicy"] == "restricted"
 
 
-def test_state_files_that_a_profile_removes_are_not_held_against_it(tmp_path: Path) -> None:
+def test_state_files_that_a_profile_removes_do_not_count_against_it(tmp_path: Path) -> None:
     (tmp_path / "pinned.yaml").write_text(PINNED)
     state = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
     (tmp_path / "cpu_manager_state").write_text(state)
@@ -210,7 +210,7 @@ def with_another_gpu(there: NodeTopology) -> NodeTopology:
         pytest.param(lambda there: there, "", id="the machine as it was"),
     ],
 )
-def test_a_plan_of_a_machine_that_has_changed_since_is_named_as_one(
+def test_outdated_plan_of_a_changed_machine_is_named(
     tmp_path: Path, changed: Callable[[NodeTopology], NodeTopology], said: str
 ) -> None:
     there = ready_machine("dgx-h100")

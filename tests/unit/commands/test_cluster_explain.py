@@ -68,7 +68,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
 TRAINING = ("--profile", "training")
 
 
-def test_a_pod_that_fits_says_where_and_what_it_gets(folder: Path, capsys: Any) -> None:
+def test_fitting_pod_shows_its_node_and_resources(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "fits.yaml", "dgx-h100", "epyc-nps4", *TRAINING)
     assert code == ExitCode.YES
     lines = text.splitlines()
@@ -79,14 +79,14 @@ def test_a_pod_that_fits_says_where_and_what_it_gets(folder: Path, capsys: Any) 
     assert max(map(len, lines)) <= 80
 
 
-def test_a_pod_that_its_kubelet_refuses_says_why_and_what_would_help(folder: Path, capsys: Any) -> None:
+def test_pod_refused_by_its_kubelet_shows_reason_and_remedy(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "odd.yaml", "dgx-h100", *TRAINING)
     assert code == ExitCode.NO
     assert "dgx-01  may send it  SMTAlignmentError" in text
     assert "  in the pod: 6 CPUs instead of 5 in the container main; then on dgx-01" in text
 
 
-def test_a_pod_of_another_scheduler_is_judged_by_the_default_filters(folder: Path, capsys: Any) -> None:
+def test_pod_of_another_scheduler_is_judged_by_the_default_filters(folder: Path, capsys: Any) -> None:
     (folder / "other.yaml").write_text(ODD.replace("spec: {", "spec: {schedulerName: other, "))
     code, printed = said(capsys, "other.yaml", "dgx-h100", *TRAINING)
     text = " ".join(printed.split())
@@ -96,7 +96,7 @@ def test_a_pod_of_another_scheduler_is_judged_by_the_default_filters(folder: Pat
     assert "not judged: what other adds to the default filters" in text
 
 
-def test_the_document_has_every_node_with_both_words(folder: Path, capsys: Any) -> None:
+def test_json_has_both_verdicts_for_every_node(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "odd.yaml", "dgx-h100", "epyc-nps4", *TRAINING, "-o", "json")
     assert code == ExitCode.NO
     [answer] = json.loads(text)["workloads"]
@@ -115,21 +115,21 @@ def test_the_document_has_every_node_with_both_words(folder: Path, capsys: Any) 
     ]
 
 
-def test_a_pod_of_a_cluster_is_judged_beside_what_runs(folder: Path, capsys: Any) -> None:
+def test_pod_of_a_cluster_is_judged_beside_running_pods(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "ml/waits", "dgx-h100", *TRAINING, "--cluster", "cluster.json")
     assert code == ExitCode.YES
     assert "  main gets: CPUs" in text
     assert "dgx-02  it is cordoned  -" in text.splitlines()
 
 
-def test_a_pod_that_was_refused_says_so_and_what_would_help(folder: Path, capsys: Any) -> None:
+def test_failed_pod_shows_its_refusal_and_a_remedy(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "ml/refused", "dgx-h100", *TRAINING, "--cluster", "cluster.json")
     assert code == ExitCode.NO
     assert "failed on dgx-01: SMTAlignmentError: Pod was rejected: SMT Alignment Error" in text
     assert "6 CPUs instead of 5" in text
 
 
-def test_a_pod_that_runs_is_judged_without_itself(folder: Path, capsys: Any) -> None:
+def test_running_pod_is_judged_without_itself(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "ml/there", "dgx-h100", *TRAINING, "--cluster", "cluster.json")
     assert code == ExitCode.YES
     assert "runs on dgx-01; judged as if it were to be placed again" in text
@@ -152,9 +152,7 @@ GROUP = {
 }
 
 
-def test_a_cluster_is_asked_for_nodes_pods_and_the_group_of_the_pod_and_nothing_is_changed(
-    folder: Path, capsys: Any
-) -> None:
+def test_cluster_is_only_read_for_nodes_pods_and_the_pods_group(folder: Path, capsys: Any) -> None:
     listed = json.loads((folder / "cluster.json").read_text())
     for number in range(2):
         waits = pod(f"g-{number}", limits(4, 1), phase="Pending")
@@ -203,9 +201,7 @@ def by_claims(folder: Path) -> tuple[str, ...]:
     return "dgx-h100", "--profile", "claims.yaml"
 
 
-def test_a_claim_is_judged_by_what_a_plan_foresees(
-    folder: Path, by_claims: tuple[str, ...], capsys: Any
-) -> None:
+def test_claim_is_judged_by_planned_devices(folder: Path, by_claims: tuple[str, ...], capsys: Any) -> None:
     code, text = said(capsys, "claiming.yaml", *by_claims)
     assert code == ExitCode.NO
     assert "dgx-01  cannot allocate all claims  -" in text.splitlines()
@@ -225,7 +221,7 @@ def test_a_claim_is_judged_by_what_a_plan_foresees(
     }
 
 
-def test_a_request_for_gpus_is_served_by_claims_where_the_plan_has_no_plugin(
+def test_gpu_request_is_served_by_claims_if_the_plan_has_no_plugin(
     folder: Path, by_claims: tuple[str, ...], capsys: Any
 ) -> None:
     code, text = said(capsys, "fits.yaml", *by_claims)
@@ -233,7 +229,7 @@ def test_a_request_for_gpus_is_served_by_claims_where_the_plan_has_no_plugin(
     assert "extended resources: nvidia.com/gpu asks for 1 of gpu.nvidia.com; 8 match" in text
 
 
-def test_without_a_plan_that_says_so_what_drivers_offer_is_not_known(folder: Path, capsys: Any) -> None:
+def test_claims_are_not_judged_when_no_plan_lists_driver_devices(folder: Path, capsys: Any) -> None:
     (folder / "claiming.yaml").write_text(CLAIMING)
     code, text = said(capsys, "claiming.yaml", "dgx-h100", *TRAINING)
     assert code == ExitCode.YES
@@ -274,7 +270,7 @@ esac
         ),
     ],
 )
-def test_a_cluster_is_asked_for_what_is_claimed_where_a_pod_claims(
+def test_cluster_claims_are_read_when_a_pod_has_claims(
     folder: Path, capsys: Any, answer: str, line: str
 ) -> None:
     (folder / "claiming.yaml").write_text(CLAIMING)
@@ -288,9 +284,7 @@ def test_a_cluster_is_asked_for_what_is_claimed_where_a_pod_claims(
     assert all(each.startswith("get ") for each in asked)
 
 
-def test_a_plan_goes_with_the_snapshot_of_its_host_and_alone_says_nothing_of_its_kubelet(
-    folder: Path, capsys: Any
-) -> None:
+def test_plan_needs_the_snapshot_of_its_host_to_judge_the_kubelet(folder: Path, capsys: Any) -> None:
     machine = ready_machine("dgx-h100")
     (folder / "plan.json").write_text(dumps(plan_node(machine, load_profile("training"), "1.36.3")))
     (folder / "machine.json").write_text(json.dumps(to_document(machine)))
@@ -300,7 +294,7 @@ def test_a_plan_goes_with_the_snapshot_of_its_host_and_alone_says_nothing_of_its
     assert (code, "not known: a plan alone has no cores" in text) == (ExitCode.NO, True)
 
 
-def test_a_node_is_known_by_the_name_under_which_its_kubelet_registers(folder: Path, capsys: Any) -> None:
+def test_node_has_the_name_its_kubelet_registers(folder: Path, capsys: Any) -> None:
     machine = ready_machine("dgx-h100")
     assert machine.kubelet
     kubelet = replace(machine.kubelet, flags=(*machine.kubelet.flags, "--hostname-override=gpu-a"))
@@ -309,7 +303,7 @@ def test_a_node_is_known_by_the_name_under_which_its_kubelet_registers(folder: P
     assert (code, "gpu-a  may send it  admits" in text) == (ExitCode.YES, True)
 
 
-def test_a_machine_without_a_plan_has_what_its_drivers_of_claims_offer(folder: Path, capsys: Any) -> None:
+def test_machine_without_a_plan_has_the_devices_of_its_claim_drivers(folder: Path, capsys: Any) -> None:
     (folder / "gpus.yaml").write_text(
         "spec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: 8}}}]}\n"
     )

@@ -57,7 +57,7 @@ def kubectl(folder: Path, text: str) -> tuple[str, str]:
     return "--kubectl", "./kubectl"
 
 
-def test_a_system_that_is_told_nothing_gets_no_folder_and_the_reason(folder: Path, capsys: Any) -> None:
+def test_system_with_nothing_to_write_gets_a_reason_and_no_folder(folder: Path, capsys: Any) -> None:
     systems = ("--for", "dra", "--for", "amd-gpu-operator", "--for", "gpu-operator")
     code = run(["generate", "cluster", "dgx-h100", "--profile", "training", *systems, "--to", "cluster"])
     assert code == ExitCode.YES
@@ -68,7 +68,7 @@ def test_a_system_that_is_told_nothing_gets_no_folder_and_the_reason(folder: Pat
     assert {each.name for each in (folder / "cluster/gpu-operator").iterdir()} == {"gpu-operator.values.yml"}
 
 
-def test_a_live_policy_is_held_to_what_the_chart_makes_of_the_values(folder: Path, capsys: Any) -> None:
+def test_live_policy_is_compared_with_what_the_chart_renders(folder: Path, capsys: Any) -> None:
     (folder / "live.json").write_text(json.dumps({"kind": "List", "items": [POLICY]}))
     machine = ("dgx-h100", "--profile", "handed.yaml", "--for", "gpu-operator")
     code = run(["cluster", "verify", *machine, *kubectl(folder, KUBECTL)])
@@ -82,9 +82,7 @@ def test_a_live_policy_is_held_to_what_the_chart_makes_of_the_values(folder: Pat
     assert {each["kind"] for each in asked} == {"ClusterPolicy", "ConfigMap"}
 
 
-def test_a_cluster_without_the_operator_is_passed_over_with_all_that_is_for_it(
-    folder: Path, capsys: Any
-) -> None:
+def test_cluster_without_the_operator_skips_all_its_objects(folder: Path, capsys: Any) -> None:
     machine = ("dgx-h100", "--profile", "handed.yaml", "--for", "gpu-operator")
     code = run(["cluster", "verify", *machine, *kubectl(folder, NOT_SERVED)])
     said = capsys.readouterr()

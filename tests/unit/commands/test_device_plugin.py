@@ -55,12 +55,12 @@ def answer(capsys, *arguments: str, code: int = 0) -> str:
     ],
     ids=["nothing wrong", "a warning alone is no refusal", "what ends the plugin", "no valid file"],
 )
-def test_a_file_is_checked_without_a_machine(folder, capsys, text, code, said):
+def test_file_is_checked_without_a_machine(folder, capsys, text, code, said):
     Path("plugin.yaml").write_text(text)
     assert said in answer(capsys, "device-plugin", "check", "plugin.yaml", code=code)
 
 
-def test_with_a_machine_it_says_what_the_node_advertises(folder, capsys):
+def test_check_with_a_machine_shows_what_the_node_advertises(folder, capsys):
     Path("plugin.yaml").write_text("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}")
     saved("gpu-1.json", dgx_h100())
     assert "32 nvidia.com/gpu" in answer(capsys, "device-plugin", "check", "plugin.yaml", "gpu-1.json")
@@ -68,7 +68,7 @@ def test_with_a_machine_it_says_what_the_node_advertises(folder, capsys):
     assert told == {"schema": 1, "starts": True, "advertised": {"nvidia.com/gpu": 32}, "findings": []}
 
 
-def test_a_node_with_a_lost_gpu_advertises_nothing(folder, capsys):
+def test_node_with_a_lost_gpu_advertises_nothing(folder, capsys):
     Path("plugin.yaml").write_text("flags: {migStrategy: none}")
     sound = dgx_h100()
     lost = replace(sound.gpus[2], index=2, uuid=None, name=None, unanswered="GPU is lost")
@@ -91,7 +91,7 @@ def test_a_node_with_a_lost_gpu_advertises_nothing(folder, capsys):
         pytest.param(["--profile", "cut.yaml"], "56 nvidia.com/mig-1g.10gb", id="as a profile cuts them"),
     ],
 )
-def test_a_file_is_held_against_the_gpus_as_they_are_or_will_be(folder, capsys, given, advertised):
+def test_check_uses_the_current_or_planned_gpus(folder, capsys, given, advertised):
     Path("plugin.yaml").write_text("flags: {migStrategy: mixed}")
     Path("cut.yaml").write_text("name: cut\nmig: {strategy: mixed, gpus: [{devices: {1g.10gb: 7}}]}")
     Path("plan.json").write_text(answer(capsys, "plan", "dgx-h100", "--profile", "cut.yaml", "-o", "json"))
@@ -99,14 +99,14 @@ def test_a_file_is_held_against_the_gpus_as_they_are_or_will_be(folder, capsys, 
     assert said.split("advertised:")[1].strip() == advertised
 
 
-def test_live_without_a_machine_is_this_one(folder, capsys):
+def test_live_without_a_machine_means_this_machine(folder, capsys):
     Path("plugin.yaml").write_text("version: v1")
     alone = json.loads(answer(capsys, "device-plugin", "check", "plugin.yaml", "-o", "json"))
     here = json.loads(answer(capsys, "device-plugin", "check", "plugin.yaml", "--live", "-o", "json"))
     assert (alone["advertised"], isinstance(here["advertised"], dict)) == (None, True)
 
 
-def test_a_config_map_is_written_for_several_nodes(folder, capsys):
+def test_config_map_is_written_for_several_nodes(folder, capsys):
     Path("profile.yaml").write_text("name: serve\ndevice_plugin: {time_slicing: {gpu: 4}, config: shared}")
     nodes = [saved("gpu-1.json", dgx_h100()), saved("gpu-2.json", replace(dgx_h100(), hostname="gpu-2"))]
     out = answer(
@@ -122,13 +122,13 @@ def test_a_config_map_is_written_for_several_nodes(folder, capsys):
     assert "32 nvidia.com/gpu" in answer(capsys, "device-plugin", "check", "shared.yaml", "gpu-1.json")
 
 
-def test_a_plan_without_the_section_is_refused_with_its_host(folder, capsys):
+def test_plan_without_the_section_is_refused_with_its_host(folder, capsys):
     saved("gpu-1.json", dgx_h100())
     said = answer(capsys, "device-plugin", "config", "gpu-1.json", code=2)
     assert "has no section device_plugin" in said
 
 
-def test_the_operator_s_config_map_is_valid_for_our_own_check_of_mig_parted(folder, capsys):
+def test_operator_config_map_passes_our_mig_parted_check(folder, capsys):
     saved("gpu-1.json", dgx_h100(), cut=True)
     out = answer(capsys, "mig", "operator-config", "gpu-1.json", "-o", "json")
     document = json.loads(out)
@@ -140,13 +140,13 @@ def test_the_operator_s_config_map_is_valid_for_our_own_check_of_mig_parted(fold
     ]
 
 
-def test_as_yaml_the_operator_s_config_map_says_which_node_takes_what(folder, capsys):
+def test_yaml_config_map_names_the_config_of_each_node(folder, capsys):
     saved("gpu-1.json", dgx_h100(), cut=True)
     first, *_ = (out := answer(capsys, "mig", "operator-config", "gpu-1.json")).splitlines()
     assert first.startswith("# dgx-01: nvidia.com/mig.config=serve-")
     assert yaml.safe_load(out)["kind"] == "ConfigMap"
 
 
-def test_a_machine_without_gpus_has_nothing_to_hand_over(folder, capsys):
+def test_machine_without_gpus_is_refused_for_operator_config(folder, capsys):
     saved("cpu.json", replace(lab_node(), gpus=()))
     assert "has no settings for GPUs" in answer(capsys, "mig", "operator-config", "cpu.json", code=2)

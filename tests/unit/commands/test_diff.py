@@ -34,13 +34,13 @@ def found(capsys, *arguments: str) -> tuple[int, dict[str, dict[str, tuple[objec
     }
 
 
-def test_two_hosts_of_one_kind_are_alike(saved, capsys):
+def test_hosts_of_one_kind_are_equal(saved, capsys):
     lab = machines.lab_node()
     code, kinds = found(capsys, saved("a", lab), saved("b", replace(lab, hostname="node2")))
     assert (code, kinds) == (ExitCode.YES, {"machine": {}})
 
 
-def test_a_dimm_that_is_missing_is_named_with_what_it_does_to_the_plan(saved, capsys):
+def test_missing_dimm_is_named_with_its_effect_on_the_plan(saved, capsys):
     lab = machines.lab_node()
     node = lab.numa_nodes[2]
     less = replace(node, memory_bytes=(node.memory_bytes or 0) // 2)
@@ -51,7 +51,7 @@ def test_a_dimm_that_is_missing_is_named_with_what_it_does_to_the_plan(saved, ca
     assert kinds["plan"]["memory.numa_nodes[2].memory_bytes"] == (node.memory_bytes, less.memory_bytes)
 
 
-def test_two_plans_are_compared_as_they_are(tmp_path, capsys):
+def test_two_plans_are_compared_directly(tmp_path, capsys):
     files = []
     for profile in ("training", "best-effort-mixed"):
         files.append(tmp_path / profile)
@@ -62,14 +62,14 @@ def test_two_plans_are_compared_as_they_are(tmp_path, capsys):
     assert "machine" not in kinds
 
 
-def test_a_plan_and_a_machine_without_one_are_refused(saved, tmp_path, capsys):
+def test_plan_against_a_machine_without_a_plan_is_refused(saved, tmp_path, capsys):
     plan = tmp_path / "plan.json"
     plan.write_text(dumps(plan_node(machines.lab_node(), load_profile("training"))))
     assert run(["diff", str(plan), saved("a", machines.lab_node())]) == ExitCode.BAD_INPUT
     assert "give --profile" in capsys.readouterr().err
 
 
-def test_entries_of_one_side_are_counted_for_people(saved, capsys):
+def test_one_sided_entries_are_counted_in_text_output(saved, capsys):
     assert run(["diff", saved("a", machines.lab_node()), saved("b", machines.dgx_h100())]) == ExitCode.NO
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["gpus[]", "0", "entries", "8", "entries"] in lines
@@ -90,7 +90,7 @@ def image(tmp_path: Path) -> str:
     return str(tmp_path / "image")
 
 
-def test_what_an_images_nodes_do_is_compared_with_a_machine_as_it_is(saved, image, capsys):
+def test_image_plan_is_compared_with_the_current_machine(saved, image, capsys):
     code, kinds = found(capsys, saved("a", machines.lab_node()), image, "--profile", "best-effort-mixed")
     assert code == ExitCode.NO
     assert kinds["plan"]["profile"] == ("best-effort-mixed", "own")
@@ -100,9 +100,7 @@ def test_what_an_images_nodes_do_is_compared_with_a_machine_as_it_is(saved, imag
 
 
 @pytest.mark.parametrize("left", ["a machine without one", "a plan alone"])
-def test_an_image_is_compared_with_a_machine_that_has_a_plan_and_with_nothing_else(
-    left, saved, image, tmp_path, capsys
-):
+def test_image_is_compared_only_with_a_planned_machine(left, saved, image, tmp_path, capsys):
     plan = tmp_path / "plan.json"
     plan.write_text(dumps(plan_node(machines.lab_node(), load_profile("training"))))
     source = str(plan) if left == "a plan alone" else saved("a", machines.lab_node())

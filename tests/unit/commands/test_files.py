@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("capture --root . --to a/b/out.svg", id="capture"),
     ],
 )
-def test_folders_of_a_file_are_made(command: str, folder: Path) -> None:
+def test_parent_folders_of_a_file_are_created(command: str, folder: Path) -> None:
     (folder / "kubelet.yaml").write_text(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
     )
@@ -33,7 +33,7 @@ def test_folders_of_a_file_are_made(command: str, folder: Path) -> None:
     assert (folder / "a/b/out.svg").stat().st_size
 
 
-def test_o_is_the_format_of_a_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_option_selects_the_picture_format(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["draw", "small-vm", "-o", "svg"]) == ExitCode.YES
     printed = capsys.readouterr().out
     assert printed.startswith("<?xml")

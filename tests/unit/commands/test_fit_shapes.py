@@ -73,17 +73,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
     ],
 )
-def test_the_shapes_of_a_file(folder: Path, name: str, shapes: list[tuple[str, int]]) -> None:
+def test_shapes_are_read_from_a_file(folder: Path, name: str, shapes: list[tuple[str, int]]) -> None:
     assert [(each.name, each.count) for each in read_load(name).load.shapes] == shapes
 
 
-def test_what_is_on_every_node_is_there_once_and_what_has_ended_is_left_out(folder: Path) -> None:
+def test_pods_of_every_node_are_listed_once_and_ended_pods_left_out(folder: Path) -> None:
     given = read_load("pods.json")
     assert [float(each.containers[0].requests["cpu"]) for each in given.load.everywhere] == [0.1, 0.05]
     assert given.remarks == ("pods.json: 1 ended pod not counted",)
 
 
-def test_of_many_shapes_the_most_frequent_are_placed_and_the_rest_is_counted(folder: Path) -> None:
+def test_most_frequent_shapes_are_placed_and_the_rest_counted(folder: Path) -> None:
     many = [{"count": number, "cpu": number, "memory": "1Gi"} for number in range(1, MOST_SHAPES + 3)]
     (folder / "many.json").write_text(json.dumps(many))
     given = read_load("many.json")
@@ -93,7 +93,7 @@ def test_of_many_shapes_the_most_frequent_are_placed_and_the_rest_is_counted(fol
     )
 
 
-def test_settings_stand_beside_each_other_and_what_is_left(folder: Path, capsys: Any) -> None:
+def test_fit_shows_settings_side_by_side_and_spare_capacity(folder: Path, capsys: Any) -> None:
     code = run(
         ["fit", "--shapes", "shapes.yaml", "--machine", "dgx-h100=2", "--machine", "epyc-nps4", *TRAINING]
     )
@@ -105,7 +105,7 @@ def test_settings_stand_beside_each_other_and_what_is_left(folder: Path, capsys:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_document_has_every_setting(folder: Path, capsys: Any) -> None:
+def test_json_has_every_topology_policy(folder: Path, capsys: Any) -> None:
     (folder / "shapes.yaml").write_text("- {name: all, count: 3, cpu: 216, memory: 1Ti, nvidia.com/gpu: 8}\n")
     code = run(["fit", "--shapes", "shapes.yaml", "--machine", "dgx-h100=2", *TRAINING, "-o", "json"])
     document = json.loads(capsys.readouterr().out)
@@ -149,7 +149,7 @@ def test_selectors_and_affinity_choose_the_kind_of_node(folder: Path, capsys: An
     assert "never: other: its nodeSelector or affinity excludes every node\n" in shown
 
 
-def test_pods_of_a_daemonset_are_on_the_nodes_that_it_selects(folder: Path) -> None:
+def test_daemonset_pods_run_on_the_selected_nodes(folder: Path) -> None:
     name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [name]}}
     agent = pod("agent-x", "100m", **owned("DaemonSet", "agent"))
@@ -201,7 +201,7 @@ def test_bad_input_has_one_message(folder: Path, capsys: Any, name: str, text: s
         ),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
+def test_invalid_arguments_are_refused(
     folder: Path, capsys: Any, arguments: tuple[str, ...], message: str
 ) -> None:
     assert run(["fit", *arguments, *TRAINING]) == ExitCode.BAD_INPUT

@@ -18,7 +18,7 @@ def intent(tmp_path):
     return str(file)
 
 
-def test_the_runtime_class_is_for_kubectl_and_the_pods_lines_are_a_comment(save_machine, intent, capsys):
+def test_runtime_class_is_valid_for_kubectl_with_pod_lines_as_comments(save_machine, intent, capsys):
     assert run(["generate", "runtime-class", save_machine(host()), "--profile", intent]) == 0
     text = capsys.readouterr().out
     assert yaml.safe_load(text)["metadata"] == {"name": "fast"}
@@ -26,19 +26,19 @@ def test_the_runtime_class_is_for_kubectl_and_the_pods_lines_are_a_comment(save_
     assert "#   runtimeClassName: fast\n" in text
 
 
-def test_the_runtime_class_as_json(save_machine, intent, capsys):
+def test_runtime_class_is_written_as_json(save_machine, intent, capsys):
     assert run(["generate", "runtime-class", save_machine(host()), "--profile", intent, "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["manifests"][0]["handler"] == "high-performance"
     assert document["pod"]["spec"] == {"runtimeClassName": "fast"}
 
 
-def test_without_a_handler_there_is_no_runtime_class(save_machine, intent, capsys):
+def test_no_runtime_class_is_generated_without_a_handler(save_machine, intent, capsys):
     machine = replace(host(), kubelet=None)
     assert run(["generate", "runtime-class", save_machine(machine), "--profile", intent]) == 2
     assert "lets pods ask for nothing" in capsys.readouterr().err
 
 
-def test_a_runtime_class_without_a_plan_is_bad_input(save_machine, capsys):
+def test_runtime_class_without_a_plan_is_bad_input(save_machine, capsys):
     assert run(["generate", "runtime-class", save_machine(host())]) == 2
     assert "no plan: give --profile" in capsys.readouterr().err

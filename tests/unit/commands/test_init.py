@@ -23,7 +23,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def test_it_writes_inventory_data_profile_deploys_and_the_next_commands(tmp_path: Path) -> None:
+def test_init_writes_inventory_data_profile_deploys_and_next_commands(tmp_path: Path) -> None:
     assert run(["init", str(tmp_path / "fleet")]) == ExitCode.YES
     assert {*contents(tmp_path / "fleet")} == {
         "README.md",
@@ -48,14 +48,14 @@ def test_it_writes_inventory_data_profile_deploys_and_the_next_commands(tmp_path
     }
 
 
-def test_hosts_and_user_are_written_as_given(tmp_path: Path) -> None:
+def test_inventory_has_the_given_hosts_and_user(tmp_path: Path) -> None:
     hosts = ["gpu-1", "gpu-2", "gpu-1"]
     run(["init", str(tmp_path / "fleet"), *(f"--host={name}" for name in hosts), "--user=o'ps"])
     assert runpy.run_path(str(tmp_path / "fleet/inventory.py"))["nodes"] == ["gpu-1", "gpu-2"]
     assert runpy.run_path(str(tmp_path / "fleet/group_data/all.py"))["ssh_user"] == "o'ps"
 
 
-def test_many_hosts_are_a_range_and_one_has_its_own_user_and_port(tmp_path: Path) -> None:
+def test_host_range_is_expanded_and_keeps_user_and_port_per_host(tmp_path: Path) -> None:
     hosts = ("gpu-[01-03,08]", "ubuntu@gpu-9:2222", "gpu-02", "[fe80::1]:23", "@docker/one")
     write_folder(tmp_path / "fleet", starting_files(hosts, "root", "training"))
     assert runpy.run_path(str(tmp_path / "fleet/inventory.py"))["nodes"] == [
@@ -67,37 +67,37 @@ def test_many_hosts_are_a_range_and_one_has_its_own_user_and_port(tmp_path: Path
 
 
 @pytest.mark.parametrize("host", ["gpu-[5-1]", "gpu-[0-10000]", "a b@gpu-1", "gpu-1:0", "gpu-[1-2"])
-def test_a_range_or_an_address_that_is_none_is_refused(host: str) -> None:
+def test_invalid_host_range_or_address_is_refused(host: str) -> None:
     with pytest.raises(NumaforgeError, match="--host"):
         starting_files((host,), "root", "training")
 
 
-def test_quiet_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init", str(tmp_path / "fleet"), "-q"]) == ExitCode.YES
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_hosts_the_inventory_names_none_and_shows_how() -> None:
+def test_inventory_without_hosts_is_empty_and_shows_an_example() -> None:
     texts = starting_files((), "root", "training")
     assert re.search(r"nodes = \[\n    # \"[\w.-]+\",\n\]", texts["inventory.py"])
     assert "First name your hosts" in texts["README.md"]
 
 
 @pytest.mark.parametrize("profile", [*ready_profiles(), *machine_profiles()])
-def test_every_ready_profile_can_be_started_from(tmp_path: Path, profile: str) -> None:
+def test_every_ready_profile_can_be_a_starting_point(tmp_path: Path, profile: str) -> None:
     write_folder(tmp_path / "fleet", starting_files(("gpu-1",), "root", profile))
     started = load_profile(tmp_path / "fleet/profiles/nodes.yaml")
     assert started.model_dump(exclude={"name"}) == load_profile(profile).model_dump(exclude={"name"})
 
 
-def test_what_the_profile_only_mentions_is_valid_too() -> None:
+def test_settings_in_profile_comments_are_valid_too() -> None:
     text = starting_files((), "root", "training")["profiles/nodes.yaml"]
     mentioned = re.sub(r"^#(?=(  +(- )?)?[\w.]+:)", "", text, flags=re.MULTILINE)
     assert load_profile(yaml.safe_load(mentioned)).hugepages
     assert {*yaml.safe_load(mentioned)} - {*yaml.safe_load(text)}
 
 
-def test_the_options_of_a_roll_out_that_are_only_mentioned_are_valid_too(tmp_path: Path) -> None:
+def test_commented_out_rollout_options_are_valid(tmp_path: Path) -> None:
     text = starting_files((), "root", "training")["group_data/all.py"]
     data = tmp_path / "all.py"
     data.write_text(text.replace('    # "', '    "'))
@@ -106,11 +106,11 @@ def test_the_options_of_a_roll_out_that_are_only_mentioned_are_valid_too(tmp_pat
     assert read_options(rollout)
 
 
-def test_pyinfra_is_told_what_it_is_told_in_the_repository() -> None:
+def test_pyinfra_config_equals_that_of_the_repository() -> None:
     assert starting_files((), "root", "training")["config.py"] == (REPOSITORY / "config.py").read_text()
 
 
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+def test_empty_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "fleet").mkdir()
     assert run(["init", str(tmp_path / "fleet")]) == ExitCode.YES
 
@@ -130,7 +130,7 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
         pytest.param(lambda folder: folder.write_text("mine"), "is a file", id="a-file"),
     ],
 )
-def test_what_is_there_is_named_and_left_as_it_is(tmp_path: Path, capfd, prepare, message: str) -> None:
+def test_existing_files_are_named_and_left_unchanged(tmp_path: Path, capfd, prepare, message: str) -> None:
     prepare(tmp_path / "fleet")
     before = contents(tmp_path)
     assert run(["init", str(tmp_path / "fleet")]) == ExitCode.BAD_INPUT
@@ -138,20 +138,20 @@ def test_what_is_there_is_named_and_left_as_it_is(tmp_path: Path, capfd, prepare
     assert contents(tmp_path) == before
 
 
-def test_many_files_in_the_way_are_not_all_named(tmp_path: Path, capfd) -> None:
+def test_long_list_of_existing_files_is_shortened(tmp_path: Path, capfd) -> None:
     for number in range(20):
         (tmp_path / f"file-{number:02}").touch()
     run(["init", str(tmp_path)])
     assert "file-07 and 12 more\n" in capfd.readouterr().err
 
 
-def test_the_folder_that_one_is_in_is_not_replaced(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_current_folder_is_not_replaced(tmp_path: Path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["init", "."]) == ExitCode.BAD_INPUT
     assert ".: is the folder that you are in\n" in capfd.readouterr().err
 
 
-def test_it_writes_all_or_nothing(tmp_path: Path) -> None:
+def test_init_writes_all_files_or_none(tmp_path: Path) -> None:
     texts = {"a.py": "", "a.py/b.py": ""}  # the second cannot be written
     with pytest.raises(NumaforgeError, match="fleet: cannot be written"):
         write_folder(tmp_path / "fleet", texts)

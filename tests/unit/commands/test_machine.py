@@ -33,7 +33,7 @@ def test_capture_without_a_file_prints_the_snapshot(capsys):
     assert Snapshot.from_json(capsys.readouterr().out).files
 
 
-def test_topology_of_a_captured_root(tmp_path, capsys):
+def test_topology_reads_a_captured_root(tmp_path, capsys):
     root = tmp_path / "root"
     for path, text in {
         "sys/devices/system/cpu/online": "0-1",
@@ -46,7 +46,7 @@ def test_topology_of_a_captured_root(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["cores"][0]["cpus"] == "0-1"
 
 
-def test_topology_reads_its_own_document_back(lab_document, capsys):
+def test_topology_reads_back_its_json(lab_document, capsys):
     assert run(["topology", lab_document, "-o", "json"]) == ExitCode.YES
     assert from_document(json.loads(capsys.readouterr().out)) == machines.lab_node()
 
@@ -66,14 +66,14 @@ def test_plan_is_a_table_for_people(lab_document, capsys):
     assert "cpus.reserved = " in capsys.readouterr().out
 
 
-def test_plan_takes_a_profile_file(lab_document, tmp_path, capsys):
+def test_plan_accepts_a_profile_file(lab_document, tmp_path, capsys):
     profile = tmp_path / "mine.yaml"
     profile.write_text("name: mine\ncpus:\n  reserved:\n    cpulist: 0-1\n")
     assert run(["plan", lab_document, "--profile", str(profile), "-o", "json"]) == ExitCode.YES
     assert loads(capsys.readouterr().out).cpus.reserved == {0, 1}
 
 
-def test_plan_for_another_kubelet_version(lab_document, capsys):
+def test_plan_accepts_another_kubelet_version(lab_document, capsys):
     arguments = ["plan", lab_document, "--profile", "best-effort-mixed", "--kubelet-version", "1.34.0"]
     assert run([*arguments, "-o", "json"]) == ExitCode.YES
     assert loads(capsys.readouterr().out).kubelet.version.startswith("1.34")
@@ -88,7 +88,7 @@ def provisioned_document(lab_document, saved_plan) -> str:
     return lab_document
 
 
-def test_plan_shows_the_plan_that_the_host_has(provisioned_document, capsys):
+def test_plan_shows_the_installed_plan(provisioned_document, capsys):
     assert run(["plan", provisioned_document]) == ExitCode.YES
     assert "profile best-effort-mixed" in capsys.readouterr().out
 
@@ -105,9 +105,7 @@ def test_draw_writes_the_picture_with_the_profiles_plan(lab_document, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "magic"), [("node.png", b"\x89PNG"), ("node.PDF", b"%PDF")])
-def test_draw_saves_in_the_format_of_the_files_name_the_same_bytes_each_time(
-    name, magic, lab_document, tmp_path
-):
+def test_draw_saves_by_file_suffix_and_reproducibly(name, magic, lab_document, tmp_path):
     written = []
     for _ in range(2):
         assert run(["draw", lab_document, "--to", str(tmp_path / name)]) == ExitCode.YES
@@ -116,7 +114,7 @@ def test_draw_saves_in_the_format_of_the_files_name_the_same_bytes_each_time(
     assert written[0] == written[1]
 
 
-def test_draw_refuses_another_format_before_it_looks_at_anything(tmp_path, capsys):
+def test_draw_refuses_unknown_format_before_reading_anything(tmp_path, capsys):
     assert (
         run(["draw", str(tmp_path / "absent.json"), "--to", str(tmp_path / "node.jpg")]) == ExitCode.BAD_INPUT
     )
@@ -130,7 +128,7 @@ def test_draw_names_the_extra_that_png_needs(lab_document, tmp_path, capsys, mon
     assert "pip install 'numaforge[pictures]'" in capsys.readouterr().err
 
 
-def test_draw_shows_the_machine_as_it_is_with_the_plan(lab_document, tmp_path):
+def test_draw_shows_the_current_machine_with_the_plan(lab_document, tmp_path):
     profile, picture = tmp_path / "quiet.yaml", tmp_path / "node.svg"
     profile.write_text('cpus: {smt: "off"}\n')
     assert run(["draw", lab_document, "--profile", str(profile), "--to", str(picture)]) == ExitCode.YES
@@ -143,12 +141,12 @@ def test_draw_without_a_plan_shows_the_machine(lab_document, capsys):
     assert capsys.readouterr().out == draw(machines.lab_node())
 
 
-def test_draw_shows_the_plan_that_the_host_has(provisioned_document, capsys):
+def test_draw_shows_the_installed_plan(provisioned_document, capsys):
     assert run(["draw", provisioned_document]) == ExitCode.YES
     assert "profile best-effort-mixed" in capsys.readouterr().out
 
 
-def test_draw_shows_a_plan_alone(saved_plan, capsys):
+def test_draw_shows_a_plan_without_a_machine(saved_plan, capsys):
     assert run(["draw", saved_plan]) == ExitCode.YES
     assert capsys.readouterr().out.count("data-cpu=") == 16
 
@@ -165,5 +163,5 @@ def test_draw_shows_a_plan_alone(saved_plan, capsys):
         pytest.param("@docker/debian:12", ("@docker/debian:12", {}), id="another connector"),
     ],
 )
-def test_a_host_is_named_as_people_name_it(host, expected):
+def test_host_accepts_the_usual_address_forms(host, expected):
     assert address(host) == expected

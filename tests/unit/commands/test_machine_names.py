@@ -86,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_command_that_looks_at_a_machine_takes_its_name() -> None:
+def test_every_machine_command_accepts_a_machine_name() -> None:
     assert {
         *[("topology",), ("plan",), ("draw",), ("kubelet", "check"), ("admit",), ("fit",), ("audit",)],
         *[("generate", "runtime-class"), ("mig", "check"), ("mig", "plan")],
@@ -98,7 +98,7 @@ def test_every_command_that_looks_at_a_machine_takes_its_name() -> None:
 @pytest.mark.parametrize(
     "words", [words for words in TAKES_A_MACHINE if words != ("generate", "runtime-class")], ids=" ".join
 )
-def test_a_ready_machine_is_named_with_the_option(
+def test_machine_option_names_a_ready_machine(
     words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = OF_AMD.get(words, "dgx-h100")
@@ -106,7 +106,7 @@ def test_a_ready_machine_is_named_with_the_option(
     assert capsys.readouterr().out
 
 
-def test_the_argument_and_the_option_mean_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_argument_equals_machine_option(capsys: pytest.CaptureFixture[str]) -> None:
     answers = []
     for words in (["dgx-h100"], ["--machine", "dgx-h100"]):
         assert run(["topology", *words, "-o", "json"]) == ExitCode.YES
@@ -128,20 +128,22 @@ def test_the_argument_and_the_option_mean_the_same(capsys: pytest.CaptureFixture
         pytest.param(["topology", "two words"], "is not a host name", id="no name at all"),
     ],
 )
-def test_a_name_that_is_none_is_refused(
+def test_invalid_machine_name_is_refused(
     words: list[str], reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words) == ExitCode.BAD_INPUT
     assert reason in capsys.readouterr().err
 
 
-def test_a_compressed_snapshot_says_how_it_is_unpacked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compressed_snapshot_is_refused_with_the_unpack_command(capsys: pytest.CaptureFixture[str]) -> None:
     file = stored("nvidia-gh200").snapshot_file
     assert run(["topology", str(file)]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err.endswith(f"is compressed\n  unpack it first: xz -dk {file}\n")
 
 
-def test_a_host_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_host_name_is_captured_live(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = []
 
     def answer(host: str, data: tuple[str, ...]) -> Snapshot:
@@ -154,7 +156,7 @@ def test_a_host_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert "gh200-01" in capsys.readouterr().out
 
 
-def test_a_host_that_is_not_there_may_have_been_a_ready_machine(
+def test_unreachable_host_suggests_the_nearest_ready_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def silent(host: str, data: tuple[str, ...]) -> Snapshot:
@@ -169,7 +171,7 @@ def test_a_host_that_is_not_there_may_have_been_a_ready_machine(
     )
 
 
-def test_a_file_of_that_name_comes_before_the_ready_machine(
+def test_file_takes_precedence_over_ready_machine_of_same_name(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "dgx-h100").write_text(dumps(plan_node(ready_machine("epyc-nps4"), load_profile("cpu-only"))))
@@ -202,7 +204,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     return [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 
-def test_several_machines_are_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_machines_share_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topology", "dgx-h100", "gh200"]) == ExitCode.YES
     assert lines_of(capsys) == [
         ["Machine", "CPUs", "NUMA", "Memory", "GPUs", "NICs", "Kubelet"],
@@ -225,7 +227,7 @@ def live(words: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("words", ["capture", "measure", "measure --last"])
-def test_a_ready_machine_has_no_host_to_log_in_to(words: str) -> None:
+def test_live_command_on_a_ready_machine_finds_no_host(words: str) -> None:
     code, said = live(f"{words} dgx-h100")
     assert code == ExitCode.UNREACHABLE
     assert said.startswith(f"numaforge: dgx-h100: {NO_HOST}, and no host of that name answers: ")
@@ -233,7 +235,7 @@ def test_a_ready_machine_has_no_host_to_log_in_to(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["verify", "rollout plan", "apply --dry", "doctor"])
-def test_a_ready_machine_is_no_inventory(words: str) -> None:
+def test_ready_machine_is_refused_as_an_inventory(words: str) -> None:
     code, said = live(f"{words} dgx-h100")
     assert code == ExitCode.BAD_INPUT
     assert f"dgx-h100 {NO_HOST}; name an inventory or a host" in said
@@ -255,13 +257,13 @@ def fleet(folder: Path) -> Path:
     return place
 
 
-def test_machines_that_are_alike_share_a_row(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_identical_machines_share_a_row(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "fleet", "--profile", "cpu-only"]) == ExitCode.YES
     rows = [line for line in lines_of(capsys) if len(line) > 5]
     assert [line[0] for line in rows] == ["Node", "cpu-1", "gpu-[01-03]"]
 
 
-def test_a_folder_is_the_same_as_its_files(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_equals_the_list_of_its_files(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for words in (["fleet"], sorted(str(path.relative_to(Path.cwd())) for path in fleet.iterdir())):
         assert run(["plan", *words, "--profile", "training"]) == ExitCode.YES
@@ -269,7 +271,7 @@ def test_a_folder_is_the_same_as_its_files(fleet: Path, capsys: pytest.CaptureFi
     assert said[0] == said[1]
 
 
-def test_one_that_cannot_be_read_is_named_and_the_others_shown(
+def test_unreadable_snapshot_is_named_and_the_others_are_shown(
     fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (fleet / "bad.snapshot.json").write_text("{")
@@ -279,7 +281,7 @@ def test_one_that_cannot_be_read_is_named_and_the_others_shown(
     assert "1 machine left out\n  fleet/bad.snapshot.json: not a complete JSON document" in said
 
 
-def test_a_refused_profile_is_a_line_and_no_end(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_profile_is_reported_per_machine(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (fleet.parent / "own.yaml").write_text("name: own\ncpus: {reserved: {cpulist: '300-301'}}\n")
     assert run(["plan", "fleet", "--profile", "own.yaml", "-o", "json"]) == ExitCode.NO
     answer = json.loads(capsys.readouterr().out)
@@ -287,7 +289,9 @@ def test_a_refused_profile_is_a_line_and_no_end(fleet: Path, capsys: pytest.Capt
     assert len(answer["failed"]) == 4
 
 
-def test_json_of_several_has_a_document_for_each(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_several_machines_has_one_document_per_machine(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["topology", "fleet", "-o", "json"]) == ExitCode.YES
     answer = json.loads(capsys.readouterr().out)
     assert [each["hostname"] for each in answer["machines"]] == ["cpu-1", "gpu-01", "gpu-02", "gpu-03"]
@@ -304,7 +308,7 @@ def test_json_of_several_has_a_document_for_each(fleet: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     "words", [["topology"], ["plan", "--profile", "cpu-only"], ["audit", "--only", "host"]]
 )
-def test_the_code_is_that_of_a_host_without_an_answer_where_nothing_worse_is_known(
+def test_unreachable_exit_code_only_without_another_failure(
     words: list[str],
     broken: HostError,
     code: ExitCode,
@@ -322,13 +326,13 @@ def test_the_code_is_that_of_a_host_without_an_answer_where_nothing_worse_is_kno
     assert run([*words, "gpu-31"]) == broken.exit_code
 
 
-def test_hosts_of_one_name_are_shown_as_they_were_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_with_equal_hostnames_are_shown_by_given_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topology", "dgx-h100", "dgx-h100-mig", "gb200"]) == ExitCode.YES
     assert [line[0] for line in lines_of(capsys)[1:3]] == ["dgx-h100,dgx-h100-mig", "gb200-01"]
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_a_table_of_plans_cuts_nothing(
+def test_plan_table_truncates_nothing(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
@@ -349,7 +353,7 @@ def test_a_table_of_plans_cuts_nothing(
         pytest.param("mi300x", "GPU NUMA Model Memory Slices", id="no number, no link, no NVLink"),
     ],
 )
-def test_what_is_known_of_no_gpu_has_no_column(
+def test_field_known_of_no_gpu_has_no_column(
     machine: str, headers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["topology", machine]) == ExitCode.YES
@@ -364,7 +368,7 @@ def test_what_is_known_of_no_gpu_has_no_column(
         pytest.param(["dgx-h100", "--profile", "training"], None, id="none without anything"),
     ],
 )
-def test_numa_nodes_with_nothing_left_are_one_line(
+def test_full_numa_nodes_fold_into_one_line(
     given: list[str], folded: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("small.yaml").write_text(POD)
@@ -374,7 +378,7 @@ def test_numa_nodes_with_nothing_left_are_one_line(
 
 
 @pytest.mark.parametrize(("width", "lines"), [(80, 4), (200, 2)])
-def test_a_wide_terminal_has_a_plan_in_one_line(
+def test_wide_terminal_shows_a_plan_on_one_line(
     width: int, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))

@@ -44,30 +44,30 @@ def answer(capsys, *arguments: str, code: int = 0) -> str:
 # ---- explain ----
 
 
-def test_explain_says_what_is_not_confirmed(capsys):
+def test_explain_reports_unconfirmed_placements(capsys):
     said = "Not confirmed: placements taken from its family"
     assert said in answer(capsys, "explain", "B300")
     assert said in answer(capsys, "explain", "B300", "1g.34gb")
 
 
-def test_explain_shows_where_profiles_lie(capsys):
+def test_explain_shows_profile_placements(capsys):
     shown = answer(capsys, "explain", "rtx-pro-6000-96gb", "2g.48gb-me", "1g.24gb+me.all").splitlines()
     assert "|2g-me                        |1g+me.all     |----|----|----|" in shown
 
 
 @pytest.mark.parametrize("model", ["h100-80gb", "rtx-pro-6000-96gb", "a30-24gb"])
-def test_a_picture_keeps_to_80_columns(capsys, model):
+def test_picture_fits_80_columns(capsys, model):
     smallest = {"a30-24gb": "1g.6gb+me", "h100-80gb": "1g.10gb+me", "rtx-pro-6000-96gb": "1g.24gb+me.all"}
     shown = answer(capsys, "explain", model, smallest[model])
     assert max(len(line) for line in shown.splitlines()) <= 80
 
 
-def test_explain_says_why_profiles_do_not_fit(capsys):
+def test_explain_gives_the_reason_profiles_do_not_fit(capsys):
     shown = answer(capsys, "explain", "h100-80gb", "3g.40gb=2", "1g.10gb", code=1)
     assert "These do not fit together: 2 x 3g.40gb, 1g.10gb" in shown
 
 
-def test_explain_for_programs(capsys):
+def test_explain_prints_json(capsys):
     document = json.loads(answer(capsys, "explain", "2330", "3g.40gb", "-o", "json"))
     placement = {"profile": "3g.40gb", "profile_id": 9, "start": 0, "size": 4}
     assert document == {
@@ -98,7 +98,7 @@ def test_explain_for_programs(capsys):
         pytest.param(FOR_OTHERS, "matches no GPU of this machine", id="it is for other machines"),
     ],
 )
-def test_check_says_no_for_one_config_of_several(capsys, tmp_path, machine, entry, said):
+def test_check_fails_if_one_config_of_several_fails(capsys, tmp_path, machine, entry, said):
     file = config(tmp_path, a=FITS, b=entry)
     shown = answer(capsys, "check", file, machine, code=1)
     assert shown.startswith("a  fits  8 GPUs\nb  no")
@@ -116,13 +116,13 @@ def test_check_says_no_for_one_config_of_several(capsys, tmp_path, machine, entr
         ),
     ],
 )
-def test_check_says_no_where_mig_parted_makes_nothing(capsys, tmp_path, machine, entry, said):
+def test_check_fails_if_mig_parted_creates_nothing(capsys, tmp_path, machine, entry, said):
     shown = answer(capsys, "check", config(tmp_path, a=entry), machine, code=1)
     assert shown.startswith("a  no")
     assert said in shown
 
 
-def test_a_mistake_in_another_config_does_not_count(capsys, tmp_path, machine):
+def test_check_ignores_mistakes_in_other_configs(capsys, tmp_path, machine):
     file = config(tmp_path, a=FITS, b="devices: 0, mig-enabled: false")
     assert answer(capsys, "check", file, machine, "--config", "a") == "a  fits  8 GPUs\n"
 
@@ -133,7 +133,7 @@ def test_check_names_the_gpus_that_a_config_leaves_out(capsys, tmp_path, machine
     assert "GPUs 0,2-7: no entry names them" in shown
 
 
-def test_check_for_programs(capsys, tmp_path, machine):
+def test_check_prints_json(capsys, tmp_path, machine):
     file = config(tmp_path, a=FITS, b=FOR_OTHERS)
     configs = json.loads(answer(capsys, "check", file, machine, "-o", "json", code=1))["configs"]
     assert [(one["config"], one["fits"], len(one["gpus"])) for one in configs] == [
@@ -147,7 +147,7 @@ def test_check_for_programs(capsys, tmp_path, machine):
 # ---- plan ----
 
 
-def test_plan_takes_the_only_config(capsys, tmp_path, machine):
+def test_plan_uses_the_only_config(capsys, tmp_path, machine):
     shown = answer(capsys, "plan", config(tmp_path, a=FITS), machine)
     assert "its GPU instances are not known: planned as empty" in shown
     assert "GPU 0-7  H100 80GB HBM3" in shown
@@ -156,7 +156,7 @@ def test_plan_takes_the_only_config(capsys, tmp_path, machine):
     assert "create  3g.40gb  9   4:4         3c" in shown
 
 
-def test_plan_for_programs(capsys, tmp_path, machine):
+def test_plan_prints_json(capsys, tmp_path, machine):
     document = json.loads(answer(capsys, "plan", config(tmp_path, a=FITS), machine, "-o", "json"))
     assert (document["schema"], document["hostname"], document["config"]) == (1, "dgx-01", "a")
     assert document["assumes_no_instances"]
@@ -187,7 +187,7 @@ def test_plan_for_programs(capsys, tmp_path, machine):
     }
 
 
-def test_plan_of_what_does_not_fit_says_no(capsys, tmp_path, machine):
+def test_plan_fails_if_instances_do_not_fit(capsys, tmp_path, machine):
     shown = answer(capsys, "plan", config(tmp_path, a=TOO_MUCH), machine, code=1)
     assert "These do not fit together" in shown
     assert "Left as they are: GPU 1-7" in shown
@@ -227,7 +227,7 @@ def profile(folder: Path, **mig: Any) -> str:
     return str(file)
 
 
-def test_plan_keeps_what_is_wanted_and_in_use(capsys, tmp_path, cut):
+def test_plan_keeps_wanted_instances_in_use(capsys, tmp_path, cut):
     wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"1g": 1, "2g": 1}}])
     shown = answer(capsys, "plan", "--profile", wish, cut)
     assert "dgx-01  profile mine" in shown
@@ -241,7 +241,7 @@ def test_plan_keeps_what_is_wanted_and_in_use(capsys, tmp_path, cut):
     assert "|1g  |----|2g       |----|----|----|----|" in shown
 
 
-def test_plan_says_no_where_what_is_in_use_would_go(capsys, tmp_path, cut):
+def test_plan_fails_if_an_instance_in_use_would_be_removed(capsys, tmp_path, cut):
     wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"7g": 1}}])
     shown = answer(capsys, "plan", "--profile", wish, cut, code=1)
     assert "what would have to go is in use: 1g.10gb at 0:1 by process 42" in shown
@@ -249,7 +249,7 @@ def test_plan_says_no_where_what_is_in_use_would_go(capsys, tmp_path, cut):
     assert answer(capsys, "plan", "--profile", drained, cut)
 
 
-def test_plan_by_a_profile_for_programs(capsys, tmp_path, cut):
+def test_plan_of_a_profile_prints_json(capsys, tmp_path, cut):
     wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"1g": 1}}])
     document = json.loads(answer(capsys, "plan", "--profile", wish, cut, "-o", "json"))
     assert (document["profile"], document["assumes_no_instances"]) == ("mine", False)
@@ -259,7 +259,7 @@ def test_plan_by_a_profile_for_programs(capsys, tmp_path, cut):
     assert (gpu["recut"], gpu["create"]) == ([], [])
 
 
-def test_a_nodes_plan_shows_the_geometry_before_and_after(capsys, tmp_path, cut):
+def test_node_plan_shows_geometry_before_and_after(capsys, tmp_path, cut):
     wish = profile(tmp_path, gpus=[{"devices": {"1g": 1}}])
     assert run(["plan", cut, "--profile", wish, "--why"]) == 0
     shown = capsys.readouterr().out.partition("\nMIG\n")[2].partition("\nNotices")[0].splitlines()

@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_config_prints_what_the_plugin_takes(capsys):
+def test_config_is_accepted_by_the_plugin(capsys):
     assert run(["rdma", "config", "dgx.json", "--profile", "p.yaml"]) == 0
     read = parse_plugin_config(capsys.readouterr().out, "config.json")
     assert (refusal(read), [pool.name for pool in read.pools]) == (None, [f"rail{n}" for n in range(8)])
@@ -46,7 +46,7 @@ def test_config_reads_a_plan(capsys):
         pytest.param(GOOD.replace("1,", "0,"), None, 1, id="a resource that no pod can have"),
     ],
 )
-def test_check_ends_with_1_where_it_says_no(text, machine, code, capsys):
+def test_check_exits_with_1_on_refusal(text, machine, code, capsys):
     Path("config.json").write_text(text)
     given = ["--machine", machine] if machine else []
     assert run(["rdma", "check", "config.json", *given, "-o", "json"]) == code
@@ -64,7 +64,7 @@ def test_check_ends_with_1_where_it_says_no(text, machine, code, capsys):
         pytest.param(["--plan", "plan.json"], 0, id="as a plan makes it"),
     ],
 )
-def test_check_holds_a_file_against_the_network_namespace_that_is_or_will_be(given, code, capsys):
+def test_check_uses_the_current_or_planned_network_namespace(given, code, capsys):
     exclusive = {**to_document(dgx_h100()), "rdma_netns": "exclusive"}
     Path("exclusive.json").write_text(json.dumps(exclusive))
     Path("config.json").write_text(GOOD)
@@ -76,7 +76,7 @@ def test_check_holds_a_file_against_the_network_namespace_that_is_or_will_be(giv
     assert ("rdma-netns-exclusive" in capsys.readouterr().out) is (code == 1)
 
 
-def test_manifests_are_what_kubectl_reads(capsys):
+def test_manifests_are_readable_by_kubectl(capsys):
     arguments = ["rdma", "manifests", "dgx.json", "--profile", "p.yaml", "--image", "here/plugin:1"]
     assert run(arguments) == 0
     text = capsys.readouterr().out

@@ -38,7 +38,7 @@ def test_each_file_is_printed_with_its_path_mode_and_owner(machine: str) -> None
     assert shown.startswith("==> /etc/numaforge/plan.json  0600 root:root\n{")
 
 
-def test_a_folder_gets_the_files_that_json_has_with_their_modes(machine: str, tmp_path: Path) -> None:
+def test_folder_gets_the_same_files_as_json_with_modes(machine: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert run(machine, "--profile", "training", "--to", str(folder)).return_value == 0
     files = json.loads(run(machine, "--profile", "training", "-o", "json").stdout)["files"]
@@ -50,7 +50,7 @@ def test_a_folder_gets_the_files_that_json_has_with_their_modes(machine: str, tm
     assert {*filter(Path.is_file, folder.rglob("*"))} == {folder / file["path"].lstrip("/") for file in files}
 
 
-def test_a_folder_that_holds_something_is_left_alone(machine: str, tmp_path: Path) -> None:
+def test_non_empty_folder_is_left_unchanged(machine: str, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").write_text("")
     with pytest.raises(NumaforgeError, match="is not empty"):
@@ -68,7 +68,7 @@ def test_a_folder_that_holds_something_is_left_alone(machine: str, tmp_path: Pat
         pytest.param(["--for", "flatcar"], "'flatcar' is not one of 'talos'", id="an unknown system"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(machine: str, arguments: list[str], said: str) -> None:
+def test_invalid_option_combination_is_refused(machine: str, arguments: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         run(machine, "--profile", "training", *arguments)
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_asked_is_refused(machine: str, arguments: list[str], sai
         pytest.param("mode", "7777777", id="a mode of too many digits"),
     ],
 )
-def test_a_plan_whose_files_are_none_writes_nothing(field: str, value: str, tmp_path: Path) -> None:
+def test_plan_with_invalid_file_entry_writes_nothing(field: str, value: str, tmp_path: Path) -> None:
     document = plan_document(plan_node(dgx_h100(), load_profile("training")))
     document["files"][0][field] = value  # plan.json itself, which no role has to know
     (tmp_path / "plan.json").write_text(json.dumps(document))
@@ -91,7 +91,7 @@ def test_a_plan_whose_files_are_none_writes_nothing(field: str, value: str, tmp_
     assert not folder.exists()
 
 
-def test_a_plan_with_a_file_that_no_role_writes_is_refused(tmp_path: Path) -> None:
+def test_plan_with_unknown_file_is_refused(tmp_path: Path) -> None:
     document = plan_document(plan_node(dgx_h100(), load_profile("training")))
     document["files"][-1]["path"] = "/etc/mine.conf"
     (tmp_path / "plan.json").write_text(json.dumps(document))
@@ -118,7 +118,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_an_own_template_goes_before_ours(machine: str, own: Path) -> None:
+def test_custom_template_overrides_the_built_in(machine: str, own: Path) -> None:
     ours = (template_dir() / DROP_IN).read_text()
     (own / DROP_IN).write_text(ours.replace("\n", "\n# ticket 4711\n", 1))
     shown = run(machine, "--profile", "training", "--kubelet-version", "1.36").stdout
@@ -140,7 +140,7 @@ def test_an_own_template_goes_before_ours(machine: str, own: Path) -> None:
         pytest.param(DROP_IN, "# {{ 1 // 0 }}\n", "cannot be rendered", id="a division by nothing"),
     ],
 )
-def test_an_own_template_that_says_something_else_is_refused(
+def test_custom_template_that_breaks_the_plan_is_refused(
     machine: str, own: Path, name: str, text: str, said: str
 ) -> None:
     (own / name).write_text(text)
@@ -148,9 +148,7 @@ def test_an_own_template_that_says_something_else_is_refused(
         run(machine, "--profile", "training", "--kubelet-version", "1.36")
 
 
-def test_a_folder_of_templates_that_is_not_there_is_refused(
-    machine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_template_folder_is_refused(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMAFORGE_TEMPLATES", "/nowhere")
     with pytest.raises(PlanError, match="is not a folder"):
         run(machine, "--profile", "training")
@@ -195,12 +193,12 @@ def compare(root: Path) -> tuple[int, dict[str, str]]:
     return done.return_value, {one["path"]: "\n".join(one["diff"]) for one in found}
 
 
-def test_files_that_are_as_planned_are_no_difference(root: Path) -> None:
+def test_files_that_match_the_plan_show_no_difference(root: Path) -> None:
     written(root)
     assert compare(root) == (0, {})
 
 
-def test_a_line_that_was_changed_and_a_file_that_is_gone_are_shown(root: Path) -> None:
+def test_changed_line_and_missing_file_are_shown(root: Path) -> None:
     written(root)
     file = root / SYSCTL
     file.write_text(file.read_text() + "vm.swappiness = 60\n")
@@ -211,14 +209,14 @@ def test_a_line_that_was_changed_and_a_file_that_is_gone_are_shown(root: Path) -
     assert found["/etc/numaforge/plan.json"].startswith("--- /dev/null\n")
 
 
-def test_another_mode_is_a_difference(root: Path) -> None:
+def test_changed_file_mode_is_a_difference(root: Path) -> None:
     written(root)
     (root / SYSCTL).chmod(0o600)
     assert compare(root) == (1, {f"/{SYSCTL}": f"/{SYSCTL}: mode 0600 root:root -> mode 0644 root:root"})
 
 
 @pytest.mark.parametrize("target", ["/elsewhere", "../elsewhere", "../../../../elsewhere"])
-def test_a_link_is_followed_below_the_root_directory(root: Path, target: str) -> None:
+def test_link_is_resolved_inside_the_root_directory(root: Path, target: str) -> None:
     written(root)
     (root / "etc/sysctl.d").rename(root / "elsewhere")
     (root / "etc/sysctl.d").symlink_to(target)
@@ -231,14 +229,14 @@ def test_a_link_to_itself_is_refused(root: Path) -> None:
         compare(root)
 
 
-def test_owners_are_named_as_the_root_directory_names_them(root: Path) -> None:
+def test_owner_names_come_from_the_root_directory(root: Path) -> None:
     from numaforge.commands.render import _names_by_number
 
     (root / "etc/passwd").write_text("toor:x:0:0::/:/bin/sh\nlocal:x:4711:4711::/:/bin/sh\nodd line\n")
     assert _names_by_number(str(root / "etc/passwd")) == {0: "toor", 4711: "local"}
 
 
-def test_settings_of_a_system_are_written_for_each_kind_of_machine(machine: str, tmp_path: Path) -> None:
+def test_system_settings_are_written_once_per_machine_kind(machine: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     asked = (machine, "hgx-a100", "--profile", "training", "--for", "talos")
     result = run(*asked, "--to", str(folder))
@@ -251,7 +249,7 @@ def test_settings_of_a_system_are_written_for_each_kind_of_machine(machine: str,
     assert first["text"] == (folder / first["name"]).read_text()
 
 
-def test_settings_without_those_of_a_machine_that_cannot_be_planned(machine: str) -> None:
+def test_unplannable_machine_is_left_out_of_system_settings(machine: str) -> None:
     result = run(machine, "dgx-h100-mig", "--profile", "inference-mig", "--for", "bottlerocket", "-o", "json")
     assert result.return_value == 1
     assert "dgx-h100-mig: " in result.stderr

@@ -161,7 +161,7 @@ def in_the_middle(site: Site, node: str = "n1", runner: str = DEAD, slot: str | 
 # ---- a host that does not answer ----
 
 
-def test_plan_names_who_does_not_answer_and_shows_the_others(site: Site) -> None:
+def test_plan_names_unreachable_hosts_and_shows_the_others(site: Site) -> None:
     site.gone()
     site.here()
     code, document, _ = site.command("plan")
@@ -171,7 +171,7 @@ def test_plan_names_who_does_not_answer_and_shows_the_others(site: Site) -> None
 
 
 @pytest.mark.parametrize("verb", ["run", "resume"])
-def test_the_others_go_on_and_the_report_names_who_did_not_answer(site: Site, verb: str) -> None:
+def test_report_names_unreachable_hosts_and_the_others_continue(site: Site, verb: str) -> None:
     site.gone()
     site.here(options={"verify": True})
     code, report, _ = site.command(verb)
@@ -181,7 +181,7 @@ def test_the_others_go_on_and_the_report_names_who_did_not_answer(site: Site, ve
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
-def test_where_none_answers_all_are_named(site: Site, verb: str) -> None:
+def test_all_hosts_are_named_when_none_is_reachable(site: Site, verb: str) -> None:
     site.gone()
     site.gone("away")
     code, _, said = site.command(verb)
@@ -189,7 +189,7 @@ def test_where_none_answers_all_are_named(site: Site, verb: str) -> None:
     assert "away,gone did not answer: cannot connect" in said
 
 
-def test_a_host_that_is_refused_is_named_beside_one_that_does_not_answer(site: Site) -> None:
+def test_refused_host_is_named_beside_an_unreachable_host(site: Site) -> None:
     site.gone()
     site.host(HERE, said={"dry": [{"kind": "refused", "message": "no such profile"}]})
     code, _, said = site.command("plan")
@@ -197,7 +197,7 @@ def test_a_host_that_is_refused_is_named_beside_one_that_does_not_answer(site: S
     assert "@local: no such profile" in said
 
 
-def test_a_deploy_that_breaks_off_is_no_host_that_does_not_answer(site: Site) -> None:
+def test_failed_deploy_does_not_count_as_an_unreachable_host(site: Site) -> None:
     site.host(HERE, said=3)
     code, _, said = site.command("plan")
     assert code == 2
@@ -221,7 +221,7 @@ def ending_of(site: Site) -> Callable[[str, str], int | None]:
     return refuse
 
 
-def test_a_report_is_shown_where_the_api_server_is_away_at_the_end(site: Site) -> None:
+def test_report_is_shown_when_the_api_server_is_down_at_the_end(site: Site) -> None:
     site.here()
     site.api.refuse = ending_of(site)
     code, report, _ = site.command("run")
@@ -232,7 +232,7 @@ def test_a_report_is_shown_where_the_api_server_is_away_at_the_end(site: Site) -
 
 
 @pytest.mark.parametrize(("ending", "exit_code"), [("done", 0), ("rolled-back", 4), ("held", 5)])
-def test_a_report_is_shown_where_the_lead_was_taken(site: Site, ending: str, exit_code: int) -> None:
+def test_report_is_shown_after_losing_the_lease(site: Site, ending: str, exit_code: int) -> None:
     site.here(ending=ending)
     taken = []
 
@@ -257,7 +257,7 @@ def in_place(site: Site, **changes: Any) -> None:
     said["run"] = []
 
 
-def test_a_run_that_ends_without_a_word_on_a_host_whose_pods_stay_is_a_failure(site: Site) -> None:
+def test_silent_end_of_an_in_place_run_is_a_failure(site: Site) -> None:
     in_place(site)
     site.hosts[0][1]["said"]["fails"] = True
     code, report, _ = site.command("run")
@@ -265,7 +265,7 @@ def test_a_run_that_ends_without_a_word_on_a_host_whose_pods_stay_is_a_failure(s
     assert HERE in report["failed"]
 
 
-def test_a_refusal_before_anything_has_begun_on_a_host_whose_pods_stay_blocks_it(site: Site) -> None:
+def test_refusal_before_an_in_place_change_blocks_the_host(site: Site) -> None:
     in_place(site)
     site.hosts[0][1]["said"]["run"] = [{"kind": "refused", "message": "the suite cannot log in"}]
     code, report, _ = site.command("run")
@@ -273,14 +273,14 @@ def test_a_refusal_before_anything_has_begun_on_a_host_whose_pods_stay_blocks_it
     assert report["nodes"][HERE]["reason"] == "the suite cannot log in"
 
 
-def test_a_refusal_after_a_change_has_begun_is_a_failure(site: Site) -> None:
+def test_refusal_after_a_change_began_is_a_failure(site: Site) -> None:
     in_place(site)
     progress = {"kind": "progress", "phase": "changes", "waits_for": []}
     site.hosts[0][1]["said"]["run"] = [progress, {"kind": "refused", "message": "what follows failed"}]
     assert site.command("run")[1]["nodes"][HERE]["ending"] == "held"
 
 
-def test_what_fails_after_a_change_in_place_is_a_failure(site: Site) -> None:
+def test_error_after_an_in_place_change_is_a_failure(site: Site) -> None:
     site.here(restarts=False)
     site.hosts[0][1]["said"]["fails"] = True
     code, report, _ = site.command("run")
@@ -288,7 +288,7 @@ def test_what_fails_after_a_change_in_place_is_a_failure(site: Site) -> None:
     assert report["nodes"][HERE]["reason"].startswith("it is done; its run ended with")
 
 
-def test_a_host_that_needs_no_change_is_in_the_report_without_a_run(site: Site) -> None:
+def test_unchanged_host_is_reported_without_a_run(site: Site) -> None:
     in_place(site, changes=False)
     code, report, _ = site.command("run")
     assert (code, report["without_restart"], site.runs) == (0, [HERE], [])
@@ -310,7 +310,7 @@ def outside(site: Site, **changes: Any) -> None:
         pytest.param(["max_unavailable"], [], 0, id="its data or the command line say how many"),
     ],
 )
-def test_a_host_outside_a_cluster_reboots_only_where_it_is_said_how_many_may(
+def test_host_outside_a_cluster_reboots_only_with_max_unavailable_set(
     site: Site, said: list[str], arguments: list[str], code: int
 ) -> None:
     outside(site, said=said)
@@ -319,7 +319,7 @@ def test_a_host_outside_a_cluster_reboots_only_where_it_is_said_how_many_may(
     assert ("--max-unavailable" in error) is (code != 0)
 
 
-def test_a_host_outside_a_cluster_that_does_not_reboot_needs_no_number(site: Site) -> None:
+def test_host_outside_a_cluster_without_reboot_needs_no_maximum(site: Site) -> None:
     outside(site, reboots=False)
     code, report, _ = site.command("run")
     assert (code, report["nodes"][HERE]["ending"]) == (0, "done")
@@ -333,7 +333,7 @@ def refused(site: Site, name: str = "bad") -> None:
     site.host(name, ssh_port="twenty-two")
 
 
-def test_one_refused_host_is_its_own_line_and_the_others_go_on(site: Site) -> None:
+def test_refused_host_is_reported_and_the_others_continue(site: Site) -> None:
     refused(site)
     site.here()
     code, report, _ = site.command("run")
@@ -349,7 +349,7 @@ def test_plan_shows_a_refused_host_beside_the_others(site: Site) -> None:
     assert "ssh_port" in document["refused"]["bad"]
 
 
-def test_where_the_cluster_knows_no_node_of_any_host_nothing_begins(site: Site) -> None:
+def test_rollout_without_any_known_node_does_not_begin(site: Site) -> None:
     site.here("unknown")
     code, _, said = site.command("run")
     assert (code, site.runs) == (2, [])
@@ -357,7 +357,9 @@ def test_where_the_cluster_knows_no_node_of_any_host_nothing_begins(site: Site) 
 
 
 @pytest.mark.parametrize("lost", [refused, Site.gone], ids=["is refused", "does not answer"])
-def test_nothing_begins_where_a_canary_that_was_named(site: Site, lost: Callable[[Site, str], None]) -> None:
+def test_unavailable_canary_stops_the_rollout_before_it_begins(
+    site: Site, lost: Callable[[Site, str], None]
+) -> None:
     lost(site, "canary")
     site.here(options={"canary_hosts": ["canary"]})
     code, _, said = site.command("run")
@@ -396,7 +398,7 @@ def run_meanwhile(site: Site, act: Callable[[threading.Event], None]) -> tuple[i
     return code, report
 
 
-def test_a_second_interrupt_leaves_the_nodes_under_way_and_says_which(site: Site) -> None:
+def test_second_interrupt_leaves_nodes_under_way_and_names_them(site: Site) -> None:
     def interrupt(stop: threading.Event) -> None:
         while not stop.wait(0.3):
             os.kill(os.getpid(), signal.SIGINT)
@@ -408,7 +410,7 @@ def test_a_second_interrupt_leaves_the_nodes_under_way_and_says_which(site: Site
     assert report["under_way"] == {HERE: "left to itself, and it ends by itself"}
 
 
-def test_where_the_process_that_starts_runs_is_killed_what_has_begun_is_left_and_said(site: Site) -> None:
+def test_killed_run_starter_leaves_started_runs_and_reports_them(site: Site) -> None:
     code, report = run_meanwhile(site, lambda _: os.kill(forks().pid, signal.SIGKILL))
     assert code == 5
     assert "the process that starts runs of pyinfra has ended" in report["stopped"]
@@ -448,7 +450,7 @@ def living(site: Site, nodes: Mapping[str, str]) -> Callable[[str, str], int | N
     return live
 
 
-def test_abort_tells_the_living_without_asking_a_host(site: Site) -> None:
+def test_abort_asks_a_live_runner_to_stop_without_contacting_hosts(site: Site) -> None:
     site.gone("n1")
     site.api.add_lease(f"{ROLLOUT}default", LIVING)
     in_the_middle(site, runner=LIVING)
@@ -460,7 +462,7 @@ def test_abort_tells_the_living_without_asking_a_host(site: Site) -> None:
 
 
 @pytest.mark.parametrize("slot", ["1", None], ids=["its runner is dead", "its slot was taken by force"])
-def test_abort_takes_up_a_node_where(site: Site, slot: str | None) -> None:
+def test_abort_takes_over_a_node_without_a_live_runner(site: Site, slot: str | None) -> None:
     site.gone()
     site.here(ending="aborted")
     site.host("refused", ssh_hostname="127.0.0.1", ssh_port=2)
@@ -474,7 +476,7 @@ def test_abort_takes_up_a_node_where(site: Site, slot: str | None) -> None:
     assert "'begins': False" in site.runs[0]
 
 
-def test_abort_holds_a_node_whose_host_cannot_be_reached_and_undoes_the_others(site: Site) -> None:
+def test_abort_holds_a_node_with_unreachable_host_and_undoes_the_others(site: Site) -> None:
     site.gone("n2")
     site.here(ending="aborted")
     in_the_middle(site)
@@ -488,14 +490,14 @@ def test_abort_holds_a_node_whose_host_cannot_be_reached_and_undoes_the_others(s
     assert "Abort again once its host answers" in report["nodes"]["n2"]["reason"]
 
 
-def test_abort_leaves_the_roll_outs_of_other_names_alone(site: Site) -> None:
+def test_abort_leaves_other_rollouts_alone(site: Site) -> None:
     site.here(ending="aborted")
     in_the_middle(site)
     code, _, _ = site.command("abort", "--name", "another")
     assert (code, ABORT in site.api.record_annotations("n1")) == (0, False)
 
 
-def test_abort_ends_while_a_process_is_still_at_work_and_names_it(site: Site) -> None:
+def test_abort_returns_and_names_a_process_still_at_work(site: Site) -> None:
     site.gone()
     in_the_middle(site, runner=LIVING)
 
@@ -508,7 +510,7 @@ def test_abort_ends_while_a_process_is_still_at_work_and_names_it(site: Site) ->
     assert f"{LIVING} is still at work on it" in report["nodes"]["n1"]["reason"]
 
 
-def test_abort_ends_the_lead_of_the_dead(site: Site) -> None:
+def test_abort_releases_the_lease_of_a_dead_rollout(site: Site) -> None:
     site.here(ending="aborted")
     site.api.add_lease(f"{ROLLOUT}default", DEAD, **{STATE: '{"begun": "x"}'})
     code, _, _ = site.command("abort")
@@ -517,7 +519,7 @@ def test_abort_ends_the_lead_of_the_dead(site: Site) -> None:
     assert json.loads(lease["metadata"]["annotations"][STATE]) == {"begun": "x", "ended": "aborted"}
 
 
-def test_abort_without_an_inventory_that_can_be_read_needs_a_login(site: Site) -> None:
+def test_abort_without_a_readable_inventory_needs_a_kubeconfig(site: Site) -> None:
     site.hosts = []
     code, _, said = site.command("abort")
     assert (code, "or give --kubeconfig" in said) == (2, True)
@@ -530,7 +532,7 @@ def test_abort_without_an_inventory_that_can_be_read_needs_a_login(site: Site) -
 # ---- annotations that cannot be read ----
 
 
-def test_a_record_that_cannot_be_read_is_no_reason_to_stop_for_other_nodes(site: Site) -> None:
+def test_unreadable_record_does_not_stop_other_nodes(site: Site) -> None:
     site.here()
     site.api.add_node("n2")
     site.api.add_record("n2", "?")
@@ -538,7 +540,7 @@ def test_a_record_that_cannot_be_read_is_no_reason_to_stop_for_other_nodes(site:
 
 
 @pytest.mark.parametrize("verb", ["run", "resume"])
-def test_a_record_that_cannot_be_read_blocks_its_node(site: Site, verb: str) -> None:
+def test_unreadable_record_blocks_its_node(site: Site, verb: str) -> None:
     site.here()
     site.api.add_record("n1", '{"version": 2}')
     code, report, _ = site.command(verb)
@@ -546,7 +548,7 @@ def test_a_record_that_cannot_be_read_blocks_its_node(site: Site, verb: str) -> 
     assert "a newer release wrote the record" in report["nodes"][HERE]["reason"]
 
 
-def test_a_record_that_cannot_be_read_is_a_line_of_plan_and_status(site: Site) -> None:
+def test_plan_and_status_show_an_unreadable_record(site: Site) -> None:
     site.here()
     site.api.add_record("n1", "?")
     code, document, _ = site.command("plan")
@@ -572,7 +574,7 @@ def test_a_record_that_cannot_be_read_is_a_line_of_plan_and_status(site: Site) -
         pytest.param(DEAD, "held", None, "held", id="that has left a node to a person"),
     ],
 )
-def test_status_does_not_say_that_a_runner_works(
+def test_status_marks_changes_of_a_dead_or_silent_runner_interrupted(
     site: Site, runner: str, phase: str, renewed: int | None, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
@@ -588,7 +590,7 @@ def test_status_does_not_say_that_a_runner_works(
     assert (left in said) is ("interrupted" in shown)
 
 
-def test_what_a_node_says_moves_no_cursor(site: Site) -> None:
+def test_node_text_cannot_move_the_cursor(site: Site) -> None:
     site.api.add_record("n1", record(runner="\x1b[2J[red]x", reason="\x1b]0;title\x07[bold]"))
     assert cli.run(["rollout", "status", *site.login]) == 0
     shown = site.capture.readouterr().out
@@ -604,7 +606,7 @@ def own_shard(count: int) -> int:
     return shard_of(HERE, count)
 
 
-def test_a_shard_takes_its_hosts_and_says_on_its_lease_how_far_it_is(
+def test_shard_handles_its_hosts_and_reports_progress_on_its_lease(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOB_COMPLETION_INDEX", str(own_shard(5)))
@@ -623,14 +625,14 @@ def test_a_shard_takes_its_hosts_and_says_on_its_lease_how_far_it_is(
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
-def test_a_shard_without_hosts_is_no_failure(site: Site, verb: str) -> None:
+def test_shard_without_hosts_succeeds(site: Site, verb: str) -> None:
     site.here()
     code, _, _ = site.command(verb, "--shard", f"{(own_shard(2) + 1) % 2}/2")
     assert (code, site.runs) == (0, [])
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
-def test_a_bad_shard_is_one_message(site: Site, verb: str) -> None:
+def test_invalid_shard_is_reported_once(site: Site, verb: str) -> None:
     site.here()
     code, _, said = site.command(verb, "--shard", "4/4")
     assert code == 2
@@ -647,7 +649,7 @@ def mig_labels(site: Site, *arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(site.capture.readouterr().out)
 
 
-def test_labels_that_a_mig_manager_left_are_reported_and_repaired_when_asked(site: Site) -> None:
+def test_stale_mig_manager_labels_are_reported_and_repaired_on_request(site: Site) -> None:
     site.api.add_node("n2")
     site.api.nodes["n1"]["metadata"]["labels"] = {**STUCK}
     code, document = mig_labels(site)
@@ -662,7 +664,7 @@ def test_labels_that_a_mig_manager_left_are_reported_and_repaired_when_asked(sit
     assert mig_labels(site) == (0, {"schema": 1, "nodes": []})
 
 
-def test_a_node_where_a_mig_manager_may_be_at_work_is_never_repaired(site: Site) -> None:
+def test_node_with_a_possibly_active_mig_manager_is_not_repaired(site: Site) -> None:
     site.api.nodes["n1"]["metadata"]["labels"] = {**STUCK}
     site.api.add_record("n1", record())
     code, document = mig_labels(site, "n1", "--repair")
@@ -670,7 +672,7 @@ def test_a_node_where_a_mig_manager_may_be_at_work_is_never_repaired(site: Site)
     assert site.api.nodes["n1"]["metadata"]["labels"] == STUCK
 
 
-def test_a_node_that_lacks_only_a_label_is_taken_into_the_roll_out(site: Site) -> None:
+def test_node_that_lacks_only_a_label_joins_the_rollout(site: Site) -> None:
     site.here(restarts=False, labels={"numaforge.io/mig": "mig-enabled"})
     code, document, _ = site.command("plan")
     [node] = document["nodes"]

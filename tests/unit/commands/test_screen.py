@@ -40,7 +40,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, 
 
 
 @pytest.mark.parametrize("words", commands(numaforge), ids=" ".join)
-def test_every_command_takes_the_options_of_the_screen(words, capsys):
+def test_every_command_accepts_the_common_options(words, capsys):
     assert run([*words, "--help"]) == ExitCode.YES
     shown = capsys.readouterr().out
     first, heading, last = shown.partition(f"{OF_EVERY_COMMAND}:\n")
@@ -51,14 +51,14 @@ def test_every_command_takes_the_options_of_the_screen(words, capsys):
 
 
 @pytest.mark.parametrize("name", [name for names in COMMANDS.values() for name in names])
-def test_a_command_has_one_short_sentence_under_its_heading(name, capsys):
+def test_command_help_begins_with_one_short_sentence(name, capsys):
     assert run(["--help"]) == ExitCode.YES
     shown = capsys.readouterr().out
     (sentence,) = re.findall(rf"^  {name} +(.*)$", shown, re.MULTILINE)
     assert re.fullmatch(r"[A-Z].{0,53}\w\.", sentence)
 
 
-def test_plumbing_is_left_out_of_help_and_works(capsys):
+def test_plumbing_commands_are_hidden_from_help_but_work(capsys):
     assert run(["--help"]) == ExitCode.YES
     shown = capsys.readouterr().out
     assert [*re.findall(r"^(\w.*):$", shown, re.MULTILINE)] == ["Options", *COMMANDS]
@@ -69,7 +69,7 @@ def test_plumbing_is_left_out_of_help_and_works(capsys):
     assert "unlock" not in capsys.readouterr().out.rpartition("Commands:")[2]
 
 
-def test_abort_offers_what_it_uses(capsys):
+def test_abort_offers_only_options_that_apply(capsys):
     assert run(["rollout", "abort", "--help"]) == ExitCode.YES
     shown = capsys.readouterr().out
     assert "--unreachable-timeout" in shown
@@ -88,25 +88,27 @@ def test_abort_offers_what_it_uses(capsys):
     ],
 )
 @pytest.mark.parametrize("words", ["topology", "audit --only gpudirect"])
-def test_colours(words, arguments, environment, coloured, machine, monkeypatch, capsys):
+def test_color_follows_option_environment_and_terminal(
+    words, arguments, environment, coloured, machine, monkeypatch, capsys
+):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert run([*words.split(), machine, *arguments]) == ExitCode.YES
     assert (ESCAPE in capsys.readouterr().out) is coloured
 
 
-def test_quiet_leaves_out_what_was_written(machine, tmp_path, capsys):
+def test_quiet_omits_the_names_of_written_files(machine, tmp_path, capsys):
     assert run(["draw", machine, "-q", "--to", str(tmp_path / "node.svg")]) == ExitCode.YES
     assert capsys.readouterr().err == ""
     assert (tmp_path / "node.svg").exists()
 
 
-def test_quiet_leaves_errors(tmp_path, capsys):
+def test_quiet_keeps_errors(tmp_path, capsys):
     assert run(["topology", "-q", str(tmp_path / "absent")]) == ExitCode.BAD_INPUT
     assert "absent" in capsys.readouterr().err
 
 
-def test_yaml_says_what_json_says(machine, capsys):
+def test_topology_yaml_matches_its_json(machine, capsys):
     assert run(["topology", machine, "-o", "json"]) == ExitCode.YES
     as_json = json.loads(capsys.readouterr().out)
     assert run(["topology", machine, "-o", "yaml"]) == ExitCode.YES
@@ -128,7 +130,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("words", "expected"), WORDS)
-def test_words_are_completed(words, expected, monkeypatch, capsys):
+def test_commands_options_and_values_are_completed(words, expected, monkeypatch, capsys):
     monkeypatch.setenv("_NUMAFORGE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", " ".join(["numaforge", *words]))
     monkeypatch.setenv("COMP_CWORD", str(len(words)))
@@ -138,12 +140,12 @@ def test_words_are_completed(words, expected, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_asks_the_program(shell, capsys):
+def test_completion_script_calls_the_program(shell, capsys):
     assert run(["completion", shell]) == ExitCode.YES
     assert f"_NUMAFORGE_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
-def test_bash_completes_with_the_script(tmp_path):
+def test_bash_completes_with_the_completion_script(tmp_path):
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash here")
@@ -165,14 +167,14 @@ def test_bash_completes_with_the_script(tmp_path):
     assert answered.stdout.split() == ["training"]
 
 
-def test_a_plan_as_yaml_says_what_it_says_as_json(machine, capsys):
+def test_plan_yaml_matches_its_json(machine, capsys):
     assert run(["plan", machine, "--profile", "training", "-o", "json"]) == ExitCode.YES
     as_json = json.loads(capsys.readouterr().out)
     assert run(["plan", machine, "--profile", "training", "-o", "yaml"]) == ExitCode.YES
     assert yaml.safe_load(capsys.readouterr().out) == as_json
 
 
-def test_verbose_says_the_steps_and_their_times_beside_the_answer(machine, capsys):
+def test_verbose_prints_steps_and_times_beside_the_answer(machine, capsys):
     assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES
     plain = capsys.readouterr()
     assert run(["plan", machine, "--profile", "training", "-v"]) == ExitCode.YES
@@ -187,12 +189,12 @@ def test_verbose_says_the_steps_and_their_times_beside_the_answer(machine, capsy
     ]
 
 
-def test_verbose_and_quiet_are_refused_together(machine, capsys):
+def test_verbose_and_quiet_are_mutually_exclusive(machine, capsys):
     assert run(["topology", machine, "-q", "-v"]) == ExitCode.BAD_INPUT
     assert "-q prints less, and -v more: give one of them" in capsys.readouterr().err
 
 
-def test_verbose_names_what_is_run_and_how_long_each_host_took(tmp_path, monkeypatch, capfd):
+def test_verbose_names_the_command_run_and_the_time_of_each_host(tmp_path, monkeypatch, capfd):
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
     monkeypatch.chdir(tmp_path)
     assert run(["capture", ".", "--to", "out", "-vv"]) == ExitCode.YES
@@ -202,7 +204,7 @@ def test_verbose_names_what_is_run_and_how_long_each_host_took(tmp_path, monkeyp
     assert "Loading inventory" in told, "pyinfra's own words"
 
 
-def test_data_of_hosts_that_nothing_reads_are_said_beside_the_answer(tmp_path, monkeypatch, capfd):
+def test_unread_host_data_is_reported_beside_the_answer(tmp_path, monkeypatch, capfd):
     (tmp_path / "inventory.py").write_text('nodes = [("@local", {"ssh_usr": "ubuntu"})]\n')
     monkeypatch.chdir(tmp_path)
     notice = "@local: host data ssh_usr: neither numaforge nor pyinfra reads it; did you mean ssh_user?\n"
@@ -235,7 +237,7 @@ KUBECONFIG = """\
         "verify .",
     ],
 )
-def test_a_command_that_reads_an_inventory_says_once_what_is_odd_in_it(words, tmp_path):
+def test_command_that_reads_an_inventory_reports_oddities_once(words, tmp_path):
     there = {"ssh_hostname": "127.0.0.1", "ssh_port": 1}
     hosts = [("gpu-1", {**there, "ssh_usr": "ubuntu"}), ("gpu-2", there)]
     (tmp_path / "inventory.py").write_text(f"nodes = {hosts!r}\n")
@@ -255,7 +257,7 @@ def test_a_command_that_reads_an_inventory_says_once_what_is_odd_in_it(words, tm
     assert "ssh_usr" not in done.stdout
 
 
-def test_a_table_on_a_narrow_terminal_loses_nothing(machine, monkeypatch, capsys):
+def test_table_on_a_narrow_terminal_is_complete(machine, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES
     wide = capsys.readouterr().out

@@ -22,7 +22,7 @@ def inventory(tmp_path: Path) -> Path:
 @pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")
 @pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
 @pytest.mark.parametrize("named", ["inventory.py", "."], ids=["file", "folder"])
-def test_a_host_that_is_not_as_planned_is_a_no_and_a_document_says_which_test(
+def test_deviating_host_fails_and_the_document_names_the_test(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], named: str
 ) -> None:
     monkeypatch.chdir(inventory.parent)
@@ -51,7 +51,7 @@ def test_a_host_that_is_not_as_planned_is_a_no_and_a_document_says_which_test(
         ),
     ],
 )
-def test_what_cannot_be_verified_is_bad_input(
+def test_invalid_verify_target_is_bad_input(
     inventory: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     given = [str(inventory) if argument == "INVENTORY" else argument for argument in arguments]
@@ -59,7 +59,7 @@ def test_what_cannot_be_verified_is_bad_input(
     assert message in capfd.readouterr().err
 
 
-def test_hosts_that_cannot_be_reached_are_one_line_and_told_apart(
+def test_unreachable_hosts_get_one_line_and_a_distinct_exit_code(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     inventory = tmp_path / "inventory.py"
@@ -74,7 +74,7 @@ def test_hosts_that_cannot_be_reached_are_one_line_and_told_apart(
 
 
 @pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")
-def test_a_host_that_is_refused_is_named_and_not_connected_to(
+def test_refused_host_is_named_without_a_connection(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     inventory = tmp_path / "inventory.py"

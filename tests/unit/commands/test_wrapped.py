@@ -88,7 +88,9 @@ def chart(default: str) -> str:
         ),
     ],
 )
-def test_text_of_a_configuration(tmp_path: Path, text: str, key: str | None, inner: Any, place: str) -> None:
+def test_configuration_is_found_inside_its_wrapper(
+    tmp_path: Path, text: str, key: str | None, inner: Any, place: str
+) -> None:
     path = tmp_path / "file.yaml"
     path.write_text(text)
     found, where = read_wrapped(str(path), key, is_configuration)
@@ -125,7 +127,7 @@ def test_text_of_a_configuration(tmp_path: Path, text: str, key: str | None, inn
         pytest.param("{apiVersion: v1, kind: Pod}", None, "it has the kind Pod", id="another kind"),
     ],
 )
-def test_a_wrapper_that_chooses_none_is_refused(
+def test_wrapper_without_a_definite_configuration_is_refused(
     tmp_path: Path, text: str, key: str | None, message: str
 ) -> None:
     path = tmp_path / "file.yaml"
@@ -143,7 +145,7 @@ def test_a_wrapper_that_chooses_none_is_refused(
     ids=["arguments of a kubelet", "pools of another plugin"],
 )
 @pytest.mark.parametrize("command", ["kubelet check", "mig check", "device-plugin check", "rdma check"])
-def test_the_file_of_another_tool_is_named(
+def test_file_of_another_tool_is_identified(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, text: str, whose: str
 ) -> None:
     file = tmp_path / f"{name}.yaml"

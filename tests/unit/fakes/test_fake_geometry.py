@@ -126,7 +126,7 @@ def has_engines(rules: dict, wanted: tuple[int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("model", RULES)
-def test_what_can_be_created_is_what_a_brute_force_finds(gpus, model):
+def test_creatable_instances_match_a_brute_force_search(gpus, model):
     compute_slices, rules = RULES[model]
     without_state = {"FAKE_NVML_STATE": ""}
     counts, offered, reached = gpus(model).ask(EXPLORE, without_state)

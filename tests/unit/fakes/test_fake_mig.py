@@ -59,7 +59,9 @@ SUCCESS, RESET_REQUIRED, IN_USE, ARGUMENT_VERSION_MISMATCH = 0, 16, 19, 25
         pytest.param("b200-180gb", [], "enabled", 0, [SUCCESS, 0, 0], id="Blackwell-switches-at-once"),
     ],
 )
-def test_setting_the_mode_says_by_its_status_whether_it_holds(gpus, model, lines, mig, wanted, answered):
+def test_status_of_setting_the_mig_mode_shows_whether_the_mode_holds(
+    gpus, model, lines, mig, wanted, answered
+):
     assert gpus(model, *lines, mig=mig).ask(SET_MODE.format(wanted=wanted)) == answered
 
 
@@ -101,7 +103,7 @@ CREATE = "nvmlGpuInstanceCreateComputeInstance(nvmlDeviceCreateGpuInstance(gpu, 
         ),
     ],
 )
-def test_resets_and_boots_leave_what_the_generation_keeps(gpus, model, steps, mode, kept):
+def test_mig_state_after_a_reset_or_boot_depends_on_the_generation(gpus, model, steps, mode, kept):
     fake = gpus(model, mig="disabled")
     carry_out(fake, *steps)
     code = """
@@ -193,7 +195,7 @@ answer([mode, len(instances(gpu, 0)) if mode[0] else 0])
         pytest.param([], "nvmlGpuInstanceGetInfo, gpu", "InvalidArgument", id="a-handle-of-another-kind"),
     ],
 )
-def test_what_nvml_refuses_it_refuses_in_its_own_way(gpus, lines, call, error):
+def test_fake_refuses_with_the_error_of_nvml(gpus, lines, call, error):
     assert gpus("h100-80gb", *lines).ask(f"answer(error_of({call}))") == error
 
 
@@ -218,7 +220,7 @@ answer([sorted({error_of(*call) for call in calls}), {error_of(*call) for call i
 """
 
 
-def test_who_is_not_privileged_reads_modes_and_profiles_and_changes_nothing(gpus):
+def test_unprivileged_caller_reads_modes_and_profiles_only(gpus):
     fake = gpus("h100-80gb", "instance 9 4", "compute 0 2 0 0")
     fake.describe("privileged nobody\n" + fake.description.read_text())
     assert fake.ask(NEED_PRIVILEGES) == [["NoPermission"], True]
@@ -226,7 +228,7 @@ def test_who_is_not_privileged_reads_modes_and_profiles_and_changes_nothing(gpus
     assert fake.smi("-r").returncode == 4
 
 
-def test_a_vgpu_guest_changes_nothing(gpus):
+def test_vgpu_guest_cannot_change_mig(gpus):
     code = """
 answer([error_of(nvmlDeviceSetMigMode, gpu, 0), error_of(nvmlDeviceCreateGpuInstance, gpu, 19),
         error_of(nvmlGpuInstanceDestroy, nvmlDeviceGetGpuInstanceById(gpu, 1))])
@@ -244,7 +246,7 @@ answer([error_of(nvmlDeviceSetMigMode, gpu, 0), error_of(nvmlDeviceCreateGpuInst
         pytest.param("580.95.05", "disabled", None, id="a-newer-driver-with-the-mode-off"),
     ],
 )
-def test_profiles_are_listed_by_drivers_that_can(gpus, driver, mig, error):
+def test_profile_listing_depends_on_driver_and_mig_mode(gpus, driver, mig, error):
     fake = gpus(mig=mig)
     fake.describe(fake.description.read_text().replace("580.95.05", driver))
     assert fake.ask("answer(error_of(nvmlDeviceGetGpuInstanceProfileInfo, gpu, 0))") == error
@@ -268,7 +270,7 @@ def test_profiles_are_listed_by_drivers_that_can(gpus, driver, mig, error):
         pytest.param("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV", "gpu", id="fabric"),
     ],
 )
-def test_a_structure_of_an_unknown_version_is_refused(gpus, structure, name, arguments):
+def test_unknown_structure_version_is_refused(gpus, structure, name, arguments):
     code = f"""
 import pynvml
 call = pynvml._nvmlGetFunctionPointer("{name}")

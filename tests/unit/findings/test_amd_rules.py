@@ -49,7 +49,9 @@ ALL = [gpu.pci_address for gpu in CPX.gpus]
         ),
     ],
 )
-def test_what_is_found(machine: NodeTopology, findings: dict[str, list[str]]) -> None:
+def test_each_machine_gives_its_expected_findings(
+    machine: NodeTopology, findings: dict[str, list[str]]
+) -> None:
     assert found(RULES, machine) == findings
 
 
@@ -62,10 +64,10 @@ def test_what_is_found(machine: NodeTopology, findings: dict[str, list[str]]) ->
         pytest.param(changed(CPX, driver="vfio-pci"), {rule.id for rule in RULES}, id="given-to-guests"),
     ],
 )
-def test_what_does_not_apply(machine: NodeTopology, rules: set[str]) -> None:
+def test_amd_rules_apply_only_to_matching_gpus(machine: NodeTopology, rules: set[str]) -> None:
     assert with_verdict(RULES, machine, Verdict.NOT_APPLICABLE) == rules
 
 
-def test_what_a_snapshot_lacks_is_unknown() -> None:
+def test_missing_snapshot_data_is_unknown() -> None:
     assert with_verdict(RULES, mi300x_cpx_kfd(), Verdict.UNKNOWN) == {"NG804", "NG806"}
     assert with_verdict(RULES, mi300x(), Verdict.UNKNOWN) == {"NG803", "NG806"}

@@ -44,7 +44,7 @@ def without_dma_buf():
         pytest.param("audit --only gpudirect", without_dma_buf(), 1, id="gpudirect: an error"),
     ],
 )
-def test_only_an_error_is_a_no(save_machine, capsys, command, machine, code):
+def test_only_errors_fail_the_audit(save_machine, capsys, command, machine, code):
     assert run([*command.split(), save_machine(machine)]) == code
     capsys.readouterr()
     assert run([*command.split(), save_machine(machine), "-o", "json"]) == code
@@ -52,7 +52,7 @@ def test_only_an_error_is_a_no(save_machine, capsys, command, machine, code):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_is_no_machine_is_bad_input(tmp_path, capsys, command):
+def test_file_that_is_not_a_machine_is_bad_input(tmp_path, capsys, command):
     file = tmp_path / "notes.json"
     file.write_text("[]")
     assert run([*command.split(), str(file)]) == 2
@@ -100,14 +100,14 @@ def test_errors_come_before_warnings(save_machine, capsys):
     assert 0 <= shown.index("NG405") < shown.index("NG108")
 
 
-def test_verbose_says_what_does_not_apply_and_why(save_machine, capsys):
+def test_verbose_lists_inapplicable_rules_with_reasons(save_machine, capsys):
     run(["audit", "--only", "gpus", save_machine(KINDS["gb200-nvl72-tray"]()), "-v"])
     shown = capsys.readouterr().out
     _, _, left_out = shown.partition("Does not apply")
     assert "NG301  the fabric manager does not run: the NVSwitches of the rack have" in left_out
 
 
-def test_words_of_a_driver_move_no_cursor(save_machine, capsys):
+def test_driver_text_cannot_move_the_cursor(save_machine, capsys):
     run(["audit", "--only", "gpus", save_machine(changed("a100-pcie", unanswered="lost\x1b[2J"))])
     assert "\x1b[2J" not in capsys.readouterr().out
 
@@ -127,7 +127,7 @@ def test_words_of_a_driver_move_no_cursor(save_machine, capsys):
         pytest.param("gpudirect", [dgx_h100(), without_dma_buf()], 1, id="gpudirect: one"),
     ],
 )
-def test_the_worst_of_several_is_the_answer(save_fleet, capsys, subject, machines, code):
+def test_exit_code_is_that_of_the_worst_machine(save_fleet, capsys, subject, machines, code):
     fleet = save_fleet(*machines)
     assert run(["audit", "--only", subject, fleet]) == code
     assert "2 machines" in capsys.readouterr().out
@@ -138,7 +138,7 @@ def test_the_worst_of_several_is_the_answer(save_fleet, capsys, subject, machine
     assert rules or code == 0
 
 
-def test_an_unreadable_machine_is_in_an_audit_of_one_subject(save_fleet, tmp_path, capsys):
+def test_single_subject_audit_includes_unreadable_machines(save_fleet, tmp_path, capsys):
     (tmp_path / "none.json").write_text("[]")
     assert (
         run(["audit", "--only", "gpus", save_fleet(worker()), str(tmp_path / "none.json"), "-o", "json"]) == 1
@@ -151,7 +151,7 @@ def test_an_unreadable_machine_is_in_an_audit_of_one_subject(save_fleet, tmp_pat
     ("options", "code"),
     [("--fail-on warning", 1), ("--fail-on warning -o sarif", 1), ("-o sarif", 0)],
 )
-def test_one_machine_takes_the_options_of_an_audit(save_machine, capsys, options, code):
+def test_single_machine_accepts_the_audit_options(save_machine, capsys, options, code):
     warned = save_machine(changed("l40s-pcie", persistence=False))
     assert run(["audit", "--only", "gpus", warned, *options.split()]) == code
     assert "NG108" in capsys.readouterr().out

@@ -35,7 +35,7 @@ WRONG, OTHER, UNKNOWN = Seen("wrong", "a"), Seen("wrong too", "b"), Seen(unknown
         pytest.param(None, (WRONG,), "unknown", "scope: None", [], id="perhaps another machine"),
     ],
 )
-def test_a_rule_comes_to_one_verdict(applies, seen, verdict, reason, places):
+def test_rule_gives_one_verdict(applies, seen, verdict, reason, places):
     rule = MachineRule("X1", Severity.NOTE, "title", scope(applies), "source", "remedy", lambda _: seen)
     judgement = judge(rule, lab_node())
     assert (judgement.verdict, judgement.reason) == (verdict, reason)
@@ -51,13 +51,13 @@ def test_a_rule_comes_to_one_verdict(applies, seen, verdict, reason, places):
         pytest.param(None, Applicability(True, "inner"), "scope: None", id="nor where that is unknown"),
     ],
 )
-def test_a_scope_within_another_narrows_it(outer, inner, expected):
+def test_inner_scope_narrows_the_outer(outer, inner, expected):
     narrowed = applies("fewer", within=scope(outer))(lambda _: inner)
     assert (narrowed.machines, narrowed(lab_node()).reason) == ("fewer", expected)
 
 
 @EVERY_SUBJECT
-def test_ids_are_in_order_and_remedies_are_no_questions(rules):
+def test_rule_ids_are_ordered_and_remedies_are_instructions(rules):
     ids = [rule.id for rule in rules]
     assert ids == sorted(set(ids))
     assert [rule.id for rule in rules if not rule.remedy or rule.remedy.endswith(("?", "."))] == []

@@ -82,7 +82,7 @@ def test_a_sound_machine_raises_no_alarm(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rule_applies_to_the_kinds_that_it_is_made_for(kind):
+def test_rule_applies_only_to_its_machine_kinds(kind):
     machine = KINDS[kind]()
     assert with_verdict(machine, Verdict.PASSED) == set(APPLIES[kind].split())
     assert with_verdict(machine, Verdict.UNKNOWN) == set(UNKNOWN.get(kind, "").split())
@@ -109,12 +109,12 @@ def without_answers(machine: NodeTopology) -> NodeTopology:
         ),
     ],
 )
-def test_what_a_capture_does_not_hold_is_no_alarm(kind, older):
+def test_facts_missing_from_a_capture_raise_no_alarm(kind, older):
     assert alarms(older(KINDS[kind]())) == {}
 
 
 @pytest.mark.parametrize("name", ["nvidia-gb200-tray", "nvidia-gh200", "epyc-9654-8-h100-nps4"])
-def test_a_machine_that_was_captured_without_its_drivers_raises_no_alarm(name):
+def test_machine_captured_without_drivers_raises_no_alarm(name):
     assert alarms(read_topology(stored(name).snapshot())) == {}
 
 
@@ -380,12 +380,12 @@ SOUND = {
 }
 
 
-def test_every_rule_has_a_sick_machine():
+def test_every_rule_has_a_faulty_machine():
     assert list(SICK) == [rule.id for rule in RULES]
 
 
 @pytest.mark.parametrize("rule", SICK)
-def test_a_rule_passes_on_the_sound_machine_and_alone_finds_the_sick_one(rule):
+def test_rule_passes_the_sound_machine_and_alone_catches_the_faulty(rule):
     case = SICK[rule]
     sound = SOUND.get(rule, lambda machine: machine)(KINDS[case.kind]())
     assert rule in with_verdict(sound, Verdict.PASSED)
@@ -445,7 +445,7 @@ H100, H200, L40S, T4 = "2330", "2335", "26b9", "1eb8"
         ),
     ],
 )
-def test_which_gpu_is_of_another_model(devices, expected):
+def test_minority_gpu_model_is_named(devices, expected):
     findings = by.judged(RULES, machine := of_models(*devices))["NG602"].findings
     places = {each.pci_address: number for number, each in enumerate(machine.gpus)}
     assert [(places.get(each.where), each.evidence) for each in findings] == expected
@@ -459,7 +459,7 @@ def test_which_gpu_is_of_another_model(devices, expected):
         pytest.param({"vendor": "1002", "driver": "amdgpu"}, id="it is another plugin's"),
     ],
 )
-def test_a_gpu_that_the_plugin_does_not_offer_is_no_other_model(other):
+def test_gpu_not_offered_by_the_plugin_does_not_count_as_another_model(other):
     machine = second(device=T4, **other)(of_models(H100, H100, H100))
     assert by.judged(RULES, machine)["NG602"].findings == ()
 
@@ -530,12 +530,12 @@ def test_a_gpu_that_the_plugin_does_not_offer_is_no_other_model(other):
         ),
     ],
 )
-def test_what_others_raise_a_false_alarm_for(kind, change, rule):
+def test_harmless_conditions_raise_no_false_alarm(kind, change, rule):
     machine = change(KINDS[kind]())
     assert rule not in with_verdict(machine, Verdict.FOUND)
 
 
-def test_a_gpu_of_a_library_that_does_not_start_is_not_called_lost_as_well():
+def test_driver_library_failure_is_not_also_reported_as_lost_gpus():
     error = "Driver/library version mismatch"
     machine = KINDS["hgx-h100"]()
     silent = tuple(replace(gpu, uuid=None, unanswered=error) for gpu in machine.gpus)
@@ -543,7 +543,7 @@ def test_a_gpu_of_a_library_that_does_not_start_is_not_called_lost_as_well():
     assert with_verdict(broken, Verdict.FOUND) == {"NG101"}
 
 
-def test_a_fabric_names_the_modules_that_its_registration_lacks():
+def test_unregistered_fabric_names_missing_kernel_modules():
     failed = second(fabric_state=FabricState("in-progress"))(KINDS["hgx-b200"]())
     judgement = by.judged(RULES, install(kernel_modules=("mlx5_ib", "nvidia"))(failed))["NG304"]
     evidence = [finding.evidence for finding in judgement.findings]
@@ -551,13 +551,13 @@ def test_a_fabric_names_the_modules_that_its_registration_lacks():
 
 
 @pytest.mark.parametrize("state", [FabricState("completed", "Not Supported"), FabricState("not-started")])
-def test_a_fabric_is_sound_only_when_completed_with_success(state):
+def test_fabric_is_sound_only_after_successful_completion(state):
     machine = second(fabric_state=state)(KINDS["hgx-h100"]())
     assert with_verdict(machine, Verdict.FOUND) == {"NG304"}
 
 
 @pytest.mark.parametrize("status", ["Success", "SUCCESS", "success"])
-def test_a_fabric_that_succeeded_is_sound_however_the_library_writes_it(status):
+def test_fabric_success_is_case_insensitive(status):
     machine = second(fabric_state=FabricState("completed", status))(KINDS["hgx-h100"]())
     assert alarms(machine) == {}
 
@@ -592,13 +592,13 @@ def boards(kind: str, count: int, *cards: str) -> NodeTopology:
         ),
     ],
 )
-def test_gpus_that_are_too_many_are_not_called_missing(machine, verdict, reason):
+def test_surplus_gpus_are_not_reported_missing(machine, verdict, reason):
     judgement = by.judged(RULES, machine)["NG109"]
     assert judgement.verdict is verdict
     assert reason is None or judgement.reason == reason
 
 
-def test_gpus_that_are_all_lost_are_so_without_the_kernels_link_to_their_driver():
+def test_all_gpus_count_as_lost_without_the_driver_link():
     machine = KINDS["hgx-h100"]()
     lost = tuple(
         replace(gpu, driver=None, uuid=None, name=None, index=number, unanswered="GPU is lost")
@@ -610,7 +610,7 @@ def test_gpus_that_are_all_lost_are_so_without_the_kernels_link_to_their_driver(
     assert len(found["NG102"]) == 8
 
 
-def test_errors_of_this_time_are_not_counted_as_earlier_ones_too():
+def test_current_errors_are_not_counted_as_earlier_errors():
     machine = second(ecc=Ecc(True, True, 2, 5))(KINDS["a100-pcie"]())
     (finding,) = by.judged(RULES, machine)["NG407"].findings
     assert finding.evidence == "3 uncorrected errors of its memory in earlier times"

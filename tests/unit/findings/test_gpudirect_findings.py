@@ -56,7 +56,7 @@ def known(machine: NodeTopology) -> NodeTopology:
 
 
 @pytest.mark.parametrize("name", sorted(SOUND))
-def test_a_sound_machine_of_each_kind_is_judged_by_its_own_rules_and_has_no_finding(tmp_path, name):
+def test_sound_machine_of_each_kind_has_no_finding(tmp_path, name):
     build, own = SOUND[name]
     machine = known(machine_of(tmp_path, build()))
     assert found(machine) == {}
@@ -69,7 +69,7 @@ def test_nothing_is_found_on_machines_without_rdma_devices(name):
     assert by.with_verdict(RULES, KINDS[name](), Verdict.NOT_APPLICABLE) == {rule.id for rule in RULES}
 
 
-def test_what_an_older_snapshot_does_not_hold_is_no_alarm():
+def test_facts_missing_from_an_older_snapshot_raise_no_alarm():
     assert found(dgx_h100()) == {}
     assert "GD201" in by.with_verdict(RULES, dgx_h100(), Verdict.UNKNOWN)
 
@@ -164,7 +164,7 @@ BROKEN: list[tuple[str, Change, dict[str, list[str | None]]]] = [
 
 
 @pytest.mark.parametrize(("name", "change", "expected"), BROKEN, ids=[",".join(each[2]) for each in BROKEN])
-def test_each_rule_fires_where_it_should_and_nothing_else_does(tmp_path, name, change, expected):
+def test_each_rule_fires_only_on_its_fault(tmp_path, name, change, expected):
     machine = change(known(machine_of(tmp_path, SOUND[name][0]())))
     assert found(machine) == expected
 
@@ -179,11 +179,11 @@ def test_each_rule_fires_where_it_should_and_nothing_else_does(tmp_path, name, c
         ("gb200-without-access-control", "GD205"),
     ],
 )
-def test_access_control_that_is_wrong_is_found_by_the_rule_of_its_layout(tmp_path, name, rule):
+def test_wrong_acs_is_found_by_the_rule_of_its_layout(tmp_path, name, rule):
     assert set(found(machine_of(tmp_path, MACHINES[name]()))) & {f"GD20{n}" for n in range(1, 6)} == {rule}
 
 
-def test_every_rule_was_seen_to_fire():
+def test_every_rule_fires_in_some_test():
     fired = {rule for _, _, expected in BROKEN for rule in expected} | {f"GD20{n}" for n in range(1, 6)}
     assert fired == {rule.id for rule in RULES}
 
@@ -195,24 +195,24 @@ def test_every_rule_was_seen_to_fire():
         pytest.param(peer_memory(virtual_machine=True), id="the-processor-tells-of-a-hypervisor"),
     ],
 )
-def test_in_a_guest_pcie_is_not_judged(tmp_path, change):
+def test_pcie_is_not_judged_in_a_guest(tmp_path, change):
     machine = change(machine_of(tmp_path, hgx_h100()))
     assert {rule for rule in found(machine) if not rule.startswith(("GD103", "GD4"))} == set()
 
 
-def test_a_guest_with_a_topology_file_hides_nothing_from_nccl(tmp_path):
+def test_guest_with_a_topology_file_hides_nothing_from_nccl(tmp_path):
     guest = peer_memory(virtual_machine=True)(moved(machine_of(tmp_path, hgx_h100()), "pci0000:30", 0))
     assert "GD106" in found(guest)
     assert "GD106" not in found(replace(guest, nccl_conf="NCCL_TOPO_FILE=/opt/topo.xml\n"))
 
 
-def test_management_functions_are_no_nics(tmp_path):
+def test_management_functions_do_not_count_as_nics(tmp_path):
     machine = nics(management=True)(machine_of(tmp_path, hgx_h100()))
     assert gpu_nic_pairs(machine) == ()
     assert by.with_verdict(RULES, machine, Verdict.NOT_APPLICABLE) == {rule.id for rule in RULES}
 
 
-def test_the_option_that_skips_the_drivers_check_makes_groups_harmless(tmp_path):
+def test_driver_option_to_skip_the_check_makes_groups_harmless(tmp_path):
     apart = machine_of(tmp_path, gb300())
     assert "GD301" in found(apart)
     assert "GD301" not in found(peer_memory(topology_check_off=True)(apart))
@@ -236,7 +236,7 @@ YES, NO = Works.YES, Works.NO
         ("gb200", YES, NO),
     ],
 )
-def test_a_gpu_works_with_the_nic_of_its_rail(tmp_path, name, own, other):
+def test_gpu_pairs_only_with_the_nic_of_its_rail(tmp_path, name, own, other):
     machine = machine_of(tmp_path, MACHINES[name]())
     told = works(machine)
     assert {told["GPU0", "mlx5_0"], told["GPU1", "mlx5_1"]} == {own}
@@ -277,12 +277,12 @@ CROSSED = tuple(
         ),
     ],
 )
-def test_a_direct_nic_is_near_to_the_gpu_that_its_second_function_is_beside(tmp_path, built, expected):
+def test_direct_nic_distance_is_measured_from_its_second_function(tmp_path, built, expected):
     pairs = gpu_nic_pairs(machine_of(tmp_path, built))
     assert {(each.gpu, each.nic): (each.distance, each.direct) for each in pairs if each.rail} == expected
 
 
-def test_two_functions_of_a_card_with_one_way_take_it_both(tmp_path):
+def test_both_functions_of_a_card_share_its_data_direct_path(tmp_path):
     machine = machine_of(tmp_path, MACHINES["gb300-two-functions-of-a-card"]())
     assert {each.name: each.data_direct for each in machine.rdma_devices} == {
         "mlx5_0": "0002:03:00.0",
@@ -292,23 +292,23 @@ def test_two_functions_of_a_card_with_one_way_take_it_both(tmp_path):
     }
 
 
-def test_the_function_is_named_beside_its_nic(tmp_path):
+def test_direct_function_is_shown_beside_its_nic(tmp_path):
     lines = pair_lines(gpu_nic_pairs(machine_of(tmp_path, ONE_SOCKET)))
     assert "0000:01:00.0 by 0002:03:00.0" in lines[1]
 
 
-def test_without_a_way_to_memory_no_pair_works(tmp_path):
+def test_no_pair_works_without_a_path_to_memory(tmp_path):
     machine = closed(machine_of(tmp_path, hgx_h100(0)))
     assert set(works(machine).values()) == {NO}
 
 
-def test_a_gpu_of_another_maker_is_unknown(tmp_path):
+def test_gpudirect_of_another_gpu_vendor_is_unknown(tmp_path):
     machine = machine_of(tmp_path, hgx_h100(0))
     amd: tuple[Gpu, ...] = tuple(replace(gpu, vendor="1002") for gpu in machine.gpus)
     assert works(replace(machine, gpus=amd))["GPU0", "mlx5_0"] is Works.UNKNOWN
 
 
-def test_a_pair_whose_bridges_were_not_read_names_one_of_its_own():
+def test_pair_with_unread_bridges_names_a_bridge_on_its_path():
     unread = replace(dgx_h100(), pci_functions=())
     for pair in gpu_nic_pairs(unread):
         if pair.rail:

@@ -97,7 +97,7 @@ ALSO = {"NH302": {"NH304"}, "NH308": {"NH306"}, "NH309": {"NH306"}}
 
 
 @pytest.mark.parametrize("rule", CASES)
-def test_what_is_wrong_is_found_and_nothing_else(rule):
+def test_each_fault_is_found_and_nothing_else(rule):
     machine = CASES[rule].machine()
     assert found(machine) == {rule} | ALSO.get(rule, set())
     assert CASES[rule].evidence in judged(machine)[rule].findings[0].evidence
@@ -123,7 +123,7 @@ PACKAGES = (InstalledPackage("nvidia-driver-580", "580.95", "driver", held=False
         pytest.param({"packages": (replace(PACKAGES[0], held=None),), "upgrades": None}, set(), id="unknown"),
     ],
 )
-def test_packages_that_change_by_themselves(userland, expected):
+def test_packages_open_to_unattended_change_are_found(userland, expected):
     assert found(worker(**userland)) == expected
 
 
@@ -192,7 +192,7 @@ def planned(machine: NodeTopology, tuning: dict[str, Any], **sections: Any) -> N
         ),
     ],
 )
-def test_another_manager_is_named_with_its_knob(userland, tuning, evidence):
+def test_conflicting_manager_is_named_with_its_setting(userland, tuning, evidence):
     machine = planned(tunable(**userland), tuning)
     (finding,) = judged(machine)["NH203"].findings
     assert evidence in finding.evidence
@@ -201,7 +201,7 @@ def test_another_manager_is_named_with_its_knob(userland, tuning, evidence):
     assert f"({finding.where})" in message
 
 
-def test_a_power_daemon_fights_over_the_governor():
+def test_power_daemon_conflicts_with_the_governor():
     machine = planned(worker(machines.epyc_gpu(), services=("tlp.service",)), {"governor": "performance"})
     assert "TLP sets the CPUs' governor" in judged(machine)["NH203"].findings[0].evidence
 
@@ -259,7 +259,7 @@ ALONE = {"devices": "reserved", "irqbalance": "off", "default_affinity": "reserv
         ),
     ],
 )
-def test_who_merges_pages_and_moves_interrupts_is_named(userland, sections, evidence):
+def test_services_for_ksm_and_irq_balancing_are_named(userland, sections, evidence):
     cpus = {"reserved": {"cores_per_numa_node": 1}}
     machine = replace(
         tunable(**userland), kernel_values={"/sys/kernel/mm/ksm/run": "1"}, nics=machines.dgx_h100().nics
@@ -290,33 +290,33 @@ def test_who_merges_pages_and_moves_interrupts_is_named(userland, sections, evid
         pytest.param({"driver_tuning": ("RUN_AFFINITY_TUNER",)}, id="a tuner of interrupts"),
     ],
 )
-def test_a_manager_that_changes_nothing_of_the_plans_is_not_named(userland):
+def test_manager_without_conflicting_settings_is_not_named(userland):
     machine = planned(tunable(**userland), {"sysctls": {"vm.swappiness": 1}})
     assert judged(machine)["NH203"].verdict is Verdict.PASSED
 
 
 @pytest.mark.parametrize("kind", GPU_MACHINES)
 @pytest.mark.parametrize("userland", [None, Userland()], ids=["no look", "an empty look"])
-def test_what_is_unknown_is_no_alarm(kind, userland):
+def test_unknown_userland_raises_no_alarm(kind, userland):
     machine = replace(GPU_MACHINES[kind](), userland=userland, cgroup_version=None, kernel_cmdline=None)
     assert found(machine) == set()
 
 
-def test_cri_o_is_named_and_not_judged_as_containerd():
+def test_crio_is_not_judged_as_containerd():
     crio = HostProcess("crio", "crio.service", open_files=1048576)
     machine = worker(processes=(crio, *SOUND.processes[1:]), containerd=None)
     assert found(machine) == set()
     assert judged(machine)["NH305"].reason == "the runtime is CRI-O"
 
 
-def test_a_kubelet_that_asks_containerd_needs_no_driver_of_its_own():
+def test_kubelet_cgroup_driver_may_come_from_containerd():
     machine = with_containerd(version="2.1.4", runtimes={"nvidia": False, "runc": False}, versions={})
     newer = replace(machine, kubelet=replace(machine.kubelet, version="1.34.1"))
     assert "NH305" in found(machine)
     assert judged(newer)["NH305"].verdict is Verdict.NOT_APPLICABLE
 
 
-def test_swap_that_the_kubelet_tolerates_is_none_of_ours():
+def test_swap_tolerated_by_the_kubelet_is_not_a_finding():
     machine = worker(swaps=("/dev/sda2",))
     kubelet = replace(machine.kubelet, config_text=SYSTEMD + DRIVER + "failSwapOn: false\n")
     assert found(replace(machine, kubelet=kubelet)) == set()
@@ -337,11 +337,11 @@ def test_swap_that_the_kubelet_tolerates_is_none_of_ours():
         pytest.param("a" * 201, False, id="too long"),
     ],
 )
-def test_a_regular_expression_of_a_host_is_matched_in_a_moment_or_not_at_all(pattern, bounded):
+def test_only_bounded_regular_expressions_are_matched(pattern, bounded):
     assert is_bounded(pattern) == bounded
 
 
-def test_a_pattern_that_could_take_for_ever_makes_the_answer_unknown():
+def test_unbounded_pattern_makes_the_answer_unknown():
     host = {"packages": PACKAGES, "upgrades_skip": ("(n+)+$",)}
     assert found(worker(**host)) == {"NH202"}
 
@@ -358,7 +358,7 @@ def test_a_pattern_that_could_take_for_ever_makes_the_answer_unknown():
         pytest.param("hugepages=16", [], id="the default size"),
     ],
 )
-def test_a_kernel_with_pages_of_64_kib_has_other_huge_pages(arguments, evidence):
+def test_kernel_with_64_kib_pages_has_other_huge_page_sizes(arguments, evidence):
     tray = replace(machines.gb200_nvl72_tray(), kernel_cmdline=f"ro {arguments}")
     told = [each.evidence.partition(":")[0] for each in judged(tray)["NH109"].findings]
     assert told == evidence
@@ -372,11 +372,11 @@ def test_a_kernel_with_pages_of_64_kib_has_other_huge_pages(arguments, evidence)
         pytest.param(("dra.net",), Verdict.PASSED, id="another-driver"),
     ],
 )
-def test_drivers_of_claims_are_judged_where_there_are_some(drivers, verdict):
+def test_claim_drivers_are_judged_only_where_present(drivers, verdict):
     assert judged(worker(claim_drivers=drivers))["NH401"].verdict is verdict
 
 
-def test_a_configuration_that_cannot_be_read_leaves_the_engine_unknown():
+def test_unreadable_configuration_leaves_the_engine_unknown():
     built = worker(claim_drivers=("dra.cpu",))
     assert built.kubelet is not None
     unread = replace(built, kubelet=replace(built.kubelet, config_text=None))
@@ -394,12 +394,12 @@ def test_a_configuration_that_cannot_be_read_leaves_the_engine_unknown():
         pytest.param("exclusive", (None, None), ("unknown", "unknown"), id="an-older-snapshot"),
     ],
 )
-def test_the_mode_of_network_namespaces_fits_who_gives_rdma_devices_to_pods(netns, found, verdicts):
+def test_rdma_netns_mode_matches_the_device_provider(netns, found, verdicts):
     plugin, cni = found
     said = judged(replace(worker(rdma_plugin=plugin, rdma_cni=cni), rdma_netns=netns))
     assert (said["NH501"].verdict, said["NH502"].verdict) == verdicts
 
 
-def test_without_rdma_devices_no_network_namespace_matters():
+def test_network_namespace_mode_is_ignored_without_rdma_devices():
     said = judged(replace(worker(), rdma_netns="exclusive", rdma_devices=()))
     assert said["NH501"].verdict is Verdict.NOT_APPLICABLE

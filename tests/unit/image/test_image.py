@@ -54,7 +54,7 @@ MISTAKES: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize(("said", "why"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_named(said: object, why: str) -> None:
+def test_invalid_image_field_is_named(said: object, why: str) -> None:
     with pytest.raises(NumaforgeError) as caught:
         read_image(said)
     assert why in str(caught.value)
@@ -70,7 +70,7 @@ ACCEPTED: dict[str, Mapping[str, object]] = {
 
 
 @pytest.mark.parametrize("said", ACCEPTED.values(), ids=ACCEPTED)
-def test_what_an_image_can_be_is_accepted(said: Mapping[str, object]) -> None:
+def test_valid_image_is_accepted(said: Mapping[str, object]) -> None:
     assert isinstance(read_image(said), Image)
 
 
@@ -122,7 +122,7 @@ ROOTS_KUBELET = {
 
 
 @pytest.mark.parametrize(("row", "version", "source"), ROOTS_KUBELET.values(), ids=ROOTS_KUBELET)
-def test_the_manifest_has_the_version_that_the_kubelet_prints_itself(
+def test_manifest_has_the_version_printed_by_the_kubelet(
     row: str, version: str | None, source: str, tmp_path: Path
 ) -> None:
     found = replace(WHOLE, kubelet=read_found(Answer({"": (f"kubelet {row}",)})).kubelet)
@@ -176,11 +176,11 @@ LACKS: dict[str, tuple[FoundImage, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("found", "sentences"), LACKS.values(), ids=LACKS)
-def test_each_thing_that_an_image_lacks_is_a_sentence(found: FoundImage, sentences: tuple[str, ...]) -> None:
+def test_each_missing_part_of_an_image_is_described(found: FoundImage, sentences: tuple[str, ...]) -> None:
     assert (*WISH.lacks(found),) == sentences
 
 
-def test_a_package_in_any_version_is_still_missing_where_there_is_none() -> None:
+def test_package_in_any_version_is_missing_until_installed() -> None:
     made = recipe(packages={"containerd": "*"})
     assert made.missing(FoundImage(pythons=PYTHON)) == ("containerd",)
     assert made.missing(FoundImage(packages={"containerd": ("2.1-1", "held")})) == ()
@@ -191,20 +191,20 @@ def test_a_package_in_any_version_is_still_missing_where_there_is_none() -> None
     [((), "the image has no Python"), ((("3.10", "x86_64", "/usr/bin/python3"),), "the image has 3.10")],
     ids=["none", "one that is too old"],
 )
-def test_an_image_without_a_python_that_numaforge_runs_with_is_refused(
+def test_image_without_a_supported_python_is_refused(
     pythons: tuple[tuple[str, str, str], ...], why: str
 ) -> None:
     with pytest.raises(HostError, match=f"{why}, and numaforge needs 3.11"):
         best_python(FoundImage(pythons=pythons))
 
 
-def test_the_first_python_that_is_new_enough_is_taken() -> None:
+def test_first_supported_python_is_chosen() -> None:
     old, new = ("3.10", "x86_64", "/usr/bin/python3"), ("3.11", "x86_64", "/usr/bin/python3.11")
     assert best_python(FoundImage(pythons=(old, new, *PYTHON))) == new
 
 
 @pytest.mark.parametrize("kind", ["deb", "rpm"])
-def test_the_bill_of_materials_of_the_same_image_is_the_same(kind: str) -> None:
+def test_bill_of_materials_is_reproducible(kind: str) -> None:
     made = [bill("debian 13", kind, INSTALLED, {"click": "8.1"}) for _ in range(2)]
     assert made[0] is not None
     assert made[0] == made[1]

@@ -36,13 +36,13 @@ def test_packed_takes_the_largest_whole_units(available, count, expected):
     assert format_cpulist(ids_of(take_packed(SMALL, cpus(available), count))) == expected
 
 
-def test_shortage_is_told_in_the_kubelets_words():
+def test_shortage_is_reported_in_the_words_of_the_kubelet():
     with pytest.raises(AssignmentError) as refused:
         take_packed(SMALL, cpus("0-3"), 5)
     assert refused.value.message == "not enough cpus available to satisfy request: requested=5, available=4"
 
 
-def test_spread_takes_cpus_in_order_and_not_whole_cores():
+def test_spread_takes_cpus_in_order_without_regard_to_cores():
     assert format_cpulist(ids_of(take_packed(SMALL, SMALL.cpus, 3, spread=True))) == "0-2"
 
 
@@ -64,7 +64,7 @@ def test_distributed_gives_every_numa_node_the_same_share():
     assert [(taken & node).bit_count() for node in SMALL.numa_nodes.values()] == [5, 5]
 
 
-def test_a_half_reserved_core_looks_free_where_threads_are_uneven():
+def test_half_reserved_core_looks_free_with_uneven_threads():
     """kubernetes/kubernetes#124066: CPU 0 is not on offer, and is handed out with its core."""
     places = {cpu: place for cpu, place in SMALL.places.items() if cpu != 15}
     uneven = CpuTopology.of(places)
@@ -100,7 +100,7 @@ FOUR_NODES = MachineInfo.from_topology(
         pytest.param("0,16", 4, 1, {36: "4-5,20-21", 37: "4-5,20-21"}, id="one NUMA node is enough"),
     ],
 )
-def test_from_1_37_on_align_by_socket_distributes_within_a_socket(reserved, count, group, expected):
+def test_align_by_socket_distributes_within_a_socket_from_1_37(reserved, count, group, expected):
     offered = FOUR_NODES.cpus & ~cpus(reserved)
     taken = {
         minor: take_distributed(FOUR_NODES, offered, count, group=group, by_socket=True, minor=minor)
@@ -117,12 +117,12 @@ def six_cpus_on_each_of_four_numa_nodes() -> CpuTopology:
 
 
 @pytest.mark.parametrize(("count", "expected"), [(12, "2-5,8-11,14-17"), (16, "2-5,8-11,14-17,20-23")])
-def test_distributed_in_whole_cores_leaves_half_reserved_ones(count, expected):
+def test_distributed_in_whole_cores_skips_half_reserved_cores(count, expected):
     taken = take_distributed(six_cpus_on_each_of_four_numa_nodes(), cpus(HALF_RESERVED_CORES), count, group=2)
     assert format_cpulist(ids_of(taken)) == expected
 
 
-def test_a_request_that_the_kubelet_never_finishes_is_an_error():
+def test_endless_kubelet_allocation_is_an_error():
     """Two NUMA nodes with three CPUs left cannot give six in pairs; kubelet 1.36.3 loops here for ever."""
     with pytest.raises(KubeletHangError, match="loops for ever"):
         take_distributed(six_cpus_on_each_of_four_numa_nodes(), cpus(HALF_RESERVED_CORES), 14, group=2)
@@ -130,7 +130,7 @@ def test_a_request_that_the_kubelet_never_finishes_is_an_error():
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), topology=st.sampled_from([SMALL, UNCORE, EIGHT_NODES, DGX]))
-def test_what_is_taken_was_available_and_is_as_much_as_asked(data, topology):
+def test_assigned_cpus_were_available_and_match_the_requested_count(data, topology):
     available = mask_of(data.draw(st.sets(st.sampled_from(sorted(ids_of(topology.cpus))), min_size=1)))
     count = data.draw(st.integers(1, available.bit_count()))
     for taken in (

@@ -112,7 +112,7 @@ def pod(name: str, cpus: int, memory: int, pages: int, devices: int) -> Pod:
 
 @settings(max_examples=300, deadline=None)
 @given(machines(), st.lists(PODS, max_size=4), PODS)
-def test_hints_by_sizes_are_those_of_the_walk(node, before, asked):
+def test_hints_by_size_match_the_exhaustive_walk(node, before, asked):
     for number, shape in enumerate(before):
         node.admit(pod(f"before-{number}", *shape))
     wish = pod("asked", *asked)
@@ -135,5 +135,5 @@ def test_hints_by_sizes_are_those_of_the_walk(node, before, asked):
         pytest.param([4, 8, 2], 15, 4, id="one-too-many-where-all-are-too-little"),
     ],
 )
-def test_the_fewest_that_reach_an_amount(amounts, wanted, count):
+def test_fewest_numa_nodes_that_reach_an_amount_are_counted(amounts, wanted, count):
     assert fewest(amounts, wanted) == count

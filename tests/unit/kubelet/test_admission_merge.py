@@ -119,7 +119,7 @@ def test_merge_equals_the_walk_over_all_permutations(name, providers, prefer_clo
         pytest.param("restricted", [(0b11, True)], (0b11, True), True, id="restricted admits a minimal span"),
     ],
 )
-def test_policies_differ(name, hints, merged, admitted):
+def test_each_policy_merges_and_admits_by_its_rules(name, hints, merged, admitted):
     policy = MergePolicy(name, 0b11)
     assert policy.merge([{"cpu": Hints.of(Hint(*hint) for hint in hints)}]) == (Hint(*merged), admitted)
 
@@ -132,12 +132,12 @@ MANY = subsets((1 << 12) - 1)[1:]
     st.lists(st.sampled_from(MANY), min_size=1, max_size=60),
     st.lists(st.sampled_from(MANY), min_size=1, max_size=60),
 )
-def test_counting_the_pairs_gives_every_intersection(left, right):
+def test_pair_count_covers_every_intersection(left, right):
     expected = {one & other for one in left for other in right} - {0}
     assert counted_intersections({*left}, {*right}) == expected
 
 
-def test_nineteen_numa_nodes_with_every_hint_are_merged_at_once():
+def test_nineteen_numa_nodes_with_every_hint_merge_quickly():
     nodes = (1 << 19) - 1
     every = Hints((), lambda: subsets(nodes)[1:])
     policy = MergePolicy("best-effort", nodes)
@@ -146,12 +146,12 @@ def test_nineteen_numa_nodes_with_every_hint_are_merged_at_once():
     assert time.process_time() - started < 10
 
 
-def test_more_numa_nodes_than_a_kubelet_walks_are_an_error():
+def test_too_many_numa_nodes_for_the_hint_walk_are_an_error():
     with pytest.raises(KubeletHangError, match=r"every set of 34 NUMA nodes, 2\^34 of them"):
         refuse_endless((1 << 34) - 1)
 
 
-def test_every_subset_is_there_once():
+def test_every_subset_appears_once():
     assert [sorted(bits(mask)) for mask in subsets(0b1011)] == [
         [],
         [0],

@@ -119,7 +119,7 @@ def node_of(topology: NodeTopology, policy: str, scope: str, options: Mapping[st
 
 @settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, POLICIES, SCOPES, OPTIONS, OPERATIONS)
-def test_no_cpu_or_device_is_ever_given_twice_nor_a_reserved_cpu_at_all(
+def test_cpus_and_devices_are_exclusive_and_reserved_cpus_stay_free(
     topology, policy, scope, options, operations
 ):
     node = node_of(topology, policy, scope, options)
@@ -163,7 +163,7 @@ def test_removal_restores_the_state(topology, policy, scope, options, operations
 
 @settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, SCOPES, OPTIONS, OPERATIONS)
-def test_single_numa_node_admits_nothing_that_spans(topology, scope, options, operations):
+def test_single_numa_node_refuses_spanning_pods(topology, scope, options, operations):
     node = node_of(topology, "single-numa-node", scope, options)
     node_of_cpu = {cpu: numa.id for numa in topology.numa_nodes for cpu in numa.cpus}
     for number, (manifest, _) in enumerate(operations):
@@ -180,7 +180,7 @@ def test_single_numa_node_admits_nothing_that_spans(topology, scope, options, op
             assert len(set().union(*used.values())) <= 1
 
 
-def test_a_refused_pods_partial_allocations_come_back_with_the_next_admission():
+def test_partial_allocations_of_a_refused_pod_return_at_next_admission():
     node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "restricted"}, GPUS)
     assert node.cpu_manager
     half = {"name": "side", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "5"}}}
@@ -192,7 +192,7 @@ def test_a_refused_pods_partial_allocations_come_back_with_the_next_admission():
     assert node.cpu_manager.assignments.keys() == {"next"}
 
 
-def test_predicates_come_after_the_managers():
+def test_predicates_run_after_the_managers():
     node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "best-effort"}, GPUS)
     node.admit(
         {"containers": [{"name": "shared", "resources": {"requests": {"cpu": "10", "memory": "1Gi"}}}]}, "a"
@@ -224,13 +224,13 @@ def test_predicates_come_after_the_managers():
         ),
     ],
 )
-def test_what_stands_in_the_way_is_named(manifest, reason, in_the_way):
+def test_limiting_resource_is_named(manifest, reason, in_the_way):
     config = pinned(SMALL, topologyManagerPolicy="single-numa-node")
     admission = Node(SMALL, config, GPUS).admit(manifest, "p")
     assert (admission.reason, admission.in_the_way) == (reason, in_the_way)
 
 
-def test_two_resources_that_are_not_on_the_same_numa_node_are_named():
+def test_resources_on_different_numa_nodes_are_named():
     node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS)
     assert node.admit(pod(6), "cpus of node 0").admitted
     assert node.admit(pod(2, **{"nvidia.com/gpu": 2}), "gpus of node 1").admitted
@@ -245,7 +245,7 @@ def test_pods_beyond_max_pods_are_refused():
     assert refused.message == "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"
 
 
-def test_hugepages_are_taken_out_of_allocatable_memory():
+def test_hugepages_reduce_allocatable_memory():
     topology = machine(
         packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB, hugepages={"1Gi": HugepagePool(4, 4)}
     )
@@ -256,7 +256,7 @@ def test_hugepages_are_taken_out_of_allocatable_memory():
     assert refused.reason == "OutOfhugepages-1Gi"
 
 
-def test_more_reserved_memory_than_a_node_has_makes_it_look_endless():
+def test_reserving_more_memory_than_a_numa_node_has_underflows():
     config = pinned(SMALL, systemReserved={"memory": "21Gi"})
     config["reservedMemory"] = [
         {"numaNode": 0, "limits": {"memory": "20Gi"}},
@@ -266,7 +266,7 @@ def test_more_reserved_memory_than_a_node_has_makes_it_look_endless():
     assert node.admit(pod(2, "100Gi"), "p").admitted
 
 
-def test_init_containers_hand_their_cpus_devices_and_memory_on():
+def test_init_containers_pass_on_their_cpus_devices_and_memory():
     node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS)
     manifest = pod(4, "4Gi", **{"nvidia.com/gpu": 2})
     manifest["initContainers"] = [{"name": "init", "resources": manifest["containers"][0]["resources"]}]
@@ -276,7 +276,7 @@ def test_init_containers_hand_their_cpus_devices_and_memory_on():
     assert [block.bytes for block in admission.memory["init"]] == [0]
 
 
-def test_memory_of_finished_init_containers_comes_back_when_the_pod_starts():
+def test_memory_of_finished_init_containers_returns_at_pod_start():
     node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS, predicates=False)
     manifest = pod(2, "2Gi")
     manifest["initContainers"] = [{**pod(2, "15Gi")["containers"][0], "name": "init"}]
@@ -287,7 +287,7 @@ def test_memory_of_finished_init_containers_comes_back_when_the_pod_starts():
     assert node.admit(pod(2, "12Gi"), "late").admitted
 
 
-def test_sidecars_keep_what_they_have():
+def test_sidecars_keep_their_cpus():
     node = Node(SMALL, {**STATIC}, GPUS)
     manifest = pod(2)
     sidecar = {
@@ -299,14 +299,14 @@ def test_sidecars_keep_what_they_have():
     assert admission.cpus["proxy"].isdisjoint(admission.cpus["main"])
 
 
-def test_a_device_plugin_that_registers_late_is_unknown_until_then():
+def test_device_plugin_is_unknown_until_it_registers():
     node = Node(SMALL, STATIC, {})
     assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "early").devices == {}
     node.register(GPUS)
     assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "late").devices == {"main": {"nvidia.com/gpu": ("0",)}}
 
 
-def test_no_healthy_device_is_told_in_the_kubelets_words():
+def test_missing_healthy_device_is_reported_in_the_words_of_the_kubelet():
     node = Node(SMALL, STATIC, {"nvidia.com/gpu": [{"id": "GPU-1", "numa_nodes": [0], "healthy": False}]})
     refused = node.admit(pod(1, **{"nvidia.com/gpu": 1}), "p")
     assert refused.message == (
@@ -329,7 +329,7 @@ def pod_level(cpu: int) -> dict[str, Any]:
     return {"resources": {"limits": whole, "requests": whole}, "containers": containers}
 
 
-def test_a_pod_managed_as_one_unit_shares_its_cpus_and_memory_out():
+def test_pod_managed_as_one_unit_divides_its_cpus_and_memory():
     node = Node(SMALL, pinned(SMALL, **POD_LEVEL_POLICY), GPUS)
     admission = node.admit(pod_level(4), "p")
     assert (cpus_of(admission, "main"), cpus_of(admission, "rest")) == ("1,9", "2,10")
@@ -354,7 +354,7 @@ def test_a_pod_managed_as_one_unit_shares_its_cpus_and_memory_out():
         ),
     ],
 )
-def test_a_pod_that_leaves_its_other_containers_no_cpu_is_refused(changes, reason, message):
+def test_pod_without_cpus_for_its_other_containers_is_refused(changes, reason, message):
     refused = Node(SMALL, {**STATIC, **POD_LEVEL_POLICY, **changes}, GPUS).admit(pod_level(2), "p")
     assert (refused.reason, refused.message) == (reason, message)
 
@@ -376,9 +376,7 @@ def test_a_pod_that_leaves_its_other_containers_no_cpu_is_refused(changes, reaso
         ),
     ],
 )
-def test_a_pod_managed_as_one_unit_is_refused_for_memory_that_is_no_whole_number_of_bytes(
-    policy, reason, message
-):
+def test_pod_level_memory_with_a_fraction_of_a_byte_is_refused(policy, reason, message):
     manifest = pod_level(4)
     manifest["containers"][0] = pod(2, memory="1500m")["containers"][0]
     config = pinned(SMALL, **{**POD_LEVEL_POLICY, "topologyManagerPolicy": policy})
@@ -386,7 +384,7 @@ def test_a_pod_managed_as_one_unit_is_refused_for_memory_that_is_no_whole_number
     assert (refused.reason, refused.message) == (reason, message)
 
 
-def test_a_pod_managed_as_one_unit_gives_back_its_own_cpus_only():
+def test_pod_managed_as_one_unit_returns_only_its_own_cpus():
     """kubernetes/kubernetes#140495: with uneven SMT a container may hold a CPU that its pod does not."""
     config = {**STATIC, **POD_LEVEL_POLICY, "reservedSystemCPUs": "12"}
     node = Node(laptop(), config, {})
@@ -426,13 +424,13 @@ def test_a_node_starts_from_its_cpu_manager_state():
     assert cpus_of(node.admit(pod(4), "after")) == "1-2,9-10"
 
 
-def test_a_pod_held_in_the_state_is_admitted_again_with_what_it_has():
+def test_pod_in_the_state_file_is_readmitted_with_its_cpus():
     state = {"cpu_manager_state": cpu_state("0,3-8,11-15", {"uid-1": {"main": "1-2,9-10"}})}
     node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "single-numa-node"}, GPUS, state=state)
     assert cpus_of(node.admit(pod(4), "uid-1")) == "1-2,9-10"
 
 
-def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_holds():
+def test_full_pcpus_only_refuses_a_restarted_pod_for_its_own_cpus():
     """kubernetes/kubernetes#129078: alignment is enforced before the state is looked at."""
     options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
     state = {"cpu_manager_state": cpu_state("0,5-8,13-15", {"uid-1": {"main": "1-4,9-12"}})}
@@ -452,7 +450,7 @@ def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_hold
         pytest.param("0-1,3-15", "2", 1, id="no multiple of a core"),
     ],
 )
-def test_from_1_37_on_a_pod_keeps_the_cpus_that_it_holds_under_full_pcpus_only(default, held, count):
+def test_since_1_37_a_pod_keeps_its_cpus_under_full_pcpus_only(default, held, count):
     options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
     state = {"cpu_manager_state": cpu_state(default, {"uid-1": {"main": held}})}
     node = Node(SMALL, {**STATIC, **options}, GPUS, state=state, version="1.37.2")
@@ -496,7 +494,7 @@ def test_a_node_starts_from_its_device_checkpoint():
         pytest.param(cpu_state("x", {}), "could not parse default CPU set", id="no CPU set"),
     ],
 )
-def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text, message):
+def test_state_that_prevents_a_kubelet_start_is_refused(text, message):
     with pytest.raises(KubeletConfigError, match=message):
         Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": text})
 
@@ -509,7 +507,7 @@ def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text, message)
         pytest.param("", {}, "1-7,9-15", id="the last container has left"),
     ],
 )
-def test_a_running_kubelet_has_cpus_with_which_it_would_not_start(default, entries, free):
+def test_running_kubelet_may_hold_cpu_state_that_fails_a_restart(default, entries, free):
     state = {"cpu_manager_state": cpu_state(default, entries)}
     node = Node(SMALL, STATIC, GPUS, state=state, running=True)
     for name in node.pods:
@@ -518,7 +516,7 @@ def test_a_running_kubelet_has_cpus_with_which_it_would_not_start(default, entri
     assert format_cpulist(ids_of(node.cpu_manager.available)) == free
 
 
-def test_a_running_kubelet_has_given_out_its_last_cpu():
+def test_running_kubelet_may_have_assigned_its_last_cpu():
     """kubernetes/kubernetes#141196."""
     config = {**STATIC, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
     state = {"cpu_manager_state": cpu_state("", {"u": {"c": "1-7,9-15"}})}
@@ -535,12 +533,12 @@ def test_a_running_kubelet_has_given_out_its_last_cpu():
         pytest.param("0-15", {"u": {"c": "16"}}, id="a CPU that the machine has not"),
     ],
 )
-def test_a_running_kubelet_has_no_cpus_of_another_machine_or_configuration(default, entries):
+def test_cpu_state_of_another_machine_or_configuration_is_refused(default, entries):
     with pytest.raises(KubeletConfigError):
         Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": cpu_state(default, entries)}, running=True)
 
 
-def test_a_running_kubelet_has_memory_with_which_it_would_not_start():
+def test_running_kubelet_may_hold_memory_state_that_fails_a_restart():
     """An init container's hugepages span NUMA nodes, on one of which is what its app container has."""
     pools = {"1Gi": HugepagePool(4, 4)}
     topology = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB, hugepages=pools)
@@ -562,7 +560,7 @@ def test_a_running_kubelet_has_memory_with_which_it_would_not_start():
         pytest.param(("with", "without"), id="the container has more than NUMA nodes have given"),
     ],
 )
-def test_memory_that_a_running_kubelet_has_written_in_one_place_only(file):
+def test_half_written_memory_state_follows_the_containers(file):
     """Allocate writes NUMA nodes, then the container; RemoveContainer the container, then NUMA nodes."""
     config = pinned(SMALL)
     first = Node(SMALL, config, GPUS)
@@ -591,14 +589,14 @@ GRACE = [
 
 
 @pytest.mark.parametrize("topology", GRACE)
-def test_34_numa_nodes_are_answered_where_only_those_with_cpus_and_devices_are_walked(topology):
+def test_34_numa_nodes_are_answered_without_the_memory_manager(topology):
     node = Node(topology, {**STATIC, **many_nodes(topology)})
     assert node.admit(pod(8, **{"nvidia.com/gpu": 4})).admitted
 
 
 @pytest.mark.parametrize("topology", GRACE)
 @pytest.mark.parametrize("policy", ["none", "best-effort", "single-numa-node"])
-def test_34_numa_nodes_under_the_memory_manager_are_an_error_at_once(topology, policy):
+def test_34_numa_nodes_with_the_memory_manager_are_an_immediate_error(topology, policy):
     options = many_nodes(topology, topologyManagerPolicy=policy)
     node = Node(topology, pinned(topology, **options))
     with pytest.raises(KubeletHangError, match=f"every set of {len(topology.numa_nodes)} NUMA nodes"):

@@ -50,7 +50,7 @@ def pod(*containers: dict[str, Any], init: list[dict[str, Any]] | None = None, *
         ),
     ],
 )
-def test_qos_class(shape, qos):
+def test_qos_class_matches_the_kubelet(shape, qos):
     assert qos_class(shape) == qos
 
 
@@ -84,7 +84,7 @@ def test_pod_level_resources_are_ignored_without_their_gate():
         pytest.param(pod(container(cpu=2), overhead={"cpu": "250m"}), Fraction(9, 4), id="overhead counts"),
     ],
 )
-def test_a_pods_request_is_what_it_needs_at_once(shape, cpus):
+def test_pod_request_is_its_peak_concurrent_need(shape, cpus):
     assert pod_requests(shape)["cpu"] == cpus
 
 
@@ -98,7 +98,7 @@ def test_only_whole_cpus_are_exclusive(cpu, exclusive):
     assert (demand.cpus["c"], demand.pod_cpus) == (exclusive, exclusive)
 
 
-def test_memory_that_is_no_whole_number_of_bytes_cannot_be_represented():
+def test_memory_with_a_fraction_of_a_byte_cannot_be_represented():
     assert Demand.of(pod(container(cpu=1, memory="1500m")), Gates()).memory["c"] is None
 
 
@@ -111,7 +111,7 @@ def test_a_deployment_is_read_by_its_template():
     assert Pod.from_manifest(manifest).name == "prod/web"
 
 
-def test_a_cron_job_is_read_by_its_jobs_template():
+def test_cron_job_is_read_by_its_job_template():
     job = {"spec": {"template": {"spec": {"containers": [container(cpu=1)]}}}}
     manifest = {"kind": "CronJob", "metadata": {"name": "nightly"}, "spec": {"jobTemplate": job}}
     assert Pod.from_manifest(manifest).containers[0].whole_cpus == 1
@@ -145,7 +145,7 @@ def test_a_cron_job_is_read_by_its_jobs_template():
         ),
     ],
 )
-def test_what_an_api_server_would_refuse_is_refused(manifest, message):
+def test_pod_invalid_for_the_api_server_is_refused(manifest, message):
     with pytest.raises(PodError, match=message):
         Pod.from_manifest(manifest)
 
@@ -176,11 +176,11 @@ def test_what_an_api_server_would_refuse_is_refused(manifest, message):
         ),
     ],
 )
-def test_the_line_to_change_is_named(shape, changes):
+def test_field_to_change_is_named(shape, changes):
     assert [remark.change for remark in explain(shape)] == changes
 
 
-def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway():
+def test_fractional_cpus_are_not_explained_without_exclusive_cpus():
     assert explain(pod(container(cpu="1500m", memory="1Gi")), cpu_manager_is_static=False) == ()
 
 
@@ -209,7 +209,7 @@ def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway():
         ),
     ],
 )
-def test_the_shape_of_a_pod_is_what_a_kubelet_reads_of_it(other, alike, alike_without_names):
+def test_pod_shape_holds_only_fields_the_kubelet_reads(other, alike, alike_without_names):
     one = pod(container(cpu=1, memory="1Gi"))
     assert (shape_of_pod(one) == shape_of_pod(other)) is alike
     assert (shape_of_pod(one, names=False) == shape_of_pod(other, names=False)) is alike_without_names

@@ -40,18 +40,18 @@ SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
         ),
     ],
 )
-def test_memory_kept_back(config, reserved_bytes):
+def test_reserved_memory_includes_the_eviction_threshold(config, reserved_bytes):
     assert Settings.from_config(config, MachineInfo.from_topology(SMALL)).reserved_bytes == reserved_bytes
 
 
 @pytest.mark.parametrize(("config", "reserved"), CASES["reserved_cpus"].values(), ids=CASES["reserved_cpus"])
-def test_reserved_cpus(config, reserved):
+def test_reserved_cpus_match_the_kubelet(config, reserved):
     node = Node(SMALL, {"cpuManagerPolicy": "static", **config}, {})
     assert format_cpulist(ids_of(node.cpu_manager.reserved)) == reserved
 
 
 @pytest.mark.parametrize(("config", "message"), CASES["no_kubelet"].values(), ids=CASES["no_kubelet"])
-def test_configurations_that_no_kubelet_starts_with_are_refused(config, message):
+def test_configuration_that_prevents_a_kubelet_start_is_refused(config, message):
     with pytest.raises(KubeletConfigError, match=message):
         Node(SMALL, config, {})
 
@@ -76,7 +76,7 @@ def test_prefer_closest_needs_the_distances_of_every_numa_node(policy, distances
     Node(SMALL, {"topologyManagerPolicy": policy, **options}, {})
 
 
-def test_an_l3_cache_of_a_whole_numa_node_is_no_uncore_cache():
+def test_l3_cache_of_a_whole_numa_node_is_not_an_uncore_cache():
     """cadvisor counts it as the node's own, so the CPU manager falls back to the socket."""
     topology = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, cores_per_l3=4)
     assert MachineInfo.from_topology(topology).cpus.num_uncores == 2

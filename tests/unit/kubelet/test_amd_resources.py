@@ -66,18 +66,20 @@ def cut(machine: NodeTopology, first: int = 8, **more: object) -> NodeTopology:
         pytest.param(gpus(mi300x(), driver="vfio-pci"), AmdPlugin(), {}, id="handed-to-a-guest"),
     ],
 )
-def test_resources(machine: NodeTopology, plugin: AmdPlugin, counts: dict[str, int]) -> None:
+def test_amd_resources_follow_partition_mode_and_naming(
+    machine: NodeTopology, plugin: AmdPlugin, counts: dict[str, int]
+) -> None:
     assert counts_of(inventory_of(machine, amd=plugin)) == counts
 
 
-def test_partitions_are_near_the_node_of_their_gpu_and_are_parts_of_it() -> None:
+def test_partitions_belong_to_their_gpu_and_its_numa_node() -> None:
     devices = inventory_of(mi300x_cpx_kfd(), amd=MIXED)["amd.com/cpx_nps4"]
     assert [device.numa_nodes for device in devices] == [frozenset({0})] * 32 + [frozenset({1})] * 32
     assert {device.part_of for device in devices[:8]} == {"0000:05:00.0"}
     assert len({device.id for device in devices}) == 64
 
 
-def test_whole_gpus_are_parts_of_nothing() -> None:
+def test_whole_gpu_has_no_parent_device() -> None:
     assert {device.part_of for device in inventory_of(mi300x())["amd.com/gpu"]} == {None}
 
 
@@ -85,7 +87,7 @@ def test_whole_gpus_are_parts_of_nothing() -> None:
     ("policy", "admitted"),
     [("none", True), ("best-effort", True), ("restricted", False), ("single-numa-node", False)],
 )
-def test_a_node_of_minus_one_is_in_no_hint_of_the_kubelet(policy: str, admitted: bool) -> None:
+def test_numa_node_minus_one_gives_no_hint(policy: str, admitted: bool) -> None:
     machine = gpus(mi300x(), numa_node=None)
     node = Node(machine, {"topologyManagerPolicy": policy}, inventory_of(machine))
     pod = Pod.from_manifest(
@@ -97,7 +99,7 @@ def test_a_node_of_minus_one_is_in_no_hint_of_the_kubelet(policy: str, admitted:
     assert node.admit(pod).admitted is admitted
 
 
-def test_partitions_count_for_pods() -> None:
+def test_pods_can_request_partitions() -> None:
     machine = mi300x_cpx_kfd()
     node = Node(machine, {}, inventory_of(machine, amd=MIXED))
     assert node.device_manager.allocatable() == {"amd.com/cpx_nps4": 64}
@@ -109,7 +111,7 @@ def test_a_gpu_knows_its_partition() -> None:
 
 
 @pytest.mark.parametrize(("driver", "count"), [("habanalabs", {"habana.ai/gaudi": 8}), ("vfio-pci", {})])
-def test_accelerators_of_the_table_are_counted(driver: str, count: dict[str, int]) -> None:
+def test_known_accelerators_count_unless_bound_to_vfio(driver: str, count: dict[str, int]) -> None:
     machine = gaudi2()
     there = tuple(replace(one, driver=driver) for one in machine.accelerators)
     assert counts_of(inventory_of(replace(machine, accelerators=there))) == count

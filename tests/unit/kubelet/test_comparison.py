@@ -16,7 +16,7 @@ from numaforge.kubelet.config.comparison import differences, meaning
         pytest.param(5, "5", id="a-number-and-its-text"),
     ],
 )
-def test_what_means_the_same_is_no_difference(one, other):
+def test_equal_values_in_another_notation_do_not_differ(one, other):
     assert meaning(one) == meaning(other)
     assert differences("field", one, other) == []
 
@@ -30,5 +30,5 @@ def test_what_means_the_same_is_no_difference(one, other):
         pytest.param(True, "true", id="a-boolean-and-a-word"),
     ],
 )
-def test_what_differs_is_named(one, other):
+def test_differing_value_is_named(one, other):
     assert differences("field", one, other) == [f"field is {other!r}, planned {one!r}"]

@@ -27,12 +27,14 @@ def pod(cpu: int, gpus: int = 0, memory: str = "1Gi") -> Pod:
         pytest.param(pod(1, 3), 0, ("nvidia.com/gpu",), id="GPUs that span"),
     ],
 )
-def test_pods_that_fit(shape: Pod, pods: int, runs_out: tuple[str, ...]) -> None:
+def test_number_of_pods_is_limited_by_the_first_exhausted_resource(
+    shape: Pod, pods: int, runs_out: tuple[str, ...]
+) -> None:
     filled = fill(scenario(), shape)
     assert (filled.pods, filled.runs_out) == (pods, runs_out)
 
 
-def test_what_is_left_over_is_counted_by_numa_node() -> None:
+def test_leftover_resources_are_counted_per_numa_node() -> None:
     free = fill(scenario(), pod(4, 1)).free
     assert [(len(node.cpus or ()), node.devices["nvidia.com/gpu"]) for node in free.numa_nodes] == [
         (2, 1),
@@ -55,14 +57,14 @@ def test_every_policy_and_scope_is_tried() -> None:
     assert report.advice[0] == Advice("topologyManagerPolicy: best-effort, topologyManagerScope: pod", 1)
 
 
-def test_a_policy_that_the_kubelet_would_not_start_with_says_so() -> None:
+def test_policy_that_prevents_kubelet_start_is_reported() -> None:
     options = {"cpuManagerPolicyOptions": {"align-by-socket": "true"}, "topologyManagerPolicy": "restricted"}
     errors = {each.policy: each.error for each in fit(scenario(**options), pod(2)).alternatives}
     assert "incompatible" in (errors["single-numa-node"] or "")
     assert errors["restricted"] is None
 
 
-def test_closest_numa_nodes_without_distances_fit_under_no_policy_but_none() -> None:
+def test_prefer_closest_without_distances_fits_only_policy_none() -> None:
     options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
     given = scenario(topologyManagerPolicy="none", **options)
     nodes = tuple(replace(node, distances={}) for node in given.topology.numa_nodes)
@@ -72,7 +74,7 @@ def test_closest_numa_nodes_without_distances_fit_under_no_policy_but_none() -> 
     assert {*errors.values()} == {"cannot discover NUMA topology: error getting NUMA distances from cadvisor"}
 
 
-def test_a_pod_that_the_kubelet_would_never_answer_does_not_fit_and_the_way_out_is_offered() -> None:
+def test_pod_that_hangs_the_kubelet_does_not_fit_and_gets_an_alternative() -> None:
     half_cores = Scenario(
         machine(packages=4, cores_per_numa_node=3, numa_memory_bytes=16 * GIB, siblings="near"),
         {
@@ -97,7 +99,7 @@ def test_fewer_cpus_are_offered() -> None:
 @pytest.mark.parametrize(
     ("nodes", "shapes"), [pytest.param(12, 1, id="twelve-nodes"), pytest.param(13, 0, id="thirteen-nodes")]
 )
-def test_many_shapes_are_tried_on_few_numa_nodes_only_and_that_is_said(nodes: int, shapes: int) -> None:
+def test_shapes_are_tried_on_at_most_twelve_numa_nodes_with_a_notice(nodes: int, shapes: int) -> None:
     many = Scenario(
         machine(packages=nodes, cores_per_numa_node=1, numa_memory_bytes=4 * GIB),
         {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": str(nodes)}},
@@ -115,7 +117,7 @@ def test_another_reservation_is_offered() -> None:
     assert Advice('reservedSystemCPUs: "0,4,8,12" (a whole core on each NUMA node)', 2) in report.advice
 
 
-def test_the_largest_shape_uses_what_is_there() -> None:
+def test_largest_shape_uses_all_available_resources() -> None:
     spread = scenario(reservedSystemCPUs="0,4,8,12", topologyManagerPolicy="restricted")
     assert [(s.devices, s.pods, s.cpus) for s in largest_shapes(spread, "nvidia.com/gpu")] == [
         (1, 4, 2),
@@ -125,12 +127,12 @@ def test_the_largest_shape_uses_what_is_there() -> None:
     ]
 
 
-def test_devices_that_never_fit_have_no_shape() -> None:
+def test_devices_that_never_fit_have_an_empty_shape() -> None:
     assert largest_shapes(scenario(), "nvidia.com/gpu")[2] == LargestShape(3, 0, 0, 0)
 
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
-def test_the_largest_shape_fits_and_a_larger_one_does_not(policy: str) -> None:
+def test_nothing_beyond_the_largest_shape_fits(policy: str) -> None:
     node = scenario(topologyManagerPolicy=policy)
     for shape in largest_shapes(node, "nvidia.com/gpu"):
         if shape.pods == 0:
@@ -142,7 +144,7 @@ def test_the_largest_shape_fits_and_a_larger_one_does_not(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
 @pytest.mark.parametrize("shape", [pod(2), pod(4, gpus=1), pod(8, gpus=3, memory="4Gi"), pod(1)])
-def test_to_a_pod_of_one_container_both_scopes_are_the_same(policy: str, shape: Pod) -> None:
+def test_both_scopes_are_equal_for_a_single_container_pod(policy: str, shape: Pod) -> None:
     by_scope = [
         fill(scenario(topologyManagerPolicy=policy, topologyManagerScope=scope), shape)
         for scope in ("container", "pod")

@@ -72,7 +72,7 @@ CPUS_ALONE = Policies("static", "None", "best-effort")
         ),
     ],
 )
-def test_numa_nodes_that_are_walked(topology, minor, policies, walked):
+def test_walked_numa_nodes_are_counted_per_manager(topology, minor, policies, walked):
     assert work(topology, minor, policies).numa_nodes == walked
 
 
@@ -98,12 +98,12 @@ def test_eight_numa_nodes_take_21_minutes_as_in_kubernetes_131738():
         pytest.param(big_512(), CPUS_ALONE, True, id="sixteen NUMA nodes"),
     ],
 )
-def test_slow_from_a_million_combinations_or_sixteen_numa_nodes(topology, policies, slow):
+def test_hint_merge_is_slow_from_a_million_combinations_or_16_numa_nodes(topology, policies, slow):
     assert work(topology, 36, policies).slow is slow
 
 
 @pytest.mark.parametrize(("nodes", "endless"), [(19, False), (20, True)])
-def test_endless_from_twenty_numa_nodes(nodes, endless):
+def test_hint_merge_is_endless_from_twenty_numa_nodes(nodes, endless):
     topology = machine(packages=nodes, cores_per_numa_node=1)
     assert bool(work(topology, 36, CPUS_ALONE).endless) is endless
 
@@ -118,7 +118,7 @@ topologyManagerPolicyOptions: {max-allowable-numa-nodes: "34"}
 """
 
 
-def test_check_warns_of_a_kubelet_that_never_answers():
+def test_check_warns_of_a_kubelet_that_hangs():
     report = check(TRAY, topology=grace_blackwell_tray(), version="1.35")
     assert report.starts
     (found,) = [each for each in report.findings if each.id == "NF516"]
@@ -132,7 +132,7 @@ def test_check_warns_of_a_kubelet_that_never_answers():
     )
 
 
-def test_check_says_nothing_where_the_kubelet_looks_only_where_devices_are():
+def test_check_accepts_a_kubelet_that_walks_only_numa_nodes_with_devices():
     report = check(TRAY, topology=grace_blackwell_tray(), version="1.36")
     assert "NF516" not in [each.id for each in report.findings]
 
@@ -152,7 +152,7 @@ def test_check_says_nothing_where_the_kubelet_looks_only_where_devices_are():
         pytest.param(quad_gh200(), [], id="four GH200, too"),
     ],
 )
-def test_fewer_numa_nodes_are_a_matter_of_firmware_in_its_own_words(topology, words):
+def test_advice_for_fewer_numa_nodes_uses_the_vendor_firmware_terms(topology, words):
     told = fewer_numa_nodes(topology)
     assert len(told) == len(words)
     assert all(each.endswith(word) for each, word in zip(told, words, strict=True))

@@ -102,11 +102,11 @@ def test_refused(config: str, reason: str) -> None:
         pytest.param(json(f'"a": {"[" * 5000}{"]" * 5000}'), id="5,000 brackets in JSON"),
     ],
 )
-def test_accepted(config: str) -> None:
+def test_odd_but_valid_configuration_is_accepted(config: str) -> None:
     assert error(config) == ""
 
 
-def test_deep_drop_in() -> None:
+def test_deeply_nested_drop_in_is_accepted() -> None:
     deep = f"{HEAD}a: {'{a: ' * 300}1{'}' * 300}\n"
     assert error(drop_ins={"10-a.conf": deep}) == ""
 
@@ -130,18 +130,18 @@ def test_deep_drop_in() -> None:
         pytest.param(["--v", "9" * 5000], "value out of range", id="5,000 digits"),
     ],
 )
-def test_flags(flags: list[str], reason: str) -> None:
+def test_flag_values_are_judged_as_by_the_kubelet(flags: list[str], reason: str) -> None:
     said = error(flags=flags)
     assert reason in said if reason else said == ""
 
 
-def test_letters_of_flags_stand_together() -> None:
+def test_short_flags_may_be_combined() -> None:
     flags = parse_flags(["-hv4"], KubeletVersion.parse("1.36"))
     assert flags.settings == {"logging.verbosity": 4}
     assert flags.outside_config == {"h": True}
 
 
-def test_flags_that_are_seen_in_the_effective_settings() -> None:
+def test_structured_flags_appear_in_the_effective_settings() -> None:
     report = check(
         HEAD,
         topology=topology(described(KINDS["small"])),
@@ -165,7 +165,7 @@ def test_flags_that_are_seen_in_the_effective_settings() -> None:
         ("cpu_manager_state", '{"policyName":"static","defaultCpuSet":"0-99999999999"}', "more than 1048576 CPUs"),
     ],
 )  # fmt: skip
-def test_state_files(name: str, text: str, reason: str) -> None:
+def test_malformed_state_file_is_refused(name: str, text: str, reason: str) -> None:
     files = {"cpu_manager_state": STATIC, name: text}
     assert reason in error(MANAGED, state_files=files)
 
@@ -180,27 +180,27 @@ def test_state_files(name: str, text: str, reason: str) -> None:
         pytest.param("1e4400", "100e4398", 0, id="beyond an int64 the value is 0"),
     ],
 )
-def test_quantities(text: str, shown: str, whole: int) -> None:
+def test_extreme_quantities_are_rounded_as_by_kubernetes(text: str, shown: str, whole: int) -> None:
     assert (str(Quantity.parse(text)), Quantity.parse(text).ceiling()) == (shown, whole)
 
 
 @pytest.mark.parametrize("text", ["\u0663", "1e10001", "1" * 10001, "Ei", "e-10"])
-def test_no_quantities(text: str) -> None:
+def test_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         Quantity.parse(text)
 
 
-def test_a_range_that_no_kernel_has() -> None:
+def test_cpu_range_beyond_any_kernel_is_refused() -> None:
     with pytest.raises(CpuSetError, match="more than 1048576 CPUs"):
         parse_cpuset("0-20000000")
 
 
-def test_deep_nesting_does_not_reach_the_interpreter() -> None:
+def test_deep_nesting_is_refused_before_a_stack_overflow() -> None:
     with pytest.raises(YamlError, match="exceeded max depth"):
         read("[" * 1_000_000)
 
 
-def test_of_the_folder_of_drop_ins_only_conf_files_are_read(tmp_path: Path) -> None:
+def test_only_conf_files_of_the_drop_in_folder_are_read(tmp_path: Path) -> None:
     tmp_path.joinpath("10-a.conf").write_text(HEAD)
     tmp_path.joinpath("notes.bin").write_bytes(b"\xff\xfe")
     assert read_drop_ins(str(tmp_path)) == {"10-a.conf": HEAD, "notes.bin": ""}

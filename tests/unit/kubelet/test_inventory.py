@@ -86,11 +86,11 @@ def node(*gpus: Gpu) -> NodeTopology:
         pytest.param([], "mixed", {}, id="no GPU"),
     ],
 )
-def test_what_is_advertised(gpus, strategy, counts):
+def test_inventory_per_mig_strategy(gpus, strategy, counts):
     assert counts_of(inventory_of(node(*gpus), strategy)) == counts
 
 
-def test_a_slice_is_near_the_numa_node_of_its_gpu():
+def test_mig_slice_is_near_the_numa_node_of_its_gpu():
     devices = inventory_of(node(gpu(0, 19), gpu(1, 19)))["nvidia.com/mig-1g.10gb"]
     assert [device.numa_nodes for device in devices] == [{0}, {1}]
     assert [device.part_of for device in devices] == ["0000:00:00.0", "0000:01:00.0"]
@@ -98,7 +98,7 @@ def test_a_slice_is_near_the_numa_node_of_its_gpu():
 
 
 @pytest.mark.parametrize(("strategy", "left"), [("mixed", ["nvidia.com/gpu"]), ("single", [])])
-def test_slices_are_no_whole_gpus(strategy, left):
+def test_mig_slices_do_not_count_as_whole_gpus(strategy, left):
     assert [*whole_gpus(inventory_of(node(gpu(0), gpu(1, 19)), strategy))] == left
 
 
@@ -113,7 +113,7 @@ def test_a_replica_is_named_after_its_device_and_near_its_gpu():
     assert not whole_gpus(found)
 
 
-def test_pods_are_spread_over_devices_before_they_share_one():
+def test_replicas_are_spread_over_devices_before_sharing():
     devices = inventory_of(node(gpu(0), gpu(1)), "mixed", Shared({"nvidia.com/gpu": 2}))["nvidia.com/gpu"]
     assert [device.part_of for device in devices] == ["0000:00:00.0", "0000:01:00.0"] * 2
 
@@ -126,7 +126,7 @@ SHAREABLE = ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb
     st.dictionaries(st.sampled_from(SHAREABLE), st.integers(2, 48)),
     st.booleans(),
 )
-def test_sharing_multiplies_what_is_shared_and_nothing_else(cut, replicas, renamed):
+def test_sharing_multiplies_only_shared_resources(cut, replicas, renamed):
     machine = node(*(gpu(number, *profiles) for number, profiles in enumerate(cut)))
     before = counts_of(inventory_of(machine))
     after = inventory_of(machine, "mixed", Shared(replicas, renamed))
@@ -157,7 +157,7 @@ def test_sharing_multiplies_what_is_shared_and_nothing_else(cut, replicas, renam
         ),
     ],
 )
-def test_a_container_that_asks_for_several_replicas(shared, asked, said):
+def test_several_replicas_need_a_plugin_that_allows_them(shared, asked, said):
     machine = node(gpu(0), gpu(0, pci_address="0000:09:00.0"))
     devices = inventory_of(machine, "mixed", shared)
     offered = len(devices["nvidia.com/gpu"])
@@ -181,7 +181,7 @@ def test_a_container_that_asks_for_several_replicas(shared, asked, said):
         pytest.param(5, False, id="more than the node has"),
     ],
 )
-def test_a_pod_that_asks_for_several_slices(slices, admitted):
+def test_slices_of_one_pod_must_share_a_numa_node(slices, admitted):
     resource = "nvidia.com/mig-1g.10gb"
     config = {
         "cpuManagerPolicy": "static",

@@ -73,7 +73,7 @@ def nodes(draw: st.DrawFn) -> tuple[NodeTopology, dict[str, Any], dict[str, tupl
 
 @settings(max_examples=300, deadline=None)
 @given(nodes(), st.data())
-def test_the_arithmetic_answers_as_the_simulated_kubelet(drawn, data):
+def test_arithmetic_agrees_with_the_simulated_kubelet(drawn, data):
     topology, config, gpus = drawn
     empty = EmptyNode(Node(topology, config, gpus), GPU)
     shape = PodShape(
@@ -87,7 +87,7 @@ def test_the_arithmetic_answers_as_the_simulated_kubelet(drawn, data):
 
 @settings(max_examples=200, deadline=None)
 @given(nodes())
-def test_the_largest_pod_is_admitted_and_a_larger_one_is_not(drawn):
+def test_nothing_beyond_the_largest_pod_is_admitted(drawn):
     topology, config, gpus = drawn
     empty = EmptyNode(Node(topology, config, gpus), GPU)
     for devices in range(len(gpus[GPU]) + 1):
@@ -106,7 +106,7 @@ def test_the_largest_pod_is_admitted_and_a_larger_one_is_not(drawn):
 
 @settings(max_examples=200, deadline=None)
 @given(nodes(), st.data())
-def test_where_there_is_no_largest_pod_every_pod_is_refused(drawn, data):
+def test_every_pod_is_refused_where_no_largest_pod_exists(drawn, data):
     topology, config, gpus = drawn
     empty = EmptyNode(Node(topology, config, gpus), GPU)
     refused = [count for count in range(len(gpus[GPU]) + 1) if empty.largest(count) is None]
@@ -142,11 +142,11 @@ def aligned(policy: str, **more: Any) -> EmptyNode:
         pytest.param("best-effort", 8, 220, id="best-effort admits all of them"),
     ],
 )
-def test_the_largest_pod_of_a_dgx(policy: str, devices: int, cpus: int | None) -> None:
+def test_largest_pod_of_a_dgx_depends_on_the_policy(policy: str, devices: int, cpus: int | None) -> None:
     largest = aligned(policy).largest(devices)
     assert (largest.cpus if largest else None) == cpus
 
 
-def test_restricted_refuses_all_gpus_with_a_core_of_one_numa_node() -> None:
+def test_restricted_refuses_all_gpus_with_cpus_of_one_numa_node() -> None:
     assert not aligned("restricted").admits(PodShape(8, 2, GIB))
     assert aligned("best-effort").admits(PodShape(8, 2, GIB))

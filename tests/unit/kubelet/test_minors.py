@@ -24,11 +24,11 @@ from numaforge.kubelet_minors.versions import KNOWN_MINORS, LATEST_MINOR, OLDEST
         pytest.param(36, None, id="where-it-is-gone"),
     ],
 )
-def test_a_history_is_read(minor, state):
+def test_state_at_a_minor_follows_the_history(minor, state):
     assert state_at("29 alpha off, 33 ga on locked, 36 gone", minor) == state
 
 
-def test_what_a_minor_has_leaves_out_what_it_does_not():
+def test_states_of_a_minor_exclude_later_and_removed_entries():
     assert states_at({"a": "28 string", "b": "31 bool", "c": "28 bool, 30 gone"}, 30) == {"a": "string"}
 
 
@@ -44,7 +44,7 @@ def releases() -> list[minors.Release]:
     return found
 
 
-def test_the_tables_are_what_the_sources_say(releases):
+def test_tables_match_the_kubelet_sources(releases):
     assert minors.TABLES.read_text(encoding="utf-8") == minors.tables(releases)
 
 
@@ -85,7 +85,7 @@ PLACES: dict[str, Callable[[], int]] = {
 
 
 @pytest.mark.parametrize("newest", PLACES.values(), ids=PLACES.keys())
-def test_every_place_has_heard_of_the_latest_minor(newest):
+def test_every_table_includes_the_latest_minor(newest):
     assert newest() == LATEST_MINOR
 
 
@@ -96,7 +96,7 @@ ONE_BEHIND: dict[str, Callable[[], int]] = {
 
 
 @pytest.mark.parametrize("newest", ONE_BEHIND.values(), ids=ONE_BEHIND.keys())
-def test_the_lab_is_one_minor_behind_at_most(newest):
+def test_lab_is_at_most_one_minor_behind(newest):
     assert newest() in (LATEST_MINOR - 1, LATEST_MINOR)
 
 
@@ -106,13 +106,13 @@ def test_every_known_minor_has_a_release():
 
 
 @pytest.mark.parametrize("minor", kubelets.MINORS)
-def test_the_lab_builds_the_release_that_the_tables_were_read_from(minor):
+def test_lab_builds_the_release_of_the_tables(minor):
     component = next((LAB / "go").glob(f"kube*-{minor}/go.mod")).read_text(encoding="utf-8")
     release = re.search(r"k8s\.io/kubernetes v(\S+)", component)
     assert release[1] == tables.RELEASES[int(minor.rpartition(".")[2])]
 
 
-def test_devices_are_looked_for_only_where_some_are_from_the_minor_on_that_plans_count_with(releases):
+def test_narrow_device_hints_start_at_the_minor_in_the_kubelet_source(releases):
     first = hint_work._FIRST_MINOR_WITH_NARROW_DEVICE_HINTS
     for release in releases:
         source = release.source("kubernetes", "pkg/kubelet/cm/devicemanager/topology_hints.go")
@@ -120,7 +120,7 @@ def test_devices_are_looked_for_only_where_some_are_from_the_minor_on_that_plans
         assert ("deviceNUMANodes(" in source) == (release.minor >= first), release.number
 
 
-def test_a_flag_of_a_type_that_is_not_known_is_named(releases):
+def test_flag_of_unknown_type_is_named(releases):
     release = releases[-1]
     found = minors._FLAG.search('fs.Var(newkind.NewThing(&c.MaxPods), "new-flag", "")')
     assert found is not None

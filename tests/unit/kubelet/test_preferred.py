@@ -39,21 +39,23 @@ def gpus_of(node: Node, counts: Sequence[int]) -> list[tuple[str, ...]]:
         pytest.param("four bridges", "none", [4], ["0123"], id="two pairs with bridges"),
     ],
 )
-def test_gpus_by_their_links(machine: str, policy: str, counts: list[int], gpus: list[str]) -> None:
+def test_preferred_gpus_follow_their_links(
+    machine: str, policy: str, counts: list[int], gpus: list[str]
+) -> None:
     topology = nvlink_bridges(4) if machine == "four bridges" else ready_machine(machine)
     node = Node(topology, {"topologyManagerPolicy": policy})
     order = [device.id for device in inventory_of(topology)[GPU]]
     assert gpus_of(node, counts) == [tuple(order[int(number)] for number in each) for each in gpus]
 
 
-def test_equal_sets_are_choices() -> None:
+def test_equally_good_device_sets_are_listed() -> None:
     answer = Node(ready_machine("hgx-b200"), {}).admit(pod("one", 7))
     sets = answer.choices["main"][GPU]
     assert sets[0] == answer.devices["main"][GPU] == tuple("0123456")
     assert len(sets) == len({*sets}) == 8
 
 
-def test_one_possible_set_is_no_choice() -> None:
+def test_single_possible_set_is_not_a_choice() -> None:
     assert Node(nvlink_bridges(1), {}).admit(pod("one", 2)).choices == {"main": {}}
 
 
@@ -66,7 +68,7 @@ def bridge_and_three() -> dict[str, tuple[Device, ...]]:
     return {GPU: tuple(Device(str(number), frozenset({0}), links=links(number)) for number in range(5))}
 
 
-def test_a_plugin_that_may_crash_is_named() -> None:
+def test_device_plugin_that_may_crash_is_named() -> None:
     node = Node(ready_machine("small-vm"), {}, bridge_and_three())
     answer = node.admit(pod("three", 3))
     assert answer.may_crash == (GPU,)
@@ -81,14 +83,14 @@ def test_a_plugin_that_may_crash_is_named() -> None:
         pytest.param(PACKED, ["0::0", "0::1", "1::0", "1::1"], id="packed"),
     ],
 )
-def test_replicas_by_policy(policy: str, replicas: list[str]) -> None:
+def test_preferred_replicas_follow_the_policy(policy: str, replicas: list[str]) -> None:
     topology = ready_machine("hgx-b200")
     inventory = inventory_of(topology, shared=Shared({GPU: 2}, policy=policy))
     shared = {GPU: tuple(device for device in inventory[GPU] if device.id[0] in "012")}
     assert gpus_of(Node(topology, {}, shared), [1] * 4) == [(one,) for one in replicas]
 
 
-def test_mig_devices_are_equal() -> None:
+def test_mig_devices_are_equally_preferred() -> None:
     topology = ready_machine("dgx-h100-mig")
     resource = next(name for name in inventory_of(topology) if "mig-" in name)
     answer = Node(topology, {}).admit(pod("one", 1, resource))

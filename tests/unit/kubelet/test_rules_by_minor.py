@@ -139,7 +139,7 @@ def test_each_minor_has_its_own_rules(topology, config, specs, since, before, af
     assert answer(topology, config, specs, since, devices) == after
 
 
-def test_a_restarted_kubelet_releases_nothing_before_it_has_heard_of_all_pods():
+def test_restarted_kubelet_releases_nothing_before_all_pods_are_known():
     state = {
         "cpu_manager_state": '{"policyName":"static","defaultCpuSet":"0,5-8,13-15",'
         '"entries":{"a":{"main":"1-4,9-11"},"b":{"main":"12"}},"checksum":0}'
@@ -152,7 +152,7 @@ def test_a_restarted_kubelet_releases_nothing_before_it_has_heard_of_all_pods():
 
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted"])
-def test_ids_with_gaps_and_the_closest_numa_nodes_make_a_kubelet_panic(policy):
+def test_id_gaps_with_prefer_closest_make_a_kubelet_panic(policy):
     config = {
         "topologyManagerPolicy": policy,
         "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
@@ -161,6 +161,6 @@ def test_ids_with_gaps_and_the_closest_numa_nodes_make_a_kubelet_panic(policy):
         Node(GAPS, config)
 
 
-def test_gaps_do_no_harm_where_numa_nodes_are_not_compared():
+def test_id_gaps_are_harmless_when_numa_nodes_are_not_compared():
     options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
     assert Node(GAPS, {"topologyManagerPolicy": "single-numa-node", **options}).pods == ()

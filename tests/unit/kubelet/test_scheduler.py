@@ -25,7 +25,7 @@ OFFERED = ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb",
         pytest.param("example.com/fpga", OFFERED, False, id="another plugin's"),
     ],
 )
-def test_resources_that_a_node_lists_completely(resource, offered, counts):
+def test_only_completely_listed_resources_are_counted(resource, offered, counts):
     assert is_counted(resource, offered) is counts
 
 
@@ -38,11 +38,11 @@ def test_resources_that_a_node_lists_completely(resource, offered, counts):
         ("rdma/hca_shared_devices_a", "rdma/rail0"),
     ],
 )
-def test_the_nearest_name_comes_first(resource, first):
+def test_nearest_resource_name_is_suggested_first(resource, first):
     assert like(resource, OFFERED)[0] == first
 
 
-def test_nothing_is_like_a_resource_of_a_vendor_without_any():
+def test_unknown_vendor_gets_no_suggestion():
     assert like("example.com/fpga", OFFERED) == ()
 
 
@@ -54,6 +54,6 @@ def test_nothing_is_like_a_resource_of_a_vendor_without_any():
         pytest.param({"nvidia.com/gpu": 2}, 0, id="two GPUs"),
     ],
 )
-def test_cuda_uses_one_mig_device_of_a_container(limits, remarks):
+def test_second_mig_device_of_a_container_is_unused_by_cuda(limits, remarks):
     pod = Pod.from_manifest({"containers": [{"name": "main", "resources": {"limits": limits}}]})
     assert len(explain_mig(pod)) == remarks

@@ -54,13 +54,13 @@ def of(report: ShapesReport, policy: str) -> SettingOutcome:
     [shape("a", 10_000, 2, 1), shape("b", 10_000, 3), shape("c", 10_000, 1, 0, "9Gi")],
     ids=lambda s: s.name,
 )
-def test_one_shape_fills_each_node_as_fit_does(one, nodes):
+def test_single_shape_fills_nodes_as_in_fit(one, nodes):
     only = kind(nodes)
     report = best_settings([only], Load((one,)))
     assert report.configured.pods == nodes * fill(only.scenario, one.pod).pods
 
 
-def test_the_setting_that_aligns_most_is_best_among_those_that_serve_all():
+def test_best_setting_serves_all_pods_and_aligns_most():
     load = Load((shape("near", 4, 3, 2), shape("far", 2, 12, 3)))
     report = best_settings([kind(4)], load)
     assert report.configured.never == ("far",)
@@ -69,14 +69,14 @@ def test_the_setting_that_aligns_most_is_best_among_those_that_serve_all():
     assert sum(report.best.aligned.values()) == 6
 
 
-def test_what_the_scheduler_counts_is_no_less_than_what_kubelets_admit_of_one_shape():
+def test_scheduler_counts_at_least_as_many_pods_as_kubelets_admit():
     report = best_settings([kind(3)], Load((shape("a", 100, 7, 1),)))
     assert report.sums.pods == 6
     assert of(report, "single-numa-node").pods == 3
     assert of(report, "single-numa-node").refused == {"a": 3}
 
 
-def test_nodes_without_devices_take_first_what_needs_none():
+def test_pods_without_devices_fill_nodes_without_devices_first():
     load = Load((shape("cpu", 3, 4), shape("gpu", 4, 1, 2)))
     report = best_settings([kind(2), kind(3, "cpu", gpus=())], load)
     assert {each.names[0]: dict(each.admitted) for each in report.configured.kinds} == {
@@ -85,14 +85,14 @@ def test_nodes_without_devices_take_first_what_needs_none():
     }
 
 
-def test_what_is_left_is_what_a_node_has_once_it_is_filled_up():
+def test_leftover_is_the_free_capacity_of_a_filled_node():
     report = best_settings([kind(10)], Load((shape("a", 10, 3, 1),)))
     [left] = report.configured.kinds
     assert [(len(node.cpus or ()), node.devices[GPU]) for node in left.free.numa_nodes] == [(0, 0), (2, 0)]
     assert left.free.cpu_milli == 14_000 - 4 * 3_000
 
 
-def test_hugepages_are_left_by_numa_node_where_a_manager_knows_them():
+def test_memory_manager_reports_free_hugepages_by_numa_node():
     pages = machine(
         packages=2,
         cores_per_numa_node=4,
@@ -111,14 +111,14 @@ def test_hugepages_are_left_by_numa_node_where_a_manager_knows_them():
     assert [dict(node.hugepages) for node in free.numa_nodes] == [{"hugepages-1Gi": 2 * GIB}] * 2
 
 
-def test_pods_that_every_node_has_take_their_place_first():
+def test_daemon_pods_are_placed_first():
     agent = shape("agent", 1, 4).pod
     one = shape("a", 100, 4)
     assert best_settings([kind(2)], Load((one,))).configured.pods == 6
     assert best_settings([kind(2)], Load((one,), (agent,))).configured.pods == 4
 
 
-def test_options_are_tried_beside_the_best_policy():
+def test_cpu_manager_options_are_tried_with_the_best_policy():
     load = Load((shape("odd", 20, 3),))
     report = best_settings([kind(1, cpuManagerPolicyOptions={"full-pcpus-only": "true"})], load)
     assert report.configured.never == ("odd",)
@@ -126,7 +126,7 @@ def test_options_are_tried_beside_the_best_policy():
     assert (without.pods, report.best.change) == (4, "without full-pcpus-only")
 
 
-def test_a_reservation_elsewhere_may_be_best():
+def test_another_reservation_may_be_best():
     load = Load((shape("half", 2, 7, 2),))
     report = best_settings([kind(1, reservedSystemCPUs="0,8,4,12")], load)
     assert report.configured.never == ("half",)
@@ -134,7 +134,7 @@ def test_a_reservation_elsewhere_may_be_best():
     assert report.best.pods == 1
 
 
-def test_a_setting_with_which_a_kubelet_would_not_start_says_so():
+def test_setting_that_prevents_kubelet_start_is_reported():
     options = {"cpuManagerPolicyOptions": {"align-by-socket": "true"}, "topologyManagerPolicy": "restricted"}
     report = best_settings([kind(1, **options)], Load((shape("a", 1),)))
     assert "incompatible" in (of(report, "single-numa-node").error or "")
@@ -150,7 +150,7 @@ def test_a_setting_with_which_a_kubelet_would_not_start_says_so():
     nodes=st.lists(st.integers(1, 20), min_size=1, max_size=2),
 )
 @settings(max_examples=10, deadline=None)
-def test_no_pod_runs_twice_and_no_node_has_more_than_it_holds(counts, asked, nodes):
+def test_no_pod_is_placed_twice_and_no_node_is_overfilled(counts, asked, nodes):
     shapes = tuple(
         shape(f"s{number}", count, cpu, gpus, f"{memory}Gi")
         for number, (count, (cpu, gpus, memory)) in enumerate(zip(counts, asked, strict=False))

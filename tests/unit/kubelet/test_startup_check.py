@@ -69,7 +69,7 @@ MEMORY = "memoryManagerPolicy: Static\nkubeReserved: {memory: 1Gi}\n"
 
 
 @pytest.mark.parametrize(("body", "rule"), CASES["warned_about"].values(), ids=CASES["warned_about"])
-def test_accepted_but_warned_about(body, rule):
+def test_risky_but_valid_setting_is_a_warning(body, rule):
     report = run(body)
     assert report.starts, report.error
     assert rule in ids(report)
@@ -83,7 +83,7 @@ def test_accepted_but_warned_about(body, rule):
         pytest.param("0-1", "2 cores are reserved in part", id="two cores"),
     ],
 )
-def test_cores_reserved_in_part_are_counted(reserved: str, said: str) -> None:
+def test_partly_reserved_cores_are_counted(reserved: str, said: str) -> None:
     report = run(f'cpuManagerPolicy: static\nreservedSystemCPUs: "{reserved}"\n')
     (finding,) = (finding for finding in report.findings if finding.id == "NF506")
     assert finding.evidence.startswith(said)
@@ -92,7 +92,7 @@ def test_cores_reserved_in_part_are_counted(reserved: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("version", "body", "rule", "said"), CASES["of_another_minor"].values(), ids=CASES["of_another_minor"]
 )
-def test_warns_of_what_another_minor_does(version, body, rule, said):
+def test_warns_of_behaviour_that_differs_in_another_minor(version, body, rule, said):
     report = run(body, version)
     assert report.starts, report.error
     found = [each.evidence for each in report.findings if each.id == rule]
@@ -111,7 +111,7 @@ def test_warns_of_what_another_minor_does(version, body, rule, said):
         pytest.param([], "cpuManagerReconcilePeriod: -1s\n", False, id="without the static policy"),
     ],
 )
-def test_warns_of_a_cpu_manager_that_never_pauses(flags: list[str], body: str, *, warned: bool) -> None:
+def test_warns_of_a_cpu_manager_without_reconcile_pause(flags: list[str], body: str, *, warned: bool) -> None:
     assert ("NF522" in ids(run(body, flags=flags))) == warned
 
 
@@ -131,7 +131,7 @@ def test_warns_of_isolated_cpus_that_pods_share(body, shared):
     assert all(f"the CPUs {shared} " in message for message in found)
 
 
-def test_warns_of_a_sum_that_moves_with_the_memory_that_the_kernel_shows():
+def test_warns_of_a_memory_sum_that_depends_on_visible_memory():
     sums = "reservedMemory: [{{numaNode: 0, limits: {{memory: '{}'}}}}]\n"
     report = run(f"{MEMORY}evictionHard: {{memory.available: 5%}}\n{sums.format(2791728768)}")
     assert report.starts, report.error
@@ -139,7 +139,7 @@ def test_warns_of_a_sum_that_moves_with_the_memory_that_the_kernel_shows():
     assert "NF524" not in ids(run(MEMORY + sums.format("1124Mi")))
 
 
-def test_a_sum_comes_with_its_parts_and_a_right_share():
+def test_wrong_memory_sum_shows_its_parts_and_a_correct_share():
     body = f"{MEMORY}systemReserved: {{memory: 512Mi}}\n"
     body += "reservedMemory: [{numaNode: 1, limits: {memory: 1Gi}}]\n"
     remedy = finding(run(body), "NF215").remedy
@@ -170,7 +170,7 @@ def test_a_sum_comes_with_its_parts_and_a_right_share():
         pytest.param(f"{STATIC}syncFrequency: -1s\n", ["NF219"], id="one mistake alone"),
     ],
 )
-def test_what_would_come_next_is_found_as_well(body, rules):
+def test_later_startup_errors_are_reported_too(body, rules):
     report = run(body)
     errors = [each for each in report.findings if each.severity is Severity.ERROR]
     assert [each.id for each in errors] == rules
@@ -213,7 +213,7 @@ SYSTEMD = "cgroupDriver: systemd\n"
         ),
     ],
 )
-def test_cgroups_that_no_host_has_are_refused(version, body, error):
+def test_impossible_cgroups_are_refused(version, body, error):
     report = run(body, version)
     assert (report.starts, report.error) == (False, error)
     assert "NF112" in ids(report)
@@ -233,7 +233,7 @@ def test_cgroups_that_no_host_has_are_refused(version, body, error):
         pytest.param("cgroupRoot: /pods\n", "/sys/fs/cgroup/pods", id="the root of all pods"),
     ],
 )
-def test_names_cgroups_that_must_be_there(body, needed):
+def test_required_cgroups_are_named(body, needed):
     report = run(body)
     assert report.starts, report.error
     found = [each.evidence for each in report.findings if each.id == "NF603"]
@@ -259,7 +259,7 @@ HELD = '{"policyName":"static","defaultCpuSet":"%s","entries":{"uid":{"main":"%s
         pytest.param("1.37", "0,2-8,10-15", "1,9", None, id="whole cores"),
     ],
 )
-def test_full_pcpus_only_does_not_take_halves_of_cores_back(version, shared, held, said):
+def test_full_pcpus_only_keeps_half_cores_already_assigned(version, shared, held, said):
     body = f'{STATIC}cpuManagerPolicyOptions: {{full-pcpus-only: "true"}}\n'.replace("0,8", "0")
     report = run(body, version, state_files={"cpu_manager_state": HELD % (shared, held)})
     assert report.starts, report.error
@@ -305,7 +305,7 @@ def test_misspelt_field_names_the_nearest_real_one_and_its_line():
     assert found.line == 4
 
 
-def test_field_of_a_newer_kubelet_names_the_version():
+def test_field_of_a_newer_kubelet_names_its_version():
     found = finding(run("mergeDefaultEvictionSettings: true\n", version="1.32"), "NF501")
     assert "1.33" in found.remedy
 
@@ -332,36 +332,36 @@ def test_a_kubelet_that_panics_does_not_start():
     assert run(body % "single-numa-node", topology=with_gaps(node())).starts
 
 
-def test_numa_node_with_gpus_needs_a_core_for_each():
+def test_numa_node_needs_a_core_per_gpu():
     topology = replace(node(), gpus=tuple(gpu(index, 0) for index in range(4)))
     report = run('cpuManagerPolicy: static\nreservedSystemCPUs: "0-1,8-9"\n', topology=topology)
     assert "NUMA node 0 has 4 GPUs" in finding(report, "NF508").evidence
 
 
-def test_flag_that_contradicts_the_file():
+def test_flag_overrides_the_file_with_a_finding():
     report = run("maxPods: 50\n", flags=["--max-pods=20"])
     assert finding(report, "NF509").where == "--max-pods"
     assert report.effective["maxPods"] == 20
 
 
-def test_flag_is_blamed_for_its_own_value():
+def test_flag_mistake_names_the_flag():
     report = run("", flags=["--reserved-cpus=0,99"])
     assert finding(report, "NF201").where == "--reserved-cpus"
 
 
-def test_drop_in_is_blamed_with_file_and_line():
+def test_drop_in_mistake_names_file_and_line():
     report = run("", drop_ins={"10-a.conf": f"{HEADER}maxPods: -1\n"}, drop_in_dir="/d")
     found = finding(report, "NF110")
     assert (found.file, found.line) == ("/d/10-a.conf", 3)
 
 
-def test_file_that_is_not_read_as_drop_in():
+def test_ignored_drop_in_file_is_reported():
     report = run("", drop_ins={"10-a.yaml": "maxPods: -1\n"})
     assert report.starts
     assert "NF514" in ids(report)
 
 
-def test_hugepages_in_reserved_memory_never_add_up():
+def test_hugepages_in_reserved_memory_are_refused():
     pools = {"2Mi": HugepagePool(512, 512)}
     whole = node()
     topology = replace(whole, numa_nodes=tuple(replace(each, hugepages=pools) for each in whole.numa_nodes))
@@ -381,7 +381,7 @@ def test_swap_keeps_a_default_kubelet_from_starting():
 
 
 @pytest.mark.parametrize(("version", "starts"), [("1.34", True), ("1.35", False)])
-def test_cgroup_v1_is_refused_from_1_35_on(version, starts):
+def test_cgroup_v1_is_refused_from_1_35(version, starts):
     report = run("", version=version, topology=replace(node(), cgroup_version=1))
     assert report.starts is starts
 
@@ -401,7 +401,7 @@ def test_newer_minor_is_treated_as_the_latest_with_a_notice():
 
 
 @pytest.mark.parametrize("version", ["1.27", "latest", "", "36", "2.0"])
-def test_versions_that_are_none(version):
+def test_invalid_kubelet_version_is_refused(version):
     with pytest.raises(KubeletConfigError):
         run("", version=version)
 
@@ -416,7 +416,7 @@ def test_versions_that_are_none(version):
         pytest.param("kind: KubeletConfiguration\n", id="no apiVersion"),
     ],
 )
-def test_what_is_no_kubelet_configuration(text):
+def test_text_other_than_a_kubelet_configuration_is_unreadable(text):
     report = check(text, topology=node(), version="1.36")
     assert not report.starts
     assert not report.readable
@@ -451,13 +451,13 @@ kind: ConfigMap
     [(OPENSHIFT_ITEM, 5), (CONFIG_MAP_ITEM, 9)],
     ids=["an OpenShift KubeletConfig", "kubeadm's ConfigMap"],
 )
-def test_a_configuration_in_a_list_is_read_with_its_lines(item, line):
+def test_configuration_inside_a_list_keeps_line_numbers(item, line):
     report = check(f"apiVersion: v1\nkind: List\nitems:\n- {item}", topology=node(), version="1.33")
     assert finding(report, "NF201").line == line
     assert finding(report, "NF602").where.startswith("items[0].")
 
 
-def test_openshift_settings_in_the_wrong_place_are_named():
+def test_misplaced_openshift_settings_are_named():
     text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nspec:\n  maxPods: 5\n"
     report = check(text, topology=node(), version="1.33")
     assert not report.readable
@@ -477,14 +477,14 @@ MAP = "reserved-cpus: '0-1'"
         pytest.param("ClusterConfiguration", MAP, [], False, id="of a kind that has no such field"),
     ],
 )
-def test_kubeadms_arguments_are_flags_of_the_kubelet(kind, arguments, flags, starts):
+def test_kubeadm_extra_args_are_kubelet_flags(kind, arguments, flags, starts):
     registration = f"nodeRegistration:\n  kubeletExtraArgs:\n    {arguments}\n"
     kubeadm = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: {kind}\n{registration}"
     text = f"{kubeadm}---\n{HEADER}cpuManagerPolicy: static\n"
     assert check(text, topology=node(), version="1.34", flags=flags).starts is starts
 
 
-def test_a_file_of_kubeadm_with_flags_alone_is_checked_for_them():
+def test_kubeadm_file_with_only_flags_is_checked():
     text = (
         "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nnodeRegistration:\n"
         "  kubeletExtraArgs:\n  - {name: topology-manager-policy, value: single-numa-nodes}\n"
@@ -533,7 +533,7 @@ def test_settings_are_the_base_then_drop_ins_then_flags():
         pytest.param("1.32", None, id="null deletes from 1.32 on"),
     ],
 )
-def test_null_in_a_drop_in(version, held):
+def test_null_in_a_drop_in_deletes_from_1_32(version, held):
     drop_ins = {"10-a.conf": f"{HEADER}kubeReserved: null\n"}
     effective = settings_of(f"{HEADER}kubeReserved: {{memory: 1Gi}}\n", drop_ins, (), version)
     assert effective.get("kubeReserved") == held
@@ -546,7 +546,7 @@ def test_null_in_a_drop_in(version, held):
         pytest.param("1.32", "KubeletConfiguration.cpuManagerPolicyOptions", id="file names from 1.32 on"),
     ],
 )
-def test_wrong_type_in_a_drop_in(version, field):
+def test_wrong_type_in_a_drop_in_is_reported_as_by_that_minor(version, field):
     drop_ins = {"10-a.conf": f"{HEADER}cpuManagerPolicyOptions: {{full-pcpus-only: true}}\n"}
     report = run("", version=version, drop_ins=drop_ins)
     assert report.error == (
@@ -555,14 +555,14 @@ def test_wrong_type_in_a_drop_in(version, field):
     )
 
 
-def test_merging_a_drop_in_does_not_change_its_text_for_the_next_reader():
+def test_merging_a_drop_in_does_not_affect_the_next_check():
     kind = '"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"'
     text = f'{{{kind}, "maxPods": 110.0}}'  # 110 where drop-ins are merged as JSON, no integer in a main file
     run("", drop_ins={"10-a.conf": text})
     assert "cannot unmarshal number 110.0 into" in str(check(text, topology=node(), version="1.36").error)
 
 
-def test_no_settings_where_nothing_can_be_loaded():
+def test_unloadable_configuration_has_no_effective_settings():
     with pytest.raises(KubeletConfigError, match="cannot unmarshal"):
         settings_of(f"{HEADER}maxPods: many\n")
 

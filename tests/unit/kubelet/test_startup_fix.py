@@ -65,7 +65,7 @@ reservedMemory:
         ),
     ],
 )
-def test_the_corrected_file(tmp_path, capsys, text, corrected):
+def test_fix_prints_the_corrected_file(tmp_path, capsys, text, corrected):
     file = tmp_path / "kubelet.yaml"
     file.write_text(text, encoding="utf-8")
     asked = ["kubelet", "check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]
@@ -83,7 +83,7 @@ def test_the_corrected_file(tmp_path, capsys, text, corrected):
     ],
     ids=["a word that is near none", "a misspelt gate", "an option that needs another policy"],
 )
-def test_what_has_several_right_values_is_named(tmp_path, capsys, mistake, named):
+def test_ambiguous_mistake_is_named_instead_of_fixed(tmp_path, capsys, mistake, named):
     file = tmp_path / "kubelet.yaml"
     file.write_text(f"{HEAD}{STATIC}{mistake}", encoding="utf-8")
     asked = ["kubelet", "check", str(file), "--machine", "dgx-h100", "--kubelet-version", "1.36", "--fix"]

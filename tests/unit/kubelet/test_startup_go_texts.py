@@ -35,23 +35,23 @@ def test_quantities_print_in_their_shortest_exact_form(text: str, shown: str) ->
 
 
 @pytest.mark.parametrize("text", ["8GB", "1GiB", "", "x", "1 Gi"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(QuantityError, match="quantities must match"):
         Quantity.parse(text)
 
 
-def test_unknown_suffix_of_known_letters() -> None:
+def test_unknown_suffix_of_known_letters_is_refused() -> None:
     with pytest.raises(QuantityError, match="unable to parse quantity's suffix"):
         Quantity.parse("8K")
 
 
 @given(st.integers(0, 2**62))
-def test_bytes_survive_printing(count: int) -> None:
+def test_byte_counts_survive_printing(count: int) -> None:
     assert Quantity.parse(str(Quantity.of_bytes(count))).amount == count
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
-def test_sums_are_exact(left: int, right: int) -> None:
+def test_quantity_sums_are_exact(left: int, right: int) -> None:
     total = Quantity.parse(f"{left}m").plus(Quantity.parse(f"{right}m"))
     assert total.amount == Fraction(left + right, 1000)
 
@@ -78,13 +78,13 @@ def test_percentages_round_as_float32(capacity: int, share: str, expected: int) 
         ("0", "eviction threshold memory.available must be positive: 0"),
     ],
 )
-def test_thresholds_that_are_refused(text: str, reason: str) -> None:
+def test_invalid_eviction_threshold_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ReservationError) as refusal:
         parse_thresholds({"memory.available": text}, 36)
     assert str(refusal.value) == reason
 
 
-def test_signals_of_the_container_file_system_come_with_1_29() -> None:
+def test_containerfs_eviction_signals_exist_from_1_29() -> None:
     assert parse_thresholds({"containerfs.available": "5%"}, 29)
     with pytest.raises(ReservationError, match="unsupported eviction signal"):
         parse_thresholds({"containerfs.available": "5%"}, 28)
@@ -102,7 +102,7 @@ def test_signals_of_the_container_file_system_come_with_1_29() -> None:
         ("1ns", "1ns"),
     ],
 )
-def test_durations_print_as_go_prints_them(text: str, shown: str) -> None:
+def test_durations_print_as_in_go(text: str, shown: str) -> None:
     assert str(parse_duration(text)) == shown
 
 
@@ -121,7 +121,7 @@ def test_durations_survive_printing(nanoseconds: int) -> None:
         ("-+1s", 'time: invalid duration "-+1s"'),
     ],
 )
-def test_what_is_no_duration(text: str, reason: str) -> None:
+def test_invalid_duration_is_refused_with_the_error_of_go(text: str, reason: str) -> None:
     with pytest.raises(DurationError) as refusal:
         parse_duration(text)
     assert str(refusal.value) == reason
@@ -136,7 +136,7 @@ def test_what_is_no_duration(text: str, reason: str) -> None:
         ("-1", 'strconv.Atoi: parsing "": invalid syntax'),
     ],
 )
-def test_what_is_no_cpu_list(text: str, reason: str) -> None:
+def test_invalid_cpu_list_is_refused_with_the_error_of_go(text: str, reason: str) -> None:
     with pytest.raises(CpuSetError) as refusal:
         parse_cpuset(text)
     assert str(refusal.value) == reason
@@ -183,7 +183,7 @@ def test_what_is_no_cpu_list(text: str, reason: str) -> None:
         ),
     ],
 )
-def test_wrong_types_in_go_words(data: object, reason: str) -> None:
+def test_wrong_type_is_reported_as_by_go(data: object, reason: str) -> None:
     with pytest.raises(GoJsonError) as refusal:
         decode(data, ROOT_TYPE, types_of(36))
     assert str(refusal.value) == f"json: cannot unmarshal {reason}"
@@ -208,7 +208,7 @@ def test_wrong_types_in_go_words(data: object, reason: str) -> None:
         ("é", "invalid character 'Ã' looking for beginning of value"),
     ],
 )
-def test_malformed_json_in_go_words(text: str, reason: str) -> None:
+def test_malformed_json_is_reported_as_by_go(text: str, reason: str) -> None:
     with pytest.raises(GoJsonError) as refusal:
         parse_json(text)
     assert str(refusal.value) == reason
@@ -239,7 +239,7 @@ def test_well_formed_json_is_read(value: object) -> None:
         (0.00001, "1e-05"),
     ],
 )
-def test_floats_print_as_go_prints_them(value: float, shown: str) -> None:
+def test_floats_print_as_in_go(value: float, shown: str) -> None:
     assert shown_float(value) == shown
 
 
@@ -253,5 +253,5 @@ def test_floats_print_as_go_prints_them(value: float, shown: str) -> None:
         ("\x00\u00a0\u2028", r'"\x00\u00a0\u2028"'),
     ],
 )
-def test_texts_are_quoted_as_go_quotes_them(text: str, shown: str) -> None:
+def test_strings_are_quoted_as_in_go(text: str, shown: str) -> None:
     assert quoted(text) == shown

@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"^```yaml ([\d.]+)\n(.*?)```\n\n```text\n(.*?)\n```", TEX
 
 
 @pytest.mark.parametrize(("version", "config", "answer"), EXAMPLES, ids=[*SCRIPT["examples"](TEXT)])
-def test_an_example_says_as_printed_what_is_printed_below_it(
+def test_documented_examples_print_the_documented_output(
     version, config, answer, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "kubelet.yaml").write_text(config)

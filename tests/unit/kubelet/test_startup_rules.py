@@ -17,25 +17,25 @@ INVALID = "failed to validate kubelet configuration, error: invalid configuratio
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["rule"]) for case in REFUSED])
-def test_a_kubelet_dies_with_the_text_of_its_own(case: dict[str, Any]) -> None:
+def test_predicted_error_matches_the_kubelet_text(case: dict[str, Any]) -> None:
     text, flags = HEADER + case.get("config", ""), case.get("flags", ())
     report = check(text, topology=lab_node(), version=case["kubelet"], flags=flags, config_path="$CONFIG")
     assert report.error == case["error"]
 
 
 @pytest.mark.parametrize("version", [f"1.{minor}" for minor in KNOWN_MINORS])
-def test_every_minor_starts_with_its_defaults(version: str) -> None:
+def test_every_minor_starts_with_default_settings(version: str) -> None:
     assert check(HEADER, topology=lab_node(), version=version).starts
 
 
-def test_gates_of_flags_add_to_those_of_the_file() -> None:
+def test_feature_gates_of_flags_and_file_are_merged() -> None:
     effective = settings_of(
         f"{HEADER}featureGates: {{AllAlpha: false}}\n", {}, ["--feature-gates=AllBeta=false"]
     )
     assert effective["featureGates"] == {"AllAlpha": False, "AllBeta": False}
 
 
-def test_a_relative_path_is_one_beside_the_file() -> None:
+def test_relative_path_resolves_beside_the_file() -> None:
     effective = settings_of(
         f"{HEADER}staticPodPath: manifests\nauthentication: {{x509: {{clientCAFile: pki/ca.crt}}}}\n"
     )
@@ -43,13 +43,13 @@ def test_a_relative_path_is_one_beside_the_file() -> None:
     assert effective["authentication"]["x509"]["clientCAFile"] == "/var/lib/kubelet/pki/ca.crt"
 
 
-def test_all_validation_errors_come_together() -> None:
+def test_all_validation_errors_are_reported_together() -> None:
     report = check(f"{HEADER}maxPods: -1\nport: -1\n", topology=lab_node(), version="1.36")
     assert [finding.where for finding in report.findings if finding.id == "NF110"] == ["maxPods", "port"]
     assert (report.error or "").startswith("failed to validate kubelet configuration, error: [invalid")
 
 
-def test_labels_that_a_kubelet_may_not_set() -> None:
+def test_restricted_node_label_is_refused() -> None:
     report = check(
         HEADER, topology=lab_node(), version="1.36", flags=["--node-labels=kubernetes.io/role=gpu"]
     )
@@ -61,7 +61,7 @@ def test_labels_that_a_kubelet_may_not_set() -> None:
     assert check(HEADER, topology=lab_node(), version="1.36", flags=allowed).starts
 
 
-def test_labels_of_a_wrong_form() -> None:
+def test_malformed_node_label_is_refused() -> None:
     flags = ["--node-labels=example.com/role=-"]
     report = check(HEADER, topology=lab_node(), version="1.36", flags=flags)
     assert (report.error or "").startswith(
@@ -70,7 +70,7 @@ def test_labels_of_a_wrong_form() -> None:
 
 
 @pytest.mark.parametrize(("text", "pods"), [("0x10", 16), ("010", 8), ("1_000", 1000), ("+5", 5)])
-def test_numbers_of_flags_are_written_as_in_go(text: str, pods: int) -> None:
+def test_flag_numbers_accept_go_notation(text: str, pods: int) -> None:
     report = check(HEADER, topology=lab_node(), version="1.36", flags=[f"--max-pods={text}"])
     assert report.effective["maxPods"] == pods
 
@@ -91,7 +91,7 @@ DECODING = (
         pytest.param("podLogsDir: pods\n", id="a relative path, which stands for one beside the file"),
     ],
 )
-def test_is_decoded(body: str) -> None:
+def test_unusual_but_valid_file_is_decoded(body: str) -> None:
     assert check(HEADER + body, topology=lab_node(), version="1.36", config_path="$CONFIG").starts
 
 
@@ -103,21 +103,21 @@ def test_is_decoded(body: str) -> None:
         ("1.35", "kubelet.config.k8s.io/v1beta1", "ImagePullIntent"),
     ],
 )
-def test_other_kinds_of_the_kubelet_are_no_configuration(version: str, api_version: str, kind: str) -> None:
+def test_other_kinds_of_the_kubelet_api_are_refused(version: str, api_version: str, kind: str) -> None:
     text = f"apiVersion: {api_version}\nkind: {kind}\n"
     report = check(text, topology=lab_node(), version=version, config_path="$CONFIG")
     cast = "failed to cast object to KubeletConfiguration, unexpected type:"
     assert report.error == f"{DECODING}{cast} {api_version}, Kind={kind}"
 
 
-def test_lower_case_apiversion_is_enough_for_a_file_and_not_for_a_drop_in() -> None:
+def test_lower_case_apiversion_works_in_the_file_but_not_in_a_drop_in() -> None:
     text = HEADER.replace("apiVersion", "apiversion")
     assert check(text, topology=lab_node(), version="1.36").starts
     report = check(HEADER, topology=lab_node(), version="1.36", drop_ins={"10.conf": text})
     assert report.error.endswith("/10.conf, unknown apiVersion/kind: /, Kind=KubeletConfiguration")
 
 
-def test_configuration_behind_an_empty_document_is_not_read() -> None:
+def test_configuration_after_an_empty_document_is_not_read() -> None:
     report = check(f"---\n---\n{HEADER}", topology=lab_node(), version="1.36", config_path="$CONFIG")
     assert report.error == f"{DECODING}failed to decode: Object 'Kind' is missing in '---\n---\n{HEADER}'"
 
@@ -144,7 +144,9 @@ SPOILT = "failed to parse as an image name: "
         ("1.36", "http://a", f"{SPOILT}invalid reference format"),
     ],
 )
-def test_preloaded_images_that_are_named(version: str, pattern: str, error: str | None) -> None:
+def test_preloaded_image_patterns_are_validated_by_minor(
+    version: str, pattern: str, error: str | None
+) -> None:
     if error and error.endswith("reference: "):
         error += pattern
     body = f'{ALLOWLIST}preloadedImagesVerificationAllowlist: ["{pattern}"]\n'
@@ -164,7 +166,7 @@ def test_preloaded_images_that_are_named(version: str, pattern: str, error: str 
         ("a b:1", '"dns://a b:1": parse "dns://a b:1": invalid character " " in host name'),
     ],
 )
-def test_tracing_endpoints(endpoint: str, error: str | None) -> None:
+def test_invalid_tracing_endpoint_is_refused(endpoint: str, error: str | None) -> None:
     report = check(HEADER + f"tracing: {{endpoint: '{endpoint}'}}\n", topology=lab_node(), version="1.36")
     refused = f"failed to validate kubelet configuration, error: tracing.endpoint: Invalid value: {error}"
     assert report.error == (refused if error else None)

@@ -89,7 +89,7 @@ def files(old: dict[str, Any] | None, new: dict[str, Any], **changes: bool) -> s
         ),
     ],
 )
-def test_files_that_a_change_invalidates(old, new, expected):
+def test_configuration_change_invalidates_its_state_files(old, new, expected):
     assert files(old, new) == expected
 
 
@@ -100,19 +100,19 @@ def test_files_that_a_change_invalidates(old, new, expected):
         pytest.param("memory_changed", id="a NUMA node has other memory"),
     ],
 )
-def test_changes_of_the_machine(change):
+def test_memory_changes_invalidate_the_memory_state(change):
     both = {**STATIC, **MEMORY}
     assert files(both, both, **{change: True}) == {"memory_manager_state"}
 
 
-def test_every_removal_says_why_and_where():
+def test_every_removal_names_its_reason_and_path():
     (removal,) = state_files_to_remove({}, STATIC, root_dir="/data/kubelet")
     assert removal.path == "/data/kubelet/cpu_manager_state"
     assert '"none" to "static"' in removal.reason
 
 
 @pytest.mark.parametrize("version", [OLDEST, LATEST], ids=str)
-def test_a_file_that_a_kubelet_wrote_is_restored(version):
+def test_state_file_written_by_a_kubelet_is_restored(version):
     state = restore_cpu_state(WRITTEN, "static", version, "/s")
     assert format_cpulist(state.default) == "0,2-8,10-15"
     assert state.assignments == {"p1": {"c0": frozenset({1, 9})}}
@@ -163,7 +163,7 @@ def test_a_file_that_a_kubelet_wrote_is_restored(version):
         ),
     ],
 )
-def test_files_that_cannot_be_restored(version, text, reason):
+def test_unrestorable_state_file_is_refused_with_the_kubelet_text(version, text, reason):
     with pytest.raises(CheckpointError) as refusal:
         restore_cpu_state(text, "static", version, "/s/cpu_manager_state")
     assert str(refusal.value) == (
@@ -173,12 +173,12 @@ def test_files_that_cannot_be_restored(version, text, reason):
     )
 
 
-def test_a_pod_without_containers_holds_no_cpus():
+def test_pod_without_containers_holds_no_cpus():
     text = '{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":null}}'
     assert restore_cpu_state(text, "static", LATEST, "/s").assignments == {"p": {}}
 
 
-def test_memory_state_without_a_checksum_is_corrupt_up_to_1_35():
+def test_memory_state_without_a_checksum_is_corrupt_before_1_36():
     text = '{"policyName":"Static","machineState":{}}'
     with pytest.raises(CheckpointError, match="checkpoint is corrupted"):
         restore_memory_state(text, "Static", KubeletVersion(35), "/s")
@@ -189,13 +189,13 @@ cpu_sets = st.frozensets(st.integers(0, 15), max_size=16)
 
 
 @given(cpu_sets, cpu_sets)
-def test_a_fresh_state_always_fits_its_own_reservation(online, reserved):
+def test_fresh_state_always_fits_its_reservation(online, reserved):
     reserved &= online
     assert check_cpu_state(CpuState(online, {}), online, reserved, strict=False) is None
     assert check_cpu_state(CpuState(online - reserved, {}), online, reserved, strict=True) is None
 
 
 @given(cpu_sets)
-def test_a_state_without_a_checksum_is_taken_as_it_is(cpus):
+def test_cpu_state_without_a_checksum_is_accepted(cpus):
     text = json.dumps({"policyName": "static", "defaultCpuSet": format_cpulist(cpus)})
     assert restore_cpu_state(text, "static", LATEST, "/s").default == cpus

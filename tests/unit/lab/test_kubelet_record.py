@@ -14,17 +14,17 @@ from tests.lab.kubelet_cases import all_cases, predicted
 RECORD = json.loads((REPOSITORY / "docs" / "kubelets.json").read_text())
 
 
-def test_the_ends_are_on_record() -> None:
+def test_oldest_and_newest_kubelet_are_on_record() -> None:
     assert {kubelets.OLDEST, kubelets.OWN} <= set(RECORD["releases"])
 
 
 @pytest.mark.parametrize("minor", RECORD["releases"])
-def test_the_record_is_of_the_release_that_is_built(minor: str) -> None:
+def test_record_matches_the_built_release(minor: str) -> None:
     assert RECORD["releases"][minor] == kubelets.version(minor)
 
 
 @pytest.mark.parametrize("minor", RECORD["releases"])
-def test_every_configuration_was_tried(minor: str) -> None:
+def test_every_configuration_is_on_record(minor: str) -> None:
     tried = {
         name
         for name, outcomes in RECORD["outcomes"].items()
@@ -34,7 +34,7 @@ def test_every_configuration_was_tried(minor: str) -> None:
 
 
 @pytest.mark.parametrize("minor", RECORD["releases"])
-def test_check_says_today_what_this_kubelet_did(minor: str) -> None:
+def test_check_predicts_the_recorded_outcome_of_each_kubelet(minor: str) -> None:
     """Except for cases whose state files a kubelet wrote first: these are not on record."""
     memory_bytes = RECORD["memory_bytes"][minor]
     machine = replace(machines.lab_node(), memory_bytes=memory_bytes)

@@ -40,7 +40,7 @@ def test_a_started_process_is_found_by_its_record(sleeper):
     assert sleeper.pid() is not None
 
 
-def test_a_stopped_process_is_gone_with_its_record(sleeper):
+def test_stopping_a_process_removes_its_record(sleeper):
     pid = sleeper.pid()
     sleeper.stop()
     assert sleeper.pid() is None
@@ -67,14 +67,14 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path):
         pytest.param({"boot": "another"}, id="the record is from before a reboot"),
     ],
 )
-def test_a_record_that_does_not_match_is_not_running(sleeper, change):
+def test_mismatched_record_counts_as_not_running(sleeper, change):
     kept = sleeper.record.read_text()
     rewrite(sleeper, **change)
     assert sleeper.pid() is None
     sleeper.record.write_text(kept)
 
 
-def test_a_recycled_id_is_never_killed(sleeper, stranger):
+def test_process_with_a_recycled_pid_is_never_killed(sleeper, stranger):
     kept = sleeper.record.read_text()
     rewrite(sleeper, pid=stranger.pid)
     sleeper.stop()
@@ -82,7 +82,7 @@ def test_a_recycled_id_is_never_killed(sleeper, stranger):
     sleeper.record.write_text(kept)
 
 
-def test_a_process_that_does_not_name_the_state_directory_is_never_killed(tmp_path, stranger):
+def test_process_not_naming_the_state_directory_is_never_killed(tmp_path, stranger):
     daemon = Daemon("stranger", tmp_path)
     fields = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -92,7 +92,7 @@ def test_a_process_that_does_not_name_the_state_directory_is_never_killed(tmp_pa
     assert stranger.poll() is None
 
 
-def test_the_end_of_the_log_tells_why_a_process_ended(tmp_path):
+def test_end_of_the_log_gives_the_reason_a_process_ended(tmp_path):
     daemon = Daemon("short", tmp_path)
     daemon.start(["sh", "-c", "echo out of memory", str(tmp_path)])
     while daemon.pid() is not None:
@@ -116,7 +116,7 @@ def test_a_process_without_a_record_is_found_and_ended(sleeper):
     assert living(sleeper.state) == {}
 
 
-def test_what_a_daemon_has_started_is_found_when_the_daemon_is_gone(tmp_path):
+def test_children_of_a_dead_daemon_are_found(tmp_path):
     daemon = Daemon("parent", tmp_path)
     daemon.start(["sh", "-c", 'sleep 600 & echo "$!"; wait', str(tmp_path)])
     while not (line := daemon.log.read_text()).endswith("\n"):
@@ -130,7 +130,7 @@ def test_what_a_daemon_has_started_is_found_when_the_daemon_is_gone(tmp_path):
     assert living(tmp_path) == {}
 
 
-def test_the_processes_of_another_state_directory_are_left_alone(sleeper, tmp_path):
+def test_processes_of_another_state_directory_are_left_alone(sleeper, tmp_path):
     neighbour = tmp_path / "neighbour"
     neighbour.mkdir()
     end_living(neighbour)
@@ -138,7 +138,7 @@ def test_the_processes_of_another_state_directory_are_left_alone(sleeper, tmp_pa
     assert sleeper.pid() is not None
 
 
-def test_status_names_processes_that_live_on_in_a_lab_that_does_not_run(sleeper, tmp_path):
+def test_status_names_leftover_processes_of_a_stopped_lab(sleeper, tmp_path):
     answer = subprocess.run(
         [sys.executable, "-m", "lab", "status"],
         env=os.environ | {"NUMAFORGE_LAB_DIR": str(tmp_path)},
@@ -150,7 +150,7 @@ def test_status_names_processes_that_live_on_in_a_lab_that_does_not_run(sleeper,
     assert "processes of it live on: sleeper; end them: make lab-down" in answer.stdout
 
 
-def test_down_ends_what_lives_on(sleeper, tmp_path):
+def test_down_ends_leftover_processes(sleeper, tmp_path):
     down = [sys.executable, "-m", "lab", "down"]
     subprocess.run(down, env=os.environ | {"NUMAFORGE_LAB_DIR": str(tmp_path)}, check=True)
     assert living(tmp_path) == {}

@@ -16,21 +16,21 @@ def test_every_minor_has_a_module_file(minor):
     assert oracle.component(minor).module_file.is_file()
 
 
-def test_the_newest_minor_with_rules_is_compared():
+def test_newest_minor_with_rules_is_compared():
     assert f"1.{LATEST_MINOR}" in oracle.MINORS
 
 
-def test_a_minor_is_built_with_the_tags_up_to_its_own():
+def test_minor_is_built_with_tags_up_to_its_own():
     assert oracle.component("1.30").tags == ()
     assert oracle.component("1.32").tags == ("from31", "from32")
 
 
-def test_the_same_seed_asks_the_same():
+def test_same_seed_generates_the_same_cases():
     one, other = Random(1), Random(1)  # noqa: S311
     assert [configuration(one) for _ in range(20)] == [configuration(other) for _ in range(20)]
 
 
-def test_a_failing_case_keeps_only_what_makes_it_fail():
+def test_failing_case_is_reduced_to_its_cause():
     def disagreements(cases: Sequence[Case]) -> list[str | None]:
         found = [case.settings.get("port") == 1 and "--v=2" in case.flags for case in cases]
         return ["they differ" if differ else None for differ in found]

@@ -25,7 +25,7 @@ def listener(port: int) -> socket.socket:
     return socket.create_server((LOOPBACK, port))
 
 
-def test_reserved_ports_are_nobody_elses(reserved):
+def test_reserved_ports_are_exclusive(reserved):
     asked = f"from lab.ports import reserve_block; print(reserve_block({reserved.block}))"
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert answer.stdout == "None\n"
@@ -41,7 +41,7 @@ def test_a_killed_process_leaves_no_reservation():
     again.release()
 
 
-def test_a_port_on_which_a_stranger_listens_is_passed_over(reserved):
+def test_port_in_use_by_another_program_is_skipped(reserved):
     taken = reserved.ports[0]
     reserved.release()
     with listener(taken):
@@ -51,12 +51,12 @@ def test_a_port_on_which_a_stranger_listens_is_passed_over(reserved):
     assert len(again.ports) == len(reserved.ports) - 1
 
 
-def test_no_two_ports_of_one_process_are_the_same():
+def test_ports_of_one_process_are_distinct():
     given = [reserved_port() for _ in range(2 * ports.PORTS_PER_BLOCK)]
     assert len(set(given)) == len(given)
     assert all(is_free(LOOPBACK, port) for port in given)
 
 
-def test_ports_lie_below_those_that_the_kernel_gives_to_clients():
+def test_ports_are_below_the_kernels_ephemeral_range():
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert lowest >= ports.FIRST_PORT + ports.BLOCKS * ports.PORTS_PER_BLOCK

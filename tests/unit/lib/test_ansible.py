@@ -57,7 +57,7 @@ def test_ansible_inventory_reads_each_kind(tmp_path, name, text, mode):
     ],
     ids=["Python", "Python with a mode of programs", "a folder of pyinfra", "Python without a suffix"],
 )
-def test_python_is_not_for_ansible(tmp_path, name, text, mode):
+def test_python_inventory_is_not_read_as_ansible(tmp_path, name, text, mode):
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
@@ -65,14 +65,14 @@ def test_python_is_not_for_ansible(tmp_path, name, text, mode):
     assert not is_inventory(file if file.parent == tmp_path else file.parent)
 
 
-def test_what_it_cannot_read_is_said_in_its_words(tmp_path):
+def test_unreadable_inventory_is_reported_in_ansibles_words(tmp_path):
     file = tmp_path / "hosts.yml"
     file.write_text("gpu: [\n")
     with pytest.raises(HostError, match=r"cannot read it:\n.*YAML parsing failed"):
         read_inventory(str(file))
 
 
-def test_without_ansible_inventory_the_message_names_both_ways_out(tmp_path, monkeypatch):
+def test_missing_ansible_inventory_names_both_remedies(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(HostError, match=r"not installed here\n.*install ansible-core, or .* inventory\.py"):
@@ -118,7 +118,7 @@ VARIABLES = {
 
 
 @pytest.mark.parametrize(("variables", "data"), VARIABLES.values(), ids=list(VARIABLES))
-def test_variables_become_host_data(variables, data):
+def test_ansible_variables_become_host_data(variables, data):
     read = translated({"_meta": {"hostvars": {"gpu-01": variables}}, "gpu": {"hosts": ["gpu-01"]}})
     assert read.hosts == {"gpu-01": data}
 
@@ -132,14 +132,14 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("variables", "message"), UNREADABLE.values(), ids=list(UNREADABLE))
-def test_a_login_that_cannot_be_read_is_refused(variables, message):
+def test_unreadable_login_is_refused(variables, message):
     read = translated({"_meta": {"hostvars": {"gpu-01": variables}}, "gpu": {"hosts": ["gpu-01"]}})
     refused = lost_logins(read.hosts["gpu-01"])
     assert list(refused) == list(variables)
     assert message in json.dumps(refused)
 
 
-def test_what_else_is_ansibles_is_noticed():
+def test_unsupported_ansible_variables_are_noticed():
     variables = {"ansible_become_user": "admin", "ansible_become_pass": "x", "ansible_shell_type": "fish"}
     read = translated({"_meta": {"hostvars": {"gpu-01": variables}}, "gpu": {"hosts": ["gpu-01"]}})
     assert list(unread(read.hosts["gpu-01"])) == [
@@ -149,7 +149,7 @@ def test_what_else_is_ansibles_is_noticed():
     ]
 
 
-def test_pyinfra_itself_takes_an_inventory_of_ansible(tmp_path):
+def test_pyinfra_accepts_an_ansible_inventory(tmp_path):
     (tmp_path / "config.py").write_text("from numaforge.run.pyinfra_cli import adapt\n\nadapt()\n")
     (tmp_path / "hosts.ini").write_text("[gpu]\ngpu-01 ansible_user={{me}}\n")
     pyinfra = Path(sys.executable).with_name("pyinfra")

@@ -45,7 +45,7 @@ def within_the_limit(times: int = 3):
         pytest.param(b"\n" * 100, 100 + 100 * BYTES_PER_LINE, id="a line counts what Python keeps of it"),
     ],
 )
-def test_an_allowance_counts_what_is_kept(chunk, cost):
+def test_allowance_counts_kept_memory(chunk, cost):
     allowance = Allowance()
     assert allowance.spend(chunk) == chunk
     assert allowance.bytes_left == LIMIT - cost
@@ -67,7 +67,7 @@ def test_an_error_names_host_and_limit():
         pytest.param(b"exec yes >&2", id="complaints without end"),
     ],
 )
-def test_a_program_that_prints_without_end_is_ended_at_the_limit(script):
+def test_endless_program_output_is_stopped_at_the_limit(script):
     with within_the_limit(), pytest.raises(TooMuchOutputError, match=f"gpu-1: {FLOOD}"):
         run(script, where="gpu-1")
 
@@ -77,18 +77,18 @@ def test_both_outputs_and_the_status_of_a_program_are_returned():
     assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
 
 
-def test_a_program_that_says_nothing_is_ended_in_time():
+def test_silent_program_is_ended_at_the_timeout():
     with pytest.raises(subprocess.TimeoutExpired):
         run(["sleep", "1000"], timeout=0.1)
 
 
-def test_a_program_that_closes_its_outputs_is_ended_in_time():
+def test_program_that_closes_its_outputs_is_still_timed_out():
     with pytest.raises(subprocess.TimeoutExpired):
         run(b"exec sleep 1000 >&- 2>&-", timeout=0.1)
 
 
 @pytest.mark.parametrize("filling", [b"\0", b"\n"], ids=["zeros", "empty lines"])
-def test_a_packed_answer_is_unpacked_up_to_the_limit(filling):
+def test_compressed_response_is_unpacked_up_to_the_limit(filling):
     pack = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
     first, again = (pack.compress(filling * 2**24) + pack.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     packed = first + 63 * again + pack.flush()  # a GiB: what is flushed so stands by itself
@@ -96,16 +96,16 @@ def test_a_packed_answer_is_unpacked_up_to_the_limit(filling):
         unpacked(packed)
 
 
-def test_what_was_packed_is_unpacked():
+def test_compressed_response_survives_a_round_trip():
     text = bytes(range(256)) * 4096
     assert unpacked(gzip.compress(text)) == text
 
 
-def test_of_a_packed_answer_that_is_cut_off_the_beginning_is_read():
+def test_truncated_compressed_response_yields_its_beginning():
     assert b"hello\n" * 100 in unpacked(gzip.compress(b"hello\n" * 1000)[:-8])
 
 
-def test_a_server_that_answers_without_end_is_read_up_to_the_limit():
+def test_endless_server_response_is_read_up_to_the_limit():
     class Endless(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -132,7 +132,7 @@ def test_a_server_that_answers_without_end_is_read_up_to_the_limit():
         assert ended.wait(60)
 
 
-def test_the_limit_is_that_of_files():
+def test_response_limit_equals_the_file_limit():
     from numaforge.lib import given
 
     assert bounded.MOST_MIB == given.MOST_MIB

@@ -36,7 +36,7 @@ def test_cpulist_is_read(text, ids):
         pytest.param("0-999999999", id="range-beyond-any-machine"),
     ],
 )
-def test_what_is_not_a_cpulist_is_refused_with_an_example(text):
+def test_invalid_cpulist_is_refused_with_an_example(text):
     with pytest.raises(NumaforgeError, match="is not a cpulist") as refusal:
         parse_cpulist(text)
     assert "0-3,64-67" in str(refusal.value)
@@ -50,10 +50,10 @@ def test_what_is_not_a_cpulist_is_refused_with_an_example(text):
         pytest.param([0, 2, 3, 9], "0,2-3,9", id="two-neighbours-are-a-range-as-the-kernel-prints-them"),
     ],
 )
-def test_cpulist_is_written_shortest(ids, text):
+def test_cpulist_is_written_in_its_shortest_form(ids, text):
     assert format_cpulist(ids) == text
 
 
 @given(st.sets(st.integers(0, 8191)))
-def test_written_and_read_again_is_the_same_set(ids):
+def test_cpulist_round_trip_keeps_the_set(ids):
     assert parse_cpulist(format_cpulist(ids)) == ids

@@ -15,7 +15,7 @@ def run(shell: list[str], script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_programs_speak_one_language_whoever_logs_in(shell: list[str], monkeypatch) -> None:
+def test_programs_run_in_the_c_locale(shell: list[str], monkeypatch) -> None:
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
     assert Answer.of(run(shell, asking("env | grep ^LC_ALL=")).stdout).lines == ("LC_ALL=C",)
 
@@ -41,27 +41,27 @@ def test_programs_speak_one_language_whoever_logs_in(shell: list[str], monkeypat
         ),
     ],
 )
-def test_what_a_script_says_is_read_part_by_part(shell, script, parts):
+def test_script_output_is_read_part_by_part(shell, script, parts):
     assert Answer.of(run(shell, asking(script)).stdout) == Answer(parts)
 
 
-def test_answers_that_follow_each_other_are_one(shell):
+def test_consecutive_answers_are_merged(shell):
     both = asking("tell_part a echo 1") + asking("tell_part b echo 2")
     assert Answer.of(run(shell, both).stdout) == Answer({"": (), "a": ("1",), "b": ("2",)})
 
 
-def test_a_script_that_fails_says_so_and_none_follows_it(shell):
+def test_failed_script_is_reported_and_stops_later_scripts(shell):
     done = run(shell, asking("echo one; exit 7") + asking("echo two"))
     assert (done.returncode, Answer.of(done.stdout)) == (7, Answer({"": ("one",)}, 7))
 
 
 @pytest.mark.parametrize("cut", ["", "; ", "; echo done", "; echo done\n"], ids=repr)
-def test_half_a_script_does_nothing(shell, cut):
+def test_truncated_script_does_nothing(shell, cut):
     script = asking("echo done; echo done")
     assert "done" not in run(shell, script[: script.index("; echo done")] + cut).stdout
 
 
-def test_an_answer_is_refused_wherever_it_is_cut_off():
+def test_truncated_answer_is_refused_at_every_line():
     whole = answered("one", "", a=["two", ""], b=[])
     assert Answer.of(whole) == Answer({"": ("one", ""), "a": ("two", ""), "b": ()})
     for lines in range(1, len(whole)):
@@ -70,11 +70,11 @@ def test_an_answer_is_refused_wherever_it_is_cut_off():
 
 
 @pytest.mark.parametrize("output", [[], ["sudo: a password is required"]], ids=["nothing", "something-else"])
-def test_a_host_that_did_not_run_the_script_is_named(output):
+def test_host_that_did_not_run_the_script_is_reported(output):
     with pytest.raises(HostUnreachableError, match="did not run the script"):
         Answer.of(output)
 
 
-def test_a_part_that_is_not_there_is_cut_off():
+def test_missing_part_counts_as_cut_off():
     with pytest.raises(HostUnreachableError, match="cut off"):
         Answer.of(answered()).part("a")

@@ -18,7 +18,7 @@ from numaforge.machine.snapshot.redaction import redact, redact_nvidia_smi
 from numaforge.machine.topology.cpus import parse_mask
 
 
-def test_what_a_pipe_brings_is_read_to_its_end(tmp_path: Path):
+def test_pipe_is_read_to_its_end(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
@@ -44,7 +44,7 @@ def test_what_a_pipe_brings_is_read_to_its_end(tmp_path: Path):
     thread.join()
 
 
-def test_a_file_of_the_most_is_read_and_one_byte_more_is_not(tmp_path: Path):
+def test_file_one_byte_over_the_limit_is_refused(tmp_path: Path):
     file = tmp_path / "file"
     file.write_bytes(b"a" * 2**20)
     assert len(read_text(file, most_mib=1)) == 2**20
@@ -67,7 +67,7 @@ def test_a_file_of_the_most_is_read_and_one_byte_more_is_not(tmp_path: Path):
         pytest.param("9" * 21, None, id="twenty-one"),
     ],
 )
-def test_a_number_is_some_of_the_ten_digits(text, number):
+def test_number_contains_only_ascii_digits(text, number):
     assert digits(text) == number
 
 
@@ -88,11 +88,11 @@ def test_json_at_its_limits_is_read():
         pytest.param("", None, id="nothing"),
     ],
 )
-def test_yaml_is_read_as_an_admin_means_it(text, read):
+def test_yaml_values_are_read_as_an_admin_means_them(text, read):
     assert read_yaml(text, "file.yaml") == read
 
 
-def test_a_yaml_mistake_is_named_with_file_and_line():
+def test_yaml_error_names_file_and_line():
     with pytest.raises(NumaforgeError, match=r"^file\.yaml, line 4: the key 'c' is written twice"):
         read_yaml("a: 1\nb:\n  c: 1\n  c: 2\n", "file.yaml")
 
@@ -108,13 +108,13 @@ def test_a_yaml_mistake_is_named_with_file_and_line():
         pytest.param("<" + "serial" * 150_000, id="an-element-without-end"),
     ],
 )
-def test_secrets_are_looked_for_in_time_in_proportion_to_a_text(text):
+def test_redaction_time_is_linear_in_text_length(text):
     begun = time.process_time()
     redact(text)
     redact_nvidia_smi(text)
     assert time.process_time() - begun < 10
 
 
-def test_a_mask_of_a_megabyte_is_refused_at_once():
+def test_megabyte_mask_is_refused_quickly():
     with pytest.raises(ValueError, match="not a bitmap"):
         parse_mask("ffffffff," * 100_000 + "f")

@@ -35,7 +35,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("program", ["dash", "bash", "busybox sh"])
-def test_the_shell_names_the_units_that_python_names(tmp_path, program):
+def test_shell_and_python_name_the_same_units(tmp_path, program):
     if shutil.which(program.split()[0]) is None:
         pytest.skip(f"{program} is not installed")
     script = shell.library("lib/kernel_files", "lib/units") + "units=\n"
@@ -79,7 +79,7 @@ def test_units_without_a_control_group_have_no_processes():
         ("/", ""),
     ],
 )
-def test_a_process_is_of_the_unit_whose_control_group_is_above_it(cgroup, unit):
+def test_process_belongs_to_the_unit_of_its_control_group(cgroup, unit):
     assert unit_of(f"0::{cgroup}\n", GROUPS) == unit
 
 
@@ -96,5 +96,5 @@ def test_a_process_is_of_the_unit_whose_control_group_is_above_it(cgroup, unit):
         ("/user.slice/user-7.slice/user@7.service/kubepods.slice/1.scope", False),
     ],
 )
-def test_pods_of_this_host_are_below_slices_or_below_the_unit_that_runs_them(cgroup, is_pod):
+def test_host_pods_are_found_below_slices_or_their_runtimes_unit(cgroup, is_pod):
     assert pod_path(f"0::{cgroup}\n", GROUPS) == (cgroup if is_pod else "")

@@ -47,12 +47,12 @@ def below_tuning(knob: Knob, word: Word) -> dict[str, object]:
     return {"tuning": said}
 
 
-def test_every_file_of_every_knob_has_a_case_here():
+def test_every_file_of_every_knob_has_a_test_case():
     assert {(key, path) for key, _, path, _ in ROWS} == {(knob.key, path) for path, knob in KNOB_AT.items()}
 
 
 @pytest.mark.parametrize(("key", "word", "path", "text"), ROWS, ids=[f"{row[0]} {row[2]}" for row in ROWS])
-def test_a_knob_is_planned_written_promised_and_read_back(key, word, path, text):
+def test_knob_is_planned_written_checked_and_read_back(key, word, path, text):
     knob = KNOB_AT[path]
     machine = replace(lab_node(), kernel_values={path: "odd"}, sysctls={knob.sysctl or "none": "odd"})
     plan = plan_node(machine, load_profile(below_tuning(knob, word)))
@@ -70,7 +70,7 @@ def test_a_knob_is_planned_written_promised_and_read_back(key, word, path, text)
 
 
 @pytest.mark.parametrize("path", [path for path, knob in KNOB_AT.items() if not knob.sysctl])
-def test_what_a_kernel_says_of_a_knob_is_read_and_outlives_a_document(path):
+def test_kernel_value_of_a_knob_is_read_and_survives_a_round_trip(path):
     files = {f"{CPU}/online": "0-1", path: "always [chosen] never\n"}
     machine = read_topology(Snapshot(files))
     assert machine.kernel_values == {path: "chosen"}
@@ -78,7 +78,7 @@ def test_what_a_kernel_says_of_a_knob_is_read_and_outlives_a_document(path):
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.key)
-def test_a_kernel_without_the_file_keeps_what_it_has(knob):
+def test_knob_is_not_planned_on_a_kernel_without_its_file(knob):
     machine = replace(lab_node(), kernel_values={}, sysctls={"kernel.other": "1", "vm.other": "1"})
     plan = plan_node(machine, load_profile(below_tuning(knob, knob.example)))
     assert not [*expected(plan)]

@@ -17,13 +17,13 @@ SAID = {"boot": "b1", "uptime": "77", "last": "T1 applied", "else": "x"}
 CONTENTS = {"/etc/a": "1f", "/etc/b c": "absent"}
 
 
-def test_a_look_is_read_among_other_lines():
+def test_fingerprint_is_read_among_other_lines():
     read = read_fingerprint(SAID, contents=CONTENTS, drop_in_folder="/etc/d")
     assert read == Fingerprint("b1", 77, "T1 applied", CONTENTS, "/etc/d")
 
 
 @pytest.mark.parametrize("missing", ["boot", "uptime", "last"])
-def test_a_look_that_says_too_little_is_refused(missing):
+def test_incomplete_look_is_refused(missing):
     rest = {name: value for name, value in SAID.items() if name != missing}
     with pytest.raises(HostError, match="does not report its uptime"):
         read_fingerprint(rest, contents=CONTENTS, drop_in_folder=None)
@@ -60,7 +60,7 @@ class Host:
 
 
 @pytest.mark.parametrize("interpreter", ["dash", "busybox sh", "bash --posix"])
-def test_the_look_and_the_check_find_the_same_in_files_with_any_name(tmp_path, interpreter):
+def test_capture_and_check_agree_on_files_with_any_name(tmp_path, interpreter):
     texts = {
         "a b": "1",
         "a b c": "2",
@@ -85,7 +85,7 @@ def test_the_look_and_the_check_find_the_same_in_files_with_any_name(tmp_path, i
     assert run.checked(folder, [*paths, f"{tmp_path}/d"]) == {**expected, f"{tmp_path}/d": "absent"}
 
 
-def test_what_is_edited_while_its_text_is_read_is_edited_after_the_look(tmp_path):
+def test_edit_while_text_is_read_counts_as_after_the_look(tmp_path):
     file, run = tmp_path / "a", Host("sh", tmp_path)
     file.write_text("old")
     (run.programs / "base64").write_text(f"#!/bin/sh\nprintf new > {file}\nexec {shutil.which('base64')}\n")
@@ -95,7 +95,7 @@ def test_what_is_edited_while_its_text_is_read_is_edited_after_the_look(tmp_path
     assert looked != run.checked("", [str(file)])
 
 
-def test_what_is_edited_while_a_part_looks_is_edited_after_the_look(tmp_path):
+def test_edit_while_a_part_looks_counts_as_after_the_look(tmp_path):
     file, run = tmp_path / "a", Host("sh", tmp_path)
     file.write_text("old")
     looked = run.looked("", [str(file)], ("files", "eval", f"printf new > {file}"))

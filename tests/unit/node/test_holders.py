@@ -29,7 +29,7 @@ SLEEP = str(shutil.which("sleep"))
         pytest.param([sys.executable, "-", "hidden"], sys.executable, id="nothing after the standard input"),
     ],
 )
-def test_a_holder_is_named_by_its_program_and_not_by_its_arguments(words: list[str], named: str) -> None:
+def test_holder_is_named_by_its_program_without_arguments(words: list[str], named: str) -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
         try:
             while _starts(process.pid):
@@ -45,7 +45,7 @@ def _starts(pid: int) -> bool:
     return not (process / "cmdline").read_bytes() or (process / "comm").read_text().strip() == "env"
 
 
-def test_a_process_that_has_ended_is_not_named() -> None:
+def test_ended_process_is_reported_as_ended() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     assert str(Holder(process.pid, "other", "")) == f"pid {process.pid}, which has ended"

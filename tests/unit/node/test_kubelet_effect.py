@@ -60,25 +60,25 @@ def provisioned(profile: dict[str, Any] = PROFILE) -> NodeTopology:
     )
 
 
-def test_a_first_run_restarts_the_kubelet_for_what_it_sets() -> None:
+def test_first_run_restarts_the_kubelet_for_its_settings() -> None:
     expected = change(node())
     assert expected.after.starts, expected.after.error
     assert expected.needs_restart
     assert {"cpuManagerPolicy", "reservedSystemCPUs", "reservedMemory"} <= {*expected.changed_settings}
 
 
-def test_a_second_run_has_nothing_to_restart_for() -> None:
+def test_second_run_needs_no_restart() -> None:
     assert not change(provisioned()).needs_restart
 
 
-def test_a_setting_that_is_a_default_already_restarts_nothing() -> None:
+def test_setting_equal_to_its_default_restarts_nothing() -> None:
     machine = node(config_text=KUBEADM_CONFIG + "maxPods: 110\n")
     lean = {"name": "t", "cpus": {"reserved": {"cores_per_numa_node": 1}}}
     before = change(machine, lean)
     assert "maxPods" not in before.changed_settings
 
 
-def test_state_of_another_policy_is_removed_with_its_reason() -> None:
+def test_state_of_another_policy_is_removed_with_a_reason() -> None:
     expected = change(node(), **NEW_STATES)
     assert expected.removals == {
         CPU_STATE: 'cpuManagerPolicy changes from "none" to "static", and the file names the old one',
@@ -86,27 +86,27 @@ def test_state_of_another_policy_is_removed_with_its_reason() -> None:
     }
 
 
-def test_state_that_is_not_there_is_invalid_once_the_kubelet_has_written_it() -> None:
+def test_missing_state_file_becomes_invalid_when_the_old_policy_writes_it() -> None:
     expected = change(node())
     assert expected.removals == {}
     assert expected.invalid == (CPU_STATE, MEMORY_STATE)
 
 
-def test_state_that_stays_valid_stays() -> None:
+def test_valid_state_is_kept() -> None:
     more = {**PROFILE, "kubelet": {**PROFILE["kubelet"], "topology_manager_policy": "restricted"}}
     expected = change(provisioned(), more)
     assert "topologyManagerPolicy" in expected.changed_settings
     assert (expected.removals, expected.invalid) == ({}, ())
 
 
-def test_state_that_this_machine_no_longer_fits_is_removed_although_no_setting_changes() -> None:
+def test_state_unfit_for_this_machine_is_removed_without_setting_changes() -> None:
     expected = change(provisioned(), **NEW_STATES)
     assert expected.changed_settings == ()
     assert {*expected.removals} == {CPU_STATE, MEMORY_STATE}
     assert expected.needs_restart
 
 
-def test_pools_that_change_restart_the_kubelet_without_a_memory_manager_too() -> None:
+def test_hugepage_change_restarts_a_kubelet_without_memory_manager() -> None:
     pools = [{"size": "2Mi", "count_per_numa_node": 16}]
     lean = {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}
     expected = change(provisioned(lean), {**lean, "hugepages": pools})
@@ -114,19 +114,19 @@ def test_pools_that_change_restart_the_kubelet_without_a_memory_manager_too() ->
     assert expected.needs_restart
 
 
-def test_a_configuration_that_the_kubelet_refuses_is_refused_in_its_words() -> None:
+def test_config_rejected_by_the_kubelet_is_refused_in_its_words() -> None:
     broken = node(config_text=KUBEADM_CONFIG + "maxPods: -1\n")
     with pytest.raises(KubeletConfigError, match=r"would not start.*maxPods"):
         require_start(change(broken, planned_on=node()).after)
 
 
-def test_swap_that_the_plan_turns_off_is_no_reason_to_refuse() -> None:
+def test_swap_that_the_plan_turns_off_does_not_block_kubelet() -> None:
     swapping = replace(node(), swap_bytes=2**30)
     assert change(swapping, {**PROFILE, "tuning": {"swap": "off"}}).after.starts
     assert not change(swapping, PROFILE, planned_on=node()).after.starts
 
 
-def test_a_kubelet_before_1_30_is_judged_by_its_merged_file() -> None:
+def test_kubelet_before_1_30_is_judged_by_its_merged_file() -> None:
     old = node(version="1.29.6")
     expected = change(old)
     assert expected.after.starts, expected.after.error

@@ -98,7 +98,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
     return found
 
 
-def test_a_boot_that_moves_memory_to_another_numa_node_puts_the_state_aside(machine: Machine) -> None:
+def test_state_is_set_aside_when_a_boot_moves_memory_between_nodes(machine: Machine) -> None:
     text = machine.state.read_text()
     machine.show({0: NODES[0] + 44_000, 1: NODES[1] - 44_000})
     said = machine.start()
@@ -109,19 +109,19 @@ def test_a_boot_that_moves_memory_to_another_numa_node_puts_the_state_aside(mach
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_one_numa_node_that_differs_is_enough(machine: Machine, node: int) -> None:
+def test_one_changed_numa_node_sets_the_state_aside(machine: Machine, node: int) -> None:
     machine.show({node: NODES[node] + 4})
     machine.start()
     assert machine.earlier.exists()
 
 
-def test_a_numa_node_that_is_gone_puts_the_state_aside(machine: Machine) -> None:
+def test_state_is_set_aside_when_a_numa_node_is_gone(machine: Machine) -> None:
     (machine.folder / "node1" / "meminfo").unlink()
     assert machine.start().startswith("NUMA node 1 has no memory in this boot, ")
     assert machine.earlier.exists()
 
 
-def test_the_state_stays_where_the_memory_is_as_it_was(machine: Machine) -> None:
+def test_state_is_kept_when_memory_is_unchanged(machine: Machine) -> None:
     text = machine.state.read_text()
     assert machine.start() == ""
     assert machine.state.read_text() == text
@@ -129,7 +129,7 @@ def test_the_state_stays_where_the_memory_is_as_it_was(machine: Machine) -> None
 
 
 @pytest.mark.parametrize("kubelet", WRITTEN)
-def test_files_of_kubelets_are_read(machine: Machine, kubelet: str) -> None:
+def test_real_kubelet_state_files_are_read(machine: Machine, kubelet: str) -> None:
     """From 1.37 on the state is also a text in the file."""
     machine.state.write_text(WRITTEN[kubelet])
     nodes = json.loads(WRITTEN[kubelet])["machineState"]
@@ -143,7 +143,7 @@ def test_files_of_kubelets_are_read(machine: Machine, kubelet: str) -> None:
     assert machine.earlier.read_text() == WRITTEN[kubelet]
 
 
-def test_within_a_boot_the_state_is_never_put_aside(machine: Machine) -> None:
+def test_state_is_never_set_aside_within_a_boot(machine: Machine) -> None:
     machine.start()
     machine.show({0: NODES[0] + 44_000})
     assert machine.start() == ""
@@ -153,13 +153,13 @@ def test_within_a_boot_the_state_is_never_put_aside(machine: Machine) -> None:
     assert machine.earlier.exists()
 
 
-def test_without_a_state_nothing_is_said(machine: Machine) -> None:
+def test_missing_state_prints_nothing(machine: Machine) -> None:
     machine.state.unlink()
     assert machine.start() == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
-def test_nothing_is_put_aside_in_a_folder_of_another_user(machine: Machine) -> None:
+def test_nothing_is_set_aside_in_another_users_folder(machine: Machine) -> None:
     os.chown(machine.folder, 54321, 54321)
     machine.show({0: NODES[0] + 44_000})
     assert "another user could redirect it" in machine.start()
@@ -167,7 +167,7 @@ def test_nothing_is_put_aside_in_a_folder_of_another_user(machine: Machine) -> N
     assert not machine.earlier.exists()
 
 
-def test_a_state_of_the_policy_none_stays(machine: Machine) -> None:
+def test_state_of_policy_none_is_kept(machine: Machine) -> None:
     machine.state.write_text('{"policyName":"None","machineState":{},"checksum":4236770233}')
     machine.show({0: NODES[0] + 44_000})
     assert machine.start() == ""

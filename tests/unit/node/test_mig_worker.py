@@ -106,7 +106,7 @@ def hopper(tmp_path: Path) -> Node:
     return Node(tmp_path, described("h100-80gb", ADDRESS, number=1), described("h100-80gb", OTHER, number=2))
 
 
-def test_the_modules_of_the_worker_are_joined_without_a_name_that_hides_another():
+def test_joined_worker_modules_have_no_clashing_names():
     joined = source()
     assert "numaforge.roles" not in joined
     statements = ast.parse(joined).body
@@ -120,7 +120,7 @@ def test_the_modules_of_the_worker_are_joined_without_a_name_that_hides_another(
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(GEOMETRIES), st.sampled_from(GEOMETRIES))
-def test_any_geometry_becomes_any_other_and_again_what_it_was(tmp_path_factory, first, second):
+def test_any_geometry_change_can_be_made_and_undone(tmp_path_factory, first, second):
     node = Node(tmp_path_factory.mktemp("node"), described("h100-80gb", ADDRESS, number=1))
     assert node.change([form(first)], [form((), mode="disabled")]) == (0, "")
     assert node.change([form(second)], [form(first)]) == (0, "")
@@ -129,7 +129,7 @@ def test_any_geometry_becomes_any_other_and_again_what_it_was(tmp_path_factory, 
     assert in_order(node.show()[ADDRESS]) == in_order(form(first))
 
 
-def test_the_undoing_rebuilds_what_a_boot_has_taken_away(hopper):
+def test_undo_rebuilds_instances_lost_in_a_boot(hopper):
     hopper.change([form((HALF,))], [form((), mode="disabled")])
     hopper.change([form(GEOMETRIES[-1])], [form((HALF,))])
     hopper.gpus.reboot()
@@ -138,20 +138,20 @@ def test_the_undoing_rebuilds_what_a_boot_has_taken_away(hopper):
     assert in_order(hopper.show()[ADDRESS]) == in_order(form((HALF,)))
 
 
-def test_other_compute_instances_leave_their_gpu_instance_where_it_is(hopper):
+def test_changed_compute_instances_keep_their_gpu_instance(hopper):
     hopper.change([form(((14, 0, 2, (2,)), HALF))], [form((), mode="disabled")])
     hopper.gpus.add(ADDRESS, "fail nvmlGpuInstanceDestroy every NVML_ERROR_UNKNOWN")
     assert hopper.change([form(((14, 0, 2, (1, 1)), HALF))], [form(((14, 0, 2, (2,)), HALF))]) == (0, "")
     assert hopper.gpus.instances(ADDRESS) == [Instance(14, 0, (0, 0)), Instance(9, 4, (2,))]
 
 
-def test_the_gpus_that_are_not_named_are_not_touched(hopper):
+def test_unlisted_gpus_are_not_touched(hopper):
     hopper.gpus.add(OTHER, "fail nvmlDeviceSetMigMode every NVML_ERROR_UNKNOWN")
     assert hopper.change([form((HALF,))], [form((), mode="disabled")]) == (0, "")
     assert hopper.show()[OTHER]["mode"] == "disabled"
 
 
-def test_one_gpu_that_cannot_be_put_back_keeps_no_other_from_it(hopper):
+def test_failed_undo_of_one_gpu_does_not_stop_the_others(hopper):
     new = [form((HALF,)), form((HALF,), OTHER)]
     hopper.change(new, [form((), mode="disabled"), form((), OTHER, "disabled")])
     hopper.gpus.add(ADDRESS, "fail nvmlGpuInstanceDestroy every NVML_ERROR_IN_USE")
@@ -184,7 +184,7 @@ def test_one_gpu_that_cannot_be_put_back_keeps_no_other_from_it(hopper):
         ),
     ],
 )
-def test_what_nvml_refuses_is_said_in_plain_english(hopper, line, reason):
+def test_nvml_refusal_is_reported_in_plain_english(hopper, line, reason):
     hopper.gpus.add(ADDRESS, line)
     status, said = hopper.change([form((HALF,))], [form((), mode="disabled")])
     assert status == 1
@@ -192,7 +192,7 @@ def test_what_nvml_refuses_is_said_in_plain_english(hopper, line, reason):
     assert reason in said
 
 
-def test_a_placement_that_the_gpu_does_not_have_is_refused(hopper):
+def test_placement_unknown_to_the_gpu_is_refused(hopper):
     status, said = hopper.change([form(((9, 2, 4, (3,)),))], [form((), mode="disabled")])
     assert (status, said.partition(": ")[2]) == (
         1,
@@ -200,19 +200,19 @@ def test_a_placement_that_the_gpu_does_not_have_is_refused(hopper):
     )
 
 
-def test_without_a_driver_that_is_said(hopper):
+def test_missing_driver_is_reported(hopper):
     hopper.plan([form((HALF,))], [form((), mode="disabled")])
     hopper.gpus.description.unlink()
     assert hopper.run("keep") == (1, "NVML does not answer: the NVIDIA driver is not loaded")
 
 
-def test_a_gpu_that_was_replaced_is_not_cut(hopper):
+def test_replaced_gpu_is_not_partitioned(hopper):
     wanted = {**form((HALF,)), "uuid": UUIDS[OTHER]}
     assert hopper.change([wanted], [form((), mode="disabled")])[0] == 1
     assert hopper.gpus.mode(ADDRESS) == "disabled"
 
 
-def test_a_driver_before_550_is_asked_in_its_own_way(tmp_path):
+def test_driver_before_550_is_queried_with_its_older_api(tmp_path):
     node = Node(tmp_path, described("a100-40gb", ADDRESS, number=1, mig="enabled"), flags=("-DOLD_DRIVER",))
     assert node.change([form((HALF,))], [form(())]) == (0, "")
     assert in_order(node.show()[ADDRESS]) == in_order(form((HALF,)))
@@ -227,13 +227,13 @@ def test_a_driver_before_550_is_asked_in_its_own_way(tmp_path):
         ("rtx-pro-6000-96gb", ((5, 0, 6, (2,)), (14, 6, 3, (1,)), (47, 9, 3, (1,)))),
     ],
 )
-def test_every_family_is_cut_by_profile_id_and_placement(tmp_path, model, cuts):
+def test_every_family_is_partitioned_by_profile_id_and_placement(tmp_path, model, cuts):
     node = Node(tmp_path, described(model, ADDRESS, number=1, mig="enabled"))
     assert node.change([form(cuts)], [form(())]) == (0, "")
     assert in_order(node.show()[ADDRESS]) == in_order(form(cuts))
 
 
-def test_a_boot_sets_the_mode_alone_where_the_dra_driver_cuts(hopper, tmp_path):
+def test_boot_sets_only_the_mode_under_the_dra_driver(hopper, tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"mig": {"gpus": [form(())], "managed_by": "dra-driver"}}))
     assert hopper.run("boot", str(plan)) == (0, "")
@@ -243,7 +243,7 @@ def test_a_boot_sets_the_mode_alone_where_the_dra_driver_cuts(hopper, tmp_path):
     assert hopper.gpus.instances(ADDRESS) == [Instance(9, 4, (2,))]
 
 
-def test_a_mode_that_only_a_boot_brings_is_set_and_waited_for(tmp_path):
+def test_reboot_only_mode_is_set_and_awaits_the_reboot(tmp_path):
     guest = described("a100-40gb", ADDRESS, number=1) + "  virtualization passthrough\n"
     node = Node(tmp_path, guest)
     small: Cut = (19, 0, 1, (1,))

@@ -50,14 +50,14 @@ LIBRARIES = sorted(
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 
-def test_a_part_that_calls_another_is_not_composed_without_it() -> None:
+def test_part_is_not_composed_without_the_parts_it_calls() -> None:
     with pytest.raises(ValueError, match=r"the script of mig_mode lacks mig_prove$"):
         node_script(("mig_mode",))
     assert "mig_prove()" in node_script(("mig_mode", "mig"))
 
 
 @pytest.mark.parametrize("verb", ["apply", "undo"])
-def test_a_part_without_a_verb_that_each_has_is_not_composed(verb: str) -> None:
+def test_part_without_a_required_verb_is_not_composed(verb: str) -> None:
     refuse_incomplete(("files",), NODE_SCRIPT)
     with pytest.raises(ValueError, match=f"the script of files lacks files_{verb}"):
         refuse_incomplete(("files",), NODE_SCRIPT.replace(f"\nfiles_{verb}()", f"\nfiles_{verb}s()"))
@@ -65,7 +65,7 @@ def test_a_part_without_a_verb_that_each_has_is_not_composed(verb: str) -> None:
 
 @pytest.mark.parametrize("interpreter", ["dash", "busybox sh", "bash --posix"])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_shell_reads_it(name: str, interpreter: str) -> None:
+def test_every_shell_parses_every_script(name: str, interpreter: str) -> None:
     done = subprocess.run(
         [*interpreter.split(), "-n"], input=SCRIPTS[name], capture_output=True, text=True, check=False
     )
@@ -97,23 +97,23 @@ def assigned(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_nothing_is_read_that_is_not_set_anywhere(name: str) -> None:
+def test_every_variable_read_is_assigned(name: str) -> None:
     assert unassigned(shell.library(name)) == []
 
 
-def test_a_misspelt_variable_is_found() -> None:
+def test_misspelt_variable_is_found() -> None:
     assert unassigned(shell.library("node/lock").replace("$why", "$wy")) == ["wy"]
 
 
 @pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("name", ["start", "void", "revert", "confirm", "settle"])
-def test_a_script_that_arrives_cut_off_begins_nothing(name: str, cut: float) -> None:
+def test_truncated_script_starts_nothing(name: str, cut: float) -> None:
     whole = SCRIPTS[name]
     call = "numaforge_main || exit 1\n"
     assert call.strip() not in whole[: int(whole.index(call) * cut)]
 
 
-def test_a_value_reaches_a_script_as_it_is(tmp_path: Path) -> None:
+def test_value_reaches_a_script_unchanged(tmp_path: Path) -> None:
     odd = 'a\'b "c" $(touch owned) `touch owned` \\ \n; d'
     text = (
         shell.assignments({"VALUE": odd})
@@ -126,6 +126,6 @@ def test_a_value_reaches_a_script_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b"], ids=["newline", "carriage-return", "nul"])
-def test_what_is_no_line_is_refused_in_a_data_file(text: str) -> None:
+def test_multiline_value_is_refused_in_a_data_file(text: str) -> None:
     with pytest.raises(HostError, match="more than one line"):
         shell.line(text)

@@ -201,7 +201,7 @@ def odd_names(base: Path) -> tuple[Path, Path]:
         pytest.param(odd_names, id="odd names"),
     ],
 )
-def test_root_writes_below_folders_of_its_own(root, build):
+def test_root_writes_below_root_owned_folders(root, build):
     path, target = build(root.folder)
     assert root.resolved(path) == str(target)
     done = root.run(f"printf 'dGV4dA==' | stage 0 '{path}' 0640 root root && place 0 '{path}'")
@@ -212,11 +212,11 @@ def test_root_writes_below_folders_of_its_own(root, build):
 
 
 @pytest.mark.parametrize("path", ["relative/file", "", "/two\nlines"])
-def test_what_is_no_absolute_path_in_one_line_is_refused(root, path):
+def test_relative_empty_or_multiline_path_is_refused(root, path):
     assert "another user could redirect it" in root.resolved(path)
 
 
-def test_a_folder_that_only_looks_like_roots_line_of_rights_is_refused(root):
+def test_folder_name_that_imitates_stat_output_is_refused(root):
     """Its name continues as the line that `stat` prints for a folder of root's."""
     home = folder(root.folder / "home", owner=MALLORY)
     folder(home / " drwxr-xr-x 0 0", owner=MALLORY)
@@ -224,7 +224,7 @@ def test_a_folder_that_only_looks_like_roots_line_of_rights_is_refused(root):
     assert f"{home} belongs to" in said
 
 
-def test_an_acl_that_lets_another_user_write_is_found(root):
+def test_acl_that_lets_another_user_write_is_found(root):
     if root.command[0] == "busybox":
         pytest.skip("busybox's ls shows no ACL")
     kd = folder(root.folder / "kd")
@@ -237,7 +237,7 @@ def test_an_acl_that_lets_another_user_write_is_found(root):
     assert f"the ACL of {kd} may let others write" in root.resolved(kd / "file")
 
 
-def test_a_folder_that_changes_hands_between_two_steps_is_refused(root):
+def test_folder_replaced_between_two_steps_is_refused(root):
     """The file is staged while its folder is root's; then it becomes a link of another user's."""
     kd, secret = folder(root.folder / "kd"), root.folder / "shadow"
     secret.write_text("secret")
@@ -253,7 +253,7 @@ place 0 '{kd}/shadow' || put_back /none '{kd}/shadow' || remove '{kd}/shadow'
     assert secret.read_text() == "secret"
 
 
-def test_the_rights_of_many_paths_are_read_by_one_program(root):
+def test_rights_of_many_paths_are_read_by_one_program(root):
     paths = " ".join(str(folder(root.folder / f"kd{number}") / "file") for number in range(30))
     counted = f"stat() {{ echo >> '{root.folder}/count'; command stat \"$@\"; }}\n"
     done = root.run(f'{counted}read_rights {paths}\nfor path in {paths}; do resolve "$path" || exit 1; done')

@@ -82,7 +82,7 @@ def of(pid: int, evidence: tuple[str, ...]) -> list[str]:
         pytest.param("conmon", ("--exit-dir", "/run/libpod/exits"), None, id="podman's-conmon"),
     ],
 )
-def test_what_keeps_the_containers_of_pods_is_evidence(shell, start, name, arguments, why):
+def test_runtime_process_of_pod_containers_is_evidence_of_pods(shell, start, name, arguments, why):
     pid = start(name, *arguments)
     assert of(pid, told(shell).alive) == ([f"process {pid} {why}"] if why else [])
 
@@ -110,14 +110,14 @@ SHIM = ("-namespace", "k8s.io", "-id", "a")
         pytest.param("/kubepods.slice/kubepods-burstable.slice/x.scope", "", id="of-no-pod-of-systemd"),
     ],
 )
-def test_the_pod_of_a_control_group(shell, group, uid):
+def test_pod_of_a_control_group_is_found(shell, group, uid):
     script = scripts.library("node/pods") + scripts.call("find_uid", [group]) + 'echo "$uid"\n'
     done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == uid.replace("-", "_") == uid_in(group)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of others")
-def test_what_a_user_of_the_node_names_so_is_no_pods(shell, tmp_path):
+def test_user_process_named_like_a_pod_does_not_count_as_pod(shell, tmp_path):
     group = tmp_path / "1" / "cgroup"
     group.parent.mkdir()
     group.write_text(f"0::/user.slice/user-1000.slice/user@1000.service/kubepods/pod{UID}\n")
@@ -151,7 +151,7 @@ def foreign(shell: list[str], lease: Path, *, renewed: bool = False) -> list[str
     ],
 )
 @pytest.mark.parametrize("allowed", [True, False], ids=["allowed", "foreign"])
-def test_what_keeps_a_pod_is_foreign_where_the_pod_is(
+def test_runtime_process_is_foreign_unless_its_pod_is_allowed(
     shell, start, tmp_path, name, arguments, described, allowed
 ):
     if described:
@@ -173,7 +173,7 @@ def test_what_keeps_a_pod_is_foreign_where_the_pod_is(
         pytest.param("x" * 32, False, id="an-odd-name"),
     ],
 )
-def test_a_lease_may_allow_every_static_pod(shell, start, tmp_path, uid, stays):
+def test_lease_may_allow_every_static_pod(shell, start, tmp_path, uid, stays):
     (tmp_path / "allowed").write_text(f"{STATIC_PODS}\n")
     log = LOG.replace(UID, uid)
     pid = start("conmon", "-c", "a", "-l", log, "-b", "/run/crio/a", folder=tmp_path)
@@ -181,7 +181,7 @@ def test_a_lease_may_allow_every_static_pod(shell, start, tmp_path, uid, stays):
     assert (found == []) is stays
 
 
-def test_what_keeps_a_pod_that_cannot_be_told_stays_while_it_was_there_at_the_drain(shell, start, tmp_path):
+def test_shim_of_unknown_pod_stays_allowed_if_seen_at_the_drain(shell, start, tmp_path):
     (tmp_path / "allowed").write_text("")
     first = start("containerd-shim-runc-v2", *SHIM, folder=tmp_path)
     assert of(first, tuple(foreign(shell, tmp_path)))
@@ -192,14 +192,14 @@ def test_what_keeps_a_pod_that_cannot_be_told_stays_while_it_was_there_at_the_dr
 
 
 @pytest.mark.parametrize("name", ["kubelet", "kubelite", "k3s-agent", "k3s-server"])
-def test_a_process_that_may_start_pods_is_named_by_itself(shell, start, name):
+def test_process_that_can_start_pods_is_reported_as_a_kubelet(shell, start, name):
     pid = start(name)
     found = told(shell)
     assert of(pid, found.kubelets) == [f"process {pid} ({name})"]
     assert of(pid, found.alive) == []
 
 
-def test_the_folder_of_a_pod_says_that_its_kubelet_starts_it_again(shell, tmp_path):
+def test_pod_folder_means_kubelet_restarts_the_pod(shell, tmp_path):
     for name in ("with pods/pods/0a1b", "with pods/pods/0a1c", "without/pods"):
         (tmp_path / name).mkdir(parents=True)
     roots = [tmp_path / name for name in ("with pods", "without", "missing")]
@@ -209,7 +209,7 @@ def test_the_folder_of_a_pod_says_that_its_kubelet_starts_it_again(shell, tmp_pa
 @pytest.mark.parametrize(
     "text", ["", "echo 1/cgroup\n"], ids=["cannot-be-started", "ends-before-it-has-read-all"]
 )
-def test_processes_that_could_not_be_read_are_unknown_and_not_none(tmp_path, text):
+def test_unreadable_processes_are_unknown_and_not_absent(tmp_path, text):
     (tmp_path / "grep").write_text(f"#!/bin/sh\n{text}exit 2\n")
     (tmp_path / "grep").chmod(0o755)
     found = told(["/bin/sh"], path=str(tmp_path))
@@ -233,33 +233,33 @@ UNKNOWN = Pods(unknown=("the processes cannot be read",))
         pytest.param(STARTS, True, (), id="a-kubelet-that-runs-may-start-one"),
     ],
 )
-def test_a_change_that_disturbs_is_drained_by_the_evidence_and_says_what_the_node_checks(pods, drains, lease):
+def test_evidence_of_pods_decides_drain_and_lease(pods, drains, lease):
     change = Transaction("T1", (DISTURBS,), pods=pods)
     assert (change.drains, change.lease, change.settings["DISTURBING"]) == (drains, lease, "reboot")
 
 
 @pytest.mark.parametrize("pods", [NONE, ALIVE, UNKNOWN], ids=["none", "alive", "unknown"])
-def test_what_disturbs_no_pod_is_neither_drained_nor_checked(pods):
+def test_change_that_disturbs_no_pod_is_neither_drained_nor_checked(pods):
     change = Transaction("T1", (Part("files"),), pods=pods)
     assert (change.drains, change.lease, change.settings["DISTURBING"]) == (False, None, "")
 
 
-def test_the_lease_of_a_drained_node_names_the_pods_that_may_stay():
+def test_lease_of_a_drained_node_names_the_pods_that_may_stay():
     files = Transaction("T1", (DISTURBS,), pods=ALIVE, allowed=("1f2e", "3d4c")).files
     assert files["allowed"] == "1f2e\n3d4c\n"
 
 
-def test_a_change_that_a_boot_undoes_goes_back_under_static_pods_alone():
+def test_reboot_undone_change_rolls_back_only_beside_static_pods():
     assert Transaction("T1", (DISTURBS,), pods=NONE, undone_by_boot=True).files["allowed"] == "static\n"
     assert "allowed" not in Transaction("T1", (DISTURBS,), pods=ALIVE, undone_by_boot=True).files
 
 
-def test_a_lease_without_pods_is_not_the_same_as_no_lease():
+def test_empty_lease_differs_from_no_lease():
     assert Transaction("T1", (DISTURBS,), pods=ALIVE, allowed=()).files["allowed"] == ""
     assert "allowed" not in Transaction("T1", (DISTURBS,), pods=ALIVE).files
 
 
-def test_pods_are_looked_for_below_every_root_that_a_kubelet_may_have():
+def test_pods_are_searched_below_every_possible_kubelet_root():
     assert root_dirs(kubeadm_kubelet(), "/srv/kubelet/") == (
         "/var/lib/kubelet",
         "/srv/kubelet",

@@ -21,7 +21,7 @@ ON_A_NODE = ("systemd-run", "unshare", "mount", "base64", "find", "mktemp", "tim
         pytest.param("kube", "kube.slice", id="without-its-suffix"),
     ],
 )
-def test_a_slice_lies_where_systemd_has_it(shell: list[str], name: str, path: str) -> None:
+def test_slice_path_matches_systemd(shell: list[str], name: str, path: str) -> None:
     done = subprocess.run(
         [*shell, "-c", library("node/rehearsal"), "sh", "slice", name],
         capture_output=True,
@@ -52,7 +52,7 @@ MEMORY = "Node 2 MemTotal:       98304 kB\nNode 2 MemFree:          512 kB\n"
         ),
     ],
 )
-def test_a_file_of_the_kernel_is_as_planned(
+def test_kernel_file_is_rewritten_as_planned(
     shell: list[str], text: str, words: tuple[object, ...], planned: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "file"
@@ -74,9 +74,7 @@ def test_a_file_of_the_kernel_is_as_planned(
         pytest.param("", "systemd does not run", id="systemd"),
     ],
 )
-def test_a_node_that_lacks_something_says_what(
-    shell: list[str], lacks: str, why: str, tmp_path: Path
-) -> None:
+def test_missing_prerequisite_is_named(shell: list[str], lacks: str, why: str, tmp_path: Path) -> None:
     if lacks == "" and Path("/run/systemd/system").exists():
         pytest.skip("systemd runs here")
     for name in {*ON_A_NODE} - {lacks}:

@@ -93,11 +93,11 @@ def modules(lines: set[str], why: str) -> set[str]:
     return {line.split()[0] for line in lines if line.split()[2] == why}
 
 
-def test_a_bare_host_stands_on_what_containers_are_made_of(host):
+def test_bare_host_depends_only_on_container_modules(host):
     assert host.stands_on() == {"overlay - containers"}
 
 
-def test_a_mounted_file_system_needs_its_modules_and_those_of_its_disk(host):
+def test_mounted_file_system_needs_its_modules_and_its_disks(host):
     host.block("259:1", NVME, _0000_01_00_0="nvme", _0000_00_01_0="pcieport")
     host.mounted("/data", "xfs", "259:1", "/dev/nvme0n1")
     found = host.stands_on()
@@ -106,7 +106,7 @@ def test_a_mounted_file_system_needs_its_modules_and_those_of_its_disk(host):
     assert "nvme /data block-device" in found
 
 
-def test_a_partition_is_on_its_disk(host):
+def test_partition_depends_on_its_disk(host):
     host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
     host.block("8:1", f"{SATA}/sda1")
     write(host.root, f"{SATA}/sda1/partition", "1\n")
@@ -114,7 +114,7 @@ def test_a_partition_is_on_its_disk(host):
     assert modules(host.stands_on(), "block-device") == {"sd_mod", "ahci"}
 
 
-def test_volumes_arrays_and_multipaths_are_on_what_they_are_made_of(host):
+def test_volumes_arrays_and_multipaths_need_their_members_modules(host):
     host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
     array = "/sys/devices/virtual/block/md0"
     write(host.root, f"{array}/md/level", "raid1\n")
@@ -130,7 +130,7 @@ def test_volumes_arrays_and_multipaths_are_on_what_they_are_made_of(host):
     assert found == {"dm_mod", "dm_crypt", "md_mod", "raid1", "sd_mod", "ahci"}
 
 
-def test_a_namespace_of_several_controllers_is_on_all_of_them(host):
+def test_multipath_namespace_needs_all_of_its_controllers(host):
     controller = NVME.rpartition("/")[0]
     host.device(controller, _0000_01_00_0="nvme")
     write(host.root, f"{controller}/transport", "pcie\n")
@@ -151,7 +151,7 @@ def test_a_namespace_of_several_controllers_is_on_all_of_them(host):
         pytest.param("/dev/sda /boot/efi\tvfat\tdefaults 0 1", id="by-its-device"),
     ],
 )
-def test_what_a_boot_mounts_counts_as_mounted(host, entry):
+def test_fstab_entry_counts_as_mounted(host, entry):
     host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
     link(host.root, "/dev/disk/by-uuid/17-42", "../../sda")
     write(host.root, "/etc/fstab", f"# comment\n\n{entry}\n")
@@ -160,21 +160,21 @@ def test_what_a_boot_mounts_counts_as_mounted(host, entry):
     assert modules(found, "block-device") == {"sd_mod", "ahci"}
 
 
-def test_units_that_mount_count_too(host):
+def test_mount_units_count_as_mounted_file_systems(host):
     unit = "[Mount]\nWhat=/dev/none\nWhere=/scratch\nType=xfs\n"
     write(host.root, "/etc/systemd/system/scratch.mount", unit)
     write(host.root, "/run/systemd/generator.late/boot-efi.mount", unit.replace("xfs", "vfat"))
     assert modules(host.stands_on(), "file-system") >= {"xfs", "vfat"}
 
 
-def test_swap_is_on_a_disk(host):
+def test_swap_depends_on_its_disk(host):
     host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
     write(host.root, "/etc/fstab", "UUID=5 none swap sw 0 0\n")
     link(host.root, "/dev/disk/by-uuid/5", "../../sda")
     assert modules(host.stands_on(), "block-device") == {"sd_mod", "ahci"}
 
 
-def test_what_a_loaded_module_holds_is_needed_with_it(host):
+def test_needed_module_needs_the_modules_that_it_uses(host):
     host.mounted("/data", "ext4", "0:1", "none")
     link(host.root, "/sys/module/mbcache/holders/ext4", "../../ext4")
     link(host.root, "/sys/module/ext4/initstate", "live")
@@ -198,13 +198,13 @@ def nic(host: Host, name: str, driver: str = "mlx5_core") -> None:
         pytest.param({"-4 route show table all": "192.0.2.0/24 dev eth0"}, False, id="no-default"),
     ],
 )
-def test_the_interface_of_each_default_route_is_needed(host, routes, found):
+def test_interface_of_each_default_route_is_needed(host, routes, found):
     nic(host, "eth0")
     host.routes = routes
     assert (modules(host.stands_on(), "default-route") == {"mlx5_core", "mlxfw"}) is found
 
 
-def test_a_vlan_over_a_bond_needs_all_of_them(host):
+def test_vlan_over_a_bond_needs_vlan_bond_and_nic(host):
     nic(host, "eth0")
     write(host.root, "/sys/class/net/bond0/uevent", "DEVTYPE=bond\n")
     link(host.root, "/sys/class/net/bond0/lower_eth0", "../eth0")
@@ -247,7 +247,7 @@ def socket(local: str, state: str = "01") -> str:
         pytest.param("tcp", "00000000:0016", "0A", "", None, id="sshd-that-listens"),
     ],
 )
-def test_somebody_who_is_connected_to_sshd_is_a_way_in(host, file, local, state, port, address):
+def test_interface_of_an_sshd_connection_is_needed(host, file, local, state, port, address):
     nic(host, "eth0")
     write(host.root, f"/proc/net/{file}", socket(local, state))
     host.routes = {f"address show to {address}": "2: eth0    inet 192.168.0.1/24 scope global eth0"}
@@ -273,7 +273,7 @@ def test_somebody_who_is_connected_to_sshd_is_a_way_in(host, file, local, state,
         ),
     ],
 )
-def test_storage_over_a_network_needs_its_way(host, options, routes, found):
+def test_network_storage_needs_its_nic(host, options, routes, found):
     nic(host, "eth0")
     host.interface("eth1", "/sys/devices/pci0000:00/0000:00:19.0/eth1-device", _0000_00_19_0="e1000e")
     for user in ("ib_uverbs", "mlx5_ib"):
@@ -287,7 +287,7 @@ def test_storage_over_a_network_needs_its_way(host, options, routes, found):
     assert modules(said, "file-system") >= {"nfs", "nfsv4", "sunrpc"}
 
 
-def test_a_disk_over_fabrics_needs_its_transport_and_its_way(host):
+def test_disk_over_fabrics_needs_its_transport_and_its_nic(host):
     nic(host, "eth0")
     controller = "/sys/class/nvme/nvme3"
     write(host.root, f"{controller}/transport", "tcp\n")

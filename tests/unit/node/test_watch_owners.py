@@ -107,7 +107,7 @@ def owner(node: WatchedFolder) -> str:
     return node.drift()["owner:mig"]
 
 
-def test_a_label_and_its_managers_pod_are_drift_until_one_of_them_goes(node, api, start):
+def test_label_set_by_a_manager_is_drift_while_label_and_pod_exist(node, api, start):
     start(POD, "nvidia-mig-manager")
     api.labels = {LABEL: "all-disabled"}
     assert owner(node) == "1"
@@ -129,14 +129,14 @@ def test_a_label_and_its_managers_pod_are_drift_until_one_of_them_goes(node, api
         pytest.param("/user.slice/a.scope", "nvidia-mig-manager", id="a-users-process-of-that-name"),
     ],
 )
-def test_without_the_managers_pod_the_node_is_not_asked(node, api, start, group, name):
+def test_node_is_not_queried_without_the_managers_pod(node, api, start, group, name):
     start(group, name)
     api.labels = {LABEL: "all-disabled"}
     assert owner(node) == "0"
     assert not [each for each in api.asked if each.startswith("GET")]
 
 
-def test_a_node_that_does_not_answer_is_unknown(node, api, start):
+def test_unanswered_node_query_is_unknown(node, api, start):
     start(POD, "nvidia-mig-manager")
     api.answers = False
     assert owner(node) == "NaN"
@@ -167,7 +167,7 @@ def test_a_node_that_does_not_answer_is_unknown(node, api, start):
         ),
     ],
 )
-def test_a_node_looks_for_the_owners_of_what_its_plan_sets(machine, profile, rows):
+def test_node_checks_for_other_owners_of_its_planned_settings(machine, profile, rows):
     wish = load_profile({"name": "a", "watch": {"enabled": True, "condition": True}, **profile})
     text = configuration(plan_node(ready_machine(machine), wish, "1.36.2"), "f", {})
     assert [line.removeprefix("owner\t") for line in text.splitlines() if line.startswith("owner\t")] == rows

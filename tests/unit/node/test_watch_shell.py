@@ -108,12 +108,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("held", "wanted", "text", "drift"), CASES)
-def test_a_file_of_the_kernel_is_held_to_the_plan(node, held, wanted, text, drift):
+def test_kernel_file_is_compared_with_the_plan(node, held, wanted, text, drift):
     assert judged(node, (held, "it", wanted, "needed", "-", "/sys/file"), text) == drift
     assert ("numaforge_watch_unreadable" in node.metrics) is (drift == "NaN")
 
 
-def test_a_file_that_need_not_be_there_is_neither_drift_nor_unknown(node):
+def test_missing_optional_file_is_neither_drift_nor_unknown(node):
     assert judged(node, ("is", "it", "8", "optional", "-", "/sys/file"), None) == "none"
     assert "numaforge_watch_unreadable" not in node.metrics
 
@@ -126,7 +126,7 @@ def test_a_path_may_hold_colons(node):
     assert node.drift() == {"it": "0"}
 
 
-def test_one_cpu_of_many_that_differs_is_drift_and_one_that_cannot_be_read_is_unknown(node):
+def test_one_deviating_cpu_is_drift_and_one_unreadable_is_unknown(node):
     path = "/sys/cpu{}/governor"
     for cpu in (0, 1, 2, 8, 10, 11):
         node.write(path.format(cpu), "performance\n")
@@ -149,7 +149,7 @@ def test_one_cpu_of_many_that_differs_is_drift_and_one_that_cannot_be_read_is_un
     assert 'numaforge_watch_unreadable{node="node-1",what="cpu_governor"} 1\n' in node.metrics
 
 
-def test_a_machine_without_frequency_scaling_counts_no_governors(node):
+def test_machine_without_frequency_scaling_counts_no_governors(node):
     node.configure(
         [("counted", "cpu_governor", "numaforge_cpu_governor{governor=", "0-255", "/sys/cpu{}/governor")]
     )
@@ -158,7 +158,7 @@ def test_a_machine_without_frequency_scaling_counts_no_governors(node):
     assert "numaforge_watch_unreadable" not in node.metrics
 
 
-def test_what_cannot_be_measured_is_unknown_and_never_0(node):
+def test_unmeasurable_value_is_unknown_and_never_0(node):
     rows = [
         ("measured", "hugepages_actual", "numaforge_hugepages_actual{}", "/sys/pages"),
         ("stalled", "pressure", "numaforge_pressure{kind=", "/sys/fs/cgroup/a/cpu.pressure"),
@@ -178,7 +178,7 @@ def test_what_cannot_be_measured_is_unknown_and_never_0(node):
     assert "numaforge_watch_unreadable" not in node.metrics
 
 
-def test_what_is_measured_and_compared_is_unknown_to_both_when_it_cannot_be_read(node):
+def test_unreadable_file_is_unknown_to_metric_and_drift(node):
     pool = "/sys/nr_hugepages"
     rows = [("measured", "hugepages_actual", "numaforge_hugepages_actual{}", pool)]
     node.configure([*rows, ("is", "hugepages", "8", "needed", "-", pool)])
@@ -187,7 +187,7 @@ def test_what_is_measured_and_compared_is_unknown_to_both_when_it_cannot_be_read
     assert node.metrics.count("numaforge_watch_unreadable{") == 2
 
 
-def test_a_file_of_ours_that_was_edited_or_is_gone_is_drift(node):
+def test_edited_or_missing_numaforge_file_is_drift(node):
     profile: dict[str, Any] = {
         "name": "n",
         "tuning": {"sysctls": {"vm.swappiness": "1"}},
@@ -205,7 +205,7 @@ def test_a_file_of_ours_that_was_edited_or_is_gone_is_drift(node):
     ]
 
 
-def test_the_journal_has_a_verdict_once_and_at_most_20_details(node):
+def test_verdict_is_logged_once_with_at_most_20_details(node):
     node.configure([("is", "governor", "performance", "needed", "0-99", "/sys/cpu{}/governor")])
     for cpu in range(100):
         node.write(f"/sys/cpu{cpu}/governor", "powersave\n")
@@ -216,7 +216,7 @@ def test_the_journal_has_a_verdict_once_and_at_most_20_details(node):
     assert node.run().stdout == ""
 
 
-def test_metrics_are_replaced_as_a_whole_and_everyone_may_read_them(node):
+def test_metrics_are_replaced_atomically_and_world_readable(node):
     node.configure([("text", "# HELP a b")])
     node.run()
     folder = node.folder / "metrics"
@@ -229,7 +229,7 @@ def test_metrics_are_replaced_as_a_whole_and_everyone_may_read_them(node):
     assert "# HELP a b" in node.metrics
 
 
-def test_a_login_that_is_not_there_is_named_once_and_is_no_failure(node):
+def test_missing_login_is_reported_once_and_does_not_fail(node):
     missing = node.folder / "kubelet.conf"
     node.configure([], kubeconfig=str(missing))
     if (curl := shutil.which("curl")) and node.path.endswith("programs"):
@@ -252,7 +252,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("fault", UNUSABLE)
-def test_a_login_of_another_form_is_named(fault, tmp_path):
+def test_unusable_kubeconfig_is_reported(fault, tmp_path):
     node = WatchedFolder(tmp_path)
     if shutil.which("curl", path=node.path) is None:
         pytest.skip("curl is not installed")
@@ -269,7 +269,7 @@ LINES = st.text("ab12[] \t", max_size=12).filter(str.strip)
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(LINES, LINES), min_size=1, max_size=40))
-def test_a_node_and_a_verification_hold_a_value_to_the_same(tmp_path_factory, pairs):
+def test_watch_and_verification_compare_values_alike(tmp_path_factory, pairs):
     node = WatchedFolder(tmp_path_factory.mktemp("node"))
     rows = []
     for number, (text, wanted) in enumerate(pairs):
@@ -320,7 +320,7 @@ def textfiles(node: WatchedFolder, owner: int, group: int, mode: int = 0o755) ->
         pytest.param(0, 0, 0o755, 0, id="root's folder"),
     ],
 )
-def test_metrics_follow_no_link_and_have_no_more_rights_than_who_could_redirect_them(
+def test_metrics_follow_no_link_and_get_only_the_folder_writers_rights(
     shared_node, owner, group, mode, written_by
 ):
     folder = textfiles(shared_node, owner, group, mode)
@@ -337,7 +337,7 @@ def test_metrics_follow_no_link_and_have_no_more_rights_than_who_could_redirect_
 
 
 @as_root
-def test_metrics_do_not_go_where_a_user_has_put_a_link_in_place_of_the_folder(shared_node):
+def test_metrics_are_not_written_through_a_user_linked_folder(shared_node):
     folder = textfiles(shared_node, MALLORY, MALLORY)
     home, roots = shared_node.folder / "home", shared_node.folder / "roots"
     roots.mkdir()
@@ -353,7 +353,7 @@ def test_metrics_do_not_go_where_a_user_has_put_a_link_in_place_of_the_folder(sh
 
 
 @as_root
-def test_the_folder_is_made_with_the_rights_of_the_user_above_it(shared_node):
+def test_missing_metrics_folder_is_created_as_the_parent_folders_owner(shared_node):
     folder = textfiles(shared_node, 0, 0)
     home = shared_node.folder / "home"
     home.mkdir()
@@ -367,7 +367,7 @@ def test_the_folder_is_made_with_the_rights_of_the_user_above_it(shared_node):
 
 
 @as_root
-def test_what_runs_with_a_users_rights_holds_no_lock_of_roots(shared_node):
+def test_process_with_user_rights_holds_no_root_lock(shared_node):
     """The commit of a change runs the watch while it holds its lock, as file descriptor 8."""
     folder = textfiles(shared_node, MALLORY, MALLORY)
     programs = shared_node.folder / "wrapped"
@@ -393,7 +393,7 @@ def test_what_runs_with_a_users_rights_holds_no_lock_of_roots(shared_node):
 
 
 @as_root
-def test_what_a_unit_keeps_until_the_next_boot_is_for_root_alone(shared_node):
+def test_unit_state_until_the_next_boot_is_readable_only_by_root(shared_node):
     textfiles(shared_node, 0, 0)
     shared_node.run()
     kept = shared_node.folder / "run/numaforge"
@@ -402,7 +402,7 @@ def test_what_a_unit_keeps_until_the_next_boot_is_for_root_alone(shared_node):
 
 @as_root
 @pytest.mark.parametrize("others", ["the file", "its folder"])
-def test_a_login_that_others_may_write_is_not_used(shared_node, others):
+def test_kubeconfig_writable_by_others_is_not_used(shared_node, others):
     """It would name any file of root's as a token, and the server that gets it."""
     textfiles(shared_node, 0, 0)
     login = shared_node.write("/login/kubelet.conf", "tokenFile: /etc/shadow\nserver: https://127.0.0.1:1\n")

@@ -164,7 +164,7 @@ def runs_a_word_of_a_process(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(REPOSITORY)))
-def test_no_word_of_a_process_is_run(file: Path) -> None:
+def test_no_script_runs_a_word_of_a_process(file: Path) -> None:
     assert runs_a_word_of_a_process(file.read_text()) == []
 
 
@@ -196,7 +196,7 @@ def test_no_word_of_a_process_is_run(file: Path) -> None:
         ),
     ],
 )
-def test_the_rule_finds_a_word_of_a_process_that_is_run(text: str) -> None:
+def test_rule_finds_a_word_of_a_process_that_is_run(text: str) -> None:
     assert runs_a_word_of_a_process(text) != []
 
 
@@ -218,5 +218,5 @@ def test_the_rule_finds_a_word_of_a_process_that_is_run(text: str) -> None:
         pytest.param('read -r name < "$1/comm"\ncase $name in "$other") true ;; esac', id="a pattern"),
     ],
 )
-def test_the_rule_lets_a_word_of_a_process_be_read(text: str) -> None:
+def test_rule_allows_reading_a_word_of_a_process(text: str) -> None:
     assert runs_a_word_of_a_process(text) == []

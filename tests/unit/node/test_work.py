@@ -81,7 +81,7 @@ BY_GROUP = {
 
 
 @pytest.mark.parametrize(("group", "expected"), BY_GROUP.values(), ids=BY_GROUP)
-def test_a_control_group_shows_what_a_process_works_for(shell, start, group, expected):
+def test_control_group_shows_the_work_of_a_process(shell, start, group, expected):
     assert of(start(group), work(shell)) == [expected] * bool(expected[0])
 
 
@@ -101,17 +101,17 @@ BY_NAME = {
 
 
 @pytest.mark.parametrize(("name", "arguments", "kinds"), BY_NAME.values(), ids=BY_NAME)
-def test_a_name_shows_work_that_has_no_group_of_its_own(shell, start, name, arguments, kinds):
+def test_process_name_shows_work_without_its_own_control_group(shell, start, name, arguments, kinds):
     pid = start("/system.slice/x.service", name, *arguments)
     assert [kind for kind, _ in of(pid, work(shell))] == kinds
 
 
 @pytest.mark.parametrize("group", ["/kubepods/burstable/pod1/1f", "/system.slice/containerd.service"])
-def test_a_virtual_machine_of_a_pod_is_the_pods(shell, start, group):
+def test_virtual_machine_in_a_pod_belongs_to_the_pod(shell, start, group):
     assert of(start(group, "qemu-system-x86_64"), work(shell)) == []
 
 
-def test_a_container_is_told_once_and_few_of_each_kind(shell, start):
+def test_containers_are_listed_once_and_a_few_per_kind(shell, start):
     for container in ("a", "a", "b", "c", "d", "e"):
         start(f"/docker/{container * 64}")
     script = scripts.library("node/work") + scripts.call("tell_work")
@@ -123,7 +123,7 @@ def test_a_container_is_told_once_and_few_of_each_kind(shell, start):
     assert ", and more" in found.ended_without(())
 
 
-def test_processes_that_cannot_be_read_are_unknown(shell, tmp_path):
+def test_unreadable_processes_are_unknown(shell, tmp_path):
     (tmp_path / "grep").write_text("#!/bin/sh\nexit 2\n")
     (tmp_path / "grep").chmod(0o755)
     script = scripts.library("node/work") + scripts.call("tell_work")
@@ -134,7 +134,7 @@ def test_processes_that_cannot_be_read_are_unknown(shell, tmp_path):
     assert found.ended_without(KINDS) == "the processes cannot be read"
 
 
-def test_what_a_kind_is_permitted_for_is_left_out():
+def test_permitted_kinds_of_work_are_left_out():
     found = OtherWork({"slurm": ("job 1, process 2 (a)",), "docker": ("container b, process 3 (c)",)})
     assert found.ended_without({"docker"}) == "slurm: job 1, process 2 (a)"
     assert found.ended_without({"docker", "slurm"}) == ""

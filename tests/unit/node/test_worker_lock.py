@@ -23,13 +23,13 @@ def once(lock: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_its_folder_is_for_root_alone(tmp_path: Path) -> None:
+def test_lock_folder_is_accessible_only_to_root(tmp_path: Path) -> None:
     lock = tmp_path / "numaforge" / "mig.lock"
     assert once(lock).stdout == "alone\n"
     assert lock.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_lock_that_another_process_holds_is_named_after_a_limit(tmp_path: Path) -> None:
+def test_lock_held_by_another_process_is_named_after_a_limit(tmp_path: Path) -> None:
     lock = tmp_path / "mig.lock"
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

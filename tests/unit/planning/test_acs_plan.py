@@ -43,7 +43,7 @@ def hgx(tmp_path: Path) -> NodeTopology:
     return machine_of(tmp_path, hgx_h100())
 
 
-def test_exactly_the_ports_between_gpus_and_nics_are_set(hgx):
+def test_only_ports_between_gpus_and_nics_are_set(hgx):
     plan = planned(hgx)
     assert plan.acs.masks == dict.fromkeys(PORTS, OPEN)
     assert plan.acs.bridges == dict.fromkeys(PORTS, "1000:c030")
@@ -52,18 +52,18 @@ def test_exactly_the_ports_between_gpus_and_nics_are_set(hgx):
     assert loads(dumps(plan)) == plan
 
 
-def test_it_is_left_alone_by_default(hgx):
+def test_acs_is_left_unchanged_by_default(hgx):
     plan = planned(hgx, "keep")
     assert (plan.acs.masks, plan.kernel.cmdline, notices(plan)) == ({}, (), set())
 
 
-def test_the_plan_is_the_same_after_the_boot_that_it_brings(tmp_path):
+def test_plan_is_unchanged_after_its_own_reboot(tmp_path):
     before, after = (machine_of(tmp_path / str(control), hgx_h100(control)) for control in (0b0011101, 0))
     told = dumps(planned(running(before)))
     assert dumps(planned(running(after, f"pci={CONFIG_ACS}"))) == told
 
 
-def test_a_machine_that_is_right_without_it_is_not_rebooted(tmp_path):
+def test_machine_with_correct_acs_is_not_rebooted(tmp_path):
     plan = planned(running(machine_of(tmp_path, hgx_h100(0))))
     assert (plan.acs.masks, plan.kernel.cmdline) == ({}, ())
     assert [each.value for each in plan.decisions if each.subject == "rdma.gpudirect.acs"] == ["as it is"]
@@ -86,12 +86,12 @@ def test_a_machine_that_is_right_without_it_is_not_rebooted(tmp_path):
         ),
     ],
 )  # fmt: skip
-def test_pci_options_are_said_so_that_the_kernel_takes_all(hgx, profile, host, os_release, expected):
+def test_pci_options_are_merged_so_that_the_kernel_applies_all(hgx, profile, host, os_release, expected):
     plan = planned(running(hgx, *host, **os_release), "correct", *profile)
     assert plan.kernel.cmdline == tuple(each.format(CONFIG_ACS) for each in expected)
 
 
-def test_a_profile_that_gives_the_option_too_is_refused(hgx):
+def test_profile_that_also_sets_the_option_is_refused(hgx):
     with pytest.raises(PlanError, match="gives config_acs, which"):
         planned(hgx, "correct", "pci=config_acs=xx000x0@0000:17:00.0")
 
@@ -106,7 +106,7 @@ def test_a_profile_that_gives_the_option_too_is_refused(hgx):
         pytest.param(None, None, False, id="not-known"),
     ],
 )
-def test_a_kernel_without_the_option_is_not_given_it(hgx, known, kernel, expected):
+def test_acs_parameter_is_left_out_on_kernels_without_support(hgx, known, kernel, expected):
     host = replace(hgx, kernel=kernel, peer_memory=replace(hgx.peer_memory, config_acs=known))
     plan = planned(host)
     assert bool(plan.kernel.cmdline) is expected
@@ -122,19 +122,19 @@ def test_a_kernel_without_the_option_is_not_given_it(hgx, known, kernel, expecte
         pytest.param(False, "virtual-machines", "1x111x1", id="guests-as-said"),
     ],
 )
-def test_what_the_machine_is_for_decides(tmp_path, ats, acs, expected):
+def test_acs_masks_follow_the_purpose_of_the_machine(tmp_path, ats, acs, expected):
     plan = planned(machine_of(tmp_path, connectx_switches(ats=ats)), acs)
     assert plan.acs.masks["0000:17:00.0"] == expected
 
 
-def test_connectx_8_direct_knows_no_such_difference(tmp_path):
+def test_bare_metal_mode_is_refused_for_connectx_8_direct(tmp_path):
     machine = machine_of(tmp_path, gb300())
     assert set(planned(machine).acs.masks.values()) == {"xx110x1", "xx101x1", "xx111x0"}
     with pytest.raises(PlanError, match="bare-metal makes no difference"):
         planned(machine, "bare-metal")
 
 
-def test_what_cannot_be_read_keeps_what_the_earlier_plan_set(hgx):
+def test_unreadable_acs_keeps_the_setting_of_the_earlier_plan(hgx):
     blind = replace(hgx, pci_functions=tuple(replace(f, access_control=None) for f in hgx.pci_functions))
     fresh = planned(blind)
     assert (fresh.kernel.cmdline, notices(fresh)) == ((), {"acs-unknown"})
@@ -145,23 +145,23 @@ def test_what_cannot_be_read_keeps_what_the_earlier_plan_set(hgx):
 @pytest.mark.parametrize(
     "machine", [pytest.param(two_cpu_vm, id="no-gpu"), pytest.param(None, id="in-a-guest")]
 )
-def test_where_there_is_nothing_to_set_it_is_said(hgx, machine):
+def test_machine_without_acs_to_set_is_noticed(hgx, machine):
     guest = replace(hgx, peer_memory=replace(hgx.peer_memory, virtual_machine=True))
     plan = planned(machine() if machine else guest)
     assert (plan.kernel.cmdline, notices(plan)) == ((), {"acs-not-here"})
 
 
-def test_without_leave_to_reboot_it_waits(hgx):
+def test_acs_change_waits_while_reboots_are_not_allowed(hgx):
     plan = planned(running(hgx), reboot="never")
     assert "reboot-pending" in {notice.id for notice in plan.notices}
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
-def test_masks_that_the_kernel_sets_itself_are_not_said(tmp_path, name):
+def test_masks_already_set_by_the_kernel_are_left_out(tmp_path, name):
     assert "xx111x1" not in planned(machine_of(tmp_path, MACHINES[name]())).acs.masks.values()
 
 
-def test_the_part_proves_each_bridge_and_puts_the_hosts_own_options_back():
+def test_part_checks_each_bridge_and_restores_the_hosts_own_options():
     part = pcie_acs.part({"0000:17:00.0": OPEN}, {"0000:17:00.0": "1000:c030"})
     assert part.data["masks"] == f"0000:17:00.0 1000:c030 {OPEN}\n"
     gone = kernel_cmdline.part((), (), (f"pci=realloc=off,{CONFIG_ACS}", f"pci={CONFIG_ACS}"), "grubby")

@@ -38,7 +38,7 @@ def notices(planned: NodePlan) -> dict[str, str]:
     return {notice.id: notice.message for notice in planned.notices}
 
 
-def test_what_is_named_gets_the_modes_and_the_rest_stays():
+def test_named_gpus_change_modes_and_other_gpus_stay():
     gpus = plan(mi300x(), {"indices": [0, 1], "compute": "DPX"}, naming="mixed").amd_partitions.gpus
     assert [(gpu.pci_address, gpu.compute, gpu.memory, gpu.partitions) for gpu in gpus] == [
         ("0000:0b:00.0", "DPX", "NPS1", 2),
@@ -47,7 +47,7 @@ def test_what_is_named_gets_the_modes_and_the_rest_stays():
 
 
 @pytest.mark.parametrize("machine", [mi300x(), mi300x_cpx_kfd()], ids=["before", "after"])
-def test_the_answer_is_the_same_before_and_after(machine):
+def test_plan_is_unchanged_after_partitioning(machine):
     planned = plan(machine, CPX, naming="mixed")
     assert [gpu.modes for gpu in planned.amd_partitions.gpus] == ["CPX NPS4"] * 8
     assert [d.value for d in planned.decisions if d.subject == "amd_partitions.gpu[0-7]"] == ["CPX NPS4"]
@@ -59,7 +59,7 @@ def test_the_answer_is_the_same_before_and_after(machine):
     }
 
 
-def test_the_arithmetic_stands_in_the_decision():
+def test_decision_shows_the_partition_arithmetic():
     (decision,) = (d for d in plan(mi300x(), CPX).decisions if d.subject.startswith("amd_partitions.gpu"))
     assert decision.reason == (
         "the profile's choice; CPX makes 8 of its 8 XCDs, 1 each; NPS4 makes 4 of its 8 HBM stacks, "
@@ -171,7 +171,7 @@ def test_refused(machine, wish, why):
     assert "amd_partitions" in (refused.value.where or "")
 
 
-def test_a_gpu_that_two_entries_name_is_refused():
+def test_gpu_named_by_two_entries_is_refused():
     with pytest.raises(PlanError, match=r"GPU 1 is named by amd_partitions.gpus\[0\] already"):
         plan(mi300x(), {"compute": "CPX"}, {"indices": [1], "compute": "DPX"})
 
@@ -187,18 +187,18 @@ def test_a_gpu_that_two_entries_name_is_refused():
         pytest.param({"plugin": "latest"}, "is not a release", id="no-release"),
     ],
 )
-def test_a_section_that_says_nothing_or_too_much(section, why):
+def test_empty_or_contradictory_section_is_refused(section, why):
     with pytest.raises(NumaforgeError, match=why):
         load_profile({"name": "amd", "amd_partitions": section})
 
 
-def test_a_machine_without_amd_gpus_gets_a_notice():
+def test_machine_without_amd_gpus_gets_a_notice():
     planned = plan(dgx_h100(), CPX)
     assert planned.amd_partitions.gpus == ()
     assert "no-amd-gpu" in notices(planned)
 
 
-def test_a_wish_for_a_compute_mode_alone_reloads_no_driver_and_says_so_by_silence():
+def test_compute_mode_alone_causes_no_driver_reload_notice():
     assert "amd-memory-mode" not in notices(plan(mi300x(), {"compute": "CPX"}))
 
 
@@ -225,11 +225,11 @@ def test_a_wish_for_a_compute_mode_alone_reloads_no_driver_and_says_so_by_silenc
         ),
     ],
 )
-def test_notices(machine, notice):
+def test_partition_plan_gives_its_notice(machine, notice):
     assert notice in notices(plan(machine, {"compute": "CPX"}))
 
 
-def test_the_notice_about_names_goes_with_what_is_counted():
+def test_partitions_with_unlisted_names_are_not_counted():
     planned = plan(changed(mi300x(), partition={"named": "amdgpu_xcp."}), {"compute": "CPX"})
     assert planned.allocatable.quantities["amd.com/gpu"] == "8"
 
@@ -237,7 +237,7 @@ def test_the_notice_about_names_goes_with_what_is_counted():
 # ---- AMD's device config manager ----
 
 
-def test_the_manager_is_handed_the_modes_by_a_label_and_the_node_writes_nothing():
+def test_manager_gets_the_modes_by_label_and_the_node_writes_nothing():
     planned = plan(mi300x(), CPX, managed_by="device-config-manager")
     assert planned.labels[PROFILE_LABEL].startswith("amd-")
     assert not [file for file in planned.files if "amd_partitions" in file.path]
@@ -247,7 +247,7 @@ def test_the_manager_is_handed_the_modes_by_a_label_and_the_node_writes_nothing(
     }
 
 
-def test_without_it_there_is_no_label_and_our_unit_is_written():
+def test_without_the_manager_a_unit_is_written_and_no_label():
     planned = plan(mi300x(), CPX)
     assert PROFILE_LABEL not in planned.labels
     assert [file.path for file in planned.files if "amd" in file.path] == [
@@ -276,12 +276,12 @@ def test_without_it_there_is_no_label_and_our_unit_is_written():
         ),
     ],
 )
-def test_what_the_manager_cannot_be_told(build, gpus, why):
+def test_modes_the_manager_cannot_apply_are_refused(build, gpus, why):
     with pytest.raises(PlanError, match=why):
         plan(build(), *gpus, managed_by="device-config-manager", naming="mixed")
 
 
-def test_a_machine_of_one_memory_mode_has_none_in_its_plan():
+def test_single_memory_mode_machine_plans_no_memory_mode():
     machine = changed(mi300x(), partition={"memory": None, "available_memory": ()})
     assert [gpu.modes for gpu in plan(machine, {"compute": "CPX"}).amd_partitions.gpus] == ["CPX"] * 8
     assert GpuPartition("CPX", None)  # as the driver of such a GPU tells it

@@ -95,7 +95,7 @@ def all_rows() -> list[FieldRow]:
 
 
 @pytest.mark.parametrize("sample", sorted(KIND_OF))
-def test_every_sample_is_told_by_itself_and_by_its_kind(sample):
+def test_file_kind_is_detected_for_every_sample(sample):
     assert converted(sample) == converted(sample, KIND_OF[sample])
 
 
@@ -104,7 +104,7 @@ def test_every_sample_is_listed():
 
 
 @pytest.mark.parametrize("sample", sorted(KIND_OF))
-def test_the_file_that_is_written_is_the_profile(sample, tmp_path):
+def test_written_file_is_the_converted_profile(sample, tmp_path):
     made = converted(sample)
     file = tmp_path / "profile.yaml"
     file.write_text(as_yaml(made, sample), encoding="utf-8")
@@ -113,7 +113,7 @@ def test_the_file_that_is_written_is_the_profile(sample, tmp_path):
 
 
 @pytest.mark.parametrize("sample", sorted(KIND_OF))
-def test_every_value_says_which_field_it_comes_from(sample):
+def test_every_converted_value_names_its_source_field(sample):
     made = converted(sample)
     for key in made.origins:
         assert value_at(made.profile, key) is not None, key
@@ -122,7 +122,7 @@ def test_every_value_says_which_field_it_comes_from(sample):
 
 
 @pytest.mark.parametrize("sample", sorted(set(KIND_OF)))
-def test_a_profile_plans_on_a_machine_that_it_fits(sample):
+def test_converted_profile_plans_on_a_machine_that_fits(sample):
     machine = read_topology(stored("nvidia-dgx-h100").snapshot())
     planned = plan_node(machine, load_profile({"name": "converted", **converted(sample).profile}), "1.34.4")
     said = value_at(converted(sample).profile, "cpus.reserved.cpulist")
@@ -130,7 +130,7 @@ def test_a_profile_plans_on_a_machine_that_it_fits(sample):
     assert said is None or planned.cpus.reserved == parse_cpulist(said)
 
 
-def test_where_the_machine_does_not_fit_planning_refuses():
+def test_converted_profile_is_refused_on_a_machine_that_does_not_fit():
     machine = read_topology(stored("nvidia-hgx-a100").snapshot())
     profile = load_profile({"name": "converted", **converted("performanceprofile.yaml").profile})
     with pytest.raises(PlanError, match=r"cuts cores in two|does not have|not online"):
@@ -139,7 +139,7 @@ def test_where_the_machine_does_not_fit_planning_refuses():
 
 @pytest.mark.parametrize("ready", ready_profiles())
 @pytest.mark.parametrize("kind", ["nvidia-dgx-h100", "epyc-9654-nps4", "nvidia-gh200"])
-def test_a_planned_kubelet_comes_back_as_a_profile_that_plans_it(kind, ready):
+def test_planned_kubelet_converts_to_a_profile_with_the_same_plan(kind, ready):
     machine = read_topology(stored(kind).snapshot())
     planned = plan_node(machine, load_profile(ready), "1.34.4").kubelet.settings
     made = convert(kubelet(**plain(planned)), "kubelet.yaml")
@@ -174,11 +174,11 @@ BECOMES = CASES["becomes"]
 
 
 @pytest.mark.parametrize(("text", "key", "value"), BECOMES.values(), ids=list(BECOMES))
-def test_a_field_becomes_a_key(text, key, value):
+def test_field_becomes_a_key(text, key, value):
     assert value_at(convert(text, "file").profile, key) == value
 
 
-def test_offlined_cpus_and_queues_become_what_numaforge_sets_itself():
+def test_offline_cpus_and_nic_queues_become_numaforge_settings():
     text = performance(
         cpu={"reserved": "0,112", "isolated": "1-55,113-167", "offlined": "56-111,168-223"},
         net={"userLevelNetworking": True},
@@ -193,11 +193,11 @@ NOTED = CASES["noted"]
 
 
 @pytest.mark.parametrize(("text", "field", "fate"), NOTED.values(), ids=list(NOTED))
-def test_what_a_profile_cannot_say_is_noted(text, field, fate):
+def test_field_a_profile_cannot_express_is_noted(text, field, fate):
     assert (field, fate) in {(note.field, note.fate) for note in convert(text, "file").notes}
 
 
-def test_what_is_as_usual_is_not_noted():
+def test_default_values_are_not_noted():
     usual = {
         "realTimeKernel": {"enabled": False},
         "kernelPageSize": "4k",
@@ -206,7 +206,7 @@ def test_what_is_as_usual_is_not_noted():
     assert convert(performance(**usual), "file").notes == convert(performance(), "file").notes
 
 
-def test_parts_that_the_kubelet_does_not_read_refuse_nothing():
+def test_parts_ignored_by_the_kubelet_refuse_nothing():
     text = kubelet(memoryManagerPolicy="None", kubeReserved={"memory": "1Gi"}, reservedMemory=PARTS)
     assert convert(text, "file").profile["kubelet"] == {"memory_manager_policy": "None"}
 
@@ -218,19 +218,19 @@ REFUSED = CASES["refused"]
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=list(REFUSED))
-def test_a_file_is_refused_with_its_field(text, said):
+def test_file_is_refused_with_the_field_name(text, said):
     with pytest.raises(NumaforgeError) as refused:
         convert(text, "file")
     assert said in str(refused.value)
     assert str(refused.value).startswith("file")
 
 
-def test_a_file_of_another_kind_is_refused():
+def test_file_of_another_type_is_refused():
     with pytest.raises(NumaforgeError, match="is not a TuneD profile or an OpenShift Tuned"):
         convert(performance(), "file", "tuned")
 
 
-def test_a_name_is_for_files_that_hold_several():
+def test_name_option_applies_only_to_files_with_several_profiles():
     with pytest.raises(NumaforgeError, match="--name does not apply"):
         convert(performance(), "file", name="performance")
 
@@ -260,7 +260,7 @@ def changed(document: Any, value: Any, choose: Any) -> Any:
 
 @given(data=st.data(), sample=st.sampled_from(sorted(name for name in KIND_OF if name.endswith(".yaml"))))
 @settings(max_examples=150, deadline=None)
-def test_whatever_a_file_says_it_is_converted_or_refused(data, sample):
+def test_changed_sample_is_converted_or_refused(data, sample):
     document = yaml.safe_load(text_of(sample))
     text = yaml.safe_dump(changed(document, data.draw(VALUES), data.draw))
     try:
@@ -304,7 +304,7 @@ def test_every_field_of_a_custom_resource_has_a_row(name):
             assert known & above or below, field
 
 
-def test_every_field_of_a_kubelet_has_a_row():
+def test_every_kubelet_field_has_a_row():
     fields = {name.removeprefix(f"{ROOT_TYPE}.") for name in FIELDS if name.startswith(f"{ROOT_TYPE}.")}
     assert fields == {row.path()[0] for row in KUBELET_ROWS}
 
@@ -324,7 +324,7 @@ def keys_of_a_profile() -> set[str]:
     return below(schema, "")
 
 
-def test_every_key_of_a_row_is_one_of_a_profile():
+def test_every_row_key_is_a_profile_key():
     keys = keys_of_a_profile()
     said = {row.key.replace("[]", "") for row in all_rows() if row.key}
     unknown = {
@@ -334,16 +334,16 @@ def test_every_key_of_a_row_is_one_of_a_profile():
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.called)
-def test_a_field_has_one_row(form):
+def test_field_has_exactly_one_row(form):
     fields = [row.field for row in form.rows]
     assert len(fields) == len(set(fields))
 
 
-def test_a_row_that_is_not_taken_says_why():
+def test_every_unconverted_row_names_the_reason():
     assert [row.field for row in all_rows() if row.fate not in (Fate.BECOMES,) and not row.why] == []
 
 
-def test_null_is_as_good_as_left_out():
+def test_null_counts_as_left_out():
     assert read({"cpuManagerPolicy": None}, KUBELET_ROWS).fields == ()
 
 
@@ -359,7 +359,7 @@ def test_standard_input_is_read(monkeypatch, capsys):
     )
 
 
-def test_programs_get_profile_and_notes(capsys):
+def test_json_output_has_profile_and_notes(capsys):
     assert run(["convert", "gke", str(SAMPLES / "gke.yaml"), "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["profile"]["kubelet"]["topology_manager_policy"] == "single-numa-node"
@@ -368,7 +368,7 @@ def test_programs_get_profile_and_notes(capsys):
 
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
-def test_a_file_is_written(tmp_path, capsys, output):
+def test_output_file_is_written(tmp_path, capsys, output):
     file = tmp_path / "out"
     assert run(["convert", str(SAMPLES / "gke.yaml"), "--to", str(file), "-o", output]) == 0
     assert capsys.readouterr().out == ""
@@ -384,7 +384,7 @@ def test_a_file_is_written(tmp_path, capsys, output):
         pytest.param(b"kind: Pod\n", "kind 'Pod'", id="another kind"),
     ],
 )
-def test_bad_input_is_one_message(tmp_path, capsys, content, said):
+def test_bad_input_gives_one_message(tmp_path, capsys, content, said):
     file = tmp_path / "file"
     file.write_bytes(content)
     assert run(["convert", str(file)]) == 2
@@ -395,6 +395,6 @@ def test_bad_input_is_one_message(tmp_path, capsys, content, said):
 
 
 @pytest.mark.parametrize("words", [["helm", "file"], ["gke", "a", "b"], ["gke", str(Path("/nonexistent"))]])
-def test_bad_words_are_refused(capsys, words):
+def test_bad_arguments_are_refused(capsys, words):
     assert run(["convert", *words]) == 2
     assert "Traceback" not in capsys.readouterr().err

@@ -72,7 +72,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize(("build", "reserved", "expected"), CHOICES.values(), ids=CHOICES.keys())
-def test_reserved_cpus(build, reserved, expected):
+def test_reserved_cpus_follow_the_profile(build, reserved, expected):
     assert format_cpulist(plan(build(), **reserved).cpus.reserved) == expected
 
 
@@ -120,11 +120,11 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("build", "reserved", "message"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_what_cannot_be_reserved(build, reserved, message):
+def test_impossible_reservations_are_refused(build, reserved, message):
     assert message in refusal(build(), **reserved)
 
 
-def test_an_offline_cpu_is_refused_as_offline():
+def test_offline_cpu_is_refused_as_offline():
     topology = replace(lab_node(), offline=frozenset({16, 17}))
     assert "names CPUs that are offline: 16-17" in refusal(topology, cpulist="0-1,16-17")
 
@@ -134,7 +134,7 @@ def with_gpus(count: int) -> NodeTopology:
     return replace(lab_node(), gpus=gpus)
 
 
-def test_a_numa_node_with_gpus_keeps_cpus():
+def test_numa_node_with_gpus_keeps_cpus():
     message = refusal(with_gpus(2), cpulist="4-7")
     assert "all CPUs of NUMA node 1 (4-7) would be reserved, but it has 2 GPUs" in message
 
@@ -143,13 +143,13 @@ def notices(chosen: NodePlan) -> dict[str, str]:
     return {notice.id: notice.message for notice in chosen.notices}
 
 
-def test_fewer_cpus_than_gpus_is_noticed():
+def test_fewer_cpus_than_gpus_give_a_notice():
     assert notices(plan(with_gpus(3)))["fewer-cpus-than-gpus"] == (
         "NUMA node 1 has 3 GPUs and 2 CPUs left for their pods"
     )
 
 
-def test_enough_cpus_for_the_gpus_is_not_noticed():
+def test_enough_cpus_for_the_gpus_give_no_notice():
     assert "fewer-cpus-than-gpus" not in notices(plan(with_gpus(2)))
 
 
@@ -158,7 +158,7 @@ def test_uneven_smt_is_flagged():
     assert "8 cores with 1 and 6 cores with 2 online threads: the kubelet counts 1 per core" in message
 
 
-def test_even_smt_is_not_flagged():
+def test_even_smt_gives_no_notice():
     assert "uneven-smt" not in notices(plan(dgx_h100()))
 
 

@@ -98,7 +98,7 @@ def test_memory_grows_up_to_the_cap(usable, pods):
     assert amounts.kube <= default_memory(usable, pods + 1).kube
 
 
-def test_the_reasons_say_what_was_counted():
+def test_reasons_name_the_counted_devices_and_pods():
     chosen = plan(dgx_h100())
     assert reason(chosen, "cpus.reserved") == (
         "unset in the profile, so 6 whole cores: one CPU for each 32 of 224, one for each 8 devices (8 "
@@ -130,11 +130,11 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("topology", "cpus", "expected"), PLACES.values(), ids=PLACES.keys())
-def test_place_of_the_reserved_cores(topology, cpus, expected):
+def test_reserved_cores_are_spread_by_topology(topology, cpus, expected):
     assert reserved(topology, cpus=cpus) == expected
 
 
-def test_drives_and_accelerators_interrupt_too():
+def test_interrupts_of_drives_and_accelerators_count():
     drives = tuple(Nvme(f"0000:{index:02x}:00.0", "nvme", 1) for index in range(8))
     assert reserved(replace(machine(packages=2, cores_per_numa_node=32), nvmes=drives)) == "32-34,96-98"
 
@@ -153,7 +153,7 @@ def test_housekeeping_cpus_are_reserved_before_isolated_ones(kernel):
     assert reserved(topology, cpus={"reserved": {"cores_per_package": 1}}) == "4-5,12-13"
 
 
-def test_by_default_no_isolated_cpu_is_reserved_where_there_are_others():
+def test_isolated_cpus_are_reserved_last_by_default():
     topology = machine(cores_per_numa_node=64, threads=1)
     assert reserved(topology) == "0-1"
     assert reserved(replace(topology, isolated=topology.online - {63})) == "63"
@@ -163,14 +163,14 @@ def test_by_default_no_isolated_cpu_is_reserved_where_there_are_others():
     assert reserved(replace(topology, isolated=topology.online)) == "0-1"
 
 
-def test_what_the_kubelet_reserves_is_no_reason_to_forget_avoid():
+def test_avoid_still_applies_to_cpus_reserved_by_the_kubelet():
     topology = replace(with_nics(1), kubelet=told("reservedSystemCPUs: 40,104\n").kubelet)
     assert reserved(topology) == "40,104"
     with pytest.raises(PlanError, match=r"cpus\.avoid: the profile says CPUs 0-"):
         plan(topology, cpus={"avoid": "devices"})
 
 
-def test_l3_groups_stay_whole_for_pods_that_get_them():
+def test_l3_groups_stay_whole_with_l3_alignment():
     topology = with_nics(
         *range(4),
         topology=machine(
@@ -187,7 +187,7 @@ def test_l3_groups_stay_whole_for_pods_that_get_them():
     assert (len(chosen), len(broken)) == (6, 2)
 
 
-def test_a_numa_node_of_one_core_with_gpus_keeps_it():
+def test_gpu_numa_node_keeps_its_only_core():
     topology = machine(packages=4, cores_per_numa_node=1)
     gpus = tuple(replace(gpu, numa_node=index % 3) for index, gpu in enumerate(dgx_h100().gpus))
     assert reserved(replace(topology, gpus=gpus)) == "3,7"
@@ -197,7 +197,7 @@ def after(topology: NodeTopology, earlier: NodePlan) -> NodeTopology:
     return replace(topology, previous_plan=dumps(earlier))
 
 
-def test_a_drive_that_fails_moves_no_reserved_cpu():
+def test_failed_drive_moves_no_reserved_cpu():
     whole = with_nics(*[0] * 24, 1)
     first = plan(whole)
     fewer = after(replace(whole, nics=whole.nics[:1]), first)
@@ -214,12 +214,12 @@ BACK = {
 
 
 @pytest.mark.parametrize("earlier", BACK.values(), ids=BACK.keys())
-def test_the_default_comes_back(earlier):
+def test_default_replaces_earlier_explicit_choice(earlier):
     topology = with_nics(1, 1)
     assert reserved(after(topology, plan(topology, **earlier))) == reserved(topology)
 
 
-def test_an_isolated_earlier_choice_does_not_stay():
+def test_earlier_reserved_cpus_that_are_isolated_are_dropped():
     topology = machine(cores_per_numa_node=32)
     first = plan(topology)
     isolated = replace(after(topology, first), isolated=topology.online - {31, 63})
@@ -260,18 +260,18 @@ AMOUNTS = {
 
 
 @pytest.mark.parametrize(("build", "memory", "expected"), AMOUNTS.values(), ids=AMOUNTS.keys())
-def test_memory_amounts(build, memory, expected):
+def test_memory_reservations_follow_machine_and_profile(build, memory, expected):
     assert amounts(build(), **memory) == expected
 
 
-def test_what_huge_pages_take_is_not_counted():
+def test_huge_page_memory_is_not_counted():
     chosen = plan(machine(cores_per_numa_node=8), hugepages=[{"size": "1Gi", "count": 62}])
     assert chosen.memory.kube_reserved_bytes == 243 * MIB
     assert chosen.memory.system_reserved_bytes == 30 * MIB
 
 
 @given(st.integers(0, 4096))
-def test_no_default_is_more_than_the_room_that_huge_pages_leave(free_mib):
+def test_defaults_fit_beside_huge_pages(free_mib):
     topology = machine(cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
     pages = {"2Mi": HugepagePool(4096 - free_mib // 2, 0)}
     node = replace(topology.numa_nodes[0], hugepages=pages)
@@ -299,7 +299,7 @@ def test_gpu_memory_is_not_counted():
     assert amounts(small) == (499 * MIB, 62 * MIB)
 
 
-def test_a_reboot_that_moves_the_memory_changes_no_amount():
+def test_memory_shift_at_reboot_changes_no_amount():
     topology = machine(cores_per_numa_node=8)
     first = plan(topology)
     moved = replace(

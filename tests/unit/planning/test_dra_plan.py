@@ -66,7 +66,7 @@ STATIC = {"cpu_manager_policy": "static"}
         pytest.param(("dra.cpu",), ENGINE, False, id="the-engine-that-it-belongs-to"),
     ],
 )
-def test_the_static_policy_is_refused_beside_a_cpu_driver_that_runs(drivers, kubelet, refused):
+def test_static_policy_is_refused_beside_a_running_cpu_driver(drivers, kubelet, refused):
     node = replace(lab_node(), userland=Userland(claim_drivers=drivers))
     profile = load_profile({"kubelet": kubelet})
     if not refused:
@@ -87,7 +87,7 @@ def test_the_static_policy_is_refused_beside_a_cpu_driver_that_runs(drivers, kub
         ),
     ],
 )
-def test_the_kubelet_hands_out_nothing(profile):
+def test_kubelet_managers_are_off_with_claims(profile):
     planned = plan_node(lab_node(), load_profile(profile), "1.36.2")
     settings = planned.kubelet.settings
     policies = ("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy")
@@ -96,7 +96,7 @@ def test_the_kubelet_hands_out_nothing(profile):
     assert "reservedMemory" not in settings
 
 
-def test_the_driver_is_told_the_kubelets_reserved_cpus():
+def test_cpu_driver_gets_the_reserved_cpus_of_the_kubelet():
     planned = plan(lab_node())
     reserved = planned.kubelet.settings["reservedSystemCPUs"]
     assert reserved
@@ -104,12 +104,12 @@ def test_the_driver_is_told_the_kubelets_reserved_cpus():
     assert loads(dumps(planned)) == planned
 
 
-def test_the_driver_is_told_what_the_profile_says():
+def test_cpu_driver_settings_come_from_the_profile():
     planned = plan(lab_node(), dra={"cpu_device_mode": "individual", "cpu_group_by": "socket"})
     assert (planned.dra.cpus.device_mode, planned.dra.cpus.group_by) == ("individual", "socket")
 
 
-def test_the_sources_of_what_the_engine_replaces_are_gone_with_it():
+def test_sources_of_replaced_settings_are_dropped():
     profile = load_profile({"extends": "training", "kubelet": ENGINE})
     assert not [path for path in profile.sources if path.startswith(("kubelet.cpu", "kubelet.memory"))]
     assert profile.sources["tuning.governor"]
@@ -140,13 +140,13 @@ def test_the_sources_of_what_the_engine_replaces_are_gone_with_it():
         ),
     ],
 )
-def test_one_profile_that_says_both_is_refused(said, message):
+def test_kubelet_managers_beside_the_dra_engine_are_refused(said, message):
     told = refusal(lab_node(), kubelet={**ENGINE, **said})
     assert message in told
     assert "set kubelet.resource_engine: kubelet" in told
 
 
-def test_static_said_above_a_profile_with_the_engine_is_refused(tmp_path):
+def test_static_policy_over_an_inherited_dra_engine_is_refused(tmp_path):
     below = tmp_path / "claims.yaml"
     below.write_text("kubelet: {resource_engine: dra}\n")
     above = tmp_path / "mine.yaml"
@@ -155,7 +155,7 @@ def test_static_said_above_a_profile_with_the_engine_is_refused(tmp_path):
         plan_node(lab_node(), load_profile(above), "1.36.2")
 
 
-def test_a_kubelet_whose_own_file_says_static_is_a_conflict():
+def test_static_policy_in_the_kubelet_file_is_a_conflict():
     own = replace(kubeadm_kubelet(), config_text=KUBEADM_CONFIG + "cpuManagerPolicy: static\n")
     told = refusal(replace(lab_node(), kubelet=own))
     assert "cpuManagerPolicy: static" in told
@@ -170,13 +170,13 @@ def test_a_kubelet_whose_own_file_says_static_is_a_conflict():
         pytest.param("1.36.2", {}, id="1.36-has-it-on"),
     ],
 )
-def test_the_drivers_gate(version, gates):
+def test_feature_gate_is_set_where_the_version_needs_it(version, gates):
     planned = plan(lab_node(), version)
     assert planned.kubelet.settings.get("featureGates", {}) == gates
     assert ("gate-of-the-control-plane" in notices(planned)) is bool(gates)
 
 
-def test_a_kubelet_before_1_34_is_refused():
+def test_kubelet_before_1_34_is_refused():
     told = refusal(lab_node(), "1.33.5")
     assert "dra needs Kubernetes 1.34" in told
     assert "upgrade the kubelet" in told
@@ -199,7 +199,7 @@ def test_a_kubelet_before_1_34_is_refused():
         pytest.param(with_crio("1.29.4"), "here is 1.29", id="CRI-O-1.29"),
     ],
 )
-def test_a_runtime_that_cannot_pin_is_refused(machine, lacks):
+def test_runtime_without_cpu_pinning_is_refused(machine, lacks):
     assert lacks in refusal(machine)
 
 
@@ -214,30 +214,30 @@ def test_a_runtime_that_cannot_pin_is_refused(machine, lacks):
         pytest.param(lab_node(), True, id="not-captured"),
     ],
 )
-def test_a_runtime_is_taken_or_said_to_be_unknown(machine, unknown):
+def test_suitable_runtime_is_accepted_and_unknown_runtime_is_noticed(machine, unknown):
     assert ("runtime-unknown" in notices(plan(machine))) is unknown
 
 
-def test_what_is_lost_is_said():
+def test_features_lost_with_dra_are_noticed():
     said = {notice.id: notice.message for notice in plan(lab_node()).notices}
     assert "memory" in said["alignment-by-claims-alone"]
     assert "full-pcpus-only" in said["cpu-driver-lacks"]
     assert "distribute-cpus-across-numa" in said["cpu-driver-lacks"]
 
 
-def test_words_for_a_driver_that_is_not_there_are_refused():
+def test_options_of_an_absent_driver_are_refused():
     assert "dra.cpu_group_by: has no effect" in refusal(
         lab_node(), kubelet={}, dra={"cpu_group_by": "machine"}
     )
 
 
-def test_gpus_by_claims_are_not_in_allocatable():
+def test_gpus_by_claims_are_left_out_of_allocatable():
     planned = plan(dgx_h100(), dra={"gpus": "claims"})
     assert "nvidia.com/gpu" not in planned.allocatable.quantities
     assert "nvidia.com/gpu" not in devices_of(dgx_h100(), planned)
 
 
-def test_gpus_by_claims_and_by_the_device_plugin_are_refused_together():
+def test_gpus_by_both_claims_and_device_plugin_are_refused():
     told = refusal(dgx_h100(), dra={"gpus": "claims"}, device_plugin={"time_slicing": {"gpu": 4}})
     assert "leave the section out, or have dra.gpus be device-plugin" in told
 
@@ -252,20 +252,20 @@ def test_gpus_by_claims_and_by_the_device_plugin_are_refused_together():
         ),
     ],
 )
-def test_half_a_change_is_noticed(kubelet, gpus, version, notice):
+def test_partial_move_to_claims_is_noticed(kubelet, gpus, version, notice):
     assert notice in notices(plan(dgx_h100(), version, kubelet=kubelet, dra={"gpus": gpus}))
 
 
-def test_a_whole_change_has_none_of_these():
+def test_complete_change_to_dra_is_not_noticed():
     told = notices(plan(dgx_h100(), dra={"gpus": "claims"}))
     assert not told & {"claims-beside-static-cpus", "gpus-by-device-plugin", "pods-name-claims"}
 
 
-def test_without_a_word_nothing_is_handed_out_by_claims():
+def test_claims_are_off_by_default():
     assert plan(lab_node(), kubelet={}).dra is None
 
 
-def test_four_threads_to_a_core_are_refused():
+def test_four_threads_per_core_are_refused():
     told = refusal(made(cores_per_numa_node=4, threads=4, kubelet=kubeadm_kubelet()))
     assert "does not start on a machine with 4 threads to a core" in told
 
@@ -282,7 +282,7 @@ def without_packages(found: NodeTopology) -> NodeTopology:
         pytest.param(without_packages, id="packages-numbered-minus-one"),
     ],
 )
-def test_a_machine_whose_cpus_the_driver_passes_over_is_refused(lacking):
+def test_machine_without_usable_cpus_for_the_dra_driver_is_refused(lacking):
     found = lacking(lab_node())
     for wish in ({}, {"cpu_group_by": "socket"}, {"cpu_device_mode": "individual"}):
         assert "the CPU driver offers no CPUs here" in refusal(found, dra=wish)
@@ -297,7 +297,7 @@ def test_a_machine_whose_cpus_the_driver_passes_over_is_refused(lacking):
         pytest.param({"cpu_group_by": "machine"}, "cpus-chosen-outside", id="machine"),
     ],
 )
-def test_modes_with_a_catch_are_noticed(said, notice):
+def test_modes_with_drawbacks_are_noticed(said, notice):
     assert notice in notices(plan(lab_node(), dra=said))
 
 
@@ -309,11 +309,11 @@ def test_modes_with_a_catch_are_noticed(said, notice):
         pytest.param("1.37.2", {"nvidia.com/gpu": 8}, id="in-1.37"),
     ],
 )
-def test_a_request_for_gpus_is_served_by_claims(version, served):
+def test_gpu_requests_are_served_by_claims(version, served):
     assert claims_of(dgx_h100(), plan(dgx_h100(), version, dra={"gpus": "claims"})) == served
 
 
-def test_a_device_plugin_serves_its_gpus_itself():
+def test_device_plugin_gpus_need_no_claims():
     assert claims_of(dgx_h100(), plan(dgx_h100())) == {}
 
 
@@ -323,7 +323,7 @@ def gpu_pod(name: str, gpus: int) -> Pod:
     return Pod(name, (Container("main", requests=resources, limits=resources),))
 
 
-def test_the_scheduler_counts_claims_and_the_kubelet_passes_over_them():
+def test_scheduler_counts_claims_and_kubelet_ignores_them():
     machine_by_claims = dgx_h100()
     planned = plan(machine_by_claims, dra={"gpus": "claims"})
     scenario = Scenario(machine_by_claims, dict(planned.kubelet.settings), {})

@@ -63,17 +63,17 @@ def reasons(chosen: NodePlan) -> dict[str, str]:
     return {decision.subject: decision.reason for decision in chosen.decisions}
 
 
-def test_a_policy_that_is_there_is_kept_when_the_profile_is_silent():
+def test_existing_policy_is_kept_when_the_profile_is_silent():
     chosen = plan(node("topologyManagerPolicy: restricted\n"))
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "restricted"
     assert reasons(chosen)["kubelet.topologyManagerPolicy"] == "kept as /var/lib/kubelet/config.yaml has it"
 
 
-def test_reserved_cpus_that_are_there_are_kept_when_the_profile_is_silent():
+def test_existing_reserved_cpus_are_kept_when_the_profile_is_silent():
     assert settings(node("reservedSystemCPUs: 2-3,6-7\n"))["reservedSystemCPUs"] == "2-3,6-7"
 
 
-def test_parts_of_cores_that_are_there_are_kept_and_noticed():
+def test_existing_reserved_part_cores_are_kept_and_noticed():
     chosen = plan(node('reservedSystemCPUs: "0,4"\n'))
     assert chosen.cpus.reserved == {0, 4}
     assert [notice.id for notice in chosen.notices] == ["reserved-part-of-core"]
@@ -87,15 +87,15 @@ TAINTS = [
 OTHER_TAINTS = "registerWithTaints:\n- {key: c, effect: NoSchedule}\n"
 
 
-def test_a_node_joins_with_the_taints_of_its_profile():
+def test_node_joins_with_profile_taints():
     assert settings(node(), UNVERIFIED)["registerWithTaints"] == TAINTS
 
 
-def test_taints_that_are_there_are_left_to_their_file_when_the_profile_is_silent():
+def test_existing_taints_stay_in_their_file_when_the_profile_is_silent():
     assert "registerWithTaints" not in settings(node(OTHER_TAINTS))
 
 
-def test_other_taints_that_are_there_are_a_conflict_unless_they_may_be_overridden():
+def test_other_existing_taints_conflict_unless_override_is_allowed():
     assert "the profile says numaforge.io/unverified:NoSchedule, a=b:NoExecute" in refusal(
         node(OTHER_TAINTS), UNVERIFIED
     )
@@ -103,7 +103,7 @@ def test_other_taints_that_are_there_are_a_conflict_unless_they_may_be_overridde
     assert settings(node(OTHER_TAINTS), asked)["registerWithTaints"] == TAINTS
 
 
-def test_taints_of_a_flag_win_over_every_file_and_are_refused():
+def test_taints_set_by_flag_are_refused():
     flagged = node(flags=("--register-with-taints=c=:NoSchedule",))
     assert "a flag wins over every file" in refusal(flagged, UNVERIFIED)
 
@@ -111,18 +111,18 @@ def test_taints_of_a_flag_win_over_every_file_and_are_refused():
 @pytest.mark.parametrize(
     "text", ["unverified", "a=b=c:NoSchedule", ":NoSchedule", "a:Never", "a/b/c:NoSchedule", 7]
 )
-def test_what_is_no_taint_is_refused_with_how_one_is_written(text):
+def test_invalid_taint_is_refused_with_the_expected_format(text):
     with pytest.raises(ProfileError, match="KEY=VALUE:EFFECT"):
         load_profile({"kubelet": {"register_with_taints": [text]}})
 
 
-def test_memory_that_is_reserved_already_is_counted():
+def test_memory_already_reserved_is_counted():
     chosen = plan(node("kubeReserved:\n  memory: 300Mi\n"), {"memory": {"system_reserved": "200Mi"}})
     assert chosen.memory.kube_reserved_bytes == 300 * MIB
     assert sum(share.reserved_memory_bytes for share in chosen.memory.numa_nodes) == 600 * MIB
 
 
-def test_what_is_counted_is_repeated_in_the_drop_in_so_that_one_file_holds_the_whole_sum():
+def test_drop_in_repeats_counted_reservations_of_the_main_file():
     assert settings(node("kubeReserved:\n  memory: 300Mi\n"))["kubeReserved"] == {"memory": "300Mi"}
 
 
@@ -143,7 +143,7 @@ def test_what_is_counted_is_repeated_in_the_drop_in_so_that_one_file_holds_the_w
     ],
     ids=["quantity", "cpulist", "policy", "option", "threshold"],
 )
-def test_the_same_said_differently_is_no_conflict(text, profile):
+def test_equal_value_in_another_notation_is_not_a_conflict(text, profile):
     assert settings(node(text), profile)
 
 
@@ -151,7 +151,7 @@ CONFLICTS = CASES["conflicts"]
 
 
 @pytest.mark.parametrize(("text", "profile", "message"), CONFLICTS.values(), ids=CONFLICTS.keys())
-def test_a_conflict_is_reported_and_not_overwritten(text, profile, message):
+def test_conflict_is_reported_and_not_overwritten(text, profile, message):
     reported = refusal(node(text), profile)
     assert message in reported
     assert "set kubelet.on_conflict: override" in reported
@@ -163,7 +163,7 @@ def test_override_lets_the_profile_win(text, profile, message):
     assert settings(node(text), {**profile, "kubelet": kubelet})
 
 
-def test_an_override_of_a_closed_gate_opens_it():
+def test_override_opens_a_closed_feature_gate():
     wish = {"cpu_manager_options": {"distribute-cpus-across-numa": True}, "on_conflict": "override"}
     text = "featureGates:\n  CPUManagerPolicyBetaOptions: false\n"
     assert settings(node(text), {"kubelet": wish})["featureGates"] == {"CPUManagerPolicyBetaOptions": True}
@@ -184,14 +184,14 @@ def test_an_override_of_a_closed_gate_opens_it():
     ids=["equals", "separate", "entry-of-a-map", "map-without-the-entry", "thresholds"],
 )
 @pytest.mark.parametrize("on_conflict", ["refuse", "override"])
-def test_a_flag_always_wins_so_another_wish_is_refused(flags, profile, on_conflict):
+def test_profile_that_contradicts_a_flag_is_refused(flags, profile, on_conflict):
     wish = {**profile, "kubelet": {**profile.get("kubelet", {}), "on_conflict": on_conflict}}
     message = refusal(node(flags=flags), wish)
     assert "a flag wins over every file" in message
     assert f"take the flag {flags[0].partition('=')[0]} from the kubelet's arguments" in message
 
 
-def test_flags_are_kept_and_counted_and_not_written_again():
+def test_flags_are_kept_counted_and_not_rewritten():
     flags = ("--reserved-cpus=0-1", "--kube-reserved=memory=300Mi", "--eviction-hard=memory.available<200Mi")
     chosen = plan(node(flags=flags))
     assert chosen.cpus.reserved == {0, 1}
@@ -199,12 +199,12 @@ def test_flags_are_kept_and_counted_and_not_written_again():
     assert not {"reservedSystemCPUs", "kubeReserved", "evictionHard"} & set(chosen.kubelet.settings)
 
 
-def test_a_reserved_memory_flag_that_adds_up_is_kept():
+def test_consistent_reserved_memory_flag_is_kept():
     chosen = plan(node(flags=("--reserved-memory=0:memory=60Mi;1:memory=40Mi",)))
     assert [share.reserved_memory_bytes for share in chosen.memory.numa_nodes] == [60 * MIB, 40 * MIB, 0, 0]
 
 
-def test_a_split_that_adds_up_is_kept_when_the_profile_is_silent():
+def test_consistent_split_is_kept_when_the_profile_is_silent():
     text = "reservedMemory:\n- numaNode: 3\n  limits:\n    memory: 100Mi\n"
     assert [share.reserved_memory_bytes for share in plan(node(text)).memory.numa_nodes] == [
         0,
@@ -214,44 +214,44 @@ def test_a_split_that_adds_up_is_kept_when_the_profile_is_silent():
     ]
 
 
-def test_a_split_that_does_not_add_up_is_a_conflict():
+def test_inconsistent_split_is_a_conflict():
     text = "reservedMemory:\n- numaNode: 3\n  limits:\n    memory: 99Mi\n"
     assert "config.yaml does not add up to 100Mi on NUMA nodes that can hold it" in refusal(node(text), {})
 
 
-def test_a_drop_in_of_the_admins_wins_over_the_main_file():
+def test_admin_drop_in_wins_over_the_main_file():
     text = f"{HEADER}kubeReserved:\n  memory: 400Mi\n"
     chosen = plan(node("kubeReserved:\n  memory: 300Mi\n", drop_ins={DROP_IN: text}))
     assert chosen.memory.kube_reserved_bytes == 400 * MIB
     assert reasons(chosen)["memory.kube_reserved"] == f"kept as {DROP_IN} has it"
 
 
-def test_an_eviction_map_in_the_main_file_replaces_the_defaults():
+def test_main_file_eviction_map_replaces_the_defaults():
     chosen = plan(node("evictionHard:\n  nodefs.available: 5%\n"))
     assert chosen.memory.eviction_hard_bytes == 0
     chosen = plan(node("evictionHard:\n  nodefs.available: 5%\nmergeDefaultEvictionSettings: true\n"))
     assert chosen.memory.eviction_hard_bytes == 100 * MIB
 
 
-def test_an_eviction_map_in_a_drop_in_adds_to_the_defaults():
+def test_drop_in_eviction_map_adds_to_the_defaults():
     chosen = plan(node(drop_ins={DROP_IN: f"{HEADER}evictionHard:\n  nodefs.available: 5%\n"}))
     assert chosen.kubelet.settings["evictionHard"]["memory.available"] == "100Mi"
     assert chosen.kubelet.settings["evictionHard"]["nodefs.available"] == "5%"
 
 
-def test_kubeadms_empty_values_are_not_settings():
+def test_empty_kubeadm_values_do_not_count_as_settings():
     assert (
         settings(node('cpuManagerPolicy: ""\ntopologyManagerScope: null\n'))["cpuManagerPolicy"] == "static"
     )
 
 
-def test_cpu_reservations_that_reserved_cpus_overrule_are_noticed():
+def test_cpu_reservations_overruled_by_reserved_cpus_are_noticed():
     chosen = plan(node("kubeReserved:\n  cpu: 500m\n"))
     assert [notice.id for notice in chosen.notices] == ["reserved-cpu-overruled"]
     assert chosen.allocatable.cpu_millis == 14000
 
 
-def test_a_reserved_cgroup_excludes_reserved_cpus():
+def test_reserved_cgroup_excludes_reserved_cpus():
     assert "remove systemReservedCgroup from" in refusal(node("systemReservedCgroup: /system.slice\n"), {})
 
 
@@ -320,7 +320,7 @@ AGREED = CASES["agreed"]
 
 
 @pytest.mark.parametrize(("setup", "name", "value"), AGREED.values(), ids=AGREED.keys())
-def test_plan_and_check_read_the_same(setup, name, value):
+def test_plan_and_check_read_the_same_values(setup, name, value):
     topology = Setup(**setup).node()
     value = parse_cpulist(value) if name == "reservedSystemCPUs" else value
     assert (seen_by_check(topology)[name], seen_by_plan(topology)[name]) == (value, value)
@@ -330,7 +330,7 @@ REFUSED = CASES["refused"]
 
 
 @pytest.mark.parametrize(("setup", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_plan_and_check_refuse_the_same_in_the_kubelets_words(setup, words):
+def test_plan_and_check_refuse_the_same_with_kubelet_messages(setup, words):
     topology = Setup(**setup).node()
     error = checked(topology).error
     assert error is not None
@@ -338,7 +338,7 @@ def test_plan_and_check_refuse_the_same_in_the_kubelets_words(setup, words):
     assert error in refusal(topology, {})
 
 
-def test_a_refused_file_is_named_with_the_way_out():
+def test_unloadable_file_is_named_with_its_remedy():
     message = refusal(node("evictionHard: [\n"), {})
     assert message.startswith(
         "node1: /var/lib/kubelet/config.yaml: kubelet 1.36.3 cannot load its configuration"
@@ -347,7 +347,7 @@ def test_a_refused_file_is_named_with_the_way_out():
 
 
 @pytest.mark.parametrize("version", ["1.30.14", "1.31.0"], ids=str)
-def test_null_in_a_drop_in_said_nothing_before_1_32(version):
+def test_null_in_a_drop_in_is_ignored_before_1_32(version):
     setup = Setup("topologyManagerPolicy: restricted\n", {"50.conf": "topologyManagerPolicy:\n"})
     topology = setup.node(version)
     assert seen_by_plan(topology)["topologyManagerPolicy"] == "restricted"
@@ -355,7 +355,7 @@ def test_null_in_a_drop_in_said_nothing_before_1_32(version):
 
 
 @pytest.mark.parametrize("file", ["/var/lib/kubelet/config.yaml", DROP_IN], ids=["main-file", "drop-in"])
-def test_a_configuration_that_the_snapshot_lacks_is_noticed(file):
+def test_configuration_missing_from_the_snapshot_is_noticed(file):
     install = replace(kubeadm_kubelet(), config_dir="/etc/kubernetes/kubelet.conf.d")
     chosen = plan(replace(lab_node(), kubelet=install, unreadable=(file, "/sys/x")))
     assert [(notice.id, notice.message.split()[0]) for notice in chosen.notices] == [
@@ -363,7 +363,7 @@ def test_a_configuration_that_the_snapshot_lacks_is_noticed(file):
     ]
 
 
-def test_other_unreadable_files_do_not_matter():
+def test_unrelated_unreadable_files_are_ignored():
     assert not plan(replace(lab_node(), unreadable=("/sys/x",))).notices
 
 
@@ -422,28 +422,28 @@ def test_planning_again_after_a_merge_changes_nothing(text):
     assert dumps(plan(after_merge(topology, first), WISH)) == dumps(first)
 
 
-def test_our_own_merged_values_do_not_bind_the_next_profile():
+def test_own_merged_values_do_not_bind_the_next_profile():
     topology = node(version="1.29.4")
     first = plan(topology, WISH)
     other = {"kubelet": {"topology_manager_policy": "restricted"}}
     assert settings(after_merge(topology, first), other)["topologyManagerPolicy"] == "restricted"
 
 
-def test_a_merged_value_that_the_admin_changed_is_the_admins():
+def test_merged_value_changed_by_the_admin_is_kept():
     topology = after_merge(node(version="1.29.4"), plan(node(version="1.29.4"), WISH))
     text = (topology.kubelet.config_text or "").replace("best-effort", "restricted")
     changed = replace(topology, kubelet=replace(topology.kubelet, config_text=text))
     assert "says topologyManagerPolicy: restricted" in refusal(changed, WISH)
 
 
-def test_what_a_merge_no_longer_wants_is_retired():
+def test_obsolete_merged_values_are_removed():
     topology = node(version="1.29.4")
     first = plan(topology, {"memory": {"system_reserved": "500Mi"}})
     chosen = plan(after_merge(topology, first), {"memory": {"kube_reserved": 0}}).kubelet
     assert chosen.retired == {"systemReserved": {"memory": "500Mi"}}
 
 
-def test_a_kubelet_upgrade_moves_our_values_from_the_main_file_to_the_drop_in():
+def test_kubelet_upgrade_moves_our_values_to_the_drop_in():
     first = plan(node(version="1.29.4"), WISH)
     merged = after_merge(node(version="1.29.4"), first)
     assert merged.kubelet is not None
@@ -454,7 +454,7 @@ def test_a_kubelet_upgrade_moves_our_values_from_the_main_file_to_the_drop_in():
     assert dumps(plan(again, WISH)) == dumps(plan(upgraded, WISH))
 
 
-def test_an_unreadable_earlier_plan_is_noticed_and_replaced():
+def test_unreadable_earlier_plan_is_noticed_and_replaced():
     chosen = plan(replace(lab_node(), previous_plan='{"schema": 99}'))
     assert "it has schema 99, and 1 is read here" in chosen.notices[0].message
     assert chosen.notices[0].id == "earlier-plan-unreadable"

@@ -49,7 +49,7 @@ def called(name: str) -> NodeTopology:
         pytest.param("driver", (), ["gpu-memory-moves"], id="the-driver-keeps-it"),
     ],
 )
-def test_memory_as_numa_nodes_needs_the_daemon_that_brings_it_online(mode, daemons, told):
+def test_gpu_numa_memory_needs_the_onlining_daemon(mode, daemons, told):
     machine = driven(called("gb200"), "numa")
     assert machine.nvidia_install is not None
     machine = replace(machine, nvidia_install=replace(machine.nvidia_install, daemons=daemons))
@@ -64,7 +64,7 @@ def test_memory_as_numa_nodes_needs_the_daemon_that_brings_it_online(mode, daemo
         pytest.param("quad-gh200", (4, 12, 20, 28), 384, id="quad-gh200"),
     ],
 )
-def test_what_the_driver_takes_is_gone_from_the_plan(name, nodes, gibibytes):
+def test_memory_managed_by_the_driver_leaves_the_plan(name, nodes, gibibytes):
     machine = called(name)
     before, after = planned(machine, "numa"), planned(machine, "driver")
     taken = sum(memory_of_gpus(machine).values())
@@ -78,14 +78,14 @@ def test_what_the_driver_takes_is_gone_from_the_plan(name, nodes, gibibytes):
     assert (said(before), said(after)) == ([], ["gpu-memory-moves"])
 
 
-def test_a_machine_that_is_so_already_is_planned_as_it_is():
+def test_machine_already_in_the_wanted_mode_is_planned_unchanged():
     machine = called("gb200-cdmm")
     plan = planned(machine, "driver")
     assert plan.memory.capacity_bytes == machine.memory_bytes
     assert said(plan) == []
 
 
-def test_memory_that_was_never_seen_takes_two_plans():
+def test_gpu_memory_of_unknown_size_needs_two_plans():
     first = planned(called("gb200-cdmm"), "numa")
     assert (first.allocatable, said(first)) == (None, ["gpu-memory-grows"])
     booted = replace(driven(called("gb200"), "numa"), previous_plan=dumps(first))
@@ -99,7 +99,7 @@ def booted_into(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
     return replace(in_mode(machine, plan.gpu_memory), previous_plan=dumps(plan))
 
 
-def test_a_second_plan_after_the_boot_is_the_same():
+def test_second_plan_after_the_reboot_is_the_same():
     machine = driven(called("gb200"), "")
     plan = planned(machine, "driver")
     again = planned(booted_into(machine, plan), "driver")
@@ -114,7 +114,7 @@ def test_a_second_plan_after_the_boot_is_the_same():
 @pytest.mark.parametrize(
     "wish", [pytest.param("numa", id="asked-for"), pytest.param(None, id="no-longer-pinned, of branch 580")]
 )
-def test_memory_that_an_earlier_plan_has_taken_comes_back_with_its_size(wish):
+def test_memory_returned_by_the_driver_has_its_full_size(wish):
     machine = driven(called("gb200"), "")
     back = planned(booted_into(machine, planned(machine, "driver")), wish)
     assert (back.gpu_memory.mode, said(back)) == ("numa", ["gpu-memory-moves"])
@@ -122,25 +122,25 @@ def test_memory_that_an_earlier_plan_has_taken_comes_back_with_its_size(wish):
     assert back.allocatable == planned(machine, "numa").allocatable
 
 
-def test_without_leave_to_boot_it_waits():
+def test_mode_change_waits_when_reboot_is_not_allowed():
     machine = called("gb200")
     plan = planned(machine, "driver", reboot="never")
     assert plan.memory.capacity_bytes == machine.memory_bytes
     assert (plan.gpu_memory.waits, said(plan)) == (True, ["gpu-memory-waits"])
 
 
-def test_the_option_itself_means_the_same():
+def test_module_option_equals_the_profile_mode():
     machine = called("gb200")
     plan = planned(machine, modules={"options": {"nvidia": [f"{OPTION}=driver"]}})
     assert plan.gpu_memory == planned(machine, "driver").gpu_memory
 
 
-def test_nothing_is_said_of_a_machine_that_is_not_asked():
+def test_gpu_memory_mode_stays_unset_by_default():
     plan = planned(called("gb200"))
     assert (plan.gpu_memory.mode, plan.modules.options) == (None, {})
 
 
-def test_mig_where_the_driver_manages_memory_is_warned_of():
+def test_mig_with_driver_managed_memory_is_noticed():
     machine = called("gb200")
     cut = replace(machine, gpus=tuple(replace(gpu, mig_mode="enabled") for gpu in machine.gpus))
     assert "gpu-memory-mig" in said(planned(cut, "driver"))
@@ -169,7 +169,7 @@ def test_mig_where_the_driver_manages_memory_is_warned_of():
         ),
     ],
 )
-def test_what_cannot_be_is_refused(machine, wish, message):
+def test_impossible_gpu_memory_mode_is_refused(machine, wish, message):
     with pytest.raises(PlanError, match=message):
         planned(machine, **wish)
 
@@ -188,7 +188,7 @@ memoryManagerPolicy: Static
         pytest.param("gb200", "numa", False, id="memory stays"),
     ],
 )
-def test_the_memory_managers_state_goes_with_the_memory(machine, mode, goes):
+def test_memory_manager_state_is_dropped_when_memory_changes(machine, mode, goes):
     there = called(machine)
     plan = planned(there, mode, kubelet={"version": "1.36.3"})
     found = effect(plan, there, machine_as_planned(there, plan), [], STATIC, {}, {})

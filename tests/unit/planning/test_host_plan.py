@@ -49,14 +49,14 @@ def texts(plan: NodePlan) -> dict[str, list[str]]:
     return {path: text.splitlines()[1:] for path, text in render_plan(plan).items()}
 
 
-def test_a_profile_that_says_nothing_leaves_everything():
+def test_empty_host_section_changes_nothing():
     plan = planned()
     assert plan.host == HostPlan(package_manager="apt")
     assert [file.path for file in plan.files if file.role == "host"] == []
     assert [each for each in plan.decisions if each.subject.startswith("host.")] == []
 
 
-def test_limits_are_written_for_logins_and_for_the_units_that_are_there():
+def test_limits_are_written_for_logins_and_existing_units():
     files = texts(planned({"limits": {"nofile": 1048576, "stack": "64Mi", "memlock": "unlimited"}}))
     assert files[PAM_LIMITS_PATH][1:] == [
         *("* - memlock unlimited", "root - memlock unlimited", "* - nofile 1048576", "root - nofile 1048576"),
@@ -67,7 +67,7 @@ def test_limits_are_written_for_logins_and_for_the_units_that_are_there():
     assert limits_path("crio.service") not in files
 
 
-def test_a_limit_of_logins_alone_gives_the_units_no_file():
+def test_login_only_limit_writes_no_unit_file():
     assert limits_path("kubelet.service") not in texts(planned({"limits": {"memlock": "unlimited"}}))
 
 
@@ -85,18 +85,18 @@ def test_a_limit_of_logins_alone_gives_the_units_no_file():
         pytest.param({"nice": 1}, "unknown key", id="a limit that is not set here"),
     ],
 )
-def test_a_limit_that_cannot_be_is_refused(limits, message):
+def test_impossible_limit_is_refused(limits, message):
     with pytest.raises(NumaforgeError, match=re.escape(message)):
         planned({"limits": limits})
 
 
-def test_what_is_installed_is_held_and_named_whoever_held_it_before():
+def test_installed_packages_are_held_even_when_held_by_the_admin():
     plan = planned({"hold_packages": ["kernel", "kubelet"]})
     assert plan.host.holds == ("kubelet", "linux-image-amd64")
     assert '    "linux-image-";' in texts(plan)[UPGRADES_PATH]
 
 
-def test_what_is_no_package_here_is_said():
+def test_missing_package_to_hold_is_noticed():
     plan = planned({"hold_packages": ["driver"]})
     assert [each.id for each in plan.notices if each.id == "nothing-to-hold"] == ["nothing-to-hold"]
 
@@ -111,7 +111,7 @@ def test_what_is_no_package_here_is_said():
         pytest.param(None, "package manager", id="a snapshot without a look at it"),
     ],
 )
-def test_a_host_that_cannot_hold_is_told_so_and_left_alone(userland, message):
+def test_host_without_package_holds_is_noticed_and_left_alone(userland, message):
     plan = planned({"hold_packages": ["kernel"]}, machine(userland))
     assert (plan.host.holds, plan.host.hold_kinds) == ((), ())
     assert UPGRADES_PATH not in texts(plan)
@@ -119,7 +119,7 @@ def test_a_host_that_cannot_hold_is_told_so_and_left_alone(userland, message):
     assert message in notice.message
 
 
-def test_packages_of_each_kind_match_the_patterns_for_unattended_upgrades():
+def test_held_packages_match_the_unattended_upgrades_patterns():
     patterns = upgrade_patterns(HostPlan(hold_kinds=("kernel", "driver", "kubelet", "containerd")))
     skipped = [
         "linux-image-6.9-amd64",
@@ -132,21 +132,21 @@ def test_packages_of_each_kind_match_the_patterns_for_unattended_upgrades():
     assert [name for name in skipped + left if any(re.match(each, name) for each in patterns)] == skipped
 
 
-def test_swap_stays_off_at_boot_whichever_unit_brings_it():
+def test_swap_stays_off_at_boot_for_every_swap_unit():
     files = texts(planned(tuning={"swap": "off"}))
     for path in (SWAP_PATH, no_swap_path("zramswap.service")):
         assert files[path] == ["[Unit]", "ConditionPathExists=!/etc/numaforge/plan.json"]
     assert no_swap_path("dev-sda2.swap") not in files
 
 
-def test_control_groups_of_version_1_are_refused_with_the_way_out():
+def test_cgroup_v1_is_refused_with_its_remedy():
     old = replace(machine(cgroup_version=1), kubelet=kubeadm_kubelet("1.34.0"))  # which runs on them
     with pytest.raises(PlanError, match="control groups of version 1") as refused:
         planned({"cgroup": "v2"}, old)
     assert "systemd.unified_cgroup_hierarchy=1" in (refused.value.remedy or "")
 
 
-def test_control_groups_that_the_next_boot_brings_are_not_refused():
+def test_cgroup_v2_due_at_next_boot_is_accepted():
     wish = {"cmdline": ["systemd.unified_cgroup_hierarchy=1"]}
     plan = planned(
         {"cgroup": "v2"}, machine(cgroup_version=1), kernel=wish, maintenance={"reboot": "allowed"}
@@ -155,7 +155,7 @@ def test_control_groups_that_the_next_boot_brings_are_not_refused():
 
 
 @pytest.mark.parametrize(("synchronised", "said"), [(False, 1), (True, 0), (None, 0)])
-def test_a_clock_that_is_not_synchronised_is_said_and_refuses_nothing(synchronised, said):
+def test_unsynchronised_clock_is_noticed_but_not_refused(synchronised, said):
     plan = planned({"time_sync": "required"}, machine(replace(APT, clock_synchronised=synchronised)))
     assert plan.host.time_sync
     assert sum(each.id == "clock-not-synchronised" for each in plan.notices) == said
@@ -172,7 +172,7 @@ ALL: dict[str, Any] = {
 }
 
 
-def test_a_second_run_plans_the_same():
+def test_second_run_plans_the_same():
     first = planned(ALL["host"], machine(cgroup_version=2), tuning=ALL["tuning"])
     held = tuple(replace(each, held=True) for each in APT.packages or ())
     after = replace(
@@ -181,7 +181,7 @@ def test_a_second_run_plans_the_same():
     assert planned(ALL["host"], after, tuning=ALL["tuning"]) == first
 
 
-def test_verification_holds_the_host_to_what_is_planned():
+def test_verification_compares_the_host_with_the_plan():
     plan = planned(ALL["host"], machine(cgroup_version=2), tuning=ALL["tuning"])
     assert {*entries(plan, "package_is_held")} == {"kubelet", "linux-image-amd64"}
     assert {*entries(plan, "limit")} == {"containerd.service-LimitNOFILE"}
@@ -238,7 +238,7 @@ def found(plan: NodePlan, *said: str) -> NodeState:
         ),
     ],
 )
-def test_what_is_held_and_let_go(said, hold, loose, record):
+def test_missing_holds_are_added_and_only_own_holds_are_released(said, hold, loose, record):
     plan = planned({"hold_packages": ["kernel", "kubelet"]})
     transaction = need(goal(plan), found(plan, *said))
     if hold is None:

@@ -36,7 +36,7 @@ SPREADS = {
 
 
 @pytest.mark.parametrize(("amount", "expected"), SPREADS.values(), ids=SPREADS.keys())
-def test_spread(amount, expected):
+def test_pages_are_spread_over_numa_nodes(amount, expected):
     assert pages(plan(lab_node(), {"size": "2Mi", **amount})) == expected
 
 
@@ -62,14 +62,14 @@ SECOND = {
 
 
 @pytest.mark.parametrize(("memory", "share", "expected"), SECOND.values(), ids=SECOND.keys())
-def test_a_share_stays_when_a_boot_moves_the_memory(memory, share, expected):
+def test_memory_shift_at_reboot_keeps_the_share(memory, share, expected):
     first = plan(with_memory(93, 93), {"size": "2Mi", "share": "25%"})
     assert pages(first) == [11904, 11904]
     after = replace(with_memory(*memory), previous_plan=dumps(first))
     assert pages(plan(after, {"size": "2Mi", "share": share})) == expected
 
 
-def test_boots_do_not_add_up():
+def test_repeated_reboots_do_not_shift_the_share():
     chosen = plan(with_memory(93, 93), {"size": "2Mi", "share": "25%"})
     for _ in range(3):
         moved = replace(with_memory(93 - 60 * MIB, 93), previous_plan=dumps(chosen))
@@ -86,23 +86,23 @@ def test_entries_of_one_size_add_up():
     assert pages(chosen) == [5, 2, 2, 2]
 
 
-def test_sizes_are_planned_beside_each_other():
+def test_several_page_sizes_are_planned_together():
     chosen = plan(
         lab_node(), {"size": "2Mi", "count_per_numa_node": 2}, {"size": "1Gi", "count": 1, "numa_node": 1}
     )
     assert (pages(chosen, "2Mi"), pages(chosen, "1Gi")) == ([2, 2, 2, 2], [0, 1, 0, 0])
 
 
-def test_a_size_that_nobody_names_is_left_alone():
+def test_page_size_not_in_the_profile_is_left_alone():
     assert pages(plan(lab_node(), {"size": "2Mi", "count": 4}), "1Gi") == [None] * 4
 
 
-def test_memory_only_numa_nodes_get_none_by_themselves():
+def test_memory_only_numa_nodes_get_no_pages_by_default():
     chosen = plan(grace_memory_only(), {"size": "2Mi", "count": 10})
     assert [count for count in pages(chosen) if count] == [10]
 
 
-def test_pools_that_are_there_already_take_memory():
+def test_existing_pools_count_as_used_memory():
     pools = {"2Mi": HugepagePool(0, 0), "1Gi": HugepagePool(1, 1)}
     topology = replace(
         lab_node(), numa_nodes=tuple(replace(node, hugepages=pools) for node in lab_node().numa_nodes)
@@ -114,7 +114,7 @@ def test_pools_that_are_there_already_take_memory():
     )
 
 
-def test_a_pool_of_an_earlier_plan_is_released():
+def test_pool_of_an_earlier_plan_is_released():
     first = plan(lab_node(), {"size": "2Mi", "count": 8})
     second = plan(replace(with_pools(2), previous_plan=dumps(first)))
     assert pages(second) == [0, 0, 0, 0]
@@ -122,7 +122,7 @@ def test_a_pool_of_an_earlier_plan_is_released():
     assert pages(third) == pages(second)
 
 
-def test_a_pool_that_an_earlier_plan_named_and_never_set_is_left_as_it_is():
+def test_pool_planned_but_never_set_is_left_alone():
     never = dumps(plan(with_pools(300), {"size": "2Mi", "count": 8}))
     after = plan(replace(with_pools(300), previous_plan=never))
     assert after.hugepages.pools == ()
@@ -184,7 +184,7 @@ VMEMMAP = "vm.hugetlb_optimize_vmemmap"
         pytest.param("1", True, {}, 0, False, id="pages-go"),
     ],
 )
-def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, count, refused):
+def test_pages_that_cost_extra_memory_are_refused(setting, running, wish, count, refused):
     topology = with_pools(4)
     topology = replace(
         topology,
@@ -222,7 +222,7 @@ POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
         pytest.param({"share": "25%"}, 2048, id="a share is one of MemTotal"),
     ],
 )
-def test_a_kernel_without_numa_nodes_has_one_pool(amount, expected):
+def test_kernel_without_numa_nodes_has_one_pool(amount, expected):
     chosen = plan(without_numa(total=3), {"size": "2Mi", **amount})
     assert chosen.hugepages.planned(None) == {"2Mi": expected}
     assert hugepage_counts(chosen) == {POOL: expected}
@@ -234,14 +234,14 @@ def test_a_kernel_without_numa_nodes_has_one_pool(amount, expected):
     }
 
 
-def test_a_pool_of_the_machine_is_released_by_the_plan_that_set_it():
+def test_machine_wide_pool_set_by_an_earlier_plan_is_released():
     earlier = plan(without_numa(), {"size": "2Mi", "count": 512})
     there = replace(without_numa(total=512), previous_plan=dumps(earlier))
     assert plan(there).hugepages.pages == {None: {"2Mi": 0}}
     assert plan(replace(there, hugepages={"2Mi": HugepagePool(9, 9)})).hugepages.pages == {}
 
 
-def test_pages_at_boot_are_the_machines():
+def test_boot_pages_are_reserved_for_the_whole_machine():
     profile = {
         "hugepages": [{"size": "2Mi", "count": 512, "at": "boot"}],
         "maintenance": {"reboot": "allowed"},
@@ -263,6 +263,6 @@ def test_pages_at_boot_are_the_machines():
         pytest.param({"size": "2Mi", "count": 8190}, "beside 8190 x 2Mi wanted, but", id="all memory"),
     ],
 )
-def test_a_kernel_without_numa_nodes_refuses(entry, message):
+def test_impossible_pools_without_numa_nodes_are_refused(entry, message):
     with pytest.raises(PlanError, match=message):
         plan(without_numa(), entry)

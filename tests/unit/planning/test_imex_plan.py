@@ -48,11 +48,11 @@ def planned(wish: dict[str, Any], machine: NodeTopology | None = None, **more: A
         pytest.param(BARE, ImexPlan("bare", TRAYS), id="without-kubernetes"),
     ],
 )
-def test_what_is_planned(wish, plan):
+def test_imex_plan_per_mode(wish, plan):
     assert loads(dumps(planned(wish))).imex == plan
 
 
-def test_bare_has_channel_0_made_at_each_load_of_the_module():
+def test_bare_mode_creates_channel_0_at_each_module_load():
     assert planned(BARE).modules.options == {"nvidia": ("NVreg_CreateImexChannel0=1",)}
     assert planned(HOST).modules.options == {}
 
@@ -69,7 +69,7 @@ def test_bare_has_channel_0_made_at_each_load_of_the_module():
         pytest.param({**HOST, "socket": "x.sock"}, None, "not the path of a socket", id="no-path"),
     ],
 )
-def test_what_cannot_be_is_refused(wish, machine, message):
+def test_impossible_imex_profile_is_refused(wish, machine, message):
     with pytest.raises(NumaforgeError, match=message):
         planned(wish, machine)
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_is_refused(wish, machine, message):
         pytest.param({"mode": "driver-managed"}, True, "enabled", False, [], id="the-plan-masks-it"),
     ],
 )
-def test_a_plan_that_leaves_two_daemons_says_so(wish, dra, service, commands, told):
+def test_plan_that_leaves_two_imex_daemons_is_noticed(wish, dra, service, commands, told):
     machine = tray(service, dra=dra)
     assert machine.nvidia_install is not None
     machine = replace(machine, nvidia_install=replace(machine.nvidia_install, imex_commands=commands))
@@ -95,7 +95,7 @@ def test_a_plan_that_leaves_two_daemons_says_so(wish, dra, service, commands, to
     assert [each.id for each in notices if each.id.startswith("imex")] == told
 
 
-def test_a_host_managed_daemon_goes_with_the_dra_driver():
+def test_host_managed_daemon_is_allowed_with_the_dra_driver():
     assert planned(HOST, tray(dra=True)).imex.mode == "host-managed"
 
 
@@ -143,7 +143,7 @@ OFF = ("program yes", "unit disabled")
         ),
     ],
 )
-def test_what_a_node_needs(wish, said, needed):
+def test_needed_imex_change_drains_the_node(wish, said, needed):
     part = imex.need(goal(wish), found(*said), ())
     assert (part is not None) is needed
     assert part is None or part.drains
@@ -167,7 +167,7 @@ def test_what_a_node_needs(wish, said, needed):
         ),
     ],
 )
-def test_what_a_node_cannot_do_is_refused(wish, said, message):
+def test_imex_change_that_the_node_cannot_make_is_refused(wish, said, message):
     with pytest.raises(HostError, match=message):
         imex.need(goal(wish), found(*said), ())
 
@@ -199,17 +199,17 @@ LISTED = replace(
         ),
     ],
 )
-def test_a_tray_is_compared_as_its_plan_leaves_it(wish, more, found):
+def test_tray_is_compared_as_planned(wish, more, found):
     there = planned_tray(LISTED, planned(wish, LISTED, **more))
     assert (there.memory_mode, there.imex, there.nodes, there.nodes_count) == found
 
 
-def test_a_machine_in_no_rack_is_no_tray():
+def test_machine_outside_a_rack_is_not_a_tray():
     alone = replace(tray(), gpus=tuple(replace(gpu, fabric=None) for gpu in tray().gpus))
     assert planned_tray(alone, planned(HOST, alone)) is None
 
 
-def test_the_list_that_is_written_has_the_checksum_of_the_one_that_is_planned(tmp_path):
+def test_written_node_list_has_the_planned_checksum(tmp_path):
     root = write_tree(tmp_path, lab_node())
     write(root, imex.NODES, "".join(f"{each}\n" for each in TRAYS))
     assert from_root(root).commands["imex list"] == checksum(TRAYS)

@@ -55,13 +55,13 @@ def roles(chosen: NodePlan) -> list[str]:
     return [file.path for file in chosen.files if file.role in ("interrupts", "system")]
 
 
-def test_an_empty_profile_changes_nothing():
+def test_empty_profile_changes_nothing():
     chosen = plan(host(nic(0)))
     assert chosen.interrupts == InterruptsPlan()
     assert roles(chosen) == []
 
 
-def test_keep_is_as_good_as_unset():
+def test_keep_equals_unset():
     kept = dict.fromkeys(("irqbalance", "devices", "default_affinity", "rps", "workqueues"), "keep")
     assert plan(host(nic(0)), **kept).interrupts == InterruptsPlan()
 
@@ -76,7 +76,7 @@ def test_keep_is_as_good_as_unset():
         pytest.param(None, "0-1,12-13", {"interrupts-of-unplaced-devices"}, id="all-where-it-is-not-said"),
     ],
 )
-def test_a_device_is_answered_by_reserved_cpus_of(node, cpus, notice):
+def test_device_interrupts_go_to_the_nearest_reserved_cpus(node, cpus, notice):
     chosen = plan(host(nic(node)), ON_NODE_0_AND_3, devices="reserved", irqbalance="off")
     assert {address: format_cpulist(each) for address, each in chosen.interrupts.devices.items()} == {
         "0000:17:00.0": cpus
@@ -84,31 +84,31 @@ def test_a_device_is_answered_by_reserved_cpus_of(node, cpus, notice):
     assert notices(chosen) & {"interrupts-on-another-numa-node", "interrupts-of-unplaced-devices"} == notice
 
 
-def test_only_the_classes_that_are_named_move():
+def test_only_named_device_classes_are_moved():
     drive = Nvme("0000:81:00.0", "nvme", 2)
     machine = host(nic(0), drive)
     assert set(plan(machine, **{**ALL, "device_classes": ["nvmes"]}).interrupts.devices) == {"0000:81:00.0"}
     assert set(plan(machine, **ALL).interrupts.devices) == {"0000:17:00.0", "0000:81:00.0"}
 
 
-def test_a_function_of_a_virtual_machine_is_left_alone():
+def test_device_passed_to_a_vm_is_left_alone():
     chosen = plan(host(nic(0, "vfio-pci")), **ALL)
     assert not chosen.interrupts.devices
     assert "no-such-devices" in notices(chosen)
 
 
-def test_interrupts_that_the_kernel_manages_are_named():
+def test_kernel_managed_interrupts_are_noticed():
     assert "managed-interrupts" in notices(plan(host(Nvme("0000:81:00.0", "nvme", 2)), **ALL))
     assert "managed-interrupts" not in notices(plan(host(nic(0)), **ALL))
 
 
-def test_irqbalance_is_kept_off_offline_cpus_too():
+def test_irqbalance_is_banned_from_offline_cpus():
     machine = replace(host(), offline=frozenset({99}))
     banned = plan(machine, ON_NODE_0_AND_3, irqbalance="reserved").interrupts.banned
     assert format_cpulist(banned) == "2-11,14-15,99"
 
 
-def test_packet_steering_that_is_off_has_no_cpu():
+def test_packet_steering_off_clears_the_cpu_mask():
     assert plan(host(nic(0)), rps="off").interrupts.rps == {"eth0": frozenset()}
     assert "mask packet_steering:eth0 0 /sys/class/net/eth0/queues/rx-*/rps_cpus" in affinity_lines(
         plan(host(nic(0)), rps="off").interrupts
@@ -118,12 +118,12 @@ def test_packet_steering_that_is_off_has_no_cpu():
 @pytest.mark.parametrize(
     "wish", [{"devices": "reserved"}, {"devices": "reserved", "irqbalance": "keep"}], ids=["unset", "keep"]
 )
-def test_devices_beside_an_irqbalance_that_moves_them_are_refused(wish):
+def test_device_affinity_beside_a_running_irqbalance_is_refused(wish):
     with pytest.raises(NumaforgeError, match="leaves irqbalance free to move them"):
         load_profile({"interrupts": wish})
 
 
-def test_an_unquoted_off_is_off():
+def test_unquoted_off_means_off():
     assert load_profile({"interrupts": {"irqbalance": False, "rps": False}}).interrupts.rps == "off"
 
 
@@ -151,13 +151,13 @@ def one_core() -> NodeTopology:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_without_reserved_cpus_it_is_refused(profile, where):
+def test_reserved_placement_without_reserved_cpus_is_refused(profile, where):
     with pytest.raises(PlanError, match="reserves none") as refused:
         plan_node(one_core(), load_profile(profile))
     assert where in str(refused.value)
 
 
-def test_what_needs_no_reserved_cpu_is_planned_without_them():
+def test_settings_without_reserved_cpus_are_planned_without_them():
     assert (
         plan_node(one_core(), load_profile({"interrupts": {"irqbalance": "off"}})).interrupts.irqbalance
         == "off"
@@ -171,13 +171,13 @@ def test_daemons_are_confined_by_slice():
     )
 
 
-def test_on_cgroup_v1_daemons_are_refused():
+def test_confining_daemons_on_cgroup_v1_is_refused():
     with pytest.raises(PlanError, match="needs cgroup v2"):
         plan_node(replace(lab_node(), cgroup_version=1), load_profile({"system": {"daemons": "reserved"}}))
 
 
 @pytest.mark.parametrize("root", ["/system.slice", "/system", "/system.slice/pods"])
-def test_a_slice_that_holds_pods_is_refused(root):
+def test_slice_that_contains_pods_is_refused(root):
     kubelet = kubeadm_kubelet("1.36.1")
     config = f"{kubelet.config_text}\ncgroupRoot: {root}\n"
     machine = replace(lab_node(), kubelet=replace(kubelet, config_text=config))
@@ -186,12 +186,12 @@ def test_a_slice_that_holds_pods_is_refused(root):
 
 
 @pytest.mark.parametrize("name", ["kubepods.slice", "-.slice"])
-def test_a_slice_of_pods_cannot_be_named(name):
+def test_pod_slice_is_refused(name):
     with pytest.raises(NumaforgeError, match=r"system\.slices"):
         load_profile({"system": {"slices": [name]}})
 
 
-def test_a_second_plan_is_the_same():
+def test_second_plan_is_the_same():
     machine, profile = host(nic(0)), load_profile({"interrupts": ALL, "system": {"daemons": "reserved"}})
     first = plan_node(machine, profile)
     assert plan_node(replace(machine, previous_plan=dumps(first)), profile) == first
@@ -199,7 +199,7 @@ def test_a_second_plan_is_the_same():
 
 
 @given(machines(), st.data())
-def test_no_cpu_of_a_workload_is_interrupted_and_every_device_is_answered(machine, data):
+def test_every_device_interrupts_only_reserved_cpus(machine, data):
     nodes = st.sampled_from([None, 77, *(node.id for node in machine.numa_nodes)])
     nics = tuple(
         Nic(f"0000:{bus:02x}:00.0", f"eth{bus}", None, None, None, None, data.draw(nodes)) for bus in range(4)
@@ -214,7 +214,7 @@ def test_no_cpu_of_a_workload_is_interrupted_and_every_device_is_answered(machin
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_a_mask_is_what_the_kernel_prints(cpus):
+def test_cpu_mask_uses_the_kernel_format(cpus):
     groups = format_cpumask(cpus).split(",")
     assert int("".join(groups), 16) == sum(1 << cpu for cpu in cpus)
     assert all(len(group) == 8 for group in groups[1:])

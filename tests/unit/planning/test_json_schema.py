@@ -53,25 +53,25 @@ def reread(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_schema_is_what_the_models_say(name):
+def test_schema_files_match_the_models(name):
     assert (FOLDER / f"{name}.json").read_text(encoding="utf-8") == text(name), (
         "run: python -m docs.schema_files"
     )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_schema_is_one(name):
+def test_schema_is_valid_json_schema(name):
     Draft202012Validator.check_schema(json.loads(text(name)))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_prints_the_file(name, capsys):
+def test_schema_command_prints_the_file(name, capsys):
     assert run(["schema", name]) == 0
     assert capsys.readouterr().out == text(name)
 
 
 @pytest.mark.parametrize("name", [*ready_profiles(), *machine_profiles()])
-def test_a_ready_profile_names_its_schema_and_fits_it(name):
+def test_ready_profile_names_and_fits_its_schema(name):
     (file,) = PROFILES.rglob(f"{name}.yaml")
     written = file.read_text(encoding="utf-8")
     modeline = re.match(r"# yaml-language-server: \$schema=(\S+)\n", written)
@@ -81,7 +81,7 @@ def test_a_ready_profile_names_its_schema_and_fits_it(name):
 
 
 @pytest.mark.parametrize("profile", [pytest.param(profile, id=key) for key, profile in examples()])
-def test_an_example_of_a_key_fits_the_schema(profile):
+def test_example_of_each_key_fits_the_schema(profile):
     assert mistakes("profile", profile) == []
 
 
@@ -92,20 +92,20 @@ def test_profiles_in_the_docs_fit_the_schema(page):
     assert [mistake for profile in profiles for mistake in mistakes("profile", profile)] == []
 
 
-def test_a_profile_may_name_its_schema():
+def test_profile_may_name_its_schema():
     profile = {"$schema": "../schemas/profile.json", "extends": "training"}
     assert mistakes("profile", profile) == []
     assert load_profile(profile).kubelet == load_profile("training").kubelet
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_topology_fits_its_schema(name):
+def test_topology_fits_its_schema(name):
     assert mistakes("topology", reread(topology_document(MACHINES[name]()))) == []
 
 
 @pytest.mark.parametrize("name", [name for name in MACHINES if name != "two-cpu-vm"])
 @pytest.mark.parametrize("profile", ["training", "cpu-only"])
-def test_a_plan_fits_its_schema(name, profile):
+def test_plan_fits_its_schema(name, profile):
     assert mistakes("plan", reread(plan_document(plan_node(MACHINES[name](), load_profile(profile))))) == []
 
 
@@ -131,7 +131,7 @@ ARITHMETIC = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_wrong_profile_is_refused_by_schema_and_reader_alike(mistake):
+def test_wrong_profile_is_refused_by_schema_and_reader(mistake):
     profile, _ = MISTAKES[mistake]
     with pytest.raises(ProfileError):
         load_profile(profile)
@@ -141,12 +141,12 @@ def test_a_wrong_profile_is_refused_by_schema_and_reader_alike(mistake):
 @pytest.mark.parametrize(
     "parameter", [*NO_PARAMETERS.values(), *BOOT_PARAMETERS], ids=[*NO_PARAMETERS, *BOOT_PARAMETERS]
 )
-def test_a_wrong_kernel_parameter_is_refused_by_the_schema(parameter):
+def test_wrong_kernel_parameter_is_refused_by_the_schema(parameter):
     assert mistakes("profile", {"kernel": {"cmdline": [parameter]}})
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)
-def test_a_kernel_parameter_fits_the_schema(parameter):
+def test_kernel_parameter_fits_the_schema(parameter):
     assert mistakes("profile", {"kernel": {"cmdline": [parameter]}}) == []
 
 
@@ -169,7 +169,7 @@ def test_a_kernel_parameter_fits_the_schema(parameter):
         pytest.param({"hugepages": [{"size": "1Gi", "share": "12.5%", "numa_nodes": [0]}]}, id="a-share"),
     ],
 )
-def test_other_forms_of_a_value_are_accepted_by_schema_and_reader_alike(profile):
+def test_alternative_value_forms_are_accepted_by_schema_and_reader(profile):
     assert mistakes("profile", profile) == []
     assert load_profile(profile)
 
@@ -200,7 +200,7 @@ def accepts(profile: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(("pieces", "profile"), VALUES.values(), ids=VALUES)
-def test_the_schema_accepts_whatever_the_reader_accepts(pieces, profile):
+def test_schema_accepts_whatever_the_reader_accepts(pieces, profile):
     texts = ["".join(some) for length in (1, 2, 3) for some in product(pieces.split(), repeat=length)]
     accepted = [text for text in texts if accepts(profile(text))]
     assert len(accepted) > 5
@@ -223,7 +223,7 @@ WRONG_PLANS = {
 
 
 @pytest.mark.parametrize("change", WRONG_PLANS.values(), ids=WRONG_PLANS)
-def test_a_wrong_plan_is_refused_by_schema_and_reader_alike(change):
+def test_wrong_plan_is_refused_by_schema_and_reader(change):
     plan = reread(plan_document(plan_node(dgx_h100(), load_profile("training"))))
     change(plan)
     assert mistakes("plan", plan)
@@ -245,7 +245,7 @@ WRONG_TOPOLOGIES = {
 
 
 @pytest.mark.parametrize("change", WRONG_TOPOLOGIES.values(), ids=WRONG_TOPOLOGIES)
-def test_a_wrong_topology_is_refused_by_schema_and_reader_alike(change):
+def test_wrong_topology_is_refused_by_schema_and_reader(change):
     node = reread(topology_document(dgx_h100()))
     change(node)
     assert mistakes("topology", node)

@@ -16,10 +16,10 @@ from numaforge.roles.kernel_values import paths as kernel_values_paths
         pytest.param("net.ipv4.conf.eth0/5.rp_filter", "/proc/sys/net/ipv4/conf/eth0.5/rp_filter", id="both"),
     ],
 )
-def test_a_sysctl_is_named_as_sysctl_d_names_it(name: str, path: str) -> None:
+def test_sysctl_has_its_sysctl_d_name(name: str, path: str) -> None:
     assert kernel_values_paths.sysctl(name) == path
 
 
 @pytest.mark.parametrize(("size", "folder"), [("2Mi", "hugepages-2048kB"), ("1Gi", "hugepages-1048576kB")])
-def test_a_pool_is_named_by_its_page_size_in_kib(size: str, folder: str) -> None:
+def test_pool_is_named_by_its_page_size_in_kib(size: str, folder: str) -> None:
     assert hugepages_paths.hugepage_pool(3, size) == f"/sys/devices/system/node/node3/hugepages/{folder}"

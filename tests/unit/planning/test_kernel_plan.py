@@ -33,14 +33,14 @@ def profile(reboot: str = "never", *cmdline: str) -> NodeProfile:
         pytest.param("quiet", "allowed", "reboots", id="leave-to-reboot"),
     ],
 )
-def test_what_is_missing_is_named_with_what_becomes_of_it(running, reboot, notice):
+def test_missing_parameter_is_noticed_with_its_pending_or_planned_reboot(running, reboot, notice):
     planned = plan_node(replace(lab_node(), kernel_cmdline=running), profile(reboot, "iommu=pt"))
     assert planned.kernel == KernelPlan(("iommu=pt",), reboot)
     named = [each.id for each in planned.notices if each.id.startswith("reboot")]
     assert named == ([notice] if notice else [])
 
 
-def test_the_plan_is_the_same_after_the_boot_that_it_brings():
+def test_plan_is_the_same_after_its_reboot():
     wish = profile("allowed", "iommu=pt")
     before, after = (
         plan_node(replace(lab_node(), kernel_cmdline=running), wish)
@@ -49,12 +49,12 @@ def test_the_plan_is_the_same_after_the_boot_that_it_brings():
     assert dumps(after) == dumps(before)
 
 
-def test_without_a_wish_nothing_is_said():
+def test_empty_kernel_section_makes_no_decisions():
     decisions = plan_node(lab_node(), profile()).decisions
     assert not [each for each in decisions if each.subject.startswith("kernel.")]
 
 
-def test_the_plan_keeps_it():
+def test_plan_document_keeps_the_kernel_parameters():
     plan = plan_node(lab_node(), profile("allowed", "iommu=pt", "intel_iommu=on"))
     assert loads(dumps(plan)).kernel == KernelPlan(("iommu=pt", "intel_iommu=on"), "allowed")
 
@@ -130,7 +130,7 @@ ALLOCATABLE = format_cpulist(planned().cpus.allocatable)
         ),
     ],
 )
-def test_an_intent_is_said_in_the_words_of_the_machine(topology, kernel, cmdline):
+def test_kernel_intent_becomes_parameters_of_the_machine(topology, kernel, cmdline):
     chosen = planned(topology, **kernel)
     assert " ".join(chosen.kernel.cmdline) == cmdline
 
@@ -160,34 +160,34 @@ def test_an_intent_is_said_in_the_words_of_the_machine(topology, kernel, cmdline
         pytest.param(INTEL, {"nohz_full": "4,99"}, "CPUs 99 are not online", id="no-such-cpu"),
     ],
 )
-def test_what_cannot_be_is_refused(topology, kernel, said):
+def test_impossible_kernel_settings_are_refused(topology, kernel, said):
     with pytest.raises(PlanError, match=said):
         planned(topology, **kernel)
 
 
-def test_without_reserved_cpus_none_can_be_isolated():
+def test_isolating_cpus_without_reserved_cpus_is_refused():
     one_core = replace(two_cpu_vm(), cores=(Core(0, 0, frozenset({0, 1})),))
     with pytest.raises(PlanError, match="none is left for the system"):
         plan_node(one_core, load_profile({"kernel": {"isolated_cpus": "allocatable"}}))
 
 
-def test_numa_balancing_is_the_same_at_boot_and_later():
+def test_contradicting_numa_balancing_at_boot_and_later_is_refused():
     wish = {"kernel": {"numa_balancing": False}, "tuning": {"numa_balancing": True}}
     with pytest.raises(PlanError, match="is false, and tuning"):
         plan_node(INTEL, load_profile(wish))
 
 
 @pytest.mark.parametrize("value", ["", "most", True, "7-2"])
-def test_cpus_that_are_none_are_refused(value):
+def test_invalid_isolated_cpus_are_refused(value):
     with pytest.raises(ProfileError, match="allocatable"):
         load_profile({"kernel": {"isolated_cpus": value}})
 
 
-def test_isolated_cpus_come_with_a_warning():
+def test_isolated_cpus_are_noticed():
     assert "cpus-isolated" in [notice.id for notice in planned(isolated_cpus="allocatable").notices]
 
 
-def test_the_plan_is_the_same_once_the_cpus_are_isolated():
+def test_plan_is_the_same_once_cpus_are_isolated():
     booted = replace(INTEL, isolated=planned().cpus.allocatable, nohz_full=planned().cpus.allocatable)
     wish = {"isolated_cpus": "allocatable", "nohz_full": "allocatable"}
     assert dumps(planned(booted, **wish)) == dumps(planned(INTEL, **wish))
@@ -224,12 +224,12 @@ def test_pages_are_reserved_at_boot(kernel, hugepages, cmdline):
         ),
     ],
 )
-def test_pages_that_no_parameter_reserves_are_refused(kernel, hugepages, said):
+def test_pages_that_cannot_be_reserved_at_boot_are_refused(kernel, hugepages, said):
     with pytest.raises(PlanError, match=said):
         planned(replace(INTEL, kernel=kernel), hugepages)
 
 
-def test_a_risk_is_repeated_by_the_plan():
+def test_accepted_risk_is_repeated_in_the_plan():
     plan = planned(cmdline=["iommu=pt"], unsafe={"net.ifnames=0": "NICs are renamed"})
     assert plan.kernel.cmdline == ("iommu=pt", "net.ifnames=0")
     assert [each.message for each in plan.notices if each.id == "unsafe-parameter"] == [
@@ -239,6 +239,6 @@ def test_a_risk_is_repeated_by_the_plan():
     assert reason.endswith("NICs are renamed")
 
 
-def test_options_of_several_pci_parameters_are_one_as_the_kernel_reads_them():
+def test_repeated_pci_parameters_are_merged():
     kernel = NodeProfile(kernel={"cmdline": ["pci=realloc", "quiet", "pci=noaer"]}).kernel
     assert kernel.cmdline == ("pci=realloc,noaer", "quiet")

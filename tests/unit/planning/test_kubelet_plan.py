@@ -78,7 +78,7 @@ WITHOUT_WHOLE_CORES = {
 
 
 @pytest.mark.parametrize("topology", WITHOUT_WHOLE_CORES.values(), ids=WITHOUT_WHOLE_CORES.keys())
-def test_full_pcpus_only_is_left_out(topology):
+def test_full_pcpus_only_is_left_out_without_whole_cores(topology):
     assert kubelet(topology).settings["cpuManagerPolicyOptions"] == STRICT
 
 
@@ -117,7 +117,7 @@ STRICTNESS: dict[str, tuple[str, str, dict[str, bool], bool]] = {
 
 
 @pytest.mark.parametrize(("version", "held", "options", "strict"), STRICTNESS.values(), ids=STRICTNESS.keys())
-def test_reserved_cpus_are_kept_from_pods_that_share(version, held, options, strict):
+def test_reserved_cpus_are_kept_from_the_shared_pool(version, held, options, strict):
     topology = replace(lab_node(), kubelet=kubeadm_kubelet(version, KUBEADM_CONFIG + held))
     chosen = plan(topology, cpu_manager_options=options)
     said = chosen.kubelet.settings.get("cpuManagerPolicyOptions", {})
@@ -134,30 +134,30 @@ GATES = {
 
 
 @pytest.mark.parametrize(("version", "option", "gates"), GATES.values(), ids=GATES.keys())
-def test_feature_gates(version, option, gates):
+def test_feature_gates_are_set_where_the_option_needs_them(version, option, gates):
     chosen = kubelet(
         lab_node(), version, topology_manager_policy="restricted", cpu_manager_options={option: True}
     )
     assert chosen.settings.get("featureGates") == gates
 
 
-def test_near_numa_nodes_are_preferred_where_pods_may_span_them():
+def test_nearest_numa_nodes_are_preferred_when_pods_may_span_them():
     settings = kubelet(epyc_nps4(), topology_manager_policy="best-effort").settings
     assert settings["topologyManagerPolicyOptions"] == {"prefer-closest-numa-nodes": "true"}
 
 
-def test_two_numa_nodes_are_equally_near():
+def test_two_numa_nodes_need_no_preference_for_the_nearest():
     assert (
         "topologyManagerPolicyOptions"
         not in kubelet(dgx_h100(), topology_manager_policy="best-effort").settings
     )
 
 
-def test_more_than_eight_numa_nodes_are_allowed_for():
+def test_more_than_eight_numa_nodes_raise_the_limit():
     assert kubelet(big_512()).settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == "16"
 
 
-def test_memory_only_numa_nodes_count():
+def test_memory_only_numa_nodes_count_towards_the_limit():
     topology = grace_memory_only()
     settings = kubelet(topology, topology_manager_policy="best-effort").settings
     assert settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == str(
@@ -229,7 +229,7 @@ def test_refused(version, wish, message):
         pytest.param({"topology_manager_options": {"prefer-closest-numa-nodes": True}}, id="or-an-option"),
     ],
 )
-def test_many_numa_nodes_need_a_kubelet_that_allows_them(wish):
+def test_many_numa_nodes_need_a_kubelet_with_the_limit_option(wish):
     message = refusal(big_512(), "1.30", **wish)
     assert (
         "the machine has 16 NUMA nodes, those without CPUs included, and kubelet 1.30 aligns at most 8"
@@ -240,7 +240,7 @@ def test_many_numa_nodes_need_a_kubelet_that_allows_them(wish):
 
 @pytest.mark.parametrize("topology", [big_512(), many_numa_nodes(32)], ids=["16", "34"])
 @pytest.mark.parametrize("version", ["1.28", "1.30"])
-def test_by_default_a_kubelet_without_the_limit_aligns_nothing(topology, version):
+def test_kubelet_without_the_limit_aligns_nothing_by_default(topology, version):
     chosen = plan(topology, version)
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
     (notice,) = [notice for notice in chosen.notices if notice.id == "not-aligned"]
@@ -250,13 +250,13 @@ def test_by_default_a_kubelet_without_the_limit_aligns_nothing(topology, version
     assert notice.message.endswith(FEWER)
 
 
-def test_many_numa_nodes_without_alignment_are_fine_on_any_version():
+def test_many_numa_nodes_without_alignment_work_on_any_version():
     assert (
         kubelet(big_512(), "1.30", topology_manager_policy="none").settings["topologyManagerPolicy"] == "none"
     )
 
 
-def test_a_limit_below_the_machines_numa_nodes_is_refused():
+def test_limit_below_the_machine_numa_nodes_is_refused():
     message = refusal(big_512(), topology_manager_options={"max-allowable-numa-nodes": 8})
     assert "max-allowable-numa-nodes is 8, but the machine has 16 NUMA nodes" in message
 
@@ -296,7 +296,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize(("version", "wish", "message"), ENDLESS.values(), ids=ENDLESS.keys())
-def test_a_kubelet_that_would_never_answer_is_refused(version, wish, message):
+def test_policy_with_endless_admission_is_refused(version, wish, message):
     profile = load_profile({"kubelet": wish, "memory": {"system_reserved": "1Gi"}})
     with pytest.raises(PlanError) as caught:
         plan_node(grace_blackwell_tray(), profile, version)
@@ -316,7 +316,7 @@ FEWER = "show fewer NUMA nodes in the firmware (NPS on EPYC, SNC on Xeon)"
         pytest.param(grace_blackwell_tray(), "1.30", NEWER, id="too-many-for-the-kubelet-at-all"),
     ],
 )
-def test_by_default_what_would_never_be_answered_is_left_out(topology, version, remedy):
+def test_alignment_with_endless_admission_is_off_by_default(topology, version, remedy):
     chosen = plan(topology, version)
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
     assert chosen.kubelet.settings["cpuManagerPolicy"] == "static"
@@ -325,7 +325,7 @@ def test_by_default_what_would_never_be_answered_is_left_out(topology, version, 
     assert notice.message.endswith(f"To align them, {remedy}")
 
 
-def test_options_that_need_alignment_are_refused_where_it_cannot_be():
+def test_alignment_options_are_refused_where_alignment_is_impossible():
     with pytest.raises(PlanError, match="would admit no pod in time"):
         plan(many_numa_nodes(32), "1.36", topology_manager_options={"prefer-closest-numa-nodes": True})
 
@@ -333,7 +333,7 @@ def test_options_that_need_alignment_are_refused_where_it_cannot_be():
 @pytest.mark.parametrize(
     "wish", [{}, {"topology_manager_policy": "restricted"}], ids=["default", "restricted"]
 )
-def test_from_1_36_on_34_numa_nodes_are_aligned_without_the_memory_manager(wish):
+def test_kubelet_from_1_36_aligns_34_numa_nodes_without_memory_manager(wish):
     chosen = plan(grace_blackwell_tray(), "1.36", **wish)
     settings = chosen.kubelet.settings
     assert settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == "34"
@@ -341,7 +341,7 @@ def test_from_1_36_on_34_numa_nodes_are_aligned_without_the_memory_manager(wish)
     assert "many-hints" not in [notice.id for notice in chosen.notices]
 
 
-def test_hints_that_take_minutes_are_noticed():
+def test_slow_topology_hints_are_noticed():
     wish = {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"}
     chosen = plan_node(epyc_gpu(), load_profile({"kubelet": wish, "memory": {"system_reserved": "1Gi"}}))
     (notice,) = [notice for notice in chosen.notices if notice.id == "many-hints"]
@@ -360,17 +360,17 @@ def test_align_by_socket_needs_a_numa_node_per_package():
     assert "there are 2 packages and 1 NUMA nodes with CPUs" in message
 
 
-def test_a_newer_kubelet_is_treated_as_the_latest_known():
+def test_newer_kubelet_is_treated_as_the_latest_known():
     chosen = plan(lab_node(), "1.99.0")
     assert [notice.id for notice in chosen.notices] == ["newer-kubelet"]
 
 
-def test_the_version_asked_for_wins_over_the_hosts():
+def test_requested_version_wins_over_the_host_version():
     assert kubelet(lab_node(), "1.33.1").version == "1.33.1"
     assert kubelet(lab_node(), version=None).version == "1.36.3"
 
 
-def test_the_profiles_version_is_for_hosts_without_a_kubelet():
+def test_profile_version_applies_to_hosts_without_a_kubelet():
     chosen = plan(laptop())
     assert chosen.kubelet is None
     assert chosen.allocatable is None
@@ -383,7 +383,7 @@ def test_the_profiles_version_is_for_hosts_without_a_kubelet():
     ids=["unknown", "before-it-has-drop-ins", "down"],
 )
 @pytest.mark.parametrize("wish", [{}, {"version": "1.35"}], ids=["unsaid", "named-by-the-profile"])
-def test_the_kubelet_of_a_distribution_is_not_planned(wish, version, unit):
+def test_distribution_kubelet_is_not_planned(wish, version, unit):
     install = KubeletInstall(version, unit, None, unit and "/k3s/conf.d", (), distribution="k3s")
     machine = replace(laptop(), swap_bytes=0, kubelet=install)
     chosen = plan_node(machine, load_profile({"kubelet": wish}))
@@ -392,7 +392,7 @@ def test_the_kubelet_of_a_distribution_is_not_planned(wish, version, unit):
     assert notice.message.startswith("k3s runs this host's kubelet its own way")
 
 
-def test_a_distribution_with_drop_ins_gets_one_in_its_folder():
+def test_distribution_with_drop_ins_gets_a_drop_in_in_its_folder():
     flags = ("--config-dir=/k3s/conf.d",)
     install = KubeletInstall("1.36.5", "k3s.service", None, "/k3s/conf.d", flags, distribution="k3s")
     chosen = plan_node(replace(laptop(), swap_bytes=0, kubelet=install), load_profile({})).kubelet
@@ -420,7 +420,7 @@ def planned_on(install: KubeletInstall, profile: object) -> dict[str, str]:
     return {file.path: file.text for file in files if file.path == install.arguments_file}
 
 
-def test_microk8s_gets_a_line_in_its_arguments_and_loses_it_again():
+def test_microk8s_argument_line_is_added_and_removed():
     (text,) = planned_on(MICROK8S, {}).values()
     header, *lines = text.splitlines()
     assert header.startswith("# Written by numaforge ")
@@ -432,13 +432,13 @@ def test_microk8s_gets_a_line_in_its_arguments_and_loses_it_again():
     assert planned_on(MICROK8S, {"kubelet": {"state": "absent"}}) == {}
 
 
-def test_a_folder_of_drop_ins_that_microk8s_arguments_name_is_used():
+def test_drop_in_folder_in_the_microk8s_arguments_is_used():
     own = replace(MICROK8S, config_dir="/own", flags=(*MICROK8S.flags, "--config-dir=/own"))
     chosen = plan_node(replace(laptop(), swap_bytes=0, kubelet=own), load_profile({})).kubelet
     assert (chosen.drop_in, chosen.argument) == ("/own/90-numaforge.conf", None)
 
 
-def test_arguments_of_microk8s_that_were_not_read_are_named():
+def test_unread_microk8s_arguments_are_reported():
     unread = replace(MICROK8S, arguments_text=None, flags=())
     machine = replace(laptop(), swap_bytes=0, kubelet=unread, unreadable=("/args/kubelet",))
     chosen = plan_node(machine, load_profile({}))
@@ -446,13 +446,13 @@ def test_arguments_of_microk8s_that_were_not_read_are_named():
     assert any("/args/kubelet was not read" in notice.message for notice in chosen.notices)
 
 
-def test_a_kubelet_to_be_installed_is_planned_for_the_profiles_version():
+def test_kubelet_to_be_installed_is_planned_for_the_profile_version():
     chosen = plan_node(replace(laptop(), swap_bytes=0), load_profile({"kubelet": {"version": "1.35"}}))
     assert chosen.kubelet.version == "1.35"
     assert "config-dir-not-wired" in [notice.id for notice in chosen.notices]
 
 
-def test_from_1_30_a_drop_in_is_written_and_wired_in():
+def test_drop_in_is_written_and_wired_from_1_30():
     chosen = kubelet(lab_node(), "1.30.0")
     assert chosen.delivery == "drop-in"
     assert chosen.drop_in == "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
@@ -483,9 +483,7 @@ WIRED = {
 
 @pytest.mark.parametrize("added", [False, True], ids=["at first", "again"])
 @pytest.mark.parametrize(("exec_start", "variable", "repeated"), WIRED.values(), ids=WIRED)
-def test_the_flag_goes_into_a_variable_of_the_unit_or_after_what_the_unit_says_now(
-    exec_start, variable, repeated, added
-):
+def test_config_dir_flag_uses_a_unit_variable_or_extends_exec_start(exec_start, variable, repeated, added):
     folder = "/etc/kubernetes/kubelet.conf.d"
     install = replace(kubeadm_kubelet(), exec_start=exec_start, config_dir_added=added)
     install = replace(install, config_dir=folder if added else None)
@@ -494,13 +492,13 @@ def test_the_flag_goes_into_a_variable_of_the_unit_or_after_what_the_unit_says_n
     assert chosen.exec_start == (repeated and f"{repeated} --config-dir={folder}")
 
 
-def test_before_1_30_the_main_file_is_merged_into():
+def test_settings_are_merged_into_the_main_file_before_1_30():
     chosen = kubelet(lab_node(), "1.29.4")
     assert (chosen.delivery, chosen.drop_in, chosen.exec_start) == ("merge", None, None)
     assert chosen.config_file == "/var/lib/kubelet/config.yaml"
 
 
-def test_a_config_dir_that_is_in_use_is_used():
+def test_existing_config_dir_is_used():
     assert lab_node().kubelet is not None
     install = replace(kubeadm_kubelet(), config_dir="/etc/k8s/conf.d")
     chosen = kubelet(replace(lab_node(), kubelet=install))
@@ -508,12 +506,12 @@ def test_a_config_dir_that_is_in_use_is_used():
     assert chosen.exec_start is None
 
 
-def test_a_unit_without_exec_start_cannot_be_wired():
+def test_unit_without_exec_start_cannot_be_wired():
     install = replace(kubeadm_kubelet(), exec_start=None)
     assert "add --config-dir=/etc/kubernetes/kubelet.conf.d" in refusal(replace(lab_node(), kubelet=install))
 
 
-def test_an_old_kubelet_without_config_file_cannot_be_reached():
+def test_old_kubelet_without_config_file_is_refused():
     install = replace(kubeadm_kubelet("1.29.0"), config_file=None, config_text=None)
     assert "start it with --config=/var/lib/kubelet/config.yaml" in refusal(
         replace(lab_node(), kubelet=install)
@@ -532,7 +530,7 @@ def test_files_are_listed_with_their_modes():
     }
 
 
-def test_without_static_memory_no_state_is_put_aside():
+def test_no_memory_state_is_set_aside_without_static_memory():
     paths = [file.path for file in plan(lab_node(), memory_manager_policy="None").files]
     assert "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf" in paths
     assert not [path for path in paths if "memory-state" in path]
@@ -590,13 +588,13 @@ NPS1 = "or choose NPS1 in the firmware, without L3 as NUMA domain"
         pytest.param(divided(4, vendor="GenuineIntel"), "best-effort", None, id="not-an-EPYC"),
     ],
 )
-def test_an_epyc_that_firmware_divides_has_its_choice_explained(topology, policy, says):
+def test_choice_on_a_firmware_divided_epyc_is_explained(topology, policy, says):
     chosen = plan(topology, "1.36", topology_manager_policy=policy)
     messages = [notice.message for notice in chosen.notices if notice.id == "divided-packages"]
     assert [says in message for message in messages] == ([True] if says else []), messages
 
 
-def test_where_the_kubelet_would_walk_too_many_numa_nodes_nps1_alone_is_named():
+def test_only_nps1_is_suggested_when_numa_nodes_are_too_many():
     notices = {notice.id: notice.message for notice in plan(epyc_l3_gpu(), "1.36").notices}
     assert "divided-packages" not in notices
     assert notices["not-aligned"].endswith("(NPS1, and no L3 as NUMA domain)")

@@ -31,7 +31,7 @@ def notices(planned: NodePlan) -> dict[str, str]:
     return {notice.id: notice.message for notice in planned.notices}
 
 
-def test_cpus_in_no_numa_node_are_neither_reserved_nor_promised() -> None:
+def test_cpus_outside_numa_nodes_are_neither_reserved_nor_promised() -> None:
     planned = plan(captured("dell-r630-node0-offline"))
     assert planned.cpus.reserved == parse_cpulist("5")
     assert planned.cpus.allocatable == parse_cpulist("7,9,11,13,15,17,19")
@@ -39,7 +39,7 @@ def test_cpus_in_no_numa_node_are_neither_reserved_nor_promised() -> None:
     assert "CPUs 4,6,8,10,12,14,16,18,20 are in no NUMA node" in notices(planned)["cpus-in-no-numa-node"]
 
 
-def test_cpus_in_no_numa_node_cannot_be_reserved_by_name() -> None:
+def test_reserving_cpus_outside_numa_nodes_by_name_is_refused() -> None:
     with pytest.raises(PlanError, match="does not find them: 4\n  choose among the CPUs that it finds: 5,7"):
         plan(captured("dell-r630-node0-offline"), cpus={"reserved": {"cpulist": "4-5"}})
 
@@ -57,7 +57,7 @@ def test_sockets_are_counted_by_their_ids(name: str, sockets: int) -> None:
     assert MachineInfo.from_topology(captured(name)).cpus.num_sockets == sockets
 
 
-def test_align_by_socket_is_refused_where_a_package_is_in_no_numa_node() -> None:
+def test_align_by_socket_with_a_package_outside_numa_nodes_is_refused() -> None:
     text = (
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
         'cpuManagerPolicy: static\nreservedSystemCPUs: "5"\ntopologyManagerPolicy: restricted\n'
@@ -68,12 +68,12 @@ def test_align_by_socket_is_refused_where_a_package_is_in_no_numa_node() -> None
     assert "number of sockets are more than number of NUMA" in (report.error or "")
 
 
-def test_what_the_kubelet_merges_on_s390x_is_reserved_whole() -> None:
+def test_cores_the_kubelet_merges_on_s390x_are_reserved_whole() -> None:
     planned = plan(captured("ibm-z-drawers"), cpus={"reserved": {"cores": 1}})
     assert planned.cpus.reserved == parse_cpulist("0-2")
 
 
-def test_offline_cpus_are_promised_where_the_kernel_has_no_numa_nodes() -> None:
+def test_offline_cpus_are_promised_by_a_kernel_without_numa_nodes() -> None:
     there = machine(cores_per_numa_node=4, threads=1, kubelet=kubeadm_kubelet())
     whole = replace(
         there,
@@ -88,14 +88,14 @@ def test_offline_cpus_are_promised_where_the_kernel_has_no_numa_nodes() -> None:
     assert "counts the offline CPUs 3" in notices(planned)["offline-cpus-counted"]
 
 
-def test_offline_cpus_are_not_promised_where_it_has() -> None:
+def test_offline_cpus_are_not_promised_where_the_kernel_has_numa_nodes() -> None:
     topology = captured("epyc-7763-smt-off-isolated")
     assert topology.offline
     assert cpu_capacity(topology) == len(topology.online)
     assert "offline-cpus-counted" not in notices(plan(topology))
 
 
-def test_a_split_that_the_kubelet_does_not_read_refuses_nothing() -> None:
+def test_split_ignored_by_the_kubelet_refuses_nothing() -> None:
     wish = {"memory": {"system_reserved": "4700Mi"}}
     topology = captured("qemu-memory-tiers")
     planned = plan(topology, **wish, kubelet={"memory_manager_policy": "None"})
@@ -105,7 +105,7 @@ def test_a_split_that_the_kubelet_does_not_read_refuses_nothing() -> None:
         plan(topology, **wish, kubelet={"memory_manager_policy": "Static"})
 
 
-def test_nothing_left_for_pods_is_refused_whatever_the_policy() -> None:
+def test_nothing_left_for_pods_is_refused_under_every_policy() -> None:
     pages = [{"size": "2Mi", "share": "99%"}]
     topology = machine(cores_per_numa_node=4, kubelet=kubeadm_kubelet())
     with pytest.raises(PlanError, match="of memory would be reserved, but only"):
@@ -118,7 +118,7 @@ def test_nothing_left_for_pods_is_refused_whatever_the_policy() -> None:
 
 
 @pytest.mark.parametrize("profile", ["cpu-only", "training"])
-def test_a_machine_of_which_the_kubelet_finds_no_cpu_is_refused(profile: str) -> None:
+def test_machine_without_cpus_visible_to_the_kubelet_is_refused(profile: str) -> None:
     whole = epyc_nps4()
     astray = replace(whole, cores=tuple(replace(core, numa_node=None) for core in whole.cores))
     with pytest.raises(PlanError, match="no CPU is in a NUMA node, so the kubelet finds none"):

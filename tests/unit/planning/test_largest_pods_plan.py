@@ -83,7 +83,9 @@ def shapes(chosen: NodePlan) -> list[tuple[int, int]]:
         pytest.param(lab_node(), "single-numa-node", "4 NUMA nodes have CPUs", id="no GPUs"),
     ],
 )
-def test_the_default_admits_a_pod_with_all_gpus(topology: NodeTopology, expected: str, because: str) -> None:
+def test_default_policy_admits_a_pod_with_all_gpus(
+    topology: NodeTopology, expected: str, because: str
+) -> None:
     chosen = plan(topology)
     value, reason = policy(chosen)
     assert value == expected
@@ -94,7 +96,7 @@ def test_the_default_admits_a_pod_with_all_gpus(topology: NodeTopology, expected
 @pytest.mark.parametrize(
     "topology", [dgx_h100(), epyc_gpu(), grace_blackwell_tray()], ids=lambda t: t.hostname
 )
-def test_the_kubelet_admits_all_gpus_under_the_default(topology: NodeTopology) -> None:
+def test_kubelet_admits_all_gpus_under_the_default_policy(topology: NodeTopology) -> None:
     chosen = plan(topology)
     whole = chosen.largest_pods[-1]
     limits = {
@@ -116,16 +118,16 @@ def test_the_kubelet_admits_all_gpus_under_the_default(topology: NodeTopology) -
         ("none", [(n, 212) for n in range(1, 9)]),
     ],
 )
-def test_every_number_of_gpus_has_its_largest_pod(wanted: str, expected: list[tuple[int, int]]) -> None:
+def test_every_gpu_count_has_its_largest_pod(wanted: str, expected: list[tuple[int, int]]) -> None:
     assert shapes(plan(dgx_h100(), topology_manager_policy=wanted)) == expected
 
 
-def test_without_gpus_the_largest_pod_of_all_is_said() -> None:
+def test_without_gpus_the_largest_pod_overall_is_reported() -> None:
     (largest,) = plan(lab_node()).largest_pods
     assert (largest.resource, largest.devices, largest.cpus) == ("", 0, 4)
 
 
-def test_memory_and_huge_pages_are_those_of_the_same_numa_node() -> None:
+def test_memory_and_huge_pages_come_from_the_same_numa_node() -> None:
     dgx = dgx_h100()
     pools = {"1Gi": HugepagePool(16, 16)}
     dgx = replace(dgx, numa_nodes=tuple(replace(node, hugepages=pools) for node in dgx.numa_nodes))
@@ -137,7 +139,7 @@ def test_memory_and_huge_pages_are_those_of_the_same_numa_node() -> None:
     assert pods[5] == LargestPod(GPU, 5, 0, 0)
 
 
-def test_planned_huge_pages_count() -> None:
+def test_planned_huge_pages_count_for_the_largest_pod() -> None:
     wish = {"extends": "inference-mig", "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}]}
     chosen = plan_node(dgx_h100(), load_profile(wish))
     assert chosen.largest_pods[0].hugepages_bytes == {"1Gi": 8 * GIB}
@@ -149,13 +151,13 @@ REMEDY = (
 )
 
 
-def test_a_whole_node_pod_that_never_fits_is_noticed() -> None:
+def test_whole_node_pod_that_never_fits_is_noticed() -> None:
     assert notice(plan(dgx_h100(), topology_manager_policy="single-numa-node")) == (
         f"single-numa-node refuses every container with all 8 nvidia.com/gpu, the most is 4; {REMEDY}"
     )
 
 
-def test_a_whole_node_pod_that_fits_by_its_size_alone_is_noticed() -> None:
+def test_whole_node_pod_that_fits_only_at_full_size_is_noticed() -> None:
     message = notice(plan(dgx_h100(), topology_manager_policy="restricted", topology_manager_scope="pod"))
     assert message.startswith(
         "restricted refuses a pod with all 8 nvidia.com/gpu unless all else that it asks for needs as many "
@@ -163,37 +165,37 @@ def test_a_whole_node_pod_that_fits_by_its_size_alone_is_noticed() -> None:
     )
 
 
-def test_a_policy_that_the_kubelet_has_already_is_judged_too() -> None:
+def test_existing_kubelet_policy_is_judged() -> None:
     text = KUBEADM_CONFIG + "topologyManagerPolicy: single-numa-node\n"
     chosen = plan(replace(dgx_h100(), kubelet=kubeadm_kubelet(config_text=text)))
     assert notice(chosen) is not None
 
 
-def test_a_policy_that_is_merged_into_the_main_file_is_judged_as_the_kubelet_reads_it() -> None:
+def test_merged_policy_is_judged_as_the_kubelet_reads_it() -> None:
     chosen = plan(dgx_h100(), "1.29.0", topology_manager_policy="single-numa-node")
     assert shapes(chosen)[3:5] == [(4, 106), (5, 0)]
 
 
 @pytest.mark.parametrize("name", ready_profiles())
-def test_of_the_ready_profiles_only_that_of_small_pods_refuses_a_whole_node(name: str) -> None:
+def test_only_the_small_pod_ready_profile_refuses_a_whole_node_pod(name: str) -> None:
     chosen = plan_node(dgx_h100(), load_profile({"extends": name, "mig": {"gpus": []}}))
     assert (notice(chosen) is not None) == (name == "inference-mig")
 
 
 @pytest.mark.parametrize("strategy", ["mixed", "single"])
-def test_of_mig_devices_the_largest_pod_has_one(strategy: str) -> None:
+def test_largest_pod_has_one_mig_device(strategy: str) -> None:
     chosen = plan_node(dgx_h100(), load_profile({"extends": "inference-mig", "mig": {"strategy": strategy}}))
     assert [pod.devices for pod in chosen.largest_pods] == [1]
     assert notice(chosen) is None
 
 
-def test_of_an_unknown_machine_nothing_is_claimed() -> None:
+def test_unknown_machine_has_no_largest_pod() -> None:
     unknown = replace(dgx_h100(), memory_bytes=None, numa_nodes=())
     assert plan_node(unknown, load_profile({})).largest_pods == ()
 
 
 @pytest.mark.parametrize("wanted", ["single-numa-node", "best-effort"])
-def test_512_cpus_and_8_gpus_are_planned_in_no_time(wanted: str) -> None:
+def test_512_cpus_and_8_gpus_are_planned_within_half_a_second(wanted: str) -> None:
     topology = replace(big_512(), gpus=epyc_gpu().gpus)
     plan(topology, topology_manager_policy=wanted)
     started = time.process_time()

@@ -26,14 +26,14 @@ def plan(admin: str | None = None, **libraries: Any) -> NodePlan:
     return plan_node(dgx(nccl_conf=admin), load_profile({"rdma": {"libraries": libraries}}))
 
 
-def test_nccl_reads_the_plan_and_the_admins_lines() -> None:
+def test_nccl_reads_planned_and_admin_lines() -> None:
     planned = plan(ADMINS, nccl_conf=True, nccl={"NCCL_IB_TIMEOUT": 22})
     text = render_plan(planned)[NCCL_CONF_PATH]
     assert text.endswith(f"# What the admin has here, and gets back:\n{ADMINS}")
     assert parse(text) == {**planned.rdma.libraries.nccl, "NCCL_DEBUG": "WARN"}
 
 
-def test_a_shell_reads_the_variables() -> None:
+def test_shell_reads_the_variables() -> None:
     planned = plan(env_file=True, ucx=True, nccl={"NCCL_ALGO": "allreduce:tree;broadcast:ring"})
     text = render_plan(planned)[RAILS_ENV_PATH]
     script = f'set -a\n{text}printf \'%s\\n\' "$NCCL_ALGO" "$NCCL_SOCKET_IFNAME"'
@@ -56,13 +56,13 @@ def test_a_shell_reads_the_variables() -> None:
     ],
     ids=["nothing", "for pods only", "nccl.conf", "environment", "topology"],
 )
-def test_what_is_not_planned_goes(libraries: dict[str, Any], written: list[str]) -> None:
+def test_unplanned_library_files_are_removed(libraries: dict[str, Any], written: list[str]) -> None:
     files, absent = library_files(plan(**libraries))
     assert [file.path for file in files] == written
     assert sorted([*written, *absent]) == sorted(LIBRARY_PATHS)
 
 
-def test_the_admins_file_comes_back_as_it_was() -> None:
+def test_admin_file_is_restored_unchanged() -> None:
     first = plan(ADMINS, nccl_conf=True)
     machine = replace(dgx(nccl_conf=render_plan(first)[NCCL_CONF_PATH]), previous_plan=dumps(first))
     files, absent = library_files(plan_node(machine, load_profile({"name": "none"})))
@@ -70,7 +70,7 @@ def test_the_admins_file_comes_back_as_it_was() -> None:
     assert NCCL_CONF_PATH not in absent
 
 
-def test_a_file_that_says_something_else_is_refused() -> None:
+def test_library_file_that_differs_from_the_plan_is_refused() -> None:
     planned = plan(nccl_conf=True)
     libraries = replace(planned.rdma.libraries, nccl={"NCCL_IB_TC": "1\nNCCL_DEBUG=INFO"})
     with pytest.raises(PlanError, match=r"has .*, planned "):

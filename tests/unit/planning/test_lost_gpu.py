@@ -10,7 +10,7 @@ from tests.fixtures.gpu_machines import KINDS
 PROFILE = load_profile("training")
 
 
-def test_a_lost_gpu_is_named_and_changes_nothing_else():
+def test_lost_gpu_is_reported_and_changes_nothing_else():
     sound = KINDS["hgx-h100"]()
     lost = replace(sound.gpus[2], uuid=None, unanswered="GPU is lost")
     plan = plan_node(replace(sound, gpus=(*sound.gpus[:2], lost, *sound.gpus[3:])), PROFILE)
@@ -20,7 +20,7 @@ def test_a_lost_gpu_is_named_and_changes_nothing_else():
     assert replace(plan, notices=others) == plan_node(sound, PROFILE)
 
 
-def test_a_driver_that_does_not_start_loses_no_gpu():
+def test_failed_driver_does_not_count_gpus_as_lost():
     sound = KINDS["hgx-h100"]()
     error = "Driver Not Loaded"
     silent = tuple(replace(gpu, uuid=None, unanswered=error) for gpu in sound.gpus)

@@ -42,24 +42,24 @@ def test_every_profile_has_a_machine():
     assert sorted(EXAMPLES) == [*machine_profiles()]
 
 
-def test_no_name_is_that_of_a_purpose_and_of_a_machine():
+def test_purpose_and_machine_profile_names_do_not_clash():
     assert not {*machine_profiles()} & {*ready_profiles()}
 
 
 @examples(*EXAMPLES)
-def test_the_newest_kubelet_starts_with_it(profile, build):
+def test_newest_kubelet_starts_with_every_profile(profile, build):
     topology = build()
     judged = report(topology, plan(topology, profile))
     assert judged.starts, judged.error
 
 
 @examples(*EXAMPLES)
-def test_its_own_machines_are_not_another_kind(profile, build):
+def test_profile_fits_its_own_machines(profile, build):
     assert "another-machine" not in notices(plan(build(), profile))
 
 
 @examples(*GPU_MACHINES)
-def test_a_pod_with_all_gpus_is_admitted(profile, build):
+def test_pod_with_all_gpus_is_admitted(profile, build):
     topology = build()
     planned = plan(topology, profile)
     largest = planned.largest_pods[-1]
@@ -69,7 +69,7 @@ def test_a_pod_with_all_gpus_is_admitted(profile, build):
 
 
 @examples("epyc-nps1", "epyc-nps4", "xeon-snc")
-def test_without_gpus_a_pod_fills_the_numa_nodes_that_the_policy_allows(profile, build):
+def test_pod_without_gpus_fills_the_numa_nodes_allowed_by_policy(profile, build):
     topology = build()
     planned = plan(topology, profile)
     policy = planned.kubelet.settings["topologyManagerPolicy"]
@@ -94,7 +94,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("build", "profile", "difference"), OTHERS.values(), ids=OTHERS.keys())
-def test_another_machine_is_named_with_what_differs(build, profile, difference):
+def test_other_machine_kind_is_reported_with_its_differences(build, profile, difference):
     message = another(build, profile)
     assert message.startswith(f"{profile} was made for another kind of machine: ")
     assert difference in message
@@ -104,25 +104,25 @@ def test_another_machine_is_named_with_what_differs(build, profile, difference):
 @pytest.mark.parametrize(
     "build", [lab_node, dgx_h100, epyc_nps4, mi300x, hgx_h200], ids=lambda build: build.__name__
 )
-def test_on_any_machine_the_kubelet_starts(build, profile):
+def test_kubelet_starts_on_any_machine(build, profile):
     topology = build()
     judged = report(topology, plan(topology, profile))
     assert judged.starts, judged.error
 
 
-def test_one_strange_gpu_among_the_right_ones_is_named():
+def test_single_unexpected_gpu_is_named():
     dgx = dgx_h100()
     mixed = replace(dgx, gpus=(replace(dgx.gpus[0], device="2901"), *dgx.gpus[1:]))
     assert "GPUs 10de:2901 instead of" in another(lambda: mixed, "dgx-h100")
 
 
-def test_a_maker_stands_for_all_its_gpus():
+def test_vendor_id_matches_all_gpus_of_that_vendor():
     profile = load_profile({"made_for": {"gpus": ["10de"]}})
     assert "another-machine" not in notices(plan_node(dgx_h100(), profile))
     assert "another-machine" in notices(plan_node(mi300x(), profile))
 
 
-def test_what_is_not_known_of_a_machine_is_no_difference():
+def test_unknown_hardware_details_are_not_a_mismatch():
     epyc = epyc_nps4()
     first, *others = epyc.cores
     unknown = replace(epyc, cores=(replace(first, numa_node=None), *others), l3_caches=())
@@ -130,11 +130,11 @@ def test_what_is_not_known_of_a_machine_is_no_difference():
     assert "another-machine" not in notices(plan_node(unknown, load_profile(profile)))
 
 
-def test_made_for_is_taken_back():
+def test_null_made_for_cancels_the_inherited_check():
     profile = load_profile({"extends": "dgx-h100", "made_for": None})
     assert "another-machine" not in notices(plan_node(hgx_b200(), profile))
 
 
 @pytest.mark.parametrize("name", machine_profiles())
-def test_every_profile_is_in_the_list_to_choose_from(name):
+def test_every_profile_is_listed(name):
     assert f"| `{name}` |" in TEXT.partition("## Which one")[2].partition("## ")[0]

@@ -40,7 +40,7 @@ THRESHOLDS = {
 
 
 @pytest.mark.parametrize(("threshold", "capacity", "expected"), THRESHOLDS.values(), ids=THRESHOLDS.keys())
-def test_eviction_threshold_in_bytes(threshold, capacity, expected):
+def test_eviction_threshold_is_converted_to_bytes(threshold, capacity, expected):
     assert eviction_bytes(threshold, capacity) == expected
 
 
@@ -58,12 +58,12 @@ SPLITS = {
 
 
 @pytest.mark.parametrize(("mode", "total", "memory", "expected"), SPLITS.values(), ids=SPLITS.keys())
-def test_split(mode, total, memory, expected):
+def test_reservation_is_split_over_numa_nodes(mode, total, memory, expected):
     rooms = [Room(node, size, size) for node, size in enumerate(memory)]
     assert split_reservation(total, rooms, mode) == dict(enumerate(expected))
 
 
-def test_a_profile_without_thresholds_keeps_the_kubelets_defaults():
+def test_profile_without_thresholds_keeps_kubelet_defaults():
     chosen = plan(lab_node(), {})
     assert chosen.memory.eviction_hard_bytes == 100 * MIB
     assert chosen.kubelet.settings["evictionHard"] == {
@@ -75,13 +75,13 @@ def test_a_profile_without_thresholds_keeps_the_kubelets_defaults():
     }
 
 
-def test_a_threshold_of_the_profile_leaves_the_other_defaults():
+def test_profile_threshold_keeps_the_other_defaults():
     chosen = plan(lab_node(), {"memory": {"eviction_hard": {"nodefs.available": "7%"}}})
     assert chosen.kubelet.settings["evictionHard"]["nodefs.available"] == "7%"
     assert chosen.kubelet.settings["evictionHard"]["memory.available"] == "100Mi"
 
 
-def test_a_percentage_is_written_as_an_amount():
+def test_percentage_is_written_as_an_amount():
     topology = replace(lab_node(), memory_bytes=8 * GIB)
     chosen = plan(topology, {"memory": {"eviction_hard": {"memory.available": "5%"}}})
     assert chosen.kubelet.settings["evictionHard"]["memory.available"] == str(
@@ -102,7 +102,7 @@ def test_huge_pages_move_the_reservation_to_other_numa_nodes():
     assert [notice.id for notice in chosen.notices] == ["reservation-moved"]
 
 
-def test_more_than_the_machine_is_refused_with_the_sum():
+def test_reservations_beyond_memory_are_refused_with_sum():
     with pytest.raises(PlanError) as caught:
         plan(lab_node(), {"memory": {"kube_reserved": "7Gi", "system_reserved": "1Gi"}})
     assert str(caught.value).startswith(
@@ -111,7 +111,7 @@ def test_more_than_the_machine_is_refused_with_the_sum():
     )
 
 
-def test_huge_pages_and_reservations_together_beyond_memory_are_refused_with_the_arithmetic():
+def test_huge_pages_and_reservations_beyond_memory_are_refused_with_sum():
     wish = {"memory": {"system_reserved": "2Gi"}, "hugepages": [{"size": "2Mi", "count_per_numa_node": 900}]}
     with pytest.raises(PlanError) as caught:
         plan(lab_node(), wish)
@@ -123,7 +123,7 @@ def test_huge_pages_and_reservations_together_beyond_memory_are_refused_with_the
     )
 
 
-def test_memory_static_with_nothing_reserved_is_refused():
+def test_static_memory_policy_without_reservation_is_refused():
     wish = {
         "memory": {"kube_reserved": 0, "eviction_hard": {"memory.available": "0%"}},
         "kubelet": {"memory_manager_policy": "Static"},
@@ -134,7 +134,7 @@ def test_memory_static_with_nothing_reserved_is_refused():
         plan(lab_node(), wish)
 
 
-def test_allocatable_is_what_the_kubelet_reports():
+def test_allocatable_matches_the_kubelet():
     topology = replace(
         machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet()),
         memory_bytes=127 * GIB,
@@ -156,7 +156,7 @@ def test_allocatable_is_what_the_kubelet_reports():
 
 
 @pytest.mark.parametrize("each", [64 * GIB, 2 * GIB], ids=["large", "small"])
-def test_a_reboot_that_moves_memory_a_little_changes_no_setting(each):
+def test_small_memory_shift_at_reboot_changes_no_setting(each):
     wish = {"memory": {"system_reserved": "1Gi", "eviction_hard": {"memory.available": "5%"}}}
     built = partial(machine, packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet())
     first = plan(built(numa_memory_bytes=(each, each)), wish)
@@ -165,7 +165,7 @@ def test_a_reboot_that_moves_memory_a_little_changes_no_setting(each):
     assert second.kubelet.settings == first.kubelet.settings
 
 
-def test_more_memory_does_change_the_split():
+def test_more_memory_changes_the_split():
     wish = {"memory": {"system_reserved": "1Gi"}}
     first = plan(machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet()), wish)
     larger = machine(
@@ -175,19 +175,19 @@ def test_more_memory_does_change_the_split():
 
 
 @pytest.mark.parametrize("key", ["kube_reserved", "system_reserved"])
-def test_an_amount_that_lacks_its_unit_is_noticed(key):
+def test_amount_without_unit_is_noticed(key):
     found = plan(lab_node(), {"memory": {key: 2048}}).notices
     assert f"memory.{key}: 2048 bytes are less" in {each.id: each.message for each in found}[WITHOUT_UNIT]
     for amount in ("2Gi", 0):
         assert WITHOUT_UNIT not in {each.id for each in plan(lab_node(), {"memory": {key: amount}}).notices}
 
 
-def test_unknown_memory_is_refused_where_some_is_asked_for():
+def test_reservation_on_unknown_memory_is_refused():
     with pytest.raises(PlanError, match="the snapshot has no total memory"):
         plan(replace(lab_node(), memory_bytes=None), {"memory": {"kube_reserved": "1Gi"}})
 
 
-def test_unknown_memory_leaves_the_rest_of_the_plan():
+def test_unknown_memory_leaves_the_rest_of_the_plan_intact():
     chosen = plan(replace(lab_node(), memory_bytes=None), {})
     assert chosen.cpus.reserved == {0, 1}
     assert chosen.allocatable is None

@@ -42,7 +42,7 @@ def profile(section: dict[str, Any] | None = None, **host: Any) -> Any:
         pytest.param(profile({"blocked": ["nouveau"]}), ModulesPlan(blocked=("nouveau",)), id="blocked"),
     ],
 )
-def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
+def test_module_plan_per_profile(wish: Any, planned: ModulesPlan) -> None:
     assert plan_modules(wish).value == planned
 
 
@@ -72,12 +72,14 @@ def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
         pytest.param({}, {"nics": ["mlx5_0; reboot"]}, "is not a NIC", id="not-a-name"),
     ],
 )
-def test_what_cannot_be_is_refused(modules: dict[str, Any], host: dict[str, Any], message: str) -> None:
+def test_impossible_module_settings_are_refused(
+    modules: dict[str, Any], host: dict[str, Any], message: str
+) -> None:
     with pytest.raises(NumaforgeError, match=message):
         plan_node(lab_node(), profile(modules, **host))
 
 
-def test_the_files_say_what_the_plan_says() -> None:
+def test_module_files_match_the_plan() -> None:
     plan = plan_node(
         lab_node(),
         profile({"load": ["ib_umad"], "options": {"nvidia": ["a=1", "b=x"]}, "blocked": ["nouveau"]}),
@@ -93,7 +95,7 @@ def test_the_files_say_what_the_plan_says() -> None:
 
 
 @pytest.mark.parametrize("reboot", ["never", "allowed"])
-def test_what_a_boot_brings_is_said(reboot: str) -> None:
+def test_notice_states_whether_the_node_reboots_for_modules(reboot: str) -> None:
     wish = load_profile({"modules": {"blocked": ["nouveau"]}, "maintenance": {"reboot": reboot}})
     (notice,) = plan_modules(wish).notices
     assert ("the node reboots for it" in notice.message) is (reboot == "allowed")

@@ -75,13 +75,13 @@ NOTICES: dict[str, tuple[NodeTopology, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("topology", "expected"), NOTICES.values(), ids=NOTICES.keys())
-def test_notices(topology, expected):
+def test_unusual_numa_layouts_are_noticed(topology, expected):
     found = {notice.id: notice.message for notice in numa_notices(topology)}
     assert found.keys() == expected.keys()
     assert all(words in found[name] for name, words in expected.items())
 
 
-def test_allocatable_says_how_much_of_it_is_gpu_memory():
+def test_allocatable_reports_how_much_memory_is_gpu_memory():
     tray = replace(gb200_nvl72_tray(), kubelet=kubeadm_kubelet("1.36.3"))
     profile = load_profile({"kubelet": {"topology_manager_policy": "none"}})
     allocatable = plan_node(tray, profile).allocatable
@@ -101,7 +101,7 @@ def test_allocatable_says_how_much_of_it_is_gpu_memory():
         pytest.param(96 * GIB, ["memory-differs"], id="less than they have"),
     ],
 )
-def test_two_sources_of_memory_that_disagree(mem_total: int | None, notices: list[str]) -> None:
+def test_disagreeing_memory_sizes_are_noticed(mem_total: int | None, notices: list[str]) -> None:
     topology = replace(with_memory(64 * GIB, 64 * GIB), memory_bytes=mem_total)
     assert [notice.id for notice in numa_notices(topology)] == notices
     assert numa_notices(replace(with_memory(64 * GIB, None), memory_bytes=GIB)) == ()
@@ -123,7 +123,7 @@ def noticed(topology: NodeTopology, profile: dict[str, object]) -> dict[str, str
         pytest.param({}, None, id="no pool"),
     ],
 )
-def test_pools_that_a_change_of_the_mode_would_empty(profile, words):
+def test_pools_in_gpu_memory_are_noticed(profile, words):
     message = noticed(TRAY, profile).get("pools-in-gpu-memory")
     assert message is None if words is None else message and message.startswith(words)
 
@@ -140,7 +140,7 @@ def test_pools_that_a_change_of_the_mode_would_empty(profile, words):
         pytest.param(None, EMPTY, None, id="never planned"),
     ],
 )
-def test_a_mode_that_has_changed_since_the_earlier_plan(before, now, words):
+def test_gpu_memory_mode_change_since_the_earlier_plan_is_noticed(before, now, words):
     profile = load_profile({})
     earlier = dumps(plan_node(before, profile)) if before else None
     notices = {

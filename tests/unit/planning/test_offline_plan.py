@@ -77,7 +77,7 @@ def planned_again(snapshot: Snapshot, first: NodePlan, **cpus: object) -> NodePl
     return plan(replace(read_topology(after), previous_plan=dumps(first)), TUNING, **cpus)
 
 
-def test_without_smt_the_plan_is_of_the_first_threads():
+def test_smt_off_plans_the_first_threads():
     chosen = plan(dgx_h100(), smt="off", reserved={"cores": 2})
     assert chosen.cpus.online == parse_cpulist("0-111")
     assert chosen.cpus.reserved == parse_cpulist("0,56")
@@ -89,13 +89,13 @@ def test_without_smt_the_plan_is_of_the_first_threads():
     ]
 
 
-def test_every_second_thread_goes_by_its_own_switch():
+def test_smt_off_switches_each_second_thread_off():
     (row,) = expected(plan(lab_node(), smt="off"))
     assert (row.path, row.value, row.cpus) == (ONLINE, "0", frozenset(range(1, 16, 2)))
 
 
 @pytest.mark.parametrize("cpus", [{"smt": "off"}, {"smt": False}], ids=["off", "as-yaml-reads-it"])
-def test_off_is_off_however_yaml_reads_it(cpus):
+def test_unquoted_yaml_off_means_off(cpus):
     assert plan(lab_node(), **cpus).tuning.offline.cpus
 
 
@@ -117,11 +117,11 @@ def test_named_cpus_are_neither_reserved_nor_counted():
     assert chosen.allocatable.cpu_millis == 6_000
 
 
-def test_smt_and_named_cpus_add_up():
+def test_smt_off_and_named_cpus_combine():
     assert plan(lab_node(), smt="off", offline="12-15").cpus.online == parse_cpulist("0,2,4,6,8,10")
 
 
-def test_a_machine_without_smt_has_a_notice():
+def test_smt_off_without_smt_is_noticed():
     chosen = plan(without(lab_node(), plan(lab_node(), smt="off").tuning.offline), smt="off")
     assert "nothing to take offline" in notices(chosen)["no-smt"]
     assert not chosen.tuning.offline.cpus
@@ -143,32 +143,32 @@ def test_a_machine_without_smt_has_a_notice():
         ),
     ],
 )
-def test_it_is_refused_while_planning(cpus, message, remedy):
+def test_impossible_offline_cpus_are_refused_at_planning(cpus, message, remedy):
     machine = replace(lab_node(), switchable=parse_cpulist("1-2,4-15"))
     with pytest.raises(PlanError, match=message) as refused:
         plan(machine, **cpus)
     assert remedy in (refused.value.remedy or "")
 
 
-def test_a_numa_node_with_gpus_keeps_cpus():
+def test_gpu_numa_node_keeps_cpus():
     with pytest.raises(PlanError, match=r"all CPUs of NUMA node 1 .* would be offline, but it has GPUs"):
         plan(dgx_h100(), offline="56-111,168-223")
 
 
-def test_cgroup_version_1_loses_the_cpus_for_good():
+def test_taking_cpus_offline_on_cgroup_v1_is_refused():
     with pytest.raises(PlanError, match="does not come back to the cpusets"):
         plan(replace(lab_node(), cgroup_version=1), smt="off")
 
 
 @pytest.mark.parametrize("value", ["on", True, "nosmt"])
-def test_smt_is_off_or_left_out(value):
+def test_smt_accepts_only_off(value):
     with pytest.raises(ProfileError, match=r"cpus\.smt"):
         load_profile({"cpus": {"smt": value}})
 
 
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("cpus", [{"smt": "off"}, {"offline": "1-2"}], ids=["smt", "named"])
-def test_a_second_run_finds_the_same_plan(name, cpus):
+def test_second_run_finds_the_same_plan(name, cpus):
     snapshot = switchable(name)
     first = plan(read_topology(snapshot), TUNING, **cpus)
     second = planned_again(snapshot, first, **cpus)
@@ -177,7 +177,7 @@ def test_a_second_run_finds_the_same_plan(name, cpus):
 
 @pytest.mark.parametrize("name", BY_IDS)
 @pytest.mark.parametrize("cpus", [{"smt": "off"}, {"offline": "1"}], ids=["smt", "named"])
-def test_what_the_kubelet_tells_by_ids_goes_offline_and_comes_back(name, cpus):
+def test_cores_identified_by_kubelet_ids_go_offline_and_come_back(name, cpus):
     snapshot = switchable(name)
     machine = replace(read_topology(snapshot), cgroup_version=2, swap_bytes=0)
     first = plan(machine, reserved={"cores": 1}, **cpus)
@@ -193,13 +193,13 @@ def test_what_the_kubelet_tells_by_ids_goes_offline_and_comes_back(name, cpus):
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_without_the_wish_the_plan_is_that_of_the_whole_machine(name):
+def test_plan_covers_the_whole_machine_by_default(name):
     snapshot = switchable(name)
     first = plan(read_topology(snapshot), TUNING, smt="off")
     assert planned_again(snapshot, first) == plan(read_topology(snapshot), TUNING)
 
 
-def test_a_cpu_that_was_offline_before_stays_so_without_the_wish():
+def test_cpu_already_offline_stays_offline_by_default():
     snapshot = under(switchable("nvidia-dgx-h100"), frozenset({5}))
     first = plan(read_topology(snapshot), smt="off", offline="5,7")
     after = under(snapshot, first.tuning.offline.taken)
@@ -207,18 +207,18 @@ def test_a_cpu_that_was_offline_before_stays_so_without_the_wish():
     assert back.offline == {5}
 
 
-def test_an_earlier_plan_that_cannot_be_read_has_taken_nothing():
+def test_unreadable_earlier_plan_counts_as_no_offline_cpus():
     machine = replace(lab_node(), offline=frozenset({16}), previous_plan="{")
     assert earlier_offline(machine) == OfflinePlan()
 
 
-def test_a_plan_with_offline_cpus_is_read_as_it_was_written():
+def test_plan_with_offline_cpus_survives_its_document():
     chosen = plan(lab_node(), smt="off")
     assert loads(dumps(chosen)) == chosen
 
 
 @given(taken=st.frozensets(st.integers(4, 15), min_size=1))
-def test_offline_and_back_is_where_it_began(taken):
+def test_undoing_an_offline_plan_restores_the_machine(taken):
     machine = lab_node()
     chosen = plan(machine, offline=format_cpulist(taken))
     after = without(machine, chosen.tuning.offline)

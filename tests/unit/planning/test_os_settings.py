@@ -114,12 +114,12 @@ def test_every_ready_profile_fits_the_schema(system: System, machine: Any) -> No
         ),
     ],
 )
-def test_what_talos_is_given(names: tuple[str | int, ...], value: object) -> None:
+def test_plan_becomes_a_talos_patch(names: tuple[str | int, ...], value: object) -> None:
     patch, _, _ = written("talos")
     assert at(patch["machine"], *names) == value
 
 
-def test_talos_gets_kernel_parameters_and_blocked_modules_from_a_schematic() -> None:
+def test_talos_schematic_has_kernel_parameters_and_blocked_modules() -> None:
     _, schematic, _ = written("talos")
     assert schematic == {
         "customization": {"extraKernelArgs": ["iommu=pt", "quiet", "module_blacklist=nouveau"]}
@@ -152,12 +152,12 @@ def test_talos_gets_kernel_parameters_and_blocked_modules_from_a_schematic() -> 
         ),
     ],
 )
-def test_what_bottlerocket_is_given(names: tuple[str, ...], value: object) -> None:
+def test_plan_becomes_bottlerocket_settings(names: tuple[str, ...], value: object) -> None:
     document, _, _ = written("bottlerocket")
     assert at(document["settings"], *names) == value
 
 
-def test_bottlerocket_cuts_gpus_into_one_profile_each() -> None:
+def test_bottlerocket_cuts_gpus_into_one_profile_per_model() -> None:
     document, _, left_out = written("bottlerocket", cut=True)
     nvidia = document["settings"]["kubelet-device-plugins"]["nvidia"]
     assert nvidia == {"device-partitioning-strategy": "mig", "mig": {"profile": {"h100.80gb": "1g.10gb"}}}
@@ -188,7 +188,7 @@ def test_bottlerocket_cuts_gpus_into_one_profile_each() -> None:
         ),
     ],
 )
-def test_a_geometry_that_bottlerocket_cannot_cut(wish: dict[str, Any], why: str) -> None:
+def test_geometry_that_bottlerocket_cannot_cut_is_left_out(wish: dict[str, Any], why: str) -> None:
     machine = dgx_h100()
     settings = settings_of("bottlerocket", machine, planned({"name": "t", "mig": wish}, machine))
     assert why in next(row.why for row in settings.left_out if row.key == "mig")
@@ -210,13 +210,13 @@ def test_a_geometry_that_bottlerocket_cannot_cut(wish: dict[str, Any], why: str)
         ),
     ],
 )
-def test_what_is_not_expressed_is_named(system: System, keys: set[str]) -> None:
+def test_unsupported_settings_are_named_per_operating_system(system: System, keys: set[str]) -> None:
     common = {"interrupts.devices", "interrupts.default_affinity", "interrupts.irqbalance", "host.limits"}
     assert {*written(system, cut=True)[2]} == common | keys
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_setting_of_the_kubelet_is_expressed_or_named(system: System) -> None:
+def test_every_kubelet_setting_is_written_or_listed_as_left_out(system: System) -> None:
     machine = dgx_h100()
     plan = planned(EVERYTHING | {"device_plugin": {}}, machine)
     assert plan.kubelet is not None
@@ -230,7 +230,7 @@ def test_every_setting_of_the_kubelet_is_expressed_or_named(system: System) -> N
     assert ("containerLogMaxSize: 10Mi" in settings.files[0][1]) == (system != "bottlerocket")
 
 
-def test_bottlerocket_names_pages_of_two_sizes_on_the_command_line() -> None:
+def test_bottlerocket_sets_two_huge_page_sizes_on_the_command_line() -> None:
     machine = dgx_h100()
     plan = planned("training", machine)
     words = ("hugepagesz=1G", "hugepages=4", "hugepagesz=2M", "hugepages=8", "a/b=1")
@@ -241,7 +241,7 @@ def test_bottlerocket_names_pages_of_two_sizes_on_the_command_line() -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_machines_of_a_kind_share_a_file(system: System) -> None:
+def test_identical_machines_share_a_file(system: System) -> None:
     machines = [
         replace(dgx_h100(), hostname="a"),
         replace(dgx_h100(), hostname="b"),
@@ -255,7 +255,7 @@ def test_machines_of_a_kind_share_a_file(system: System) -> None:
     assert "# Machines: a, b\n" in kinds[0].files[f"a.{end}"]
 
 
-def test_a_comment_stays_a_comment() -> None:
+def test_comment_stays_a_comment() -> None:
     machine = replace(dgx_h100(), hostname="a\nmachine: {}\n\x1b[31m")
     (kind,) = kinds_of("talos", [(str(machine.hostname), machine, planned("training", machine))])
     (text,) = kind.files.values()
@@ -263,7 +263,7 @@ def test_a_comment_stays_a_comment() -> None:
     assert [*yaml.safe_load(text)["machine"]] == ["kubelet", "sysctls", "sysfs"]
 
 
-def test_a_plan_without_a_kubelet_is_refused() -> None:
+def test_plan_without_a_kubelet_is_refused() -> None:
     machine = replace(dgx_h100(), kubelet=None)
     with pytest.raises(PlanError, match=r"no kubelet is known(.|\n)*give --kubelet-version"):
         settings_of("talos", machine, planned("training", machine, None))

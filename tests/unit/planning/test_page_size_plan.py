@@ -34,7 +34,7 @@ def arm(*sizes: str, **os_release: str) -> NodeTopology:
         ((), None),
     ],
 )
-def test_arm_tells_it_by_its_huge_pages(sizes, size):
+def test_arm_page_size_follows_from_its_huge_page_sizes(sizes, size):
     assert page_size(arm(*sizes)) == size
 
 
@@ -42,7 +42,7 @@ def test_arm_tells_it_by_its_huge_pages(sizes, size):
     ("name", "size"),
     [("huawei-xa320-kunpeng920", "4Ki"), ("nvidia-dgx-h100", "4Ki"), ("ibm-ac922-power9-6-v100", None)],
 )
-def test_of_machines_that_were_captured(name, size):
+def test_page_size_is_read_from_captures(name, size):
     assert page_size(read_topology(stored(name).snapshot())) == size
 
 
@@ -55,24 +55,24 @@ def test_of_machines_that_were_captured(name, size):
         pytest.param({"ID": "arch"}, "a kernel with pages of 64Ki", id="another"),
     ],
 )
-def test_another_one_is_refused_with_the_package(release, remedy):
+def test_other_page_size_is_refused_with_the_package(release, remedy):
     with pytest.raises(PlanError, match="has pages of 4Ki, not 64Ki") as refused:
         plan_node(arm("64Ki", "2Mi", "1Gi", **release), WISH)
     assert remedy in (refused.value.remedy or "")
 
 
-def test_x86_has_no_other_one():
+def test_other_page_size_on_x86_is_refused():
     with pytest.raises(PlanError) as refused:
         plan_node(machine(cores_per_numa_node=4), WISH)
     assert "only Arm" in (refused.value.remedy or "")
 
 
-def test_the_kernel_that_has_it_is_a_decision():
+def test_matching_page_size_is_a_decision():
     decisions = {each.subject: each.value for each in plan_node(arm("2Mi", "512Mi"), WISH).decisions}
     assert decisions["kernel.page_size"] == "64Ki"
 
 
-def test_what_is_not_told_is_a_notice():
+def test_unknown_page_size_is_noticed():
     assert "page-size-unknown" in {notice.id for notice in plan_node(arm("2Mi"), WISH).notices}
 
 
@@ -102,7 +102,7 @@ SMALL, LARGE = ("64Ki", "2Mi", "32Mi", "1Gi"), ("2Mi", "512Mi", "16Gi")
         ),
     ],
 )
-def test_pages_that_a_kernel_of_this_page_size_has_not_are_refused(sizes, wish, message):
+def test_huge_page_sizes_missing_at_this_page_size_are_refused(sizes, wish, message):
     with pytest.raises(PlanError, match=re.escape(message)):
         plan_node(arm(*sizes), load_profile(wish))
 
@@ -116,6 +116,6 @@ def test_pages_that_a_kernel_of_this_page_size_has_not_are_refused(sizes, wish, 
         pytest.param((), "default_hugepagesz=1G", id="sizes-that-were-not-captured"),
     ],
 )
-def test_a_default_size_that_is_there_is_planned(sizes, parameter):
+def test_existing_default_huge_page_size_is_planned(sizes, parameter):
     plan = plan_node(arm(*sizes), load_profile({"kernel": {"cmdline": [parameter]}}))
     assert parameter in plan.kernel.cmdline

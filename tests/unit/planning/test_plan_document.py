@@ -19,11 +19,11 @@ def document() -> dict[str, Any]:
     return to_document(plan_node(dgx_h100(), load_profile("training")))
 
 
-def test_the_head_names_the_schema_and_the_writer():
+def test_document_head_names_schema_and_writer():
     assert list(document().items())[:2] == [("schema", 1), ("written_by", f"numaforge {__version__}")]
 
 
-def test_a_plan_that_stays_keeps_the_name_of_the_version_that_wrote_it():
+def test_unchanged_plan_keeps_the_version_of_its_writer():
     profile = load_profile("training")
     plan = replace(plan_node(dgx_h100(), profile), written_by="numaforge 0.9.0")
     machine = replace(dgx_h100(), previous_plan=dumps(plan))
@@ -32,33 +32,33 @@ def test_a_plan_that_stays_keeps_the_name_of_the_version_that_wrote_it():
     assert plan_node(machine, load_profile("cpu-only")).written_by == f"numaforge {__version__}"
 
 
-def test_cpu_sets_are_cpulists():
+def test_cpu_sets_are_written_as_cpulists():
     assert document()["cpus"]["reserved"] == "0,56,112,168"
 
 
-def test_mappings_by_cpu_are_grouped():
+def test_per_cpu_mappings_are_grouped():
     assert document()["tuning"]["governors"] == {"0-223": "performance"}
 
 
-def test_groups_of_cpus_come_in_the_order_of_their_first_cpu():
+def test_cpu_groups_are_ordered_by_first_cpu():
     plan = plan_node(dgx_h100(), load_profile({}))
     governors = {7: "performance", 2: "powersave", 1: "performance", 0: "powersave"}
     document = to_document(replace(plan, tuning=TuningPlan(governors=governors)))
     assert list(document["tuning"]["governors"].items()) == [("0,2", "powersave"), ("1,7", "performance")]
 
 
-def test_the_text_is_the_same_every_time():
+def test_document_text_is_reproducible():
     assert dumps(plan_node(dgx_h100(), load_profile("training"))) == dumps(
         plan_node(dgx_h100(), load_profile("training"))
     )
 
 
-def test_another_schema_is_refused():
+def test_unknown_schema_is_refused():
     with pytest.raises(PlanError, match="it has schema 2, and 1 is read here"):
         from_document({**document(), "schema": 2})
 
 
-def test_the_schemas_address_is_accepted():
+def test_schema_address_is_accepted():
     assert from_document({"$schema": "plan.json", **document()}) == from_document(document())
 
 
@@ -86,7 +86,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("change", "message"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_named_by_its_place(change, message):
+def test_damage_is_reported_with_its_place(change, message):
     with pytest.raises(PlanError) as caught:
         from_document(damaged(change))
     assert str(caught.value).startswith(message)
@@ -107,7 +107,7 @@ def test_damage_is_named_by_its_place(change, message):
         pytest.param("[]", "plan: a plan is a JSON object", id="a-list"),
     ],
 )
-def test_text_that_is_no_plan_is_refused(text, message):
+def test_text_other_than_a_plan_is_refused(text, message):
     with pytest.raises(PlanError) as caught:
         loads(text)
     assert str(caught.value).startswith(message)

@@ -58,7 +58,7 @@ def planned(topology: NodeTopology, profile: dict[str, Any]) -> NodePlan:
 
 
 @given(machines(), profiles)
-def test_reserved_and_allocatable_cpus_partition_the_online_ones(topology, profile):
+def test_reserved_and_allocatable_cpus_partition_online_cpus(topology, profile):
     plan = planned(topology, profile)
     assert plan.cpus.reserved | plan.cpus.allocatable == topology.online
     assert not plan.cpus.reserved & plan.cpus.allocatable
@@ -66,19 +66,19 @@ def test_reserved_and_allocatable_cpus_partition_the_online_ones(topology, profi
 
 
 @given(machines(), profiles)
-def test_siblings_stay_together(topology, profile):
+def test_sibling_threads_stay_together(topology, profile):
     plan = planned(topology, profile)
     for core in topology.cores:
         assert core.cpus <= plan.cpus.reserved or not core.cpus & plan.cpus.reserved
 
 
 @given(machines(), profiles)
-def test_something_is_left_for_workloads(topology, profile):
+def test_workloads_always_get_cpus(topology, profile):
     assert planned(topology, profile).cpus.allocatable
 
 
 @given(machines(), profiles)
-def test_the_shares_add_up_to_the_byte(topology, profile):
+def test_shares_add_up_to_the_byte(topology, profile):
     plan = planned(topology, profile)
     memory = plan.memory
     total = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
@@ -86,7 +86,7 @@ def test_the_shares_add_up_to_the_byte(topology, profile):
 
 
 @given(machines(), profiles)
-def test_the_rendered_reserved_memory_is_what_the_kubelet_adds_up(topology, profile):
+def test_reserved_memory_equals_the_sum_the_kubelet_expects(topology, profile):
     plan = planned(topology, profile)
     settings_ = plan.kubelet.settings
     reserved = sum(parse_bytes(entry["limits"]["memory"]) for entry in settings_["reservedMemory"])
@@ -99,7 +99,7 @@ def test_the_rendered_reserved_memory_is_what_the_kubelet_adds_up(topology, prof
 
 
 @given(machines(), profiles)
-def test_a_numa_node_never_reserves_more_than_it_holds(topology, profile):
+def test_numa_node_never_reserves_more_memory_than_present(topology, profile):
     plan = planned(topology, profile)
     for node in plan.memory.numa_nodes:
         pools = plan.hugepages.planned(node.id)
@@ -115,7 +115,7 @@ def test_numa_nodes_without_cpus_reserve_nothing(topology, profile):
 
 
 @given(machines(), profiles)
-def test_a_document_brings_the_plan_back(topology, profile):
+def test_plan_survives_its_document(topology, profile):
     plan = planned(topology, profile)
     assert loads(dumps(plan)) == plan
     assert dumps(loads(dumps(plan))) == dumps(plan)
@@ -123,7 +123,7 @@ def test_a_document_brings_the_plan_back(topology, profile):
 
 @given(st.data())
 @settings(max_examples=60)
-def test_the_order_of_the_input_changes_nothing(data):
+def test_input_order_changes_nothing(data):
     topology = data.draw(machines())
     profile = data.draw(profiles)
     plan = planned(topology, profile)
@@ -137,7 +137,7 @@ modes = st.sampled_from(["proportional", "even"])
 
 
 @given(st.data(), rooms, modes)
-def test_a_split_is_exact_and_fits(data, spaces, mode):
+def test_memory_split_is_exact_and_fits(data, spaces, mode):
     total = data.draw(st.integers(0, sum(room.free_bytes for room in spaces)))
     shares = split_reservation(total, spaces, mode)
     assert sum(shares.values()) == total
@@ -145,7 +145,7 @@ def test_a_split_is_exact_and_fits(data, spaces, mode):
 
 
 @given(st.data(), rooms, modes)
-def test_a_split_is_in_whole_mib_on_all_nodes_but_one_where_there_is_room(data, spaces, mode):
+def test_with_room_all_shares_but_the_remainder_are_whole_mib(data, spaces, mode):
     spaces = [Room(room.node, room.memory_bytes, room.free_bytes + 2 * MIB) for room in spaces]
     total = data.draw(st.integers(0, sum(room.free_bytes - MIB for room in spaces)))
     broken = [share for share in split_reservation(total, spaces, mode).values() if share % MIB]
@@ -153,14 +153,14 @@ def test_a_split_is_in_whole_mib_on_all_nodes_but_one_where_there_is_room(data, 
 
 
 @given(rooms, st.integers(0, 2**30))
-def test_an_even_split_differs_by_at_most_one_mib_where_there_is_room(spaces, total):
+def test_with_room_an_even_split_differs_by_at_most_one_mib(spaces, total):
     wide = [Room(room.node, room.memory_bytes, 2**40) for room in spaces]
     shares = split_reservation(total, wide, "even").values()
     assert max(shares) - min(shares) < 2 * MIB
 
 
 @pytest.mark.parametrize("profile", ["training", "inference-mig"])
-def test_the_uuids_of_gpus_decide_nothing(profile: str) -> None:
+def test_gpu_uuids_decide_nothing(profile: str) -> None:
     machine = ready_machine("dgx-h100")
 
     def plan(numbers: range) -> str:

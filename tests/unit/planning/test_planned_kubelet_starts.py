@@ -26,7 +26,7 @@ COMBINATIONS = [
 
 
 @pytest.mark.parametrize(("build", "name", "minor"), COMBINATIONS)
-def test_every_ready_profile_starts_on_every_machine(build, name, minor):
+def test_kubelet_starts_with_every_ready_profile_on_every_machine(build, name, minor):
     topology = build()
     plan = plan_node(topology, load_profile(name), f"1.{minor}.0")
     judged = report(topology, plan)
@@ -34,7 +34,7 @@ def test_every_ready_profile_starts_on_every_machine(build, name, minor):
 
 
 @pytest.mark.parametrize("name", ready_profiles())
-def test_the_kubelet_keeps_back_what_the_plan_reserves(name):
+def test_kubelet_reserves_the_cpus_and_memory_of_the_plan(name):
     topology = lab_node()
     plan = plan_node(topology, load_profile(name))
     judged = report(topology, plan)
@@ -80,7 +80,7 @@ wishes: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @given(machines(), wishes, st.sampled_from(KNOWN_MINORS))
 @settings(max_examples=150, deadline=None)
-def test_whatever_is_planned_starts(topology, wish, minor):
+def test_kubelet_starts_with_every_plan(topology, wish, minor):
     try:
         plan = plan_node(topology, load_profile(wish), f"1.{minor}.0")
     except PlanError:

@@ -36,13 +36,13 @@ def drop_in(chosen: NodePlan) -> dict[str, Any]:
     return tomllib.loads(render_file(chosen, file))["crio"]["runtime"]
 
 
-def test_an_empty_profile_writes_nothing():
+def test_empty_profile_writes_nothing():
     chosen = plan(host(), [])
     assert chosen.pod_tuning == PodTuningPlan()
     assert CRIO_PATH not in [file.path for file in chosen.files]
 
 
-def test_the_handler_inherits_the_default_runtime_and_allows_what_is_asked_for():
+def test_handler_inherits_default_runtime_and_allows_requested_annotations():
     assert drop_in(plan(host(), ["cpu_quota", "governor"])) == {
         "runtimes": {
             "high-performance": {
@@ -53,7 +53,7 @@ def test_the_handler_inherits_the_default_runtime_and_allows_what_is_asked_for()
     }
 
 
-def test_crun_makes_no_control_group_of_its_own_where_cpus_are_to_be_unbalanced():
+def test_crun_makes_no_subgroup_when_load_balancing_may_be_disabled():
     handler = drop_in(plan(host(), ["load_balancing"]))["runtimes"]["high-performance"]
     assert handler["default_annotations"] == {"run.oci.systemd.subgroup": ""}
 
@@ -66,7 +66,7 @@ def test_crun_makes_no_control_group_of_its_own_where_cpus_are_to_be_unbalanced(
         pytest.param("apt", ["cpu_quota"], None, id="no-word-of-it-without-interrupts"),
     ],
 )
-def test_crio_is_told_where_irqbalance_is_configured(manager, allow, file):
+def test_irqbalance_config_file_is_set_for_crio_on_debian(manager, allow, file):
     assert drop_in(plan(host(manager=manager), allow)).get("irqbalance_config_file") == file
 
 
@@ -86,14 +86,14 @@ def test_crio_is_told_where_irqbalance_is_configured(manager, allow, file):
         pytest.param(host("1.31.5"), "CRI-O 1.31 has no inherit_default_runtime", id="too-old"),
     ],
 )
-def test_a_runtime_that_does_not_read_annotations_gets_nothing_and_a_notice_says_why(machine, said):
+def test_runtime_without_annotations_gets_no_pod_tuning_and_a_notice(machine, said):
     chosen = plan(machine)
     assert chosen.pod_tuning == PodTuningPlan()
     assert said in notices(chosen)["no-pod-tuning"]
 
 
 @pytest.mark.parametrize("version", [None, "1.32.0", "1.36.3-1.1"])
-def test_a_version_that_is_not_known_or_new_enough_is_no_obstacle(version):
+def test_unknown_or_recent_crio_version_is_accepted(version):
     assert len(plan(host(version)).pod_tuning.annotations) == len(ALL)
 
 
@@ -104,19 +104,19 @@ def test_a_version_that_is_not_known_or_new_enough_is_no_obstacle(version):
         pytest.param({"idle_states": ()}, "c_states", id="no-sleep-states"),
     ],
 )
-def test_what_the_kernel_has_not_is_left_out_with_a_notice(changes, missing):
+def test_annotation_the_kernel_cannot_serve_is_left_out_with_a_notice(changes, missing):
     chosen = plan(host(**changes))
     assert {*chosen.pod_tuning.annotations} == {*ANNOTATIONS.values()} - {ANNOTATIONS[missing]}
     assert notices(chosen)["no-such-pod-tuning"].endswith(f"pods may not ask for {missing}")
 
 
-def test_nothing_is_written_where_nothing_is_left():
+def test_nothing_is_written_without_supported_tunings():
     chosen = plan(host(cpufreq=None), ["governor"])
     assert chosen.pod_tuning == PodTuningPlan()
 
 
 @pytest.mark.parametrize("policy", ["static", "none"])
-def test_pods_without_cpus_of_their_own_are_a_notice(policy):
+def test_pods_without_exclusive_cpus_are_noticed(policy):
     chosen = plan(host(), ["cpu_quota"], kubelet={"cpu_manager_policy": policy})
     assert ("pod-tuning-without-own-cpus" in notices(chosen)) is (policy == "none")
 
@@ -150,18 +150,18 @@ def test_pods_without_cpus_of_their_own_are_a_notice(policy):
         ),
     ],
 )
-def test_what_two_would_set_is_refused_and_the_remedy_plans(allow, profile, said):
+def test_tuning_set_for_pod_and_node_is_refused_with_a_working_remedy(allow, profile, said):
     with pytest.raises(PlanError, match=said) as refusal:
         plan(host(), allow, **profile)
     assert f"{allow[0]} out of pod_tuning.allow" in str(refusal.value.remedy)
     assert plan(host(), ["cpu_quota"], **profile).pod_tuning.annotations == ("cpu-quota.crio.io",)
 
 
-def test_what_leaves_interrupts_alone_goes_with_them():
+def test_pod_interrupt_tuning_allows_settings_that_move_no_interrupts():
     assert plan(host(), ["interrupts"], interrupts={"workqueues": "reserved", "irqbalance": "keep"})
 
 
-def test_the_runtime_class_and_the_lines_of_a_pod():
+def test_runtime_class_and_pod_lines_follow_the_plan():
     chosen = plan(
         host(),
         ["c_states", "governor"],
@@ -181,17 +181,17 @@ def test_the_runtime_class_and_the_lines_of_a_pod():
     }
 
 
-def test_a_plan_without_it_has_no_runtime_class():
+def test_plan_without_pod_tuning_has_no_runtime_class():
     with pytest.raises(PlanError, match="lets pods ask for nothing"):
         runtime_class(plan(host(), []))
 
 
 @pytest.mark.parametrize(("allow", "asked"), [(["cpu_quota"], True), ([], False)])
-def test_verification_asks_when_crio_has_started_where_it_has_a_handler(allow, asked):
+def test_verification_checks_crio_start_time_only_with_a_handler(allow, asked):
     assert ("tell_limits crio.service" in probe(plan(host(), allow))) is asked
 
 
-def test_the_plan_survives_its_document():
+def test_plan_survives_its_document():
     chosen = plan(host())
     assert loads(dumps(chosen)) == chosen
 
@@ -204,6 +204,6 @@ def test_the_plan_survives_its_document():
         pytest.param({"runtime_class": "High"}, "runtime_class", id="no-name-of-an-object"),
     ],
 )
-def test_mistakes_are_refused(wish, said):
+def test_invalid_pod_tuning_is_refused(wish, said):
     with pytest.raises(Exception, match=said):
         load_profile({"pod_tuning": wish})

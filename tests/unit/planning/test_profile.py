@@ -20,7 +20,7 @@ def refusal(source, where: str | None = None) -> str:
     return str(caught.value)
 
 
-def test_an_empty_profile_asks_for_nothing():
+def test_empty_profile_asks_for_nothing():
     profile = load_profile({})
     assert profile.cpus.reserved is None
     assert profile.kubelet.cpu_manager_policy is None
@@ -28,17 +28,17 @@ def test_an_empty_profile_asks_for_nothing():
 
 
 @pytest.mark.parametrize("section", [type(default) for default in DEFAULTS if isinstance(default, Section)])
-def test_a_section_of_which_nothing_is_said_is_that_of_an_empty_mapping(section):
+def test_unset_section_equals_an_empty_mapping(section):
     assert section.unset() == section.model_validate({})
 
 
-def test_a_profile_is_frozen():
+def test_profile_is_frozen():
     profile = load_profile({})
     with pytest.raises(ValueError, match="frozen"):
         profile.name = "other"
 
 
-def test_a_path_is_read_as_yaml(tmp_path: Path):
+def test_profile_path_is_read_as_yaml(tmp_path: Path):
     file = tmp_path / "mine.yaml"
     file.write_text("memory:\n  kube_reserved: 3Gi\n")
     profile = load_profile(str(file))
@@ -63,7 +63,7 @@ def test_extends_replaces_a_choice_whole():
     assert profile.cpus.reserved.cores_per_numa_node is None
 
 
-def test_extends_does_not_lend_its_name():
+def test_extended_profile_does_not_keep_the_base_name():
     assert load_profile({"extends": "training"}).name == "training, adjusted"
 
 
@@ -80,7 +80,7 @@ def test_extends_does_not_lend_its_name():
         pytest.param({"tuning": None}, "tuning", id="as-state-absent-does"),
     ],
 )
-def test_null_takes_back_what_extends_brought_in_with_its_sources(taken, path):
+def test_null_removes_inherited_values_and_their_sources(taken, path):
     def sources(profile):
         return [source for source in profile.sources if source.startswith(path)]
 
@@ -102,21 +102,21 @@ def test_yaml_off_means_off(tmp_path: Path):
     [("1Gi", "1Gi"), ("1024Mi", "1Gi"), ("2048Ki", "2Mi")],
     ids=["as-is", "folded", "kibibytes"],
 )
-def test_hugepage_sizes_take_kubernetes_form(given, normal):
+def test_hugepage_sizes_accept_kubernetes_form(given, normal):
     assert load_profile({"hugepages": [{"size": given, "count": 1}]}).hugepages[0].size == normal
 
 
-def test_transparent_hugepages_may_be_one_word():
+def test_transparent_hugepages_accepts_a_single_word():
     switches = load_profile({"tuning": {"transparent_hugepages": "never"}}).tuning.transparent_hugepages
     assert (switches.enabled, switches.defrag) == ("never", None)
 
 
 @pytest.mark.parametrize(("source", "message"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
+def test_mistake_is_reported_with_field_and_remedy(source, message):
     assert message in refusal(source)
 
 
-def test_a_file_of_mig_parted_is_read_from_beside_the_profile(tmp_path: Path):
+def test_mig_parted_file_is_read_from_the_profile_folder(tmp_path: Path):
     (tmp_path / "mig").mkdir()
     (tmp_path / "mig" / "config.yaml").write_text(
         "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: false}]\n"
@@ -127,7 +127,7 @@ def test_a_file_of_mig_parted_is_read_from_beside_the_profile(tmp_path: Path):
     assert [*parted.mig_configs] == ["a"]
 
 
-def test_a_file_of_mig_parted_that_is_no_yaml_is_named(tmp_path: Path):
+def test_invalid_mig_parted_yaml_is_refused_by_file_and_line(tmp_path: Path):
     (tmp_path / "config.yaml").write_text("version: v1\nversion: v1\n")
     file = tmp_path / "mine.yaml"
     file.write_text("mig:\n  mig_parted: config.yaml\n")
@@ -137,7 +137,7 @@ def test_a_file_of_mig_parted_that_is_no_yaml_is_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize("parameter", NO_PARAMETERS.values(), ids=NO_PARAMETERS)
-def test_what_is_no_kernel_parameter_is_refused(parameter):
+def test_invalid_kernel_parameter_is_refused(parameter):
     message = refusal({"kernel": {"cmdline": ["quiet", parameter]}})
     assert message.startswith(
         f"profile: kernel.cmdline[1]: {parameter!r} is not a kernel parameter; write one"
@@ -145,7 +145,7 @@ def test_what_is_no_kernel_parameter_is_refused(parameter):
 
 
 @pytest.mark.parametrize(("parameter", "reason"), BOOT_PARAMETERS.items(), ids=BOOT_PARAMETERS)
-def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter, reason):
+def test_boot_critical_parameter_is_refused(parameter, reason):
     message = refusal({"kernel": {"cmdline": [parameter]}})
     assert (
         message == f"profile: kernel.cmdline[0]: {parameter!r} is not for a profile: {reason}; leave it out"
@@ -153,7 +153,7 @@ def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)
-def test_a_kernel_parameter_is_kept_as_written(parameter):
+def test_kernel_parameter_is_kept_as_written(parameter):
     assert load_profile({"kernel": {"cmdline": [parameter]}}).kernel.cmdline == (parameter,)
 
 
@@ -180,7 +180,7 @@ UNSAFE_PARAMETERS = {
 
 
 @pytest.mark.parametrize(("parameter", "why"), UNSAFE_PARAMETERS.items(), ids=UNSAFE_PARAMETERS)
-def test_a_parameter_that_is_not_on_the_list_is_refused_with_both_ways(parameter, why):
+def test_unlisted_parameter_is_refused_with_both_remedies(parameter, why):
     message = refusal({"kernel": {"cmdline": [parameter]}})
     assert message.startswith(f"profile: kernel.cmdline[0]: {parameter!r} {why}")
     assert message.endswith(
@@ -190,24 +190,24 @@ def test_a_parameter_that_is_not_on_the_list_is_refused_with_both_ways(parameter
 
 
 @pytest.mark.parametrize("parameter", UNSAFE_PARAMETERS)
-def test_a_parameter_with_its_risk_is_taken(parameter):
+def test_parameter_with_its_risk_is_accepted(parameter):
     assert load_profile({"kernel": {"unsafe": {parameter: " no  way in "}}}).kernel.unsafe == {
         parameter: "no way in"
     }
 
 
 @pytest.mark.parametrize("risk", ["", "  ", True, 3])
-def test_a_risk_is_said_in_words(risk):
+def test_unsafe_parameter_needs_its_risk_in_words(risk):
     message = refusal({"kernel": {"unsafe": {"fips=1": risk}}})
     assert message.startswith(f"profile: kernel.unsafe.fips=1: {risk!r} is not a risk; write what may happen")
 
 
 @pytest.mark.parametrize("parameter", BOOT_PARAMETERS)
-def test_no_risk_makes_a_parameter_that_decides_what_boots_acceptable(parameter):
+def test_boot_critical_parameter_is_refused_even_with_its_risk(parameter):
     assert "is not for a profile" in refusal({"kernel": {"unsafe": {parameter: "it is known"}}})
 
 
-def test_pages_of_a_boot_are_said_in_their_section():
+def test_hugepages_parameter_is_refused_in_favour_of_its_section():
     assert refusal({"kernel": {"cmdline": ["hugepages=999999"]}}) == (
         "profile: kernel.cmdline[0]: 'hugepages=999999' is not accepted here; set it in the section "
         "hugepages with at: boot, which counts the machine's memory"
@@ -245,7 +245,7 @@ SAFE = [
 
 
 @pytest.mark.parametrize(("name", "value"), DANGEROUS)
-def test_a_dangerous_sysctl_is_set_with_its_risk_alone(name, value):
+def test_dangerous_sysctl_needs_its_risk(name, value):
     message = refusal({"tuning": {"sysctls": {name: value}}})
     assert message.startswith(f"profile: tuning: sysctls {name}: {value} is dangerous: ")
     assert message.endswith(f'"{name}": "the risk, in your words"')
@@ -253,7 +253,7 @@ def test_a_dangerous_sysctl_is_set_with_its_risk_alone(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), SAFE)
-def test_what_harms_nothing_needs_no_risk(name, value):
+def test_harmless_sysctl_needs_no_risk(name, value):
     assert load_profile({"tuning": {"sysctls": {name: value}}}).tuning.sysctls == {name: str(value)}
 
 
@@ -267,24 +267,24 @@ def test_what_harms_nothing_needs_no_risk(name, value):
         ("vm.nr_hug*", 100),
     ],
 )
-def test_what_nothing_takes_back_is_refused_with_its_risk_too(name, value):
+def test_irreversible_sysctl_is_refused_even_with_its_risk(name, value):
     wish = {"sysctls": {name: value}, "unsafe": {name: "known"}}
     assert f"sysctls {name}: {value} is not for a profile: " in refusal({"tuning": wish})
 
 
-def test_a_node_is_not_rebooted_unless_the_profile_allows_it():
+def test_reboot_needs_permission_in_the_profile():
     assert load_profile({}).maintenance.reboot == "never"
     assert load_profile({"maintenance": {"reboot": "allowed"}}).maintenance.reboot == "allowed"
 
 
-def test_several_mistakes_are_all_listed():
+def test_all_mistakes_are_listed():
     message = refusal({"memory": {"kube_reserved": "8GB"}, "tunning": {}})
     assert message.startswith("profile: 2 mistakes:")
     assert "\n  memory.kube_reserved: '8GB'" in message
     assert "\n  tunning: unknown key; did you mean tuning?" in message
 
 
-def test_the_place_comes_first():
+def test_message_starts_with_the_place():
     assert refusal({"cpus": 3}, where="group_data/gpu.py").startswith("group_data/gpu.py: cpus: ")
 
 
@@ -300,41 +300,41 @@ def test_every_value_of_a_ready_profile_has_a_source(name):
     assert sources == values
 
 
-def test_a_source_goes_with_the_value_that_it_speaks_of():
+def test_replaced_value_loses_its_source():
     profile = load_profile({"extends": "training", "tuning": {"sysctls": {"vm.swappiness": 1}}})
     assert "tuning.sysctls.vm.swappiness" not in profile.sources
     assert "tuning.sysctls.vm.zone_reclaim_mode" in profile.sources
 
 
-def test_a_choice_that_is_replaced_whole_loses_its_source():
+def test_replaced_choice_loses_its_source():
     profile = load_profile({"extends": "training", "cpus": {"reserved": {"cores": 4}}})
     assert not [path for path in profile.sources if path.startswith("cpus.")]
 
 
-def test_a_value_and_its_new_source_are_given_together():
+def test_new_value_and_its_source_are_set_together():
     profile = load_profile(
         {"extends": "training", "tuning": {"swap": "keep"}, "sources": {"tuning.swap": "ticket 4711"}}
     )
     assert profile.choice("tuning.swap") == "the profile's choice (ticket 4711)"
 
 
-def test_an_unknown_ready_profile_names_the_nearest():
+def test_unknown_ready_profile_suggests_the_nearest():
     message = refusal("trainig")
     assert "there is no ready profile 'trainig'; did you mean 'training'?" in message
     assert "inference-mig" in message
     assert "for a kind of machine dgx-h100, epyc-nps1" in message
 
 
-def test_a_profile_of_a_kind_of_machine_is_named_like_any_other():
+def test_machine_profile_is_suggested_like_any_other():
     assert "did you mean 'dgx-h100'?" in refusal("dgx-h10")
     assert load_profile({"extends": "dgx-h100"}).kubelet == load_profile("training").kubelet
 
 
-def test_extends_names_its_mistake():
+def test_unknown_extended_profile_is_reported_under_extends():
     assert refusal({"extends": "nothing-like-it"}).startswith("profile: extends: there is no ready profile")
 
 
-def test_a_missing_file_is_named(tmp_path: Path):
+def test_missing_file_is_named(tmp_path: Path):
     assert f"the profile {tmp_path}/no.yaml cannot be read: No such file" in refusal(f"{tmp_path}/no.yaml")
 
 
@@ -347,7 +347,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
     ],
     ids=["broken", "a-list", "duplicate-key"],
 )
-def test_a_damaged_file_is_refused(tmp_path: Path, text, message):
+def test_damaged_file_is_refused(tmp_path: Path, text, message):
     file = tmp_path / "bad.yaml"
     file.write_text(text)
     assert message in refusal(file)
@@ -365,7 +365,7 @@ def own(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("named", ["./base/own.yaml", "base/own.yaml"])
-def test_a_profile_extends_a_file_beside_it(own: Path, named: str) -> None:
+def test_profile_extends_a_file_in_its_folder(own: Path, named: str) -> None:
     (own / "node.yaml").write_text(f"extends: {named}\nmemory: {{kube_reserved: 2Gi}}\n")
     found = load_profile(own / "node.yaml")
     expected = load_profile(
@@ -375,7 +375,7 @@ def test_a_profile_extends_a_file_beside_it(own: Path, named: str) -> None:
     assert found.name == "node"
 
 
-def test_what_an_extended_file_names_is_relative_to_it(own: Path) -> None:
+def test_paths_in_an_extended_file_are_relative_to_that_file(own: Path) -> None:
     (own / "base/mig.yaml").write_text(
         "version: v1\nmig-configs: {all: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}\n"
     )
@@ -386,19 +386,19 @@ def test_what_an_extended_file_names_is_relative_to_it(own: Path) -> None:
     )
 
 
-def test_files_that_extend_one_another_are_refused(own: Path) -> None:
+def test_circular_extends_is_refused(own: Path) -> None:
     (own / "a.yaml").write_text("extends: base/b.yaml\n")
     (own / "base/b.yaml").write_text("extends: ../a.yaml\n")
     with pytest.raises(ProfileError, match=r"\.\./a\.yaml goes in a circle"):
         load_profile(own / "a.yaml")
 
 
-def test_a_file_that_is_extended_and_is_not_there_is_named(own: Path) -> None:
+def test_missing_extended_file_is_named(own: Path) -> None:
     (own / "a.yaml").write_text("extends: ./nope.yaml\n")
     with pytest.raises(ProfileError, match=r"a\.yaml: extends: the profile .*nope\.yaml cannot be read"):
         load_profile(own / "a.yaml")
 
 
-def test_a_profile_in_json_is_a_file(own: Path) -> None:
+def test_json_profile_is_accepted(own: Path) -> None:
     (own / "h.json").write_text('{"extends": "training"}')
     assert load_profile(str(own / "h.json")).name == "h"

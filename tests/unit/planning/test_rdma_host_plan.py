@@ -45,25 +45,25 @@ def decided(machine: NodeTopology, **host: Any) -> RdmaHostPlan:
     return plan_rdma_host(machine, profile(**host)).value
 
 
-def test_nothing_is_decided_unless_asked() -> None:
+def test_nothing_is_planned_by_default() -> None:
     assert decided(dgx_h100()) == RdmaHostPlan()
 
 
-def test_settings_are_for_the_nics_with_gpus() -> None:
+def test_settings_apply_to_nics_beside_gpus() -> None:
     plan = decided(hgx_a100(), max_read_request=4096)
     without = decided(replace(hgx_a100(), gpus=()), max_read_request=4096)
     assert (len(plan.nics), len(without.nics)) == (8, 10)
     assert {each.value for each in plan.nics} == {"4096"}
 
 
-def test_named_nics_are_known_by_any_of_their_names() -> None:
+def test_nics_are_accepted_by_any_name() -> None:
     machine = ethernet(dgx_h100())
     first, second, third, *_ = machine.rdma_devices
     plan = decided(machine, nics=[first.name, second.interface, third.pci_address], max_read_request=1024)
     assert {each.nic for each in plan.nics} == {first.pci_address, second.pci_address, third.pci_address}
 
 
-def test_a_nic_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_unknown_nic_is_refused_with_the_known_nics() -> None:
     with pytest.raises(PlanError, match="no NIC mlx5_99 with RDMA") as refused:
         decided(dgx_h100(), nics=["mlx5_99"], pfc=[3])
     assert "mlx5_0 = ibp24s0 = 0000:18:00.0" in (refused.value.remedy or "")
@@ -77,13 +77,15 @@ def test_a_nic_that_is_not_there_is_refused_with_those_that_are() -> None:
         pytest.param(lab_node(), 0, ["no-rdma-nic"], id="no-nic"),
     ],
 )
-def test_priorities_are_for_ethernet(machine: NodeTopology, settings: int, notices: list[str]) -> None:
+def test_flow_control_priorities_apply_to_ethernet_only(
+    machine: NodeTopology, settings: int, notices: list[str]
+) -> None:
     planned = plan_rdma_host(machine, profile(**PFC))
     assert len(planned.value.nics) == settings
     assert [notice.id for notice in planned.notices] == notices
 
 
-def test_no_priority_at_all_is_a_wish_too() -> None:
+def test_empty_priority_list_clears_flow_control() -> None:
     assert {each.value for each in decided(ethernet(dgx_h100()), pfc=[]).nics} == {"none"}
 
 
@@ -92,13 +94,13 @@ def test_virtual_functions_get_no_settings() -> None:
     assert "0000:18:00.1" not in addresses
 
 
-def test_the_gate_waits_for_the_devices_that_there_are() -> None:
+def test_gate_waits_for_existing_devices() -> None:
     gate = decided(with_virtual_functions(dgx_h100()), wait_for_virtual_functions={}).gate
     assert {"mlx5_0", "mlx5_7", "mlx5_20"} <= {*gate.devices}
     assert gate.virtual_functions == {}
 
 
-def test_the_gate_is_the_same_before_and_after_the_virtual_functions_appear() -> None:
+def test_gate_is_the_same_before_and_after_virtual_functions_appear() -> None:
     wish = {"wait_for_virtual_functions": {"count": 1, "timeout_seconds": 30}, "nics": ["mlx5_0"]}
     gates = {
         str(decided(machine, **wish).gate) for machine in (dgx_h100(), with_virtual_functions(dgx_h100()))
@@ -121,14 +123,14 @@ def test_issm_is_never_required(modules: Any, kinds: tuple[str, ...] | None) -> 
     assert plan.character_devices.get("mlx5_0") == kinds
 
 
-def test_relaxed_ordering_is_reported_with_its_command_and_planned_nowhere() -> None:
+def test_relaxed_ordering_is_reported_but_not_planned() -> None:
     planned = plan_rdma_host(dgx_h100(), profile(relaxed_ordering=True, nics=["mlx5_0"]))
     assert planned.value.nics == ()
     (notice,) = planned.notices
     assert 'for nic in 0000:18:00.0; do mlxconfig -y -d "$nic" set PCI_WR_ORDERING=1' in notice.message
 
 
-def test_every_file_says_what_the_plan_says_and_the_plan_keeps_it() -> None:
+def test_rdma_files_match_the_plan_and_survive_a_round_trip() -> None:
     wish = profile(
         modules="mlx5",
         netns="shared",

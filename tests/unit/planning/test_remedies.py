@@ -114,7 +114,7 @@ def _follow(case: Case, known: dict[str, str | None], seen: tuple[str, ...]) -> 
     "name",
     [*MACHINES, *(pytest.param(file.name, marks=pytest.mark.long) for file in machine_files())],
 )
-def test_every_remedy_leads_to_a_plan(name: str) -> None:
+def test_every_remedy_makes_the_profile_plannable(name: str) -> None:
     known: dict[str, str | None] = {}
     for key, wish in WISHES.items():
         ready = key == "nothing" or key in ready_profiles()

@@ -91,7 +91,7 @@ TUNED = TuningPlan(
 MERGED = kubelet(delivery="merge", config_dir=None, drop_in=None, exec_start=None)
 
 
-def test_every_text_file_says_who_wrote_it_in_its_first_line():
+def test_first_line_of_every_text_file_names_numaforge():
     texts = render_plan(plan_with(kubelet(), TUNED, {"2Mi": 512}))
     heads = {text.splitlines()[0] for path, text in texts.items() if path != PLAN_PATH}
     assert heads == {
@@ -106,16 +106,16 @@ def test_every_planned_file_is_rendered_and_ends_in_one_newline():
     assert all(text.endswith("\n") and not text.endswith("\n\n") for text in texts.values())
 
 
-def test_the_saved_plan_is_the_plan():
+def test_saved_plan_equals_the_plan():
     plan = plan_with(kubelet(), TUNED, {"2Mi": 512})
     assert loads(render_plan(plan)[PLAN_PATH]) == plan
 
 
-def test_a_drop_in_is_a_whole_kubelet_configuration():
+def test_drop_in_is_a_complete_kubelet_configuration():
     assert yaml.safe_load(render_plan(plan_with(kubelet()))[DROP_IN]) == {**KIND, **SETTINGS}
 
 
-def test_the_unit_drop_in_resets_the_command_before_it_sets_it():
+def test_unit_drop_in_resets_the_command_before_setting_it():
     text = render_plan(plan_with(kubelet()))["/etc/systemd/system/kubelet.service.d/90-numaforge.conf"]
     assert text.splitlines()[1:] == [
         "[Service]",
@@ -124,7 +124,7 @@ def test_the_unit_drop_in_resets_the_command_before_it_sets_it():
     ]
 
 
-def test_a_variable_of_the_unit_gets_the_flag_and_the_unit_keeps_its_command():
+def test_unit_variable_gets_the_flag_and_the_command_stays():
     texts = render_plan(plan_with(kubelet(exec_start=None, variable="KUBELET_EXTRA_ARGS")))
     unit = texts["/etc/systemd/system/kubelet.service.d/90-numaforge.conf"]
     assert lines(unit) == [
@@ -140,7 +140,7 @@ def test_a_variable_of_the_unit_gets_the_flag_and_the_unit_keeps_its_command():
 
 @pytest.mark.parametrize("value", ["", "--v=2", r"""--node-labels="a=b c" --x='\n$HOME`id`' """])
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
-def test_the_variable_keeps_what_others_set(shell, value, tmp_path):
+def test_variable_keeps_existing_arguments(shell, value, tmp_path):
     file = tmp_path / "new/arguments"
     texts = render_plan(plan_with(kubelet(exec_start=None, variable="ARGS")))
     command = [*shell.split(), "-s", str(file), "ARGS", "--config-dir=/k.d"]
@@ -154,7 +154,7 @@ def test_the_variable_keeps_what_others_set(shell, value, tmp_path):
     assert (name, unescaped) == ("ARGS", f"{value} --config-dir=/k.d")
 
 
-def test_tmpfiles_writes_a_line_per_kernel_file():
+def test_tmpfiles_has_a_line_per_kernel_file():
     text = render_plan(plan_with(tuning=TUNED))["/etc/tmpfiles.d/numaforge-tuning.conf"]
     assert text.splitlines()[1:] == [
         "w /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor - - - - performance",
@@ -179,7 +179,7 @@ def test_sysctls_are_sorted_by_name():
         ),
     ],
 )
-def test_the_unit_does_only_what_is_planned(tuning, commands):
+def test_unit_runs_only_planned_commands(tuning, commands):
     text = render_plan(plan_with(tuning=tuning))["/etc/systemd/system/numaforge-tuning.service"]
     assert [line.removeprefix("ExecStart=") for line in text.splitlines() if "ExecStart=" in line] == commands
 
@@ -197,7 +197,7 @@ RAISED = TuningPlan(raised_sysctls={"vm.max_map_count": "262144"})
         pytest.param("18446744073692774399", "18446744073692774399", id="what-no-shell-counts-to-stays"),
     ],
 )
-def test_the_unit_raises_a_limit_and_never_lowers_it(tmp_path, shell, held, after):
+def test_unit_raises_a_limit_and_never_lowers_it(tmp_path, shell, held, after):
     text = render_plan(plan_with(tuning=RAISED))["/etc/systemd/system/numaforge-tuning.service"]
     (command,) = [line.partition("=-")[2] for line in text.splitlines() if "ExecStart=" in line]
     limit = tmp_path / "max_map_count"
@@ -209,7 +209,7 @@ def test_the_unit_raises_a_limit_and_never_lowers_it(tmp_path, shell, held, afte
     assert limit.read_text() == f"{after}\n"
 
 
-def test_a_pool_is_filled_per_numa_node():
+def test_pool_is_filled_per_numa_node():
     text = render_plan(plan_with(hugepages={"1Gi": 2, "2Mi": 512}))[
         "/etc/tmpfiles.d/numaforge-hugepages.conf"
     ]
@@ -235,25 +235,25 @@ def test_a_pool_is_filled_per_numa_node():
         pytest.param(replace(plan_with(tuning=TUNED), profile="x\n[Unit]"), id="header-that-ends-early"),
     ],
 )
-def test_a_file_that_would_say_something_else_is_refused(plan):
+def test_file_with_injected_content_is_refused(plan):
     with pytest.raises(PlanError):
         render_plan(plan)
 
 
-def test_an_old_kubelet_gets_its_settings_merged_into_the_main_file():
+def test_old_kubelet_settings_are_merged_into_the_main_file():
     config = {**KIND, "clusterDomain": "cluster.local", "evictionHard": {"imagefs.available": "15%"}}
     merged = yaml.safe_load(render_plan(plan_with(MERGED), yaml.safe_dump(config))[CONFIG])
     assert merged["clusterDomain"] == "cluster.local"
     assert merged["evictionHard"] == {"imagefs.available": "15%", **SETTINGS["evictionHard"]}
 
 
-def test_merging_twice_is_merging_once():
+def test_merging_twice_equals_merging_once():
     plan = plan_with(MERGED)
     once = render_plan(plan, yaml.safe_dump({**KIND, "clusterDomain": "cluster.local"}))[CONFIG]
     assert render_plan(plan, once)[CONFIG] == once
 
 
-def test_what_an_earlier_plan_merged_is_taken_out_again():
+def test_settings_merged_by_an_earlier_plan_are_removed():
     plan = plan_with(
         replace(MERGED, settings={}, retired={"cpuManagerPolicy": "static", "evictionHard": {"a": "1"}})
     )
@@ -267,18 +267,18 @@ def test_what_an_earlier_plan_merged_is_taken_out_again():
     assert left == {**KIND, "clusterDomain": "cluster.local"}
 
 
-def test_the_main_file_is_left_alone_by_a_drop_in():
+def test_drop_in_leaves_the_main_file_alone():
     assert CONFIG not in [file.path for file in kubelet_files(plan_with(kubelet()), yaml.safe_dump(KIND))]
 
 
-def test_the_main_file_loses_what_a_drop_in_now_says():
+def test_main_file_loses_settings_that_moved_to_a_drop_in():
     plan = plan_with(kubelet(retired={"cpuManagerPolicy": "static"}))
     files = kubelet_files(plan, yaml.safe_dump({**KIND, "cpuManagerPolicy": "static"}))
     assert yaml.safe_load(next(file.text for file in files if file.path == CONFIG)) == KIND
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a\n- b\n"], ids=["not-yaml", "not-a-mapping"])
-def test_a_main_file_that_cannot_be_read_is_refused(text):
+def test_unreadable_main_file_is_refused(text):
     with pytest.raises(KubeletConfigError):
         render_plan(plan_with(MERGED), text)
 
@@ -306,7 +306,7 @@ def test_merging_follows_rfc_7396(base, patch, merged):
         pytest.param({"m": {}}, {"m": {"x": 1}}, {"m": {}}, id="an-empty-mapping-of-the-admin-stays"),
     ],
 )
-def test_only_what_is_still_ours_is_taken_out(base, retired, left):
+def test_only_unchanged_numaforge_settings_are_removed(base, retired, left):
     assert without(base, retired) == left
 
 
@@ -317,7 +317,7 @@ def test_every_template_is_read_back():
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "epyc-nps4"])
-def test_every_file_lies_in_a_folder_that_is_tested_for_writing_and_none_needs_to_be_executed(name):
+def test_every_file_is_in_a_write_tested_folder_and_not_executable(name):
     machine = ready_machine(name)
     plan = plan_node(machine, load_profile("training"))
     paths = {path for writer in WRITERS for path in writer.paths(plan, machine)}

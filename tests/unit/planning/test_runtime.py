@@ -64,7 +64,9 @@ def machine(install: KubeletInstall | None, *running: HostProcess) -> NodeTopolo
         pytest.param(machine(None), ("containerd.service",), id="an-image-in-which-nothing-runs"),
     ],
 )
-def test_limits_and_pinned_memory_are_for_the_same_units(built: NodeTopology, units: tuple[str, ...]) -> None:
+def test_limits_and_pinned_memory_apply_to_the_same_units(
+    built: NodeTopology, units: tuple[str, ...]
+) -> None:
     plan = plan_node(built, PROFILE)
     assert (plan.host.limited_units, plan.rdma.host.memlock_units) == (units, units)
     assert {*units} <= {*may_be_limited(built.kubelet)}

@@ -45,7 +45,7 @@ REFUSED: dict[str, tuple[NodeTopology, str, tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize(("machine", "version", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_it_is_refused_with_the_judges_reason(machine, version, said):
+def test_plan_with_which_the_kubelet_fails_to_start_is_refused(machine, version, said):
     with pytest.raises(PlanError) as refused:
         plan_node(machine, load_profile({}), version)
     where, message, remedy = said
@@ -55,23 +55,23 @@ def test_it_is_refused_with_the_judges_reason(machine, version, said):
     assert remedy in (refused.value.remedy or "")
 
 
-def test_cgroup_v1_is_no_reason_for_a_kubelet_that_takes_it():
+def test_cgroup_v1_is_accepted_for_a_kubelet_that_supports_v1():
     assert plan_node(replace(lab_node(), cgroup_version=1), load_profile({}), "1.34.0").kubelet
 
 
-def test_what_could_not_be_read_is_not_judged():
+def test_unread_kubelet_configuration_is_not_judged():
     install = replace(kubeadm_kubelet(), config_text=None)
     path = install.config_file or ""
     unread = replace(lab_node(), kubelet=install, unreadable=(path,), swap_bytes=2**30)
     assert "kubelet-config-unread" in {notice.id for notice in plan_node(unread, load_profile({})).notices}
 
 
-def test_what_the_judge_warns_of_is_a_notice():
+def test_startup_warning_becomes_a_notice():
     noticed = plan_node(node("maxPodz: 110\n"), load_profile({})).notices
     assert any("maxPodz" in notice.message for notice in noticed), noticed
 
 
-def test_memory_that_is_not_known_is_not_none():
+def test_unknown_memory_does_not_count_as_none():
     unknown = replace(dgx_h100(), memory_bytes=None, numa_nodes=())
     config = KUBEADM_CONFIG + "kubeReserved:\n  memory: 1Gi\n"
     assert check(config, topology=unknown, version="1.36.3").starts

@@ -43,40 +43,40 @@ def notices(chosen: NodePlan) -> dict[str, str]:
     return {notice.id: notice.message for notice in chosen.notices}
 
 
-def test_an_empty_profile_changes_nothing():
+def test_empty_profile_changes_nothing():
     chosen = plan(lab_node())
     assert not any([chosen.tuning.governors, chosen.tuning.sysctls, chosen.tuning.swap_off])
     assert not [file for file in chosen.files if file.role == "tuning"]
 
 
-def test_the_governor_is_set_on_every_online_cpu():
+def test_governor_is_set_on_every_online_cpu():
     assert plan(lab_node(), governor="performance").tuning.governors == dict.fromkeys(
         range(16), "performance"
     )
 
 
-def test_without_cpufreq_the_governor_is_left_alone():
+def test_governor_is_left_alone_without_cpufreq():
     chosen = plan(two_cpu_vm(), governor="performance")
     assert not chosen.tuning.governors
     assert notices(chosen)["no-cpufreq"] == "no cpufreq: governor left alone"
 
 
-def test_a_governor_that_the_driver_lacks_is_left_alone():
+def test_missing_governor_is_left_alone():
     chosen = plan(pstate(), governor="schedutil")
     assert not chosen.tuning.governors
     assert "intel_pstate offers performance, powersave, not schedutil" in notices(chosen)["no-such-governor"]
 
 
-def test_the_energy_preference_is_set_on_every_cpu():
+def test_energy_preference_is_set_on_every_cpu():
     chosen = plan(pstate(), energy_preference="balance_performance")
     assert chosen.tuning.energy_preferences == dict.fromkeys(range(16), "balance_performance")
 
 
-def test_without_energy_preferences_they_are_left_alone():
+def test_energy_preference_is_left_alone_without_driver_support():
     assert "no-energy-preference" in notices(plan(lab_node(), energy_preference="performance"))
 
 
-def test_an_energy_preference_that_the_driver_lacks_is_left_alone():
+def test_missing_energy_preference_is_left_alone():
     chosen = plan(pstate(), energy_preference="power")
     assert "not power" in notices(chosen)["no-such-energy-preference"]
 
@@ -91,7 +91,7 @@ def test_numa_balancing_becomes_a_sysctl():
     assert plan(lab_node(), numa_balancing=False).tuning.sysctls == {"kernel.numa_balancing": "0"}
 
 
-def test_a_sysctl_that_the_kernel_lacks_is_left_alone():
+def test_missing_sysctl_is_left_alone():
     chosen = plan(lab_node(), sysctls={"vm.swapiness": 1, "vm.swappiness": 1})
     assert chosen.tuning.sysctls == {"vm.swappiness": "1"}
     assert (
@@ -100,28 +100,28 @@ def test_a_sysctl_that_the_kernel_lacks_is_left_alone():
     )
 
 
-def test_a_sysctl_outside_the_snapshot_is_taken_on_trust():
+def test_sysctl_outside_the_snapshot_is_trusted():
     chosen = plan(lab_node(), sysctls={"net.ipv6.conf.all.forwarding": 1})
     assert chosen.tuning.sysctls == {"net.ipv6.conf.all.forwarding": "1"}
 
 
-def test_a_sysctl_of_a_folder_that_a_snapshot_holds_in_part_is_taken_on_trust():
+def test_sysctl_from_a_partly_captured_folder_is_trusted():
     topology = host(net__ipv4__conf__all__rp_filter="1")
     chosen = plan(topology, sysctls={"net.ipv4.conf.all.forwarding": 1})
     assert chosen.tuning.sysctls == {"net.ipv4.conf.all.forwarding": "1"}
 
 
-def test_transparent_hugepages():
+def test_transparent_hugepages_settings_are_planned():
     chosen = plan(lab_node(), transparent_hugepages={"enabled": "madvise", "defrag": "defer"})
     assert chosen.tuning.transparent_hugepages == {"enabled": "madvise", "defrag": "defer"}
 
 
-def test_a_kernel_without_transparent_hugepages_says_so():
+def test_kernel_without_transparent_hugepages_is_noticed():
     topology = replace(lab_node(), kernel_values={})
     assert "no-transparent-hugepages" in notices(plan(topology, transparent_hugepages="never"))
 
 
-def test_swap_off_needs_the_unit_alone():
+def test_swap_off_writes_only_the_unit():
     chosen = plan(lab_node(), swap="off")
     assert chosen.tuning.swap_off
     assert [file.path for file in chosen.files if file.role == "tuning"] == [
@@ -129,7 +129,7 @@ def test_swap_off_needs_the_unit_alone():
     ]
 
 
-def test_swap_under_which_no_kubelet_starts_is_refused():
+def test_swap_that_stops_the_kubelet_from_starting_is_refused():
     topology = replace(lab_node(), swap_bytes=2**30)
     with pytest.raises(PlanError, match=r"tuning\.swap.*running with swap on") as refused:
         plan(topology, swap="keep")
@@ -161,13 +161,13 @@ def decided(chosen: NodePlan, subject: str) -> tuple[str, str]:
         pytest.param("unlimited", {"vm.max_map_count": "262144"}, id="what is no number is left to the host"),
     ],
 )
-def test_a_limit_is_raised_only(held, raised):
+def test_limit_is_only_raised(held, raised):
     chosen = plan(host(vm__max_map_count=held), sysctls={"vm.max_map_count": 262144})
     assert chosen.tuning.raised_sysctls == raised
     assert chosen.tuning.sysctls == {}
 
 
-def test_a_limit_outside_the_snapshot_is_left_to_the_host_to_compare():
+def test_limit_missing_from_the_snapshot_is_compared_on_the_host():
     chosen = plan(lab_node(), sysctls={"net.netfilter.nf_conntrack_max": 1048576})
     assert chosen.tuning.raised_sysctls == {"net.netfilter.nf_conntrack_max": "1048576"}
     assert chosen.tuning.sysctls == {}
@@ -178,11 +178,11 @@ def test_a_limit_outside_the_snapshot_is_left_to_the_host_to_compare():
     [("1048576", True), ("2097152", True), ("65530", False), ("unlimited", True), (None, False)],
     ids=["as planned", "higher", "lower", "no number", "not there"],
 )
-def test_a_limit_is_as_planned_where_it_is_high_enough(held, enough):
+def test_limit_matches_when_at_least_as_high_as_planned(held, enough):
     assert Expected("", "", "1048576", Comparison.LEAST).holds(held) is enough
 
 
-def test_a_limit_that_is_left_alone_says_so():
+def test_unchanged_higher_limit_names_its_reason():
     chosen = plan(host(vm__max_map_count="1048576"), sysctls={"vm.max_map_count": 262144})
     value, reason = decided(chosen, "tuning.sysctls.vm.max_map_count")
     assert value == "1048576"
@@ -192,19 +192,19 @@ def test_a_limit_that_is_left_alone_says_so():
     )
 
 
-def test_a_value_without_a_direction_is_set_both_ways():
+def test_ordinary_sysctl_is_raised_or_lowered():
     chosen = plan(host(vm__swappiness="60"), sysctls={"vm.swappiness": 10})
     assert chosen.tuning.sysctls == {"vm.swappiness": "10"}
 
 
-def test_a_limit_never_stands_in_sysctl_d_where_the_last_file_wins():
+def test_limit_is_never_written_to_sysctl_d():
     chosen = plan(lab_node(), sysctls={"vm.max_map_count": 1048576})
     assert [file.path for file in chosen.files if file.role == "tuning"] == [
         "/etc/systemd/system/numaforge-tuning.service"
     ]
 
 
-def test_a_limit_that_an_earlier_plan_raised_stays_planned():
+def test_limit_raised_by_an_earlier_plan_stays_planned():
     earlier = plan(lab_node(), sysctls={"vm.max_map_count": 2097152})
     topology = replace(host(vm__max_map_count="2097152"), previous_plan=dumps(earlier))
     assert plan(topology, sysctls={"vm.max_map_count": 1048576}).tuning.raised_sysctls == {
@@ -212,7 +212,7 @@ def test_a_limit_that_an_earlier_plan_raised_stays_planned():
     }
 
 
-def test_the_source_of_a_value_stands_in_its_decision():
+def test_decision_names_the_source_of_its_value():
     wish = {"tuning": {"swap": "off"}, "sources": {"tuning.swap": "ticket 4711"}}
     _, reason = decided(plan_node(lab_node(), load_profile(wish)), "tuning.swap")
     assert reason.startswith("the profile's choice (ticket 4711): ")
@@ -269,12 +269,12 @@ FIRST, SECOND = frozenset(range(8)), frozenset(range(8, 16))
         ),
     ],
 )
-def test_deeper_sleep_is_switched_off(states, wish, off):
+def test_deeper_idle_states_are_disabled(states, wish, off):
     chosen = plan(sleeping(*states), cpu_idle=wish)
     assert {state.index: state.cpus for state in chosen.tuning.idle_states_off} == off
 
 
-def test_cpus_without_the_named_state_are_noticed():
+def test_cpus_without_the_named_idle_state_are_noticed():
     chosen = plan(sleeping(POLL, IdleState(1, "C1", 2, FIRST)), cpu_idle={"deepest": "C1"})
     assert notices(chosen)["no-such-idle-state"] == "CPUs 8-15 have no sleep state C1 (POLL, C1): left alone"
 
@@ -289,7 +289,7 @@ def test_cpus_without_the_named_state_are_noticed():
         ({"transparent_hugepages": {"shmem_enabled": "advise"}}, "no-such-switch"),
     ],
 )
-def test_what_the_kernel_lacks_is_left_alone(wish, notice):
+def test_settings_the_kernel_lacks_are_left_alone(wish, notice):
     chosen = plan(lab_node(), **wish)
     assert notice in notices(chosen)
     assert not [file for file in chosen.files if file.role == "tuning"]
@@ -304,12 +304,12 @@ def test_what_the_kernel_lacks_is_left_alone(wish, notice):
         ("cpufreq/boost", False, "0"),
     ],
 )
-def test_turbo_is_said_as_the_driver_says_it(switch, turbo, value):
+def test_turbo_uses_the_switch_of_the_driver(switch, turbo, value):
     topology = replace(lab_node(), kernel_values={f"{CPU}/{switch}": "1"})
     assert plan(topology, turbo=turbo).tuning.turbo == {switch: value}
 
 
-def test_a_kernel_without_ksm_merges_no_pages():
+def test_kernel_without_ksm_is_left_alone():
     assert "no-ksm" not in notices(plan(lab_node(), ksm=False))
 
 
@@ -317,7 +317,7 @@ def test_ksm_is_stopped():
     assert plan(replace(lab_node(), kernel_values={KSM: "1"}), ksm=False).tuning.ksm == "0"
 
 
-def test_khugepaged():
+def test_khugepaged_settings_are_planned():
     held = transparent_hugepages(
         enabled="always", shmem_enabled="never", khugepaged__defrag="1", khugepaged__pages_to_scan="9"
     )
@@ -357,7 +357,7 @@ def test_every_row_of_a_set_has_its_source(row):
     assert row.source
 
 
-def test_a_set_brings_its_rows_with_their_reasons():
+def test_sysctl_set_adds_its_rows_with_reasons():
     chosen = plan(host(fs__inotify__max_user_watches="8192"), sysctl_sets=["training"])
     assert chosen.tuning.raised_sysctls["fs.inotify.max_user_watches"] == "524288"
     assert decided(chosen, "tuning.sysctls.fs.inotify.max_user_watches")[1] == (
@@ -366,7 +366,7 @@ def test_a_set_brings_its_rows_with_their_reasons():
     )
 
 
-def test_what_the_profile_says_itself_wins_over_a_set_and_names_it():
+def test_profile_sysctl_overrides_a_set_and_names_the_set():
     chosen = plan(host(vm__swappiness="60"), sysctl_sets=["training"], sysctls={"vm.swappiness": 10})
     assert decided(chosen, "tuning.sysctls.vm.swappiness") == (
         "10",
@@ -383,7 +383,7 @@ def test_what_the_profile_says_itself_wins_over_a_set_and_names_it():
         pytest.param({QDISC: "fq"}, {"fq"}, id="fq in use"),
     ],
 )
-def test_bbr_and_fq_are_set_where_the_kernel_has_them(changes, known):
+def test_bbr_and_fq_are_set_if_the_kernel_has_them(changes, known):
     held = {CONGESTION_CONTROLS: "reno cubic", QDISC: "fq_codel", "net.ipv4.tcp_congestion_control": "cubic"}
     modules = changes.get("loadable_modules", ())
     sysctls = {name: changes.get(name, value) for name, value in held.items()}
@@ -403,7 +403,7 @@ def test_bbr_and_fq_are_set_where_the_kernel_has_them(changes, known):
         pytest.param("unknown", "4096 87380 268435456", id="what-is-no-number-is-no-bound"),
     ],
 )
-def test_a_set_lowers_none_of_the_buffers_of_a_socket(held, planned):
+def test_sysctl_set_never_lowers_socket_buffers(held, planned):
     chosen = plan(host(net__ipv4__tcp_rmem=held), sysctl_sets=["fabric"])
     assert chosen.tuning.sysctls["net.ipv4.tcp_rmem"] == planned
 
@@ -421,13 +421,13 @@ def test_a_set_lowers_none_of_the_buffers_of_a_socket(held, planned):
         ),
     ],
 )
-def test_arp_is_bound_to_interfaces_on_machines_with_several_rails(devices, known):
+def test_arp_is_bound_to_interfaces_on_multi_rail_machines(devices, known):
     shown = host(net__ipv4__conf__all__arp_ignore="0", net__ipv4__conf__all__arp_announce="0")
     chosen = plan(replace(shown, rdma_devices=devices), sysctl_sets=["fabric"])
     assert ("net.ipv4.conf.all.arp_ignore" in chosen.tuning.sysctls) is known
 
 
-def test_what_a_set_says_is_for_kernels_that_show_it():
+def test_sysctl_set_skips_sysctls_the_kernel_lacks():
     bare = replace(lab_node(), sysctls={"kernel.hostname": "node1"})
     chosen = plan(bare, sysctl_sets=["training"])
     assert not {*chosen.tuning.sysctls, *chosen.tuning.raised_sysctls}
@@ -439,7 +439,7 @@ def test_what_a_set_says_is_for_kernels_that_show_it():
 
 
 @given(st.integers(min_value=2**20, max_value=2**44))
-def test_the_reserve_of_the_kernel_is_never_more_than_a_hundredth_of_memory(memory):
+def test_kernel_reserve_is_at_most_one_percent_of_memory(memory):
     row = next(row for row in SETS["training"] if row.name == "vm.min_free_kbytes")
     kbytes = int(value_for(replace(lab_node(), memory_bytes=memory), "", row))
     assert kbytes * 1024 * 100 <= max(memory, 1024 * 100)
@@ -447,7 +447,7 @@ def test_the_reserve_of_the_kernel_is_never_more_than_a_hundredth_of_memory(memo
 
 
 @pytest.mark.parametrize("wish", [["training", "training"], ["gaming"]])
-def test_a_set_that_is_none_is_refused(wish):
+def test_unknown_or_repeated_sysctl_set_is_refused(wish):
     with pytest.raises(ProfileError):
         plan(lab_node(), sysctl_sets=wish)
 
@@ -455,19 +455,19 @@ def test_a_set_that_is_none_is_refused(wish):
 # ---- absent ----
 
 
-def test_absent_drops_what_the_ready_profile_says():
+def test_absent_drops_the_tuning_of_the_ready_profile():
     profile = load_profile({"extends": "training", "tuning": {"state": "absent"}})
     assert profile.tuning.model_dump(exclude={"state"}) == Tuning().model_dump(exclude={"state"})
     assert not [source for source in profile.sources if source.startswith("tuning.")]
     assert [source for source in profile.sources if source.startswith("memory.")]
 
 
-def test_absent_stands_alone():
+def test_state_absent_excludes_other_settings():
     with pytest.raises(ProfileError, match="state: absent excludes swap"):
         load_profile({"tuning": {"state": "absent", "swap": "off"}})
 
 
-def test_the_plan_is_the_same_after_it_was_carried_out():
+def test_plan_is_the_same_after_applying():
     before = replace(
         lab_node(),
         idle_states=(POLL, C1, C6),
@@ -502,16 +502,16 @@ def test_the_plan_is_the_same_after_it_was_carried_out():
 
 
 @pytest.mark.parametrize("value", ["0x1", "-1", "010x"])
-def test_a_limit_that_is_no_whole_number_is_refused(value):
+def test_limit_other_than_a_whole_number_is_refused(value):
     with pytest.raises(PlanError, match=r"tuning\.sysctls\.fs\.file-max: '.*' is not a limit"):
         plan(lab_node(), sysctls={"fs.file-max": value})
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_no_set_holds_a_dangerous_sysctl(name):
+def test_sysctl_sets_contain_no_dangerous_sysctls(name):
     assert [row.name for row in SETS[name] if danger(row.name, row.value)] == []
 
 
-def test_no_name_leads_out_of_the_folder_of_sysctls():
+def test_sysctl_names_cannot_leave_the_sysctl_folder():
     with pytest.raises(PlanError, match="is not a sysctl"):
         sysctl("net.//.//.sysrq-trigger")

@@ -43,7 +43,7 @@ def told(plan: NodePlan) -> str:
     return "".join(f"{fields[0]}\n" for kind, *fields in rows(plan) if kind == "text")
 
 
-def test_a_profile_without_it_has_nothing_on_the_node() -> None:
+def test_profile_without_watch_installs_nothing() -> None:
     plan = planned(watch={})
     assert plan.watch is None
     assert files(plan) == ()
@@ -61,14 +61,14 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_wrong_watch_is_refused_with_its_place(mistake: str) -> None:
+def test_invalid_watch_is_refused_with_its_place(mistake: str) -> None:
     wish, why = MISTAKES[mistake]
     with pytest.raises(ProfileError, match="watch") as refused:
         load_profile({"name": "n", "watch": wish})
     assert why in str(refused.value)
 
 
-def test_it_tells_where_node_exporter_reads_and_by_the_kubelets_login() -> None:
+def test_metrics_directory_and_kubelet_kubeconfig_are_the_defaults() -> None:
     watch = planned().watch
     assert (watch.directory, watch.kubeconfig, watch.node) == (
         DIRECTORY,
@@ -79,7 +79,7 @@ def test_it_tells_where_node_exporter_reads_and_by_the_kubelets_login() -> None:
     assert (other.metrics, other.kubeconfig) == ("/srv/metrics/numaforge.prom", None)
 
 
-def test_a_node_has_the_name_under_which_its_kubelet_registers() -> None:
+def test_node_name_is_the_kubelet_registration_name() -> None:
     machine = ready_machine("dgx-h100")
     flags = ("--hostname-override=GPU-7.example.com", "--kubeconfig=/srv/kubelet.conf")
     renamed = replace(machine, kubelet=replace(machine.kubelet, flags=(*machine.kubelet.flags, *flags)))
@@ -89,7 +89,7 @@ def test_a_node_has_the_name_under_which_its_kubelet_registers() -> None:
     assert 'numaforge_plan_info{node="gpu-7.example.com",plan="' in told(plan)
 
 
-def test_the_plan_is_told_by_the_checksum_of_its_document() -> None:
+def test_plan_metric_carries_the_checksum_of_the_plan_document() -> None:
     plan = planned()
     checksum = hashlib.sha256(render_plan(plan)[PLAN_PATH].encode()).hexdigest()
     line = f'numaforge_plan_info{{node="dgx-01",plan="{checksum[:16]}",cpu_manager_policy="static"}} 1\n'
@@ -108,11 +108,11 @@ TOLD = [
 
 
 @pytest.mark.parametrize("line", TOLD)
-def test_a_plan_is_told_with_the_labels_of_the_alerts(line: str) -> None:
+def test_plan_metrics_carry_the_labels_of_the_alerts(line: str) -> None:
     assert f"{line}\n" in told(planned())
 
 
-def test_devices_have_the_names_of_kube_state_metrics() -> None:
+def test_device_names_match_kube_state_metrics() -> None:
     plan = planned()
     assert plan.allocatable is not None
     given = replace(plan, allocatable=replace(plan.allocatable, devices={"nvidia.com/gpu": 8}))
@@ -120,33 +120,33 @@ def test_devices_have_the_names_of_kube_state_metrics() -> None:
     assert line in told(given)
 
 
-def test_what_is_not_known_is_an_empty_label() -> None:
+def test_unknown_value_is_an_empty_label() -> None:
     machine = ready_machine("dgx-h100")
     unknown = replace(machine, gpus=tuple(replace(gpu, uuid=None, numa_node=None) for gpu in machine.gpus))
     plan = plan_node(unknown, load_profile(WATCHED))
     assert 'numaforge_plan_gpu{node="dgx-01",UUID="",pci_bus_id="0000:1b:00.0",numa=""} 1\n' in told(plan)
 
 
-def test_the_cpus_of_a_machine_are_one_line() -> None:
+def test_cpus_with_the_same_value_share_a_line() -> None:
     governors = [row for row in rows(planned()) if row[0] == "is" and row[1] == "governor"]
     path = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
     assert governors == [["is", "governor", "performance", "needed", "0-223", path]]
 
 
-def test_a_limit_that_is_only_raised_may_be_higher() -> None:
+def test_raise_only_limit_may_be_higher() -> None:
     held = {row[1]: row[0] for row in rows(planned()) if row[0] in ("is", "least")}
     assert held["sysctl:vm.swappiness"] == "is"
     assert held["sysctl:vm.max_map_count"] == "least"
 
 
-def test_a_parameter_that_may_wait_for_a_boot_is_no_drift() -> None:
+def test_parameter_that_may_wait_for_a_reboot_is_not_drift() -> None:
     wish = {"kernel": {"cmdline": ["skew_tick=1"]}}
     assert not [row for row in rows(planned(**wish)) if row[1] == "kernel_cmdline"]
     allowed = planned(**wish, maintenance={"reboot": "allowed"})
     assert ["has", "kernel_cmdline", "skew_tick=1", "needed", "-", "/proc/cmdline"] in rows(allowed)
 
 
-def test_the_modes_of_amds_gpus_are_compared() -> None:
+def test_amd_gpu_modes_are_compared() -> None:
     plan = planned(
         "mi300x", amd_partitions={"gpus": [{"compute": "CPX", "memory": "NPS4"}], "naming": "mixed"}
     )
@@ -155,7 +155,7 @@ def test_the_modes_of_amds_gpus_are_compared() -> None:
     assert ["is", f"amd_partitions:{address}-memory", "NPS4", "needed", "-", path] in rows(plan)
 
 
-def test_every_file_but_those_that_are_merged_is_compared() -> None:
+def test_every_file_except_merged_files_is_compared() -> None:
     plan = planned()
     compared = {row[3] for row in rows(plan) if row[0] == "file"}
     assert compared == {file.path for file in plan.files if file.template or file.path == PLAN_PATH}
@@ -165,7 +165,7 @@ def test_every_file_but_those_that_are_merged_is_compared() -> None:
     assert not merged & {row[3] for row in rows(old) if row[0] == "file"}
 
 
-def test_each_unit_that_starts_at_boot_is_compared_and_what_a_timer_starts_is_none() -> None:
+def test_only_units_started_at_boot_are_compared_not_timer_services() -> None:
     linked = {row[1]: row[2] for row in rows(planned()) if row[0] == "link"}
     wants = "/etc/systemd/system/timers.target.wants/numaforge-watch.timer"
     assert linked["unit:numaforge-watch.timer"] == wants
@@ -176,7 +176,7 @@ def test_each_unit_that_starts_at_boot_is_compared_and_what_a_timer_starts_is_no
 
 
 @pytest.mark.parametrize("machine", ready_machines())
-def test_each_machine_has_metrics_that_prometheus_reads(machine: str) -> None:
+def test_prometheus_reads_the_metrics_of_each_machine(machine: str) -> None:
     label = r'[a-zA-Z_]+="(?:[^"\\]|\\["\\])*"'
     sample = re.compile(rf"[a-z_]+\{{{label}(?:,{label})*\}} [0-9.]+")
     plan = planned(machine, hugepages=[], tuning={}, system={})
@@ -186,7 +186,7 @@ def test_each_machine_has_metrics_that_prometheus_reads(machine: str) -> None:
     assert len(heads) == len({*heads}), "a metric has its samples in one place"
 
 
-def test_the_script_says_the_same_names_as_the_rest() -> None:
+def test_script_shares_its_names_with_the_code() -> None:
     script = render_plan(planned())[WATCH_SCRIPT_PATH]
     assert f"CURRENT={CURRENT} " in script
     assert f"CONDITION={CONDITION}\n" in script

@@ -15,7 +15,7 @@ def looked(kubeconfig: Path, *, needed: bool = True, **options: str) -> dict[str
     return {check.name: check for check in cluster_checks(settings, needed=needed)}
 
 
-def test_a_login_with_every_permission_will_do(api):
+def test_login_with_every_permission_passes(api):
     found = looked(api.kubeconfig)
     assert {check.severity for check in found.values()} == {None}
     assert found["API server"].evidence == "v1.36.3"
@@ -53,20 +53,20 @@ COUNTERS = {"sharedCounters": [{"name": "gpu-0-counter-set", "counters": {"memor
         ),
     ],
 )
-def test_nodes_whose_gpus_the_dra_driver_cuts_are_told(api, slices, found):
+def test_nodes_with_gpus_cut_by_the_dra_driver_are_reported(api, slices, found):
     api.slices += slices
     check = looked(api.kubeconfig).get("DRA")
     assert (check and check.evidence) == found
     assert check is None or (check.severity, "dra-driver" in check.remedy) == (Severity.NOTE, True)
 
 
-def test_an_api_server_before_1_34_has_no_driver_that_cuts_gpus(api):
+def test_api_server_before_1_34_has_no_dra_check(api):
     api.slices.append(resource_slice("gpu-1", **COUNTERS))
     api.refuse = lambda _method, path: 404 if "resourceslices" in path else None
     assert "DRA" not in looked(api.kubeconfig)
 
 
-def test_permissions_that_are_missing_are_named_with_the_file_that_has_them(api):
+def test_missing_permissions_are_reported_with_the_rbac_file(api):
     def without(spec):
         attributes = spec.get("resourceAttributes", {})
         return attributes.get("subresource") != "eviction" and "nonResourceAttributes" not in spec
@@ -79,13 +79,13 @@ def test_permissions_that_are_missing_are_named_with_the_file_that_has_them(api)
 
 
 @pytest.mark.parametrize(("needed", "severity"), [(True, Severity.ERROR), (False, Severity.WARNING)])
-def test_without_a_kubeconfig_it_depends_on_whether_a_host_is_a_node(tmp_path, needed, severity):
+def test_missing_kubeconfig_is_an_error_only_if_a_host_is_a_node(tmp_path, needed, severity):
     check = looked(tmp_path / "none", needed=needed)["login"]
     assert check.severity is severity
     assert "the kubeconfig cannot be read" in check.evidence
 
 
-def test_without_kubectl_nothing_else_is_asked(tmp_path):
+def test_missing_kubectl_skips_the_other_checks(tmp_path):
     found = looked(tmp_path / "none", kubectl="no-such-kubectl")
     assert [*found] == ["kubectl"]
     assert "no-such-kubectl" in found["kubectl"].evidence

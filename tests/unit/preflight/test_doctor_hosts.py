@@ -27,7 +27,7 @@ MOVED = "the earlier plan counted 744Gi of GPUs' memory, which the driver manage
         pytest.param({"changed": MOVED}, [MOVED], id="the GPUs' memory has changed hands"),
     ],
 )
-def test_gpu_memory_that_has_changed_hands_since_the_plan_is_a_warning(more, warned):
+def test_gpu_memory_mode_change_since_the_plan_is_a_warning(more, warned):
     found = _hosts(Answers(settings={"gb-1": {}}, events={"gb-1": {**TOLD, **more}}, failed={}))
     assert [check.evidence for check in found["gb-1"] if check.severity is Severity.WARNING] == warned
 
@@ -52,13 +52,13 @@ TRAY = Tray(("aaaa.1",), "branch 580", "driver", BY_HOST, "0123456789abcdef", 18
         ),
     ],
 )
-def test_trays_that_would_not_agree_are_told_by_group(other, found):
+def test_disagreeing_trays_are_reported_by_group(other, found):
     told = {name: {**TOLD, "tray": tray and asdict(tray)} for name, tray in (("gb-1", TRAY), ("gb-2", other))}
     checks = _racks(Answers(settings={}, events=told, failed={}))
     assert [check.severity for check in checks] == [severity for severity, _ in found]
     assert all(text in check.evidence for check, (_, text) in zip(checks, found, strict=True))
 
 
-def test_a_host_that_cannot_be_planned_is_compared_with_none():
+def test_unplannable_host_is_left_out_of_rack_comparison():
     told = {"gb-1": {**TOLD, "tray": asdict(TRAY)}, "gb-2": {**TOLD, "refused": "no such profile"}}
     assert _racks(Answers(settings={}, events=told, failed={})) == ()

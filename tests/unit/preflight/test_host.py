@@ -39,19 +39,19 @@ def judged(*answer: str, asked_at: float = NOW, answered_at: float = NOW) -> dic
     return {check.name: check for check in checks(answer, asked_at, answered_at)}
 
 
-def test_this_machine_answers_to_the_end(shell):
+def test_check_script_runs_to_the_end_on_this_machine(shell):
     answer = answer_lines(ask(shell, script()))
     assert {line.split()[0] for line in answer} >= {"systemd", "space", "clock"}
     assert [line.split()[1] for line in answer if line.startswith("space ")] == [*FREE_KIB, *WRITTEN_BELOW]
 
 
-def test_a_capture_before_it_is_left_whole(shell):
+def test_check_script_leaves_a_preceding_capture_whole(shell):
     answer = ask(shell, capture_script() + script())
     assert parse_output(answer).files["/sys/devices/system/cpu/online"]
     assert answer_lines(answer)[0].startswith(("missing", "systemd"))
 
 
-def test_programs_that_are_not_there_are_named(shell, tmp_path):
+def test_missing_programs_are_named(shell, tmp_path):
     if "busybox" in shell[0]:
         pytest.skip("busybox has its programs within")
     answer = answer_lines(ask(shell, script(), str(tmp_path)))
@@ -59,7 +59,7 @@ def test_programs_that_are_not_there_are_named(shell, tmp_path):
     assert missing >= {"flock", "base64", "od", "find"}
 
 
-def test_a_host_that_has_everything_is_fit():
+def test_host_with_everything_passes():
     found = judged(*GOOD)
     assert {check.severity for check in found.values()} == {None}
     refuse_unfit(GOOD)
@@ -85,29 +85,29 @@ def test_a_host_that_has_everything_is_fit():
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else None,
 )
-def test_what_is_amiss_is_said(line, name, severity, found):
+def test_failed_check_is_reported_with_its_severity_and_evidence(line, name, severity, found):
     check = judged(*GOOD, line)[name]
     assert (check.severity, check.evidence) == (severity, found)
     assert (check.remedy != "") == (severity is not None)
 
 
-def test_a_clock_is_measured_from_when_it_was_asked_to_when_it_answered():
+def test_clock_between_question_and_answer_passes():
     assert judged(f"clock {NOW:.0f}", asked_at=NOW - 300, answered_at=NOW + 300)["clock"].severity is None
 
 
-def test_what_is_missing_is_named_with_its_package():
+def test_missing_tools_are_named_with_their_packages():
     check = judged("missing flock", "missing od")["programs"]
     assert check.remedy == "install coreutils, util-linux"
 
 
-def test_everything_that_a_host_lacks_is_one_refusal():
+def test_all_missing_requirements_are_one_refusal():
     with pytest.raises(HostError) as refused:
         refuse_unfit(("missing flock", "space /etc 1"))
     assert "flock" in str(refused.value)
     assert "/etc: 0 free" in str(refused.value)
 
 
-def test_what_a_host_does_not_say_is_no_alarm():
+def test_facts_missing_from_a_hosts_answer_raise_no_alarm():
     refuse_unfit(GOOD[1:2])
 
 
@@ -142,7 +142,7 @@ def used_programs() -> set[str]:
     return {word for word in words if (found := shutil.which(word)) and "/bin" in found}
 
 
-def test_every_program_of_the_scripts_is_asked_for():
+def test_every_program_used_by_the_scripts_is_checked():
     ask_dash = "for name; do case $(type $name) in *builtin*|*keyword*) echo $name;; esac; done"
     found = subprocess.run(
         ["dash", "-c", ask_dash, "-", *sorted(used_programs())], capture_output=True, text=True, check=True
@@ -152,5 +152,5 @@ def test_every_program_of_the_scripts_is_asked_for():
     assert len(used_programs() & KNOWN) > 20
 
 
-def test_the_programs_of_a_capture_have_a_package() -> None:
+def test_every_capture_program_has_a_package() -> None:
     assert {*CAPTURED_WITH} <= {program for programs in CHANGED_WITH.values() for program in programs}

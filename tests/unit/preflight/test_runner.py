@@ -9,11 +9,11 @@ from numaforge.findings import Severity
 from numaforge.preflight.runner import runner_checks, verification_check
 
 
-def test_this_machine_can_verify():
+def test_verification_works_on_this_machine():
     assert verification_check().severity is None
 
 
-def test_a_suite_that_cannot_be_imported_is_an_error_with_pythons_words(tmp_path, monkeypatch):
+def test_suite_import_failure_is_reported_with_the_python_error(tmp_path, monkeypatch):
     broken = tmp_path / "testinfra"
     broken.mkdir()
     (broken / "__init__.py").write_text("import a_package_that_is_not_there\n")
@@ -23,7 +23,7 @@ def test_a_suite_that_cannot_be_imported_is_an_error_with_pythons_words(tmp_path
     assert "No module named 'a_package_that_is_not_there'" in check.evidence
 
 
-def test_a_path_without_ssh_and_pyinfra_is_named_with_what_helps(tmp_path, monkeypatch):
+def test_missing_ssh_and_pyinfra_are_reported_with_remedies(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     found = {check.name: check for check in runner_checks()}
     assert {found[f"program {name}"].severity for name in ("ssh", "pyinfra")} == {Severity.WARNING}
@@ -55,7 +55,7 @@ def program_in(folder: Path) -> Path:
     return program
 
 
-def test_a_program_that_pip_put_in_the_users_folder_is_numaforges(tmp_path, monkeypatch):
+def test_pyinfra_installed_in_the_user_folder_is_found(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(installed_below(tmp_path)))
     monkeypatch.setattr("sys.executable", str(python_without_programs(tmp_path)))
     program = program_in(tmp_path / "bin")
@@ -67,9 +67,7 @@ def test_a_program_that_pip_put_in_the_users_folder_is_numaforges(tmp_path, monk
 @pytest.mark.parametrize(
     ("own", "named"), [pytest.param(True, True, id="there"), pytest.param(False, False, id="not there")]
 )
-def test_another_pythons_program_is_a_warning_that_names_numaforges_where_it_is(
-    tmp_path, monkeypatch, own, named
-):
+def test_pyinfra_of_another_python_is_a_warning_naming_ours_if_present(tmp_path, monkeypatch, own, named):
     monkeypatch.syspath_prepend(str(installed_below(tmp_path)))
     monkeypatch.setattr("sys.executable", str(python_without_programs(tmp_path)))
     if own:

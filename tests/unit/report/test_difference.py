@@ -40,22 +40,22 @@ DOCUMENTS = st.recursive(
         pytest.param({"hostname": "a"}, {"hostname": "b"}, [], id="a host's own name is left out"),
     ],
 )
-def test_differences(left, right, expected):
+def test_differences_are_listed_by_path(left, right, expected):
     assert differences(left, right) == [Unlike(*one) for one in expected]
 
 
-def test_a_hosts_own_names_are_shown_when_asked_for():
+def test_host_specific_names_are_shown_on_request():
     assert differences({"hostname": "a"}, {"hostname": "b"}, names_of_host=True) == [
         Unlike("hostname", "a", "b")
     ]
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_alike_is_what_has_no_difference(left, right):
+def test_equal_documents_have_no_difference(left, right):
     assert (differences(left, right) == []) is (left == right)
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_both_directions_find_the_same(left, right):
+def test_comparison_is_symmetric(left, right):
     turned = {(one.path, repr(one.right), repr(one.left)) for one in differences(right, left)}
     assert {(one.path, repr(one.left), repr(one.right)) for one in differences(left, right)} == turned

@@ -16,11 +16,11 @@ def text(found, width=80):
     return [click.unstyle(line) for line in doctor_lines(found, Screen(width))]
 
 
-def test_hosts_with_equal_rows_are_one_row_though_what_was_found_differs():
+def test_hosts_with_equal_results_are_one_row_despite_different_evidence():
     assert text(HOSTS) == ["gpu-[001-300]", "  ok  /etc  ok on all of them", "", "ready"]
 
 
-def test_what_is_amiss_is_a_row_of_its_hosts_with_the_way_out_below_it():
+def test_failed_checks_are_grouped_by_host_with_the_remedy_below():
     assert text({**HOSTS, "gpu-007": (FLOCK,), "gpu-009": (FLOCK,)}) == [
         "gpu-[001-006,008,010-300]",
         "  ok     /etc      ok on all of them",
@@ -33,7 +33,7 @@ def test_what_is_amiss_is_a_row_of_its_hosts_with_the_way_out_below_it():
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_no_word_is_broken(width):
+def test_words_are_never_broken(width):
     path = "/opt/" + "long-name-of-a-folder/" * 5 + "numaforge"
     found = {"this machine": (Check("numaforge", f"1.0 in {path}, Python 3.13"),)}
     lines = text(found, width)
@@ -41,7 +41,7 @@ def test_no_word_is_broken(width):
     assert all(len(line) <= width or path in line for line in lines)
 
 
-def test_the_document_has_every_check_of_every_place():
+def test_document_has_every_check_of_every_place():
     document = doctor_document({"here": (Check("pyinfra", "3.10.0"),), "gpu-001": (FLOCK,)})
     assert document["ready"] is False
     assert [(row["where"], row["result"], row["remedy"]) for row in document["checks"]] == [

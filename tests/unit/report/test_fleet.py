@@ -33,7 +33,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("names", "text"), NAMES.values(), ids=NAMES)
-def test_names_are_folded(names, text):
+def test_host_names_are_folded(names, text):
     assert folded(names) == text
 
 
@@ -79,7 +79,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("moves", "lines"), VALUES.values(), ids=VALUES)
-def test_values_are_a_line_for_each_kind(moves, lines):
+def test_values_of_a_kind_share_a_line(moves, lines):
     assert condensed(moves) == lines
 
 
@@ -94,7 +94,7 @@ def shown(*hosts: HostSummary, width: int = 80) -> list[str]:
     return [click.unstyle(line) for line in fleet_lines(hosts, Screen(width))]
 
 
-def test_hosts_to_which_the_same_happens_are_one_group():
+def test_hosts_with_the_same_outcome_are_one_group():
     lines = shown(
         *(change(f"gpu-{n}", sentences=(f"gpu-{n} restarts",)) for n in range(1, 32)),
         HostSummary("gpu-40", "unchanged"),
@@ -116,25 +116,25 @@ APART = {
 
 
 @pytest.mark.parametrize("more", APART.values(), ids=APART)
-def test_hosts_that_differ_are_groups_of_their_own(more):
+def test_different_hosts_are_separate_groups(more):
     assert "1 host to change: b" in shown(change("a"), change("b", **more))
 
 
-def test_hosts_that_cannot_be_reached_for_one_reason_are_one_group_whatever_their_address():
+def test_unreachable_hosts_are_grouped_by_reason_not_address():
     away = [
         HostSummary(f"gpu-{n}", "unreachable", f"Unable to connect to port 22 on 10.0.0.{n}") for n in (1, 2)
     ]
     assert "2 hosts unreachable: gpu-[1-2]" in shown(*away)
 
 
-def test_nothing_is_left_out_where_all_hosts_are_alike():
+def test_nothing_is_left_out_for_identical_hosts():
     moves = tuple(f"value{n}: before -> after" for n in range(40))
     lines = shown(change("a", moves=moves, notices=(("odd", "a sentence that is long " * 9),)), width=60)
     assert "  value39  before -> after" in lines
     assert not [line for line in lines if line.endswith("…")]
 
 
-def test_values_stand_in_a_table_a_line_each():
+def test_values_are_shown_as_table_rows():
     moves = ("/proc/sys/vm/swappiness: 60 -> 0", "swap: on -> off", "/sys/a: always [madvise] never -> never")
     lines = shown(change("a", moves=moves))
     assert [line for line in lines if "->" in line] == [
@@ -144,7 +144,7 @@ def test_values_stand_in_a_table_a_line_each():
     ]
 
 
-def test_what_was_changed_is_one_line_after_a_run():
+def test_changes_are_one_line_after_a_run():
     moves = ("/proc/sys/vm/swappiness: 60 -> 0", "swap: on -> off")
     sentences = ("the kubelet restarts, for cpuManagerPolicy",)
     lines = shown(HostSummary("a", "changed", moves=moves, changed=(NEW,), sentences=sentences, seconds=3.0))
@@ -154,13 +154,13 @@ def test_what_was_changed_is_one_line_after_a_run():
     ]
 
 
-def test_of_several_groups_the_number_of_other_values_is_given():
+def test_several_groups_count_the_values_not_shown():
     moves = tuple(f"value{n}: before -> after" for n in range(8))
     lines = shown(change("a", moves=moves), change("b"))
     assert "  and 6 more values" in lines
 
 
-def test_the_gravest_stand_first_with_their_reason_whole():
+def test_gravest_groups_come_first_with_the_full_reason():
     lines = shown(
         change("a"), HostSummary("b", "refused", "bad\n  mend it"), HostSummary("c", "failed", "rolled back")
     )
@@ -168,19 +168,19 @@ def test_the_gravest_stand_first_with_their_reason_whole():
 
 
 @given(st.integers(20, 200), st.text(alphabet="ab /\n\x1b", max_size=300))
-def test_no_line_is_wider_than_the_screen_but_for_words_that_are(width, reason):
+def test_only_single_long_words_exceed_the_screen(width, reason):
     for line in shown(HostSummary("a", "failed", reason), width=width):
         assert len(line) <= width or len(line.split()) == 1
         assert "\x1b" not in line
 
 
-def test_a_fleet_in_which_every_host_differs_stays_one_screen():
+def test_fleet_of_different_hosts_stays_one_screen():
     lines = shown(*(change(f"gpu-{n}", moves=(f"a: 1 -> {n}",)) for n in range(300)))
     assert len(lines) <= 60
     assert lines[-1].endswith("gpu-[12-299]")
 
 
-def test_a_diff_that_is_the_same_is_shown_once():
+def test_identical_diff_is_shown_once():
     other = FileChange("/etc/a", FileState("two\n", "0644", "root", "root"), NEW.new)
     hosts = [change("a"), change("b"), HostSummary("c", "to change", changed=(other,))]
     lines = [click.unstyle(line) for line in diff_lines(hosts, {"all"})]
@@ -188,14 +188,14 @@ def test_a_diff_that_is_the_same_is_shown_once():
     assert diff_lines(hosts, {"c"})[1:2] == [click.style("c: /etc/a", bold=True)]
 
 
-def test_the_document_has_every_host_whole():
+def test_document_has_every_host_in_full():
     document = fleet_document([change("a", moves=("x: 1 -> 2",))], dry=True, seconds=1.25)
     assert (document["dry"], document["counts"]) == (True, {"to change": 1})
     assert document["hosts"]["a"]["values"] == ["x: 1 -> 2"]
     assert document["hosts"]["a"]["files"] == {"new": ["/etc/a"]}
 
 
-def test_two_maintenances_of_a_host_are_told_as_one():
+def test_two_maintenances_of_a_host_are_merged():
     first = HostSummary("a", "changed", drains=True, sentences=("one",), changed=(NEW,))
     second = HostSummary("a", "unchanged", pending=("later",))
     both = second.merged(first)

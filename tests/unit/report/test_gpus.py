@@ -78,11 +78,11 @@ def dgx(**changes):
         pytest.param({"unanswered": "GPU is lost"}, "No answer: GPU 0-1: GPU is lost", id="lost"),
     ],
 )
-def test_a_note_names_the_gpus_of_which_it_is_so(changes, line):
+def test_note_names_the_affected_gpus(changes, line):
     assert [note.plain for note in gpu_notes(dgx(**changes))] == [line]
 
 
-def test_of_gpus_as_they_should_be_nothing_is_said():
+def test_healthy_gpus_have_no_notes():
     sound = {
         "mig_pending": "disabled",
         "ecc": Ecc(True, True, 0, 0),
@@ -99,7 +99,7 @@ def test_of_gpus_as_they_should_be_nothing_is_said():
         pytest.param("it was not asked", "b/train-0, c/web (may have ended)", id="its-checkpoint-says-so"),
     ],
 )
-def test_users_are_pods_by_name_then_units_then_processes(doubt, pods):
+def test_gpu_users_are_listed_as_pods_then_units_then_processes(doubt, pods):
     machine = replace(
         dgx(**SLICED, pids=(7, 8, 9)),
         gpu_processes={
@@ -117,7 +117,7 @@ def test_users_are_pods_by_name_then_units_then_processes(doubt, pods):
     assert line == f"In use: GPU 0-1: {pods}, dcgm.service and 1 other"
 
 
-def test_gpus_without_an_index_go_by_their_address():
+def test_gpus_without_an_index_are_named_by_address():
     assert gpu_names(dgx_h100().gpus[:2]) == "0000:1b:00.0, 0000:43:00.0"
 
 
@@ -137,11 +137,11 @@ def test_gpus_without_an_index_go_by_their_address():
         ),
     ],
 )
-def test_the_driver_is_one_line(driver, words):
+def test_driver_is_one_line(driver, words):
     assert driver_words(driver) == words
 
 
-def test_the_table_has_indexes_where_they_are_known_and_fits_80_columns():
+def test_table_shows_known_indexes_and_fits_80_columns():
     text = printed(topology_tables(dgx(**SLICED, unanswered="GPU is lost")))
     assert "\n  1  0000:43:00.0     0  H100 80GB HBM3" in text
     assert max(len(line) for line in text.splitlines()) <= 80

@@ -67,7 +67,7 @@ def test_every_cpu_is_drawn_exactly_once(topology):
     "topology",
     [pytest.param(topology, id=name) for name, topology in MACHINES.items() if len(topology.cores) > 1],
 )
-def test_reserved_and_allocatable_threads_are_those_of_the_plan(topology):
+def test_reserved_and_allocatable_threads_match_the_plan(topology):
     plan = planned(topology)
     root = lay_out(topology, plan).root
     drawn = {
@@ -82,7 +82,7 @@ def test_reserved_and_allocatable_threads_are_those_of_the_plan(topology):
 
 
 @each_machine
-def test_boxes_stay_apart_and_inside(topology):
+def test_boxes_do_not_overlap_and_stay_inside_their_parent(topology):
     assert misplaced(lay_out(topology).root) == []
 
 
@@ -91,7 +91,7 @@ def test_text_stays_inside_its_box(topology):
     assert overflowing(lay_out(topology).root) == []
 
 
-def test_a_long_list_of_cpus_in_the_heading_is_broken_not_cut():
+def test_long_cpu_list_in_the_heading_is_wrapped_not_cut():
     machine = machines.machine(packages=2, cores_per_numa_node=16, threads=1)
     odd = frozenset(range(1, 32, 2))
     heading = next(
@@ -102,7 +102,7 @@ def test_a_long_list_of_cpus_in_the_heading_is_broken_not_cut():
 
 
 @given(st.text(" ,0123456789", max_size=80), st.floats(30, 300))
-def test_a_broken_text_loses_nothing_and_fits(text, width):
+def test_wrapped_text_loses_nothing_and_fits(text, width):
     lines = broken(text, width, 10)
     assert all(text_width(line, 10) <= width for line in lines)
     if "…" not in "".join(lines):
@@ -197,21 +197,21 @@ def test_devices_stand_in_the_box_of_their_numa_node(build):
         pytest.param(machines.two_cpu_vm(), True, id="on-the-only-one"),
     ],
 )
-def test_devices_of_no_known_numa_node(topology, inside):
+def test_devices_of_unknown_numa_node_go_to_the_only_node_or_outside(topology, inside):
     gpu = Gpu("0000:01:00.0", "10de", "2330", numa_node=None)
     root = lay_out(replace(topology, gpus=(gpu,))).root
     assert len(of_kind(root, "gpu")) == 2  # the device and its swatch in the legend
     assert any(of_kind(node, "gpu") for node in of_kind(root, "numa-node")) == inside
 
 
-def test_a_gpu_and_the_nic_on_its_switch_stand_in_one_box():
+def test_gpu_and_nic_on_one_switch_share_a_box():
     topology = machines.dgx_h100()
     boxes = of_kind(lay_out(topology).root, "pcie-switch")
     drawn = [[device.title.split()[0] for device in of_kind(box, "device")] for box in boxes if box.title]
     assert drawn == [[f"GPU{place}", f"mlx5_{place}"] for place in range(8)]
 
 
-def test_a_switch_below_a_switch_is_a_box_in_its_box():
+def test_nested_switch_is_a_nested_box():
     outer = next(box for box in of_kind(lay_out(machines.hgx_a100()).root, "pcie-switch") if box.title)
     (inner,) = of_kind(outer, "pcie-switch")[1:]
     assert (len(of_kind(outer, "device")), len(of_kind(inner, "device"))) == (4, 2)
@@ -232,7 +232,7 @@ def test_a_switch_below_a_switch_is_a_box_in_its_box():
         pytest.param(machines.epyc_gpu(), [], 0, id="nothing where no links are known"),
     ],
 )
-def test_links_between_gpus(topology, switches, lines):
+def test_gpu_links_are_drawn_directly_or_through_a_switch(topology, switches, lines):
     machine = next(
         box for box in lay_out(topology).root.children if not box.texts and "legend" not in box.kinds
     )
@@ -253,28 +253,28 @@ def test_links_between_gpus(topology, switches, lines):
         pytest.param(machines.epyc_gpu(), [], id="no-rdma"),
     ],
 )
-def test_rails_are_lines_from_each_device_to_its_gpus(topology, drawn):
+def test_rails_are_lines_from_devices_to_their_gpus(topology, drawn):
     lines = of_kind(lay_out(topology).root, "rail-link")
     told = [line.title.split(" · ") for line in lines if line.title]  # the legend's has none
     assert [" ".join(words[1:]) for words in told] == drawn
     assert [words[0] for words in told] == [f"rail {number}" for number in range(len(drawn))]
 
 
-def test_numa_nodes_with_nothing_on_them_share_a_box():
+def test_empty_numa_nodes_share_a_box():
     root = lay_out(machines.gb200_nvl72_tray()).root
     titles = [node.title for node in of_kind(root, "numa-node")]
     assert "NUMA nodes 3-9,11-17,19-25,27-33: 28 of GPUs, without memory" in titles
     assert len(titles) == 2 + 4 + 1
 
 
-def test_where_the_driver_keeps_the_gpus_memory_all_their_numa_nodes_are_one_box():
+def test_gpu_numa_nodes_are_one_box_with_driver_managed_memory():
     root = lay_out(machines.gb200_cdmm()).root
     titles = [node.title for node in of_kind(root, "numa-node")]
     assert "NUMA nodes 2-33: 32 of GPUs, without memory" in titles
     assert len(titles) == 2 + 1
 
 
-def test_empty_numa_nodes_of_no_gpu_are_a_box_of_their_own():
+def test_empty_numa_nodes_without_a_gpu_share_a_separate_box():
     tray = machines.gb200_cdmm()
     nodes = tuple(replace(node, generic_initiator=node.id < 33 and not node.cpus) for node in tray.numa_nodes)
     titles = [node.title for node in of_kind(lay_out(replace(tray, numa_nodes=nodes)).root, "numa-node")]
@@ -284,7 +284,7 @@ def test_empty_numa_nodes_of_no_gpu_are_a_box_of_their_own():
     ]
 
 
-def test_a_numa_node_that_is_a_gpus_memory_says_whose():
+def test_numa_node_of_gpu_memory_names_its_gpu():
     root = lay_out(machines.gb200_nvl72_tray()).root
     told = {
         node.data["numa-node"]: node.children[0].texts[1].content for node in of_kind(root, "numa-node")[2:6]
@@ -297,7 +297,7 @@ def test_a_numa_node_that_is_a_gpus_memory_says_whose():
     }
 
 
-def test_a_numa_node_that_spans_packages_joins_them():
+def test_numa_node_spanning_packages_joins_their_boxes():
     topology = machines.machine(packages=2, cores_per_numa_node=2)
     (first, second) = topology.numa_nodes
     spanning = replace(topology, numa_nodes=(replace(first, cpus=first.cpus | second.cpus),))
@@ -305,13 +305,13 @@ def test_a_numa_node_that_spans_packages_joins_them():
     assert package.title == "Packages 0, 1"
 
 
-def test_an_l3_group_larger_than_its_numa_node_is_drawn_as_a_part():
+def test_l3_group_larger_than_its_numa_node_is_drawn_as_a_part():
     topology = machines.machine(packages=1, numa_nodes_per_package=2, cores_per_numa_node=2)
     groups = of_kind(lay_out(topology).root, "l3")
     assert [group.title.split(" · ")[0] for group in groups] == ["part of an L3 32 MiB"] * 2
 
 
-def test_the_memory_bar_is_the_plans_split_of_the_numa_node():
+def test_memory_bar_shows_the_planned_split_of_the_numa_node():
     topology = machines.lab_node()
     plan = planned(
         topology,
@@ -331,7 +331,7 @@ def test_the_memory_bar_is_the_plans_split_of_the_numa_node():
     assert sum(widths.values()) == pytest.approx(bar.width)
 
 
-def test_a_part_too_small_to_see_is_still_drawn():
+def test_tiny_part_is_still_drawn():
     topology = machines.dgx_h100()
     plan = planned(topology, hugepages=[{"size": "2Mi", "count_per_numa_node": 1}])
     parts = [
@@ -342,12 +342,12 @@ def test_a_part_too_small_to_see_is_still_drawn():
     assert [part.width for part in parts] == [3.0, 3.0]
 
 
-def test_a_plan_for_other_cpus_is_refused():
+def test_plan_for_other_cpus_is_refused():
     with pytest.raises(PlanError, match=r"is for the CPUs 0-15, the machine has 0-1 online"):
         lay_out(machines.two_cpu_vm(), planned(machines.lab_node()))
 
 
-def test_a_plan_alone_shows_its_numa_nodes_and_cpus():
+def test_plan_without_a_machine_shows_numa_nodes_and_cpus():
     plan = planned(machines.lab_node())
     root = lay_out(topology_of(plan), plan).root
     assert len(of_kind(root, "numa-node")) == 4
@@ -367,7 +367,7 @@ def test_a_plan_alone_shows_its_numa_nodes_and_cpus():
         pytest.param(["anything"], 0, "", id="nothing where nothing fits"),
     ],
 )
-def test_fitted(candidates, width, expected):
+def test_first_text_that_fits_is_chosen_else_cut(candidates, width, expected):
     assert fitted(candidates, width, 10) == expected
 
 
@@ -382,6 +382,6 @@ def test_drives_are_drawn_below_their_switch_and_named_in_the_legend() -> None:
     assert any("NVMe drive" in text.content for box in walk(picture) for text in box.texts)
 
 
-def test_the_pair_and_the_four_with_the_most_nvlinks_are_named() -> None:
+def test_pair_and_four_with_the_most_nvlinks_are_named() -> None:
     texts = [text.content for box in walk(lay_out(machines.dgx_1v()).root) for text in box.texts]
     assert "4 GPUs of one NUMA node with the most NVLinks (9): GPU0-GPU3, GPU4-GPU7" in texts

@@ -55,7 +55,7 @@ class Log:
 
 
 @pytest.mark.parametrize("hosts", [30, 300])
-def test_a_log_of_many_hosts_stays_short(hosts, capsys):
+def test_log_of_many_hosts_stays_short(hosts, capsys):
     log = Log(hosts, capsys)
     lines = []
     for number, host in enumerate(list(log.fleet.waiting), start=1):
@@ -74,7 +74,7 @@ def test_a_log_of_many_hosts_stays_short(hosts, capsys):
     assert sum("was not Ready" in line for line in lines) == (hosts >= 40)
 
 
-def test_in_a_small_fleet_every_change_is_a_line(capsys):
+def test_every_change_is_a_line_in_a_small_fleet(capsys):
     log = Log(2, capsys)
     log.begin("gpu-001")
     assert log.lines() == ["0 of 2 ended, 1 in progress; connects: gpu-001"]
@@ -88,7 +88,7 @@ def test_in_a_small_fleet_every_change_is_a_line(capsys):
     ]
 
 
-def test_what_a_fleet_waits_for_is_said_once(capsys):
+def test_reason_the_fleet_waits_is_reported_once(capsys):
     log = Log(300, capsys)
     log.fleet.waits_for = "no room in the budget"
     assert log.lines() == ["the fleet waits: no room in the budget"]
@@ -98,7 +98,7 @@ def test_what_a_fleet_waits_for_is_said_once(capsys):
     assert log.lines(60) == ["the fleet waits: another reason"]
 
 
-def test_after_a_minute_without_a_line_the_phases_are_said(capsys):
+def test_phases_are_reported_after_a_minute_without_output(capsys):
     log = Log(300, capsys)
     for host in list(log.fleet.waiting)[:5]:
         log.begin(host)
@@ -107,7 +107,7 @@ def test_after_a_minute_without_a_line_the_phases_are_said(capsys):
     assert log.lines(60) == []
 
 
-def test_the_time_of_a_host_moves_while_the_fleet_is_silent(capsys):
+def test_host_time_advances_while_no_events_arrive(capsys):
     log = Log(1, capsys)
     log.begin("gpu-001")
     unchanged = fleet_screen(log.fleet, {}, {"gpu-001": Age(0.0, log.clock)}, Screen())
@@ -117,7 +117,7 @@ def test_the_time_of_a_host_moves_while_the_fleet_is_silent(capsys):
     assert re.findall(r"connects +(\d+) s", console.file.getvalue()) == ["0", "7"]
 
 
-def test_colours_in_a_log_bring_no_screen(monkeypatch, capsys):
+def test_forced_colours_do_not_turn_a_log_into_a_live_view(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     log = Log(1, capsys)
     log.begin("gpu-001")
@@ -127,7 +127,7 @@ def test_colours_in_a_log_bring_no_screen(monkeypatch, capsys):
 
 @pytest.mark.parametrize("size", [Screen(), Screen(40, 10)], ids=str)
 @pytest.mark.parametrize(("begun", "ended"), [(1, 0), (1, 300), (100, 100), (300, 0)])
-def test_a_live_view_stays_within_the_screen(begun, ended, size, capsys):
+def test_live_view_stays_within_the_screen(begun, ended, size, capsys):
     log = Log(begun + ended, capsys)
     log.fleet.waits_for = "no room: " + "a long reason " * 20
     for number, host in enumerate(list(log.fleet.waiting)):

@@ -39,7 +39,7 @@ def blocks(text):
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 @pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
-def test_every_link_is_shown_at_every_width_uncut(topology, width):
+def test_every_link_is_shown_uncut_at_every_width(topology, width):
     text = printed(topology, width)
     assert max(len(line) for line in text.splitlines()) <= width
     matrix = link_matrix(topology)
@@ -48,17 +48,17 @@ def test_every_link_is_shown_at_every_width_uncut(topology, width):
         assert row[: len(links)] == [link or "?" for link in links]
 
 
-def test_8_gpus_and_10_nics_stand_beside_each_other_at_120_columns():
+def test_8_gpus_and_10_nics_fit_side_by_side_at_120_columns():
     assert len(blocks(printed(machines.hgx_a100(), 120))) == 1
 
 
-def test_what_does_not_fit_is_divided_by_kind():
+def test_matrix_too_wide_is_divided_by_device_kind():
     first, second = printed(machines.dgx_h100(), 80).partition("\nDevices\n")[0].split("\n\n")
     assert first.splitlines()[0].split() == [f"GPU{place}" for place in range(8)]
     assert second.splitlines()[0].split() == [*(f"NIC{place}" for place in range(8)), "CPU", "NUMA", "GPU"]
 
 
-def test_a_gpu_shows_its_cpus_its_numa_node_and_that_of_its_memory():
+def test_gpu_shows_its_cpus_numa_node_and_memory_numa_node():
     (rows,) = blocks(printed(machines.gb200_nvl72_tray(), 80))
     assert rows["GPU2"][-3:] == ["72-143", "1", "18"]
     assert rows["NIC2"][-2:] == ["72-143", "1"]
@@ -66,18 +66,18 @@ def test_a_gpu_shows_its_cpus_its_numa_node_and_that_of_its_memory():
     assert rows["GPU2"][-3:] == ["72-143", "1", "N/A"]
 
 
-def test_the_legend_explains_what_is_shown_and_nothing_else():
+def test_legend_explains_only_the_symbols_shown():
     legend = printed(machines.nvlink_bridges(), 80).partition("\nLegend\n")[2]
     assert [line.split()[0] for line in legend.splitlines()] == ["X", "NV#", "PHB", "SYS"]
 
 
-def test_the_devices_are_listed_by_address_and_the_name_that_others_use():
+def test_devices_are_listed_by_address_and_common_name():
     devices = printed(machines.dgx_h100(), 80).partition("\nDevices\n")[2].partition("\n\n")[0]
     assert "  GPU0 0000:1b:00.0 NVIDIA H100 80GB HBM3" in devices.splitlines()
     assert "  NIC7 0000:dc:00.0 mlx5_7" in devices.splitlines()
 
 
-def test_what_only_manages_nvswitches_is_marked_and_explained():
+def test_nvswitch_management_nics_are_marked_and_explained():
     text = printed(machines.hgx_b200(), 120)
     marked = [line.split()[0] for line in text.splitlines() if line.endswith(" (management)")]
     assert marked == ["NIC8", "NIC9", "NIC10", "NIC11"]
@@ -96,7 +96,7 @@ def without_numa_nodes(topology):
     )
 
 
-def test_what_is_not_known_is_a_question_mark():
+def test_unknown_distance_is_a_question_mark():
     text = printed(without_numa_nodes(machines.dgx_h100()), 120)
     rows = blocks(text)[0]
     assert rows["GPU0"][8:11] == ["PIX", "?", "?"]
@@ -112,15 +112,15 @@ def test_what_is_not_known_is_a_question_mark():
         pytest.param(machines.mi300x(), False, id="amd-has-no-nvlink"),
     ],
 )
-def test_nvlinks_that_no_driver_told_are_noted(topology, noted):
+def test_nvlinks_without_a_driver_answer_are_noted(topology, noted):
     assert ("NVLinks are not known of GPU0" in printed(topology, 80)) == noted
 
 
-def test_a_machine_without_devices_says_so():
+def test_machine_without_devices_is_reported():
     assert printed(machines.two_cpu_vm(), 80) == "no GPU, accelerator or NIC\n"
 
 
-def test_the_same_as_data():
+def test_matrix_is_available_as_data():
     document = json.loads(json.dumps(matrix_document(link_matrix(machines.gb200_nvl72_tray()))))
     assert document["links"]["GPU0"] == {
         "GPU0": "X",
@@ -145,7 +145,7 @@ def test_the_same_as_data():
     assert domain["gpus"] == ["0008:01:00.0", "0009:01:00.0", "0018:01:00.0", "0019:01:00.0"]
 
 
-def test_an_unknown_link_is_null():
+def test_unknown_link_is_null():
     document = matrix_document(link_matrix(without_numa_nodes(machines.dgx_h100())))
     assert document["links"]["GPU0"]["NIC1"] is None
     assert document["devices"][0]["cpu_affinity"] is None

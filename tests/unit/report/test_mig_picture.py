@@ -19,5 +19,5 @@ def at(start: int, size: int) -> MigInstance:
         pytest.param([at(-1, 1)], "1g.10gb at -1:1", id="a start before the first slice is named"),
     ],
 )
-def test_picture(instances: list[MigInstance], shown: str) -> None:
+def test_mig_instances_are_drawn_in_place_or_listed(instances: list[MigInstance], shown: str) -> None:
     assert picture(4, instances).plain == shown

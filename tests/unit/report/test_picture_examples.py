@@ -9,14 +9,14 @@ PAGES = "".join(page.read_text() for page in (REPOSITORY / "README.md", *IMAGES.
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_picture_in_the_documentation_is_current(name):
+def test_documentation_picture_is_current(name):
     assert (IMAGES / name).read_text() == EXAMPLES[name], "run: python -m docs.picture_examples"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_picture_is_on_a_page(name):
+def test_every_picture_is_used_on_a_page(name):
     assert f"images/{name})" in PAGES
 
 
-def test_no_picture_is_left_over():
+def test_every_stored_picture_has_an_example():
     assert {path.name for path in IMAGES.glob("*.svg")} == set(EXAMPLES)

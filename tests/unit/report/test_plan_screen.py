@@ -35,13 +35,13 @@ def screen_of(plan: NodePlan, width: int | None = 80) -> list[str]:
 
 
 @pytest.mark.parametrize(("machine", "profile"), SCREENS, ids=" ".join)
-def test_a_plan_and_the_prompt_below_it_fit_a_terminal_of_24_rows(machine: str, profile: str) -> None:
+def test_plan_and_prompt_fit_a_24_row_terminal(machine: str, profile: str) -> None:
     lines = screen_of(planned(machine, profile))
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
 
 
-def test_policies_stand_in_one_line_with_their_options() -> None:
+def test_policies_and_their_options_share_a_line() -> None:
     text = " ".join(screen_of(planned("dgx-h100", "training")))
     assert (
         "CPU manager static (full-pcpus-only, strict-cpu-reservation) · topology manager best-effort, pod"
@@ -49,7 +49,7 @@ def test_policies_stand_in_one_line_with_their_options() -> None:
     )
 
 
-def test_other_changes_are_a_line_a_section() -> None:
+def test_other_changes_are_one_line_per_section() -> None:
     lines = screen_of(planned("dgx-h100", "inference-mig"))
     assert [line.split()[0] for line in lines if line.startswith(("tuning", "mig", "host", "labels"))] == [
         "tuning",
@@ -60,7 +60,7 @@ def test_other_changes_are_a_line_a_section() -> None:
     assert "mig     8 GPUs with 7 x 1g.10gb, strategy mixed, label mig-enabled, 1 more" in lines
 
 
-def test_a_pipe_gets_every_setting_and_whole_notices() -> None:
+def test_pipe_gets_every_setting_and_full_notices() -> None:
     message = " ".join(["word"] * 40)
     plan = replace(planned("dgx-h100", "training"), notices=(Notice("long", message),))
     whole, cut = " ".join(" ".join(screen_of(plan, None)).split()), " ".join(screen_of(plan))
@@ -70,14 +70,14 @@ def test_a_pipe_gets_every_setting_and_whole_notices() -> None:
     assert "more" not in whole
 
 
-def test_notices_of_one_id_are_one() -> None:
+def test_notices_with_the_same_id_are_merged() -> None:
     plan = replace(
         planned("dgx-h100", "training"), notices=tuple(Notice("same", f"number {n}") for n in range(3))
     )
     assert "notice  same: number 0 (2 more)" in screen_of(plan)
 
 
-def test_the_footer_names_what_has_the_rest() -> None:
+def test_footer_names_the_commands_that_show_the_rest() -> None:
     plan = planned("dgx-h100", "training")
     footer = f"{len(plan.decisions)} decisions: --why · {len(plan.files)} files: numaforge render"
     assert screen_of(plan)[-1] == footer
@@ -86,7 +86,7 @@ def test_the_footer_names_what_has_the_rest() -> None:
 WHY = ["plan", "--profile", "training"]
 
 
-def test_reasons_of_a_section_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_can_be_limited_to_one_section(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*WHY, "dgx-h100", "--why", "rdma"]) == ExitCode.YES
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "rdma.device_plugin.rdma/rail[0-7]"
@@ -95,16 +95,14 @@ def test_reasons_of_a_section_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["dgx-h100", "--why"], ["--why", "dgx-h100"]], ids=" ".join)
-def test_all_reasons_begin_with_the_kubelet_and_the_cpus(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reasons_start_with_kubelet_then_cpus(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*WHY, *words]) == ExitCode.YES
     reasons = capsys.readouterr().out.partition("Decisions\n")[2].partition("\n\n")[0].splitlines()
     sections = dict.fromkeys(line.partition(".")[0] for line in reasons if not line.startswith(" "))
     assert [*sections][:3] == ["kubelet", "cpus", "memory"]
 
 
-def test_a_section_without_decisions_is_refused_with_those_that_have_some(
+def test_section_without_decisions_is_refused_with_the_valid_sections(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run([*WHY, "dgx-h100", "--why", "mig"]) == ExitCode.BAD_INPUT
@@ -113,7 +111,7 @@ def test_a_section_without_decisions_is_refused_with_those_that_have_some(
     )
 
 
-def test_values_of_one_group_and_reason_have_it_once() -> None:
+def test_shared_reason_of_a_group_is_printed_once() -> None:
     decisions = (Decision("kernel.a.x", "1", "why"), Decision("kernel.a.y", "2", "why"))
     plan = replace(planned("dgx-h100", "training"), decisions=decisions)
     lines = printed(reasons(plan, "kernel")).splitlines()

@@ -45,21 +45,21 @@ def ahead(count: int, *, verbose: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 12, 30, 300])
-def test_a_look_ahead_is_one_screen(count):
+def test_forecast_fits_one_screen(count):
     shown = ahead(count)
     assert len(shown) < 24
     assert shown[0].startswith(f"{count} of {count} kubelets have to restart")
     assert sum(SENTENCES[0] in line for line in shown) == 1
 
 
-def test_of_many_nodes_what_is_alike_stands_there_once():
+def test_identical_lines_of_many_nodes_are_merged():
     shown = ahead(300)
     assert "In this order: gpu-001, gpu-002, gpu-003 and 297 others; 900 pods to evict." in " ".join(shown)
     assert "In the way of gpu-004, gpu-011, gpu-018 and 40 others: the node is cordoned" in shown
     assert "off-[0-29] did not answer: HOST: no route to host" in shown
 
 
-def test_what_changes_on_200_nodes_with_128_cpus_is_one_screen_with_cpus_as_lists():
+def test_changes_on_200_nodes_with_128_cpus_fit_one_screen():
     moves = [f"/sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor: a -> b" for n in range(128)]
     nodes = []
     for host in names(200):
@@ -73,7 +73,7 @@ def test_what_changes_on_200_nodes_with_128_cpus_is_one_screen_with_cpus_as_list
     assert "  cpus 0-127 scaling_governor: a -> b" in shown
 
 
-def test_nodes_that_all_change_otherwise_are_one_screen_and_none_is_left_out():
+def test_different_changes_on_every_node_fit_one_screen_without_omissions():
     nodes = [
         NodeOutlook(
             HostNeeds(host, host, True, True, tuple(f"{n}: {m}" for m in range(30)), {}, {}),
@@ -92,7 +92,7 @@ def test_nodes_that_all_change_otherwise_are_one_screen_and_none_is_left_out():
     assert "and 197 more groups: gpu-[004-200]" in shown
 
 
-def test_every_node_is_listed_on_demand():
+def test_forecast_lists_every_node_on_demand():
     shown = "\n".join(ahead(300, verbose=True))
     assert all(shown.count(host) >= 2 for host in names(300))
 
@@ -118,14 +118,14 @@ def situation(count: int, *, verbose: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 12, 30, 300])
-def test_a_situation_is_one_screen(count):
+def test_situation_fits_one_screen(count):
     shown = situation(count)
     assert len(shown) < 24
     assert any("Roll-out now: led by ann" in line for line in shown)
     assert any("gpu-001" in line and "applying" in line for line in shown)
 
 
-def test_of_many_nodes_those_in_the_middle_are_shown_and_the_others_counted():
+def test_unfinished_nodes_are_shown_and_the_others_counted():
     shown = situation(300)
     assert "300 nodes: 270 done, 30 applying; --verbose names them all" in shown
     assert "the first 12 of 30 that are not over or not in service:" in shown
@@ -133,6 +133,6 @@ def test_of_many_nodes_those_in_the_middle_are_shown_and_the_others_counted():
     assert "30 slots are held, by gpu-001, gpu-011, gpu-021 and 27 others" in shown
 
 
-def test_every_node_of_a_situation_is_listed_on_demand():
+def test_situation_lists_every_node_on_demand():
     shown = "\n".join(situation(300, verbose=True))
     assert all(host in shown for host in names(300))

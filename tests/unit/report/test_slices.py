@@ -72,7 +72,9 @@ def cut(gpu: Gpu, *instances: GpuInstance) -> Gpu:
         ),
     ],
 )
-def test_the_parts_of_a_gpu(gpu: Gpu, modes: str, words: str, rows: tuple[int, ...]) -> None:
+def test_gpu_parts_are_listed_in_order_of_place(
+    gpu: Gpu, modes: str, words: str, rows: tuple[int, ...]
+) -> None:
     parts = parts_of(gpu)
     assert parts is not None
     assert (parts.modes, parts.words, tuple(len(row.parts) for row in parts.rows)) == (modes, words, rows)
@@ -92,7 +94,7 @@ def test_the_parts_of_a_gpu(gpu: Gpu, modes: str, words: str, rows: tuple[int, .
         pytest.param(cut(dgx_h100().gpus[0], GpuInstance(7, 19, 2**63, 1)), id="an-instance-beyond-the-GPU"),
     ],
 )
-def test_what_is_not_known_has_no_parts(gpu: Gpu) -> None:
+def test_gpu_without_known_partitions_has_no_parts(gpu: Gpu) -> None:
     assert parts_of(gpu) is None
 
 
@@ -101,14 +103,14 @@ def drawn_parts(root: Box, kind: str) -> list[Box]:
     return [box for box in of_kind(root, kind) if "part" in box.kinds]
 
 
-def test_a_picture_shows_partitions_with_their_memory_below() -> None:
+def test_picture_shows_memory_below_the_partitions() -> None:
     drawn = lay_out(mi300x_cpx_kfd()).root
     assert len(drawn_parts(drawn, "part-compute")) == 64
     assert len(drawn_parts(drawn, "part-memory")) == 32
     assert {text.content for box in of_kind(drawn, "part-memory") for text in box.texts} == {"48 GiB"}
 
 
-def test_a_picture_of_a_plan_shows_what_is_there_and_what_is_planned() -> None:
+def test_picture_of_a_plan_shows_current_and_planned_partitions() -> None:
     machine = mi300x()
     drawn = lay_out(machine, plan_node(machine, load_profile("mi300x-cpx"))).root
     words = {text.content for box in of_kind(drawn, "parts") for text in box.texts}
@@ -127,7 +129,7 @@ def test_a_picture_of_a_plan_shows_what_is_there_and_what_is_planned() -> None:
         pytest.param("dgx-h100-mig", "`- MIG: 1 x 2g.20gb, 2 x 1g.10gb, 1 x 3g.40gb", id="MIG"),
     ],
 )
-def test_a_tree_has_the_parts_below_their_gpu(name: str, line: str) -> None:
+def test_tree_lists_parts_below_their_gpu(name: str, line: str) -> None:
     lines = machine_tree(ready_machine(name)).splitlines()
     above = [gpu for gpu, below in pairwise(lines) if below.endswith(line)]
     assert above, lines
@@ -142,7 +144,7 @@ memory in 4 parts of 48 GiB
 """
 
 
-def test_a_plan_shows_the_partitions_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_shows_partitions_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     page = (REPOSITORY / "docs" / "amd.md").read_text(encoding="utf-8")
     shown = page.partition("```text\n")[2].partition("```")[0]
     assert run(["plan", "mi300x", "--profile", "mi300x-cpx", "--why"]) == ExitCode.YES
@@ -172,7 +174,7 @@ OF_H200 = tuple(replace(one, profile="1g.18gb") for one in SEVEN)
         ),
     ],
 )
-def test_the_geometry_of_a_plan_has_the_model_where_models_differ(
+def test_planned_geometry_names_the_model_when_models_differ(
     exchanged: dict[str, str], known: bool, titles: dict[str, int]
 ) -> None:
     machine = dgx_h100()
@@ -190,7 +192,7 @@ def test_the_geometry_of_a_plan_has_the_model_where_models_differ(
     assert {title: len(addresses.split(", ")) for addresses, title in found} == titles
 
 
-def test_a_table_of_gpus_says_how_large_partitions_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gpu_table_shows_partition_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topology", "mi300x-cpx"]) == ExitCode.YES
     said = " ".join(capsys.readouterr().out.split())
     assert "Partitions: every GPU: 8 partitions of 24 GiB, memory in 4 parts of 48 GiB" in said

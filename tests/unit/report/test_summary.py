@@ -41,7 +41,7 @@ def shown(report: FleetReport, screen: Screen | None = None, **more: object) -> 
 
 
 @pytest.mark.parametrize("count", [1, 30, 300])
-def test_where_all_is_good_the_counts_and_the_file_are_enough(count: int) -> None:
+def test_successful_fleet_shows_only_counts_and_file(count: int) -> None:
     lines = shown(FleetReport(good(count), {}))
     assert lines[0] == f"{count} host{'s' if count > 1 else ''}: {count} done"
     assert lines[1].startswith("each host: ")
@@ -49,7 +49,7 @@ def test_where_all_is_good_the_counts_and_the_file_are_enough(count: int) -> Non
 
 
 @pytest.mark.parametrize("count", [30, 300])
-def test_failures_are_grouped_by_reason_with_counts_and_the_first_names(count: int) -> None:
+def test_failures_are_grouped_by_reason_with_counts_and_host_names(count: int) -> None:
     lines = shown(FleetReport(seven_fail(count), {}))
     assert lines[:6] == [
         f"{count} hosts: {count - 7} done, 5 rolled back, 2 blocked",
@@ -61,7 +61,7 @@ def test_failures_are_grouped_by_reason_with_counts_and_the_first_names(count: i
     ]
 
 
-def test_one_host_says_its_reason_and_its_details() -> None:
+def test_single_host_is_listed_with_its_reason_and_details() -> None:
     lines = shown(FleetReport({"gpu-001": Outcome(Ending.HELD, "gpu-001 is held", ("first", "second"))}, {}))
     assert lines[:5] == [
         "1 host: 1 held",
@@ -72,7 +72,7 @@ def test_one_host_says_its_reason_and_its_details() -> None:
     ]
 
 
-def test_a_reason_that_names_its_host_is_one_reason() -> None:
+def test_reasons_that_differ_only_by_host_are_grouped() -> None:
     outcomes = {
         name: Outcome(Ending.HELD, f"its run ended with 1: see /logs/{name}.log") for name in names(300)
     }
@@ -99,7 +99,7 @@ def everything_at_once(reasons: int) -> FleetReport:
 
 @pytest.mark.parametrize("size", [Screen(), Screen(40, 20), Screen(200, 60)], ids=str)
 @pytest.mark.parametrize("reasons", [1, 2, 150])
-def test_nothing_exceeds_the_screen(reasons: int, size: Screen) -> None:
+def test_report_fits_the_screen(reasons: int, size: Screen) -> None:
     notes = ["the cluster does not know that it has ended: the next one is a `rollout resume`"]
     lines = shown(everything_at_once(reasons), size, notes=notes)
     assert sum(-(-len(line) // size.width) for line in lines) < size.height
@@ -109,24 +109,24 @@ def test_nothing_exceeds_the_screen(reasons: int, size: Screen) -> None:
     assert f"each host: {FILE}" in lines
 
 
-def test_what_there_is_no_room_for_is_counted() -> None:
+def test_reasons_beyond_the_limit_are_counted() -> None:
     (line,) = [line for line in shown(everything_at_once(150)) if "more reason" in line]
     listed = sum("rolled back: reason" in line for line in shown(everything_at_once(150)))
     assert line == f"and {150 - listed} more reasons"
 
 
-def test_no_state_is_left_out_for_the_many_reasons_of_another_one() -> None:
+def test_every_state_is_shown_despite_many_reasons_of_another() -> None:
     text = "\n".join(shown(everything_at_once(150)))
     for heading in ("10 left in progress", "1 rolled back", "40 refused", "40 unreachable", "50 not begun"):
         assert f"\n{heading}: " in text
 
 
-def test_a_count_and_its_state_stay_on_one_line() -> None:
+def test_count_and_state_stay_on_one_line() -> None:
     lines = shown(everything_at_once(1), Screen(width=40))
     assert lines[1:3] == ["  progress, 150 rolled back, 40 refused,", "  40 unreachable, 50 not begun"]
 
 
-def test_the_gravest_comes_first() -> None:
+def test_gravest_state_comes_first() -> None:
     lines = shown(everything_at_once(1), Screen(80, 60))
     headings = [line for line in lines if line[0].isdigit()][1:]
     assert [" ".join(line.split(":")[0].split()[1:]) for line in headings] == [
@@ -138,15 +138,15 @@ def test_the_gravest_comes_first() -> None:
     ]
 
 
-def test_nothing_to_do_is_said() -> None:
+def test_no_changes_needed_is_reported() -> None:
     assert shown(FleetReport({}, {}))[0] == "no changes needed"
 
 
-def test_a_host_that_needs_no_change_is_counted() -> None:
+def test_host_without_changes_is_counted() -> None:
     assert shown(FleetReport({}, {}, as_planned=("a", "b")))[0] == "2 hosts: 2 unchanged"
 
 
-def test_programs_get_the_hosts_that_are_changed_without_a_drain_by_how_they_ended() -> None:
+def test_report_document_lists_undrained_hosts_by_ending() -> None:
     outcomes = {
         "drained": Outcome(Ending.DONE),
         "good": Outcome(Ending.DONE),
@@ -159,20 +159,20 @@ def test_programs_get_the_hosts_that_are_changed_without_a_drain_by_how_they_end
     assert document["counts"] == {"rolled back": 1, "done": 2, "unchanged": 1}
 
 
-def test_the_file_has_every_host_with_every_detail() -> None:
+def test_report_file_has_every_host_with_every_detail() -> None:
     text = results_text(everything_at_once(150))
     assert all(any(line.startswith(f"{name}: ") for line in text.splitlines()) for name in names(300))
     assert text.count("    detail\n") == 150 * 40
 
 
-def test_programs_get_the_counts_and_every_host() -> None:
+def test_report_document_has_counts_and_every_host() -> None:
     document = report_document(FleetReport(seven_fail(300), {}), file=FILE)
     assert document["counts"] == {"rolled back": 5, "blocked": 2, "done": 293}
     assert len(document["nodes"]) == 300
     assert document["file"] == str(FILE)
 
 
-def test_what_a_host_says_moves_no_cursor() -> None:
+def test_control_sequences_in_host_text_are_removed() -> None:
     report = FleetReport({"a": Outcome(Ending.HELD, "\x1b[2J[red]x", ("\x1b]0;t\x07",))}, {})
     text = "".join(shown(report)) + results_text(report)
     assert "\x1b" not in text
@@ -181,7 +181,7 @@ def test_what_a_host_says_moves_no_cursor() -> None:
 
 
 @pytest.mark.parametrize("ending", Ending)
-def test_every_ending_is_a_line_of_the_report(ending: Ending) -> None:
+def test_every_ending_has_a_report_line(ending: Ending) -> None:
     report = FleetReport({"gpu-001": Outcome(ending, "why")}, {})
     assert ending.replace("-", " ") in "\n".join(shown(report))
     assert report_document(report)

@@ -10,7 +10,7 @@ GIB = 2**30
 
 
 @given(st.lists(st.integers(0, 2**45), max_size=8), st.sampled_from([1, 20 * GIB]))
-def test_parts_add_up_to_their_rounded_sum_and_each_is_within_one_grain(sizes, largest):
+def test_rounded_parts_add_up_and_are_each_within_one_grain(sizes, largest):
     grain = Grain.of(largest)
     parts = grain.parts(sizes)
     assert sum(parts) == grain.rounded(sum(sizes))

@@ -38,7 +38,7 @@ def test_every_cpu_has_one_thread_of_the_right_class():
 @pytest.mark.parametrize(
     "kind", ["cpu-reserved", "memory-reserved", "memory-hugepages-2Mi", "memory-hugepages-1Gi"]
 )
-def test_what_matters_is_told_by_a_pattern_not_by_colour_alone(kind):
+def test_important_areas_are_marked_by_pattern_as_well_as_colour(kind):
     root = parsed(draw(machines.two_cpu_vm()))
     (pattern,) = re.findall(
         rf"^\.{kind} {{ fill: url\(#([a-z]+)\)", root.find(f"{SVG}style").text, re.MULTILINE
@@ -54,7 +54,7 @@ def test_reserved_and_hugepage_patterns_differ():
     assert len(set(fills.values())) == 3
 
 
-def test_it_names_itself_for_those_who_cannot_see_it():
+def test_picture_has_title_and_description_for_screen_readers():
     root = parsed(draw(machines.lab_node(), lab_plan()))
     assert root.attrib["role"] == "img"
     assert root.attrib["aria-labelledby"].split() == [
@@ -65,29 +65,29 @@ def test_it_names_itself_for_those_who_cannot_see_it():
     assert "NUMA node 3" in root.find(f"{SVG}desc").text
 
 
-def test_it_fetches_nothing_and_runs_nothing():
+def test_picture_fetches_nothing_and_runs_nothing():
     svg = draw(machines.dgx_h100())
     elements = {element.tag.removeprefix(SVG) for element in parsed(svg).iter()}
     assert elements.isdisjoint({"script", "image", "use", "foreignObject"})
     assert not re.search(r"href|@import|@font-face|url\((?!#)", svg)
 
 
-def test_the_same_machine_gives_the_same_text():
+def test_same_machine_gives_the_same_svg():
     assert draw(machines.big_512()) == draw(machines.big_512())
 
 
-def test_any_text_a_host_reports_stays_text():
+def test_text_reported_by_a_host_stays_text():
     topology = machines.dgx_h100()
     gpu = replace(topology.gpus[0], name=XML_BREAKERS)
     root = parsed(draw(replace(topology, hostname=XML_BREAKERS, gpus=(gpu,))))
     assert root.find(f"{SVG}title").text.startswith("a<b>&\"c'\ufffd\ufffd]]>\ufffd node")
 
 
-def test_512_cpus_are_drawn_in_a_file_of_reasonable_size():
+def test_picture_of_512_cpus_has_a_reasonable_size():
     assert len(draw(machines.big_512())) < 300_000
 
 
-def test_on_a_dark_page_every_ground_and_every_text_has_a_dark_colour():
+def test_every_fill_and_text_has_a_dark_mode_colour():
     light, _, dark = draw(machines.dgx_h100()).partition("@media (prefers-color-scheme: dark)")
     dark = dark.partition("</style>")[0]
     filled = set(re.findall(r"^\.([\w-]+) \{ fill: #", light, re.MULTILINE))

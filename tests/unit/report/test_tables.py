@@ -42,7 +42,7 @@ def section(text: str, title: str) -> str:
 
 
 @pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
-def test_a_machine_fits_into_80_columns_uncut(topology):
+def test_machine_fits_80_columns_uncut(topology):
     text = printed(topology_tables(topology))
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
@@ -68,23 +68,23 @@ def test_each_rdma_device_shows_its_gpus(topology, rail):
 @pytest.mark.parametrize(
     "topology", [pytest.param(t, id=name) for name, t in MACHINES.items() if len(t.cores) > 1]
 )
-def test_a_plan_fits_into_80_columns_uncut(topology):
+def test_plan_fits_80_columns_uncut(topology):
     text = printed(plan_in_full(plan_node(replace(topology, kubelet=None), load_profile({"name": "test"}))))
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
 
 
-def test_a_numa_node_shows_its_package_cpus_cores_caches_memory_and_pools():
+def test_numa_node_shows_package_cpus_cores_caches_memory_and_pools():
     text = printed(topology_tables(machines.lab_node()))
     assert row(text, "2") == ["2", "1", "8-11", "2", "1", "x", "16", "MiB", "2", "GiB", "none"]
 
 
-def test_a_pool_in_use_says_how_much_is_free():
+def test_pool_in_use_shows_its_free_pages():
     topology = machines.machine(cores_per_numa_node=2, hugepages={"2Mi": HugepagePool(512, 100)})
     assert "512 x 2Mi, 100 free" in printed(topology_tables(topology))
 
 
-def test_a_cpulist_of_odd_numbers_is_wrapped_not_cut():
+def test_long_cpulist_is_wrapped_not_cut():
     topology = machines.machine(packages=2, cores_per_numa_node=16, threads=1)
     interleaved = [replace(node, cpus=frozenset(range(node.id, 32, 2))) for node in topology.numa_nodes]
     text = printed(topology_tables(replace(topology, numa_nodes=tuple(interleaved))))
@@ -117,7 +117,7 @@ def test_a_cpulist_of_odd_numbers_is_wrapped_not_cut():
         ),
     ],
 )
-def test_distances(topology: NodeTopology, expected):
+def test_numa_distances_are_one_line(topology: NodeTopology, expected):
     assert f"Distances: {expected}\n" in printed(topology_tables(topology), width=120)
 
 
@@ -140,7 +140,7 @@ def test_distances(topology: NodeTopology, expected):
         pytest.param(machines.dgx_h100(), None, id="cards keep theirs"),
     ],
 )
-def test_who_manages_the_memory_of_gpus_beside_grace(topology: NodeTopology, said: str | None):
+def test_gpu_memory_line_names_the_manager_on_grace_machines(topology: NodeTopology, said: str | None):
     lines = printed(topology_tables(topology), width=120).splitlines()
     assert [line for line in lines if line.startswith("GPU memory")] == (
         [f"GPU memory: {said}"] if said else []
@@ -153,7 +153,7 @@ def test_gpus_and_nics_show_their_numa_node():
     assert row(text, "0000:18:00.0")[:4] == ["0000:18:00.0", "0", "ibp24s0", "mlx5_0"]
 
 
-def test_a_device_of_no_known_numa_node_says_so():
+def test_device_without_a_known_numa_node_is_shown_as_unknown():
     topology = machines.dgx_h100()
     gpu = replace(topology.gpus[0], numa_node=None)
     assert row(printed(topology_tables(replace(topology, gpus=(gpu,)))), gpu.pci_address)[1] == "unknown"
@@ -183,7 +183,7 @@ def lab_plan():
     return plan_node(machines.lab_node(), load_profile(profile))
 
 
-def test_a_planned_numa_node_shows_both_cpu_sets_and_all_its_memory(lab_plan):
+def test_planned_numa_node_shows_both_cpu_sets_and_all_memory(lab_plan):
     text = printed(plan_in_full(lab_plan))
     memory, reserved, for_pods = 2015, 612 // 4, 2015 - 612 // 4 - 256 * 2
     assert row(text, "1") == ["1", "4-5", "6-7", str(memory), str(reserved), "256", "x", "2Mi", str(for_pods)]
@@ -191,7 +191,7 @@ def test_a_planned_numa_node_shows_both_cpu_sets_and_all_its_memory(lab_plan):
     assert "1024 x 2Mi" in " ".join(row(text, "all"))
 
 
-def test_pages_that_are_there_and_stay_are_told_from_planned_ones():
+def test_existing_pages_are_distinguished_from_planned_pages():
     machine = machines.machine(
         cores_per_numa_node=2, numa_memory_bytes=32 * GIB, hugepages={"2Mi": HugepagePool(512, 512)}
     )
@@ -203,7 +203,7 @@ def test_pages_that_are_there_and_stay_are_told_from_planned_ones():
     assert float(memory) == round(float(reserved) + 1.0 + float(for_pods), 1)
 
 
-def test_the_memory_sum_is_exact(lab_plan):
+def test_memory_sum_is_exact(lab_plan):
     text = printed(plan_in_full(lab_plan), width=120)
     assert "kubeReserved 256Mi + systemReserved 256Mi + evictionHard 100Mi = 612Mi" in text
 
@@ -225,19 +225,19 @@ def test_notices_show_their_id(lab_plan):
     assert section(text, "Notices").strip() == "uneven-smt: Core 3 has one thread."
 
 
-def test_allocatable_is_said_in_kubernetes_quantities(lab_plan):
+def test_allocatable_is_shown_in_kubernetes_quantities(lab_plan):
     allocatable = PredictedAllocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
     text = printed(plan_in_full(replace(lab_plan, allocatable=allocatable)), width=120)
     assert "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n" in text
 
 
-def test_memory_of_gpus_is_told_apart(lab_plan):
+def test_gpu_memory_is_shown_separately(lab_plan):
     allocatable = PredictedAllocatable(7500, 3 * 2**30, gpu_memory_bytes=2**30)
     text = printed(plan_in_full(replace(lab_plan, allocatable=allocatable)), width=120)
     assert "memory 3Gi (1 GiB of the memory is that of GPUs)\n" in text
 
 
-def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
+def test_gpu_counts_with_the_same_largest_pod_share_a_row(lab_plan):
     pods = [LargestPod("nvidia.com/gpu", n, 110, 2**40, {"1Gi": 2**34}) for n in (1, 2)]
     pods += [LargestPod("nvidia.com/gpu", n, 0, 0) for n in (3, 4)]
     text = printed(plan_in_full(replace(lab_plan, largest_pods=tuple(pods))))
@@ -248,7 +248,7 @@ def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
     ]
 
 
-def test_a_pipe_gets_no_colours(lab_plan):
+def test_pipe_gets_no_colours(lab_plan):
     assert "\x1b" not in printed(plan_in_full(lab_plan))
 
 
@@ -260,7 +260,7 @@ def test_a_pipe_gets_no_colours(lab_plan):
         pytest.param({}, "the kubelet's program was not found", id="a-unit-alone"),
     ],
 )
-def test_a_kubelet_without_a_version_is_called_the_same_in_table_and_plan(kubelet, said):
+def test_kubelet_without_version_has_the_same_wording_in_table_and_plan(kubelet, said):
     install = None if kubelet is None else KubeletInstall(None, "kubelet.service", None, None, (), **kubelet)
     machine = replace(machines.lab_node(), kubelet=install)
     assert said in " ".join(printed(topology_tables(machine)).split())

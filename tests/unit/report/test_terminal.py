@@ -35,7 +35,7 @@ DIM = style("  source: a b", dim=True)
         pytest.param("see `a b c` d", 6, ["see", "  `a b c`", "  d"], id="a command is never cut"),
     ],
 )
-def test_a_line_is_folded_for_a_screen(line: str, width: int, expected: list[str]) -> None:
+def test_long_line_is_folded_on_a_terminal(line: str, width: int, expected: list[str]) -> None:
     assert folded(line, width) == expected
 
 
@@ -83,7 +83,7 @@ PLAN = "plan dgx-h100 --profile training"
         pytest.param(f"{PLAN}.yml", True, id="an error where the answer goes to a file"),
     ],
 )
-def test_errors_fit_on_a_terminal_and_are_whole_in_a_pipe(
+def test_errors_fit_the_terminal_and_are_whole_in_a_pipe(
     words: str, in_a_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -95,7 +95,7 @@ def test_errors_fit_on_a_terminal_and_are_whole_in_a_pipe(
 
 
 @pytest.mark.parametrize("words", ANSWERS.values(), ids=ANSWERS)
-def test_sentences_fit_on_a_terminal_of_80_columns_and_are_whole_in_a_pipe(
+def test_sentences_fit_80_columns_and_are_whole_in_a_pipe(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pod.yaml").write_text(POD)
@@ -110,7 +110,7 @@ def test_sentences_fit_on_a_terminal_of_80_columns_and_are_whole_in_a_pipe(
 @pytest.mark.parametrize(
     "words", ["capture @local --to snapshot.json", "measure --last @local", "topology @local"]
 )
-def test_a_sign_of_life_ends_without_a_word_where_a_host_is_asked(
+def test_progress_line_ends_without_an_exception(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -119,12 +119,12 @@ def test_a_sign_of_life_ends_without_a_word_where_a_host_is_asked(
     assert "Exception" not in shown
 
 
-def test_a_terminal_of_no_width_counts_as_80_columns() -> None:
+def test_terminal_of_width_zero_counts_as_80_columns() -> None:
     words = ANSWERS["findings"].split()
     assert on_a_terminal(0, *words) == on_a_terminal(80, *words)
 
 
-def test_a_capture_on_a_terminal_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_on_a_terminal_writes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "node-1/proc").mkdir(parents=True)
     (tmp_path / "node-1/proc/cmdline").write_text("quiet\n")
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,7 @@ POD = (
 RAILS = "extends: training\nrdma: {device_plugin: {per: rail}}\n"
 
 
-def test_a_machine_is_a_tree_with_devices_below_their_switches() -> None:
+def test_machine_tree_has_devices_below_their_switches() -> None:
     assert machine_tree(ready_machine("dgx-h100")).splitlines()[:6] == [
         "dgx-01: 2 TiB memory",
         "|- package 0: CPUs 0-55,112-167",
@@ -31,14 +31,14 @@ def test_a_machine_is_a_tree_with_devices_below_their_switches() -> None:
 
 
 @pytest.mark.parametrize("name", ready_machines())
-def test_a_tree_is_ascii_and_has_every_device_once(name: str) -> None:
+def test_machine_tree_is_ascii_and_has_every_device_once(name: str) -> None:
     machine, tree = ready_machine(name), machine_tree(ready_machine(name))
     assert tree.isascii()
     for device in (*machine.gpus, *machine.nics, *machine.nvmes, *machine.accelerators):
         assert tree.count(device.pci_address) == 1
 
 
-def test_the_memory_of_a_gpu_says_whose_it_is() -> None:
+def test_gpu_memory_names_its_gpu() -> None:
     tree = machine_tree(ready_machine("gb200"))
     assert "|- NUMA node 2: 186 GiB memory, no CPUs, that of GPU0\n" in tree
     assert tree.endswith(f"`- {EMPTY}\n")
@@ -47,7 +47,7 @@ def test_the_memory_of_a_gpu_says_whose_it_is() -> None:
 @pytest.mark.parametrize(
     "command", [["topology"], ["plan", "--profile", "training"]], ids=["topology", "plan"]
 )
-def test_empty_numa_nodes_are_one_line(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_numa_nodes_share_one_line(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command, "--machine", "gb200"]) == ExitCode.YES
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert EMPTY in lines
@@ -56,7 +56,7 @@ def test_empty_numa_nodes_are_one_line(command: list[str], capsys: pytest.Captur
     assert "33" not in rows
 
 
-def test_eight_rails_fit_a_terminal(tmp_path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eight_rails_fit_terminal_width(tmp_path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pod.yaml").write_text(POD)
     (tmp_path / "rails.yaml").write_text(RAILS)
@@ -77,14 +77,12 @@ def test_eight_rails_fit_a_terminal(tmp_path, monkeypatch, capsys: pytest.Captur
         pytest.param("epyc-nps4", "epyc-01: nothing found; ", id="no pair"),
     ],
 )
-def test_unknown_pairs_are_not_nothing(
-    machine: str, summary: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_summary_counts_unknown_pairs(machine: str, summary: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(["audit", "--only", "gpudirect", machine])
     assert capsys.readouterr().out.splitlines()[-1].startswith(summary)
 
 
-def test_one_view_of_several_machines_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_topology_view_of_several_machines_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topology", "--ascii", "dgx-h100", "gb200"]) == ExitCode.BAD_INPUT
     assert "--ascii are for one machine" in capsys.readouterr().err
 
@@ -104,7 +102,7 @@ DEVICES = (
         pytest.param("nvidia-dgx-h100", "|- L1i 32 KiB: 112 of them, CPUs 0-223", id="L1 for instructions"),
     ],
 )
-def test_the_caches_of_cores_are_told_on_wish(machine: str, line: str) -> None:
+def test_core_caches_are_shown_only_on_request(machine: str, line: str) -> None:
     topology = read_topology(stored(machine).snapshot())
     assert line not in machine_tree(topology).splitlines()
     assert line in machine_tree(topology, whole=True).splitlines()
@@ -118,12 +116,12 @@ def test_the_caches_of_cores_are_told_on_wish(machine: str, line: str) -> None:
         pytest.param("PCI class ff00 1af4:1044  0000:00:05.0", id="a class without a name, no driver"),
     ],
 )
-def test_other_devices_are_told_by_their_class_on_wish(words: str) -> None:
+def test_other_devices_are_shown_by_class_only_on_request(words: str) -> None:
     machine = replace(ready_machine("epyc-nps4"), other_devices=DEVICES)
     assert words not in machine_tree(machine)
     assert words in machine_tree(machine, whole=True)
 
 
-def test_what_is_all_is_said_with_the_tree_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_without_the_ascii_tree_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topology", "dgx-h100", "--all"]) == ExitCode.BAD_INPUT
     assert "--all needs --ascii; -o json has everything" in capsys.readouterr().err

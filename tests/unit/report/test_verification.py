@@ -31,7 +31,7 @@ def shown(found: Sequence[CaseResult]) -> list[str]:
     return [click.unstyle(line) for line in verification.lines(found, Screen(80))]
 
 
-def test_hosts_that_are_alike_are_shown_together() -> None:
+def test_hosts_with_identical_results_are_shown_together() -> None:
     away = [silent(f"gpu-{number:02}") for number in range(11, 41)]
     found = [kept("gpu-01"), kept("gpu-02"), differs("gpu-03"), differs("gpu-04"), *away]
     assert shown(found) == [
@@ -45,7 +45,7 @@ def test_hosts_that_are_alike_are_shown_together() -> None:
     ]
 
 
-def test_of_many_differences_the_first_are_shown_and_the_others_counted() -> None:
+def test_long_difference_list_shows_first_ones_and_a_count() -> None:
     found = [
         CaseResult(f"test_governor[ssh://a-cpu{cpu}]", "failed", f"cpu{cpu} differs", "ssh://a")
         for cpu in range(224)
@@ -62,5 +62,5 @@ def test_of_many_differences_the_first_are_shown_and_the_others_counted() -> Non
         pytest.param([differs("a"), silent("b")], ExitCode.NO, id="one differs and one is away"),
     ],
 )
-def test_the_exit_code_is_the_gravest(found: list[CaseResult], code: ExitCode) -> None:
+def test_worst_result_sets_exit_code(found: list[CaseResult], code: ExitCode) -> None:
     assert verification.exit_code(found) == code

@@ -117,7 +117,7 @@ def too_wide(words: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("words", OF_A_MACHINE)
 @pytest.mark.parametrize("name", WORST)
-def test_what_is_shown_of_the_worst_machines_fits(
+def test_output_for_the_widest_machines_fits(
     words: str, name: str, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = tmp_path / "m.json"
@@ -129,14 +129,14 @@ def test_what_is_shown_of_the_worst_machines_fits(
 @pytest.mark.long
 @pytest.mark.parametrize("words", OF_A_MACHINE)
 @pytest.mark.parametrize("machine", ready_machines())
-def test_what_is_shown_of_a_ready_machine_fits(
+def test_output_for_a_ready_machine_fits(
     words: str, machine: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not too_wide(words, {**files, "MACHINE": machine}, monkeypatch)
 
 
 @pytest.mark.parametrize("words", [*OF_A_FLEET, *ALONE])
-def test_what_is_shown_of_a_fleet_fits(
+def test_output_for_a_fleet_fits(
     words: str, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -196,12 +196,12 @@ LINES = {
 @pytest.mark.parametrize("verbose", [False, True], ids=["", "-v"])
 @pytest.mark.parametrize("few", [True, False], ids=["3 nodes", "14 nodes"])
 @pytest.mark.parametrize("tables", RICH.values(), ids=RICH)
-def test_tables_of_a_roll_out_with_the_longest_names_and_reasons_fit(tables, few, verbose) -> None:
+def test_rollout_tables_with_longest_names_and_reasons_fit(tables, few, verbose) -> None:
     text = printed(tables(few, verbose))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text, "nothing is cut"
 
 
 @pytest.mark.parametrize("lines", LINES.values(), ids=LINES)
-def test_lines_about_hosts_with_the_longest_names_and_reasons_fit(lines) -> None:
+def test_host_lines_with_longest_names_and_reasons_fit(lines) -> None:
     assert max(len(click.unstyle(line)) for line in lines) <= 80

@@ -62,11 +62,11 @@ def test_pcie_link(link, expected):
         pytest.param({"partition": GpuPartition(None, None)}, "unknown", id="amds-modes-are-not-known"),
     ],
 )
-def test_how_a_gpu_is_cut(more, expected):
+def test_gpu_partitioning_label(more, expected):
     assert slices_label(Gpu("0000:01:00.0", "10de", "2330", 0, **more)) == expected
 
 
-def test_a_rate_is_said_without_its_lanes():
+def test_rate_is_shown_without_lanes():
     nic = Nic("0000:18:00.0", "ibp24s0", "mlx5_0", "InfiniBand", "400 Gb/sec (4X NDR)", "mlx5_core", 0)
     assert nic_speed(nic) == "InfiniBand 400 Gb/s"
 

@@ -139,7 +139,7 @@ def texts(*changed: str) -> dict[str, str]:
 EVERY_ROW = pytest.mark.parametrize("name", rows())
 
 
-def test_the_plan_has_rows_of_every_kind() -> None:
+def test_plan_has_expected_values_of_every_kind() -> None:
     assert {row.what.partition(":")[0] for row in all_expected(planned())} == KINDS
 
 
@@ -163,7 +163,7 @@ def test_verification_passes_as_planned() -> None:
 
 
 @EVERY_ROW
-def test_verification_fails(name: str) -> None:
+def test_verification_names_each_drifted_value(name: str) -> None:
     ((failed, reason),) = failures(texts(name)).items()
     assert failed == name
     assert "planned " in reason
@@ -189,18 +189,18 @@ def drift(found: Mapping[str, str]) -> list[Seen]:
     return [seen for rule in DRIFT for seen in rule.look(machine, planned())]
 
 
-def test_an_audit_finds_nothing_as_planned() -> None:
+def test_audit_of_node_as_planned_finds_nothing() -> None:
     assert drift(texts()) == []
 
 
 @EVERY_ROW
-def test_an_audit_finds(name: str) -> None:
+def test_audit_reports_each_drifted_value(name: str) -> None:
     (seen,) = drift(texts(name))
     assert seen.unknown is None
     assert "planned " in (seen.evidence or "")
 
 
-def test_a_snapshot_takes_every_file(tmp_path: Path) -> None:
+def test_snapshot_includes_every_file(tmp_path: Path) -> None:
     node, rendered = WatchedFolder(tmp_path), render_plan(planned())
     files = as_files(texts())
     for path, text in {**files, **rendered}.items():
@@ -254,12 +254,12 @@ def needed(found: Mapping[str, str], folder: Path) -> list[str]:
     return [part.role.folder for part in parts if part.need(goal, state, [])]
 
 
-def test_nothing_is_needed_as_planned(tmp_path: Path) -> None:
+def test_node_as_planned_needs_no_change(tmp_path: Path) -> None:
     assert needed(texts(), tmp_path) == []
 
 
 @EVERY_ROW
-def test_the_part_of_its_role_is_needed(name: str, tmp_path: Path) -> None:
+def test_drifted_value_needs_only_its_role(name: str, tmp_path: Path) -> None:
     (role,) = [role.folder for role, expected in EXPECTED if name in kernel_value(expected).table(planned())]
     assert needed(texts(name), tmp_path) == [role]
 
@@ -274,7 +274,7 @@ def watched(node: WatchedFolder, found: Mapping[str, str]) -> dict[str, str]:
     return {what: value for what, value in node.drift().items() if what.partition(":")[0] in KINDS}
 
 
-def test_the_watch_sees_every_row(tmp_path: Path) -> None:
+def test_watch_reports_every_expected_value(tmp_path: Path) -> None:
     node = WatchedFolder(tmp_path)
     node.install_plan(planned())
     names = {row.what for row in rows().values()}

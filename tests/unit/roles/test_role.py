@@ -33,11 +33,11 @@ def folder_of(module: str) -> str:
         pytest.param([role for role, _ in PROMISES], "promises.py", id="verification/table.py"),
     ],
 )
-def test_a_list_has_every_role_with_such_a_module(listed, module):
+def test_list_contains_every_role_with_the_module(listed, module):
     assert [role.folder for role in listed] == roles_with(module)
 
 
-def test_each_row_is_of_the_folder_of_its_role():
+def test_each_list_entry_uses_its_own_role_folder():
     rows = [(writer.role, writer.files) for writer in WRITERS] + [(part.role, part.need) for part in PARTS]
     assert [folder_of(function.__module__) for _, function in rows] == [role.folder for role, _ in rows]
 
@@ -49,11 +49,11 @@ def test_each_row_is_of_the_folder_of_its_role():
         pytest.param([expected for _, expected in EXPECTED], "expected.py", id="roles/expected.py"),
     ],
 )
-def test_a_list_has_the_function_of_every_such_module(functions, module):
+def test_list_contains_function_of_every_role_module(functions, module):
     assert [folder_of(function.__module__) for function in functions] == roles_with(module)
 
 
-def test_every_rule_of_drift_is_listed_by_its_id():
+def test_every_drift_rule_is_listed_by_id():
     listed = {folder_of(rule.look.__module__) for rule in DRIFT if ".roles." in rule.look.__module__}
     assert listed == {*roles_with("drift.py")}
     assert [rule.id for rule in DRIFT] == sorted(rule.id for rule in DRIFT)

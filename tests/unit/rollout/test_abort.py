@@ -28,14 +28,14 @@ def led(world: World, state: dict[str, str] | None = None) -> Lead:
     return world.end(world.time.spawn(taking))
 
 
-def test_the_leader_is_told_and_named(world: World) -> None:
+def test_leader_is_stopped_and_named(world: World) -> None:
     lead = led(world)
     assert told(world).leader == ANN
     assert lead.keep() == "stopped by carol"
 
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED])
-def test_a_living_process_undoes_its_node_itself(world: World, phase: Phase) -> None:
+def test_living_process_undoes_its_own_node(world: World, phase: Phase) -> None:
     task = world.begin()
     world.reach(phase)
     order = told(world)
@@ -44,7 +44,7 @@ def test_a_living_process_undoes_its_node_itself(world: World, phase: Phase) -> 
 
 
 @pytest.mark.parametrize("without_slot", [False, True], ids=["its process died", "its slot was broken"])
-def test_a_node_is_left_to_be_gone_on_with_where(world: World, without_slot: bool) -> None:
+def test_abort_resumes_node_without_live_holder(world: World, without_slot: bool) -> None:
     task = world.begin()
     world.reach(Phase.APPLYING)
     task.kill()
@@ -56,7 +56,7 @@ def test_a_node_is_left_to_be_gone_on_with_where(world: World, without_slot: boo
     assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.ABORTED)
 
 
-def test_a_node_of_another_name_goes_on(world: World) -> None:
+def test_abort_leaves_nodes_of_other_rollouts_running(world: World) -> None:
     task = world.begin()
     world.reach(Phase.APPLYING)
     order = told(world, "another")
@@ -64,7 +64,7 @@ def test_a_node_of_another_name_goes_on(world: World) -> None:
     assert world.end(task).ending is Ending.DONE
 
 
-def test_a_node_that_the_leader_has_begun_meanwhile_is_undone_too(world: World) -> None:
+def test_abort_undoes_node_begun_meanwhile_by_leader(world: World) -> None:
     lead = led(world)
     order = told(world)
     task = world.begin()
@@ -74,7 +74,7 @@ def test_a_node_that_the_leader_has_begun_meanwhile_is_undone_too(world: World) 
     assert (world.end(waiting), order.outcomes[NODE].ending) == ([], Ending.ABORTED)
 
 
-def test_a_process_that_never_ends_is_named_and_not_waited_for(world: World) -> None:
+def test_process_that_never_ends_is_named_without_waiting(world: World) -> None:
     led(world)
     world.begin()
     world.reach(Phase.APPLYING)
@@ -86,13 +86,13 @@ def test_a_process_that_never_ends_is_named_and_not_waited_for(world: World) -> 
     assert (order.outcomes[NODE].ending, order.leader) == (Ending.HELD, ANN)
 
 
-def test_a_record_that_cannot_be_read_is_held(world: World) -> None:
+def test_node_with_unreadable_record_is_held(world: World) -> None:
     write_record(world.cluster, world.node, "?")
     order = told(world)
     assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.HELD)
 
 
-def test_the_lead_of_the_dead_is_ended_and_keeps_what_it_said(world: World) -> None:
+def test_dead_leaders_lead_is_ended_and_keeps_its_state(world: World) -> None:
     led(world, {"begun": "x"})
     order = told(world)
     assert undone(world, order) == []
@@ -100,7 +100,7 @@ def test_the_lead_of_the_dead_is_ended_and_keeps_what_it_said(world: World) -> N
     assert (found.leader, found.state, order.leader) == ("", {"begun": "x", "ended": "aborted"}, "")
 
 
-def test_a_living_leader_is_left_to_end_by_itself(world: World) -> None:
+def test_abort_leaves_living_leader_to_finish(world: World) -> None:
     lead = led(world)
     order = told(world)
     waiting = world.time.spawn(order.undone(600.0))
@@ -114,7 +114,7 @@ def test_a_living_leader_is_left_to_end_by_itself(world: World) -> None:
     assert found.state == {"ended": "by itself"}
 
 
-def test_an_api_server_that_is_away_for_a_while_is_asked_again(world: World) -> None:
+def test_abort_retries_unreachable_api_server(world: World) -> None:
     world.cluster.fault = lambda _: (
         ApiUnreachableError("connection refused") if world.time.now < 1060 else None
     )

@@ -30,18 +30,18 @@ NODES = workers(12, zones=3)
     ("text", "nodes", "expected"),
     [("3", 100, 3), (3, 2, 3), ("10%", 100, 10), ("10%", 19, 1), ("10%", 5, 1), ("100%", 7, 7), ("1%", 0, 1)],
 )
-def test_a_share_is_rounded_down_and_at_least_one(text, nodes, expected):
+def test_share_rounds_down_to_at_least_one(text, nodes, expected):
     assert Share.parse(text).of(nodes) == expected
 
 
 @pytest.mark.parametrize("text", ["0", "0%", "101%", "-1", "", "1.5", "many", "5 %"])
-def test_no_budget_is_refused_with_what_is_accepted(text):
+def test_invalid_budget_is_refused_with_the_accepted_forms(text):
     with pytest.raises(NumaforgeError, match="a number of nodes from 1, or a percentage"):
         Share.parse(text)
 
 
 @given(st.integers(1, 100), st.integers(0, 5000))
-def test_a_percentage_never_exceeds_itself_but_for_the_first_node(percent, nodes):
+def test_percentage_budget_is_exceeded_only_by_first_node(percent, nodes):
     count = Share(percent=percent).of(nodes)
     assert count >= 1
     assert count == 1 or count * 100 <= percent * nodes < (count + 1) * 100
@@ -57,7 +57,7 @@ def test_a_percentage_never_exceeds_itself_but_for_the_first_node(percent, nodes
     ],
     ids=["cordoned", "not Ready", "being deleted", "in somebody's maintenance"],
 )
-def test_a_node_is_out_of_service_that_is(state):
+def test_nodes_in_these_states_count_as_out_of_service(state):
     assert not out_of_service(NODES[0])
     assert out_of_service(replace(NODES[0], **state))
 
@@ -82,7 +82,7 @@ def names(*numbers):
         pytest.param((0,), (5,), 0, None, id="one that is out already takes nothing away"),
     ],
 )
-def test_foreign_outages_count(out, in_work, node, said):
+def test_foreign_outages_count_against_budget(out, in_work, node, said):
     found = pool(Budget(Share(count=2)), out)
     assert found.usage(names(*in_work)).refusal(NODES[node]) == said
 
@@ -105,7 +105,7 @@ def test_failure_domains_go_one_after_the_other(in_work, node, said):
     assert (found is None) == (said is None)
 
 
-def test_a_domain_that_was_at_work_a_moment_ago_does_not_go_beside_the_next():
+def test_stale_view_never_runs_two_failure_domains_together():
     budget = Budget(Share(count=5), domain=ZONE)
     seen_before = pool(budget, out=(0,))  # it has ended since, and somebody in zone-1 has the slot
     assert seen_before.usage(names(1)).refusal(NODES[3]) == f"{ZONE}=zone-1 comes first"
@@ -116,7 +116,7 @@ def test_outages_elsewhere_do_not_hold_a_domain_open():
     assert pool(budget, out=(0,)).usage(()).refusal(NODES[1]) is None
 
 
-def test_a_node_with_a_record_is_in_work_without_its_slot():
+def test_node_with_record_counts_as_in_progress_without_slot():
     budget = Budget(Share(count=5), domain=ZONE)
     found, name = pool(budget), NODES[0].name
     lease = Lease(lease_name(name), annotations={NODE: name, RECORD: "{}"})
@@ -151,12 +151,12 @@ RACKS = [{CLIQUE: "aaaa.1"}, {CLIQUE: "aaaa.2"}, {CLIQUE: "bbbb.1"}, {}, {CLIQUE
         pytest.param({"domain": ZONE}, (0,), 2, None, id="another label takes the place of racks"),
     ],
 )
-def test_racks_are_failure_domains_where_no_label_is_named(budget, in_work, node, said):
+def test_racks_are_default_failure_domains(budget, in_work, node, said):
     found = trays(Budget(Share(count=5), **budget), RACKS)
     assert found.usage(names(*in_work)).refusal(found.nodes[NODES[node].name]) == said
 
 
-def test_a_node_whose_work_runs_on_others_too_is_waited_for_unless_that_may_end():
+def test_node_in_compute_domain_waits_unless_ending_is_permitted():
     labels = [{COMPUTE_DOMAIN: "uid-1"}, {COMPUTE_DOMAIN: "uid-1"}, {COMPUTE_DOMAIN: "uid-2"}, {}]
     said = [
         trays(Budget(Share(count=5), ends_compute_domains=ends), labels)
@@ -181,9 +181,7 @@ def test_a_node_whose_work_runs_on_others_too_is_waited_for_unless_that_may_end(
     st.integers(1, 3),
     st.randoms(),
 )
-def test_whatever_is_taken_while_nothing_refuses_stays_within_the_budget(
-    out, total, per_domain, domains, chance
-):
+def test_nodes_taken_without_refusal_stay_within_the_budget(out, total, per_domain, domains, chance):
     budget = Budget(Share(count=total), "", ZONE, domains, Share(count=per_domain) if per_domain else None)
     found = pool(budget, out)
     usage = found.usage(())
@@ -199,7 +197,7 @@ def test_whatever_is_taken_while_nothing_refuses_stays_within_the_budget(
 
 
 @given(st.sets(st.integers(0, 11)), st.sets(st.integers(0, 11)))
-def test_a_pool_seen_before_is_counted_as_one_seen_anew(before, now):
+def test_updated_pool_counts_the_same_as_a_fresh_pool(before, now):
     def nodes(out):
         return [
             replace(node, unschedulable=number in out, resource_version=str(number in out))
@@ -210,7 +208,7 @@ def test_a_pool_seen_before_is_counted_as_one_seen_anew(before, now):
     assert Pool.of(budget, nodes(now), Pool.of(budget, nodes(before))).out == Pool.of(budget, nodes(now)).out
 
 
-def test_a_lookout_lists_the_nodes_no_more_often_than_needed(world):
+def test_lookout_lists_nodes_only_when_needed(world):
     cached_pool = CachedPool(world.cluster, Budget(pool=""), world.time)
     for _ in range(10):
         cached_pool.pool()

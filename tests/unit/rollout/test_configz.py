@@ -84,7 +84,7 @@ def with_flags(*flags: str) -> KubeletInstall:
         ),
     ],
 )
-def test_where_a_kubelet_serves(install, endpoint):
+def test_kubelet_endpoint_follows_flags_and_config(install, endpoint):
     assert kubelet_endpoint(install) == endpoint
 
 
@@ -121,12 +121,12 @@ def test_where_a_kubelet_serves(install, endpoint):
         ),
     ],
 )
-def test_a_kubelet_that_tells_its_node_nothing_says_why(answer, error, said):
+def test_kubelet_that_refuses_its_node_gives_the_reason(answer, error, said):
     with pytest.raises(error, match=said):
         read_answer(answered("motd", json.dumps(answer)))
 
 
-def test_what_a_kubelet_runs_with_is_its_configuration_without_the_envelope():
+def test_running_config_is_unwrapped_from_its_envelope():
     body = json.dumps({"kubeletconfig": {"cpuManagerPolicy": "static"}})
     assert read_answer(answered(json.dumps({"status": 200, "body": body}))) == {"cpuManagerPolicy": "static"}
 
@@ -141,13 +141,13 @@ def test_what_a_kubelet_runs_with_is_its_configuration_without_the_envelope():
         pytest.param("the kubelet refuses it to its own node (403)", set(), id="the-login-reads-it"),
     ],
 )
-def test_one_who_may_read_it_is_enough(world, unreadable, denied):
+def test_either_node_or_login_reading_configz_is_enough(world, unreadable, denied):
     world.trouble(unreadable=unreadable)
     world.cluster.denied |= denied
     assert world.run().ending is Ending.DONE
 
 
-def test_all_hosts_that_may_not_read_it_are_refused_together(world):
+def test_hosts_that_cannot_read_configz_are_refused_together(world):
     refuse_unreadable(world.cluster, {"gpu-2": "no python3", "gpu-1": "403"})
     world.cluster.denied.add("get nodes/proxy")
     refuse_unreadable(world.cluster, {})

@@ -129,7 +129,7 @@ def verdicts(*looks: Process | float | str, settled: bool = True) -> list[str]:
         ),
     ],
 )
-def test_what_counts_of_a_kubelet(looks, found):
+def test_kubelet_continuity_verdicts(looks, found):
     assert verdicts(*looks) == found
 
 
@@ -145,16 +145,16 @@ def test_what_counts_of_a_kubelet(looks, found):
         ),
     ],
 )
-def test_what_a_node_may_do_whose_mig_manager_is_at_work(looks, found):
+def test_restarts_and_boots_are_allowed_while_mig_manager_works(looks, found):
     assert verdicts(*looks, settled=False) == found
 
 
-def test_a_kubelet_that_has_not_reported_the_first_boot_may_still_come_up():
+def test_kubelet_without_first_boot_report_may_still_start():
     seen = Continuity().observe(LOOPS, 0.0, reported=False)
     assert not seen.final
     assert seen.after.observe(RESTARTED_UP, 2.0).begins
 
 
-def test_a_clock_that_was_set_makes_no_other_process():
+def test_clock_change_does_not_count_as_restart():
     continuity = Continuity().observe(RUNS, 0.0).after
     assert continuity.observe(replace(RUNS, booted_at=10**9), 2.0).after == continuity

@@ -52,7 +52,7 @@ def servers(*ready: bool | None) -> list[ControlPlaneServer]:
         pytest.param((), False, id="no role"),
     ],
 )
-def test_a_nodes_labels_say_whether_it_is_of_the_control_plane(roles, expected):
+def test_control_plane_nodes_are_recognised_by_their_labels(roles, expected):
     assert is_control_plane(node("c1", *roles)) is expected
 
 
@@ -115,7 +115,7 @@ def test_a_nodes_labels_say_whether_it_is_of_the_control_plane(roles, expected):
         ),
     ],
 )
-def test_what_is_away_while_a_node_restarts(found, said):
+def test_restart_of_a_control_plane_node_reports_its_outage(found, said):
     outage = found.outage("c1")
     assert outage is None if said is None else said in str(outage)
 
@@ -186,7 +186,7 @@ def test_what_is_away_while_a_node_restarts(found, said):
         ),
     ],
 )
-def test_what_is_not_known_to_be_healthy(found, answers, said):
+def test_unproven_health_of_the_control_plane_is_reported(found, answers, said):
     troubles = [trouble.what for trouble in found.troubles(answers)]
     assert (len(troubles), said in "".join(troubles)) == (1 if said else 0, True)
 
@@ -205,13 +205,13 @@ def cordoned(world: World) -> list[str]:
     return [each.name for each in control_planes(3) if world.look(each.name).unschedulable]
 
 
-def test_a_node_of_the_control_plane_is_changed_though_the_pool_does_not_select_it():
+def test_control_plane_node_outside_pool_is_changed():
     here = world()
     assert here.run(name=FIRST).ending is Ending.DONE
     assert here.machine_of(FIRST).files == NEW
 
 
-def test_one_node_at_a_time_whatever_the_budget_says():
+def test_one_control_plane_node_at_a_time_whatever_the_budget():
     here = world()
     settings = replace(SETTINGS, budget=Budget(Share(count=3)), slot_timeout=6000.0)
     most = []
@@ -231,7 +231,7 @@ def test_one_node_at_a_time_whatever_the_budget_says():
         ),
     ],
 )
-def test_none_is_begun_beside_one_that_is_out_of_service(change, said):
+def test_no_control_plane_node_begins_while_another_is_out_of_service(change, said):
     here = world()
     here.cluster.change_node(SECOND, **change)
     outcome = here.run(name=FIRST)
@@ -257,7 +257,7 @@ STOPS = [pytest.param(stop_etcd, id="etcd"), pytest.param(stop_api_server, id="A
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_nothing_is_begun_while_a_part_is_stopped_and_all_goes_on_when_it_is_back(stop):
+def test_stopped_component_pauses_rollout_until_it_returns(stop):
     here = world()
     stop(here)
     task = here.begin("ann@a/boot/1.1", FIRST)
@@ -268,7 +268,7 @@ def test_nothing_is_begun_while_a_part_is_stopped_and_all_goes_on_when_it_is_bac
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_part_that_stays_stopped_blocks_the_node_and_is_named(stop):
+def test_stopped_control_plane_component_blocks_node_and_is_named(stop):
     here = world()
     stop(here)
     outcome = here.run(name=FIRST)
@@ -278,7 +278,7 @@ def test_a_part_that_stays_stopped_blocks_the_node_and_is_named(stop):
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_part_that_stops_during_the_drain_leaves_the_node_unchanged(stop):
+def test_component_stopping_during_drain_leaves_node_unchanged(stop):
     here = world()
     here.cluster.add_pod(pod("web-1", FIRST))
     task = here.begin("ann@a/boot/1.1", FIRST)
@@ -289,7 +289,7 @@ def test_a_part_that_stops_during_the_drain_leaves_the_node_unchanged(stop):
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_node_is_put_back_only_when_all_of_the_control_plane_is_healthy_with_it(stop):
+def test_node_returns_only_when_whole_control_plane_is_healthy(stop):
     here = world()
     task = here.begin("ann@a/boot/1.1", FIRST)
     here.time.run(lambda: bool(here.machine_of(FIRST).applied))
@@ -300,7 +300,7 @@ def test_a_node_is_put_back_only_when_all_of_the_control_plane_is_healthy_with_i
     assert here.end(task).ending is Ending.DONE
 
 
-def test_a_good_node_is_not_undone_because_another_member_has_failed():
+def test_failed_other_etcd_member_does_not_undo_good_node():
     """To undo restarts the node, and the failed member is the second one that is away."""
     here = world()
     task = here.begin("ann@a/boot/1.1", FIRST)
@@ -313,7 +313,7 @@ def test_a_good_node_is_not_undone_because_another_member_has_failed():
     assert here.run("ann@a/boot/2.1", FIRST).ending is Ending.DONE
 
 
-def test_a_node_whose_own_member_does_not_return_is_undone():
+def test_node_whose_own_member_stays_down_is_undone():
     here = world()
     task = here.begin("ann@a/boot/1.1", FIRST)
     here.time.run(lambda: bool(here.machine_of(FIRST).applied))
@@ -324,7 +324,7 @@ def test_a_node_whose_own_member_does_not_return_is_undone():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_control_plane_that_needs_every_node_is_refused_unless_that_is_permitted(count):
+def test_control_plane_outage_is_refused_unless_permitted(count):
     here = world(count)
     refused = here.run(name=FIRST)
     assert (refused.ending, here.slots()) == (Ending.BLOCKED, [])
@@ -334,7 +334,7 @@ def test_a_control_plane_that_needs_every_node_is_refused_unless_that_is_permitt
     assert here.run("ann@a/boot/2.1", FIRST, settings=permitted).ending is Ending.DONE
 
 
-def test_a_permitted_outage_permits_no_second_one():
+def test_permitted_outage_does_not_permit_a_second():
     here = world()
     here.cluster.etcd_stopped.add(SECOND)
     permitted = replace(SETTINGS, budget=replace(SETTINGS.budget, control_plane_outage=True))
@@ -344,7 +344,7 @@ def test_a_permitted_outage_permits_no_second_one():
 # ---- a node of no pool ----
 
 
-def test_a_node_outside_the_pool_gets_no_slot_and_does_not_wait_for_one():
+def test_node_outside_pool_needs_no_slot():
     here = world()
     here.cluster.change_node("node-0000", labels={"role": "storage"})
     begun = here.time.now
@@ -356,7 +356,7 @@ def test_a_node_outside_the_pool_gets_no_slot_and_does_not_wait_for_one():
     assert (task.ended_at, here.slots()) == (begun, [])
 
 
-def test_a_node_that_is_left_in_the_middle_is_ended_though_the_pool_selects_it_no_more():
+def test_unfinished_node_is_finished_after_leaving_pool():
     here = world()
     task = here.begin()
     here.reach(Phase.APPLYING)
@@ -366,7 +366,7 @@ def test_a_node_that_is_left_in_the_middle_is_ended_though_the_pool_selects_it_n
     assert here.run("ann@a/boot/2.1", settings=moved).ending is Ending.DONE
 
 
-def test_a_node_that_runs_a_part_of_the_control_plane_without_its_label_is_refused():
+def test_unlabelled_control_plane_node_is_refused():
     here = world()
     here.cluster.add_pod(static("kube-apiserver", "node-0000"))
     outcome = here.run()

@@ -69,13 +69,13 @@ def left(world: World) -> list[str]:
         pytest.param({}, {"wait_for": {"app": "job"}}, "evict", id="wait_for leaves no other pod"),
     ],
 )
-def test_what_happens_to_a_pod(fields, settings, where):
+def test_drain_sorts_pods_by_kind_and_settings(fields, settings, where):
     found = sort_pods([pod("web-1", **fields)], DrainSettings(**settings))
     lists = {name for name in ("evict", "delete", "wait", "forbidden") if getattr(found, name)}
     assert lists == ({where} if where else set())
 
 
-def test_pods_of_low_priority_go_first():
+def test_low_priority_pods_are_evicted_first():
     pods = [pod("plugin", priority=2000), pod("web-2"), pod("web-1")]
     assert [each.name for each in sort_pods(pods, DrainSettings()).evict] == ["web-1", "web-2", "plugin"]
 
@@ -95,11 +95,11 @@ def test_pods_of_low_priority_go_first():
     ],
     ids=str,
 )
-def test_a_selector_selects_as_the_api_says(selector, expected):
+def test_selector_matches_as_the_api_defines(selector, expected):
     assert selects(selector, {"app": "web"}) is expected
 
 
-def test_a_node_is_drained_when_its_pods_are_gone_and_not_when_evictions_are_accepted(world):
+def test_drain_ends_when_pods_are_gone_not_when_evictions_accepted(world):
     world.cluster.shutdown_seconds = 25.0
     begun = world.time.now
     assert drained(world) == ()
@@ -108,7 +108,7 @@ def test_a_node_is_drained_when_its_pods_are_gone_and_not_when_evictions_are_acc
     assert world.cluster.calls["evict"] == 1
 
 
-def test_a_pod_with_the_same_name_on_another_node_is_gone():
+def test_pod_recreated_on_another_node_counts_as_gone():
     world = World(pods=[pod("db-0", owner=Owner("StatefulSet", "db", "uid-db"))])
     assert drained(world) == ()
 
@@ -116,7 +116,7 @@ def test_a_pod_with_the_same_name_on_another_node_is_gone():
 @pytest.mark.parametrize(
     "settings", [{}, {"timeout_seconds": 3600.0}], ids=["in time", "long before the timeout"]
 )
-def test_a_pod_that_comes_back_again_and_again_is_a_blocker(settings):
+def test_pod_recreated_on_the_same_node_blocks_drain(settings):
     world = World(pods=[pod("web-1", tolerations=TOLERANT)])
     begun = world.time.now
     world.cluster._schedulable = lambda: NODE
@@ -125,13 +125,13 @@ def test_a_pod_that_comes_back_again_and_again_is_a_blocker(settings):
     assert world.time.now - begun < 60.0
 
 
-def test_forbidden_pods_end_a_drain_before_anything_is_evicted():
+def test_forbidden_pod_ends_drain_before_any_eviction():
     world = World(pods=[pod("web-1"), pod("lonely", owner=None)])
     assert drained(world) == (Blocker("default/lonely", "nothing would re-create it (permit: force)"),)
     assert world.cluster.calls["evict"] == 0
 
 
-def test_a_finalizer_that_never_goes_is_named_at_the_deadline():
+def test_stuck_finalizer_is_named_at_deadline():
     world = World(pods=[pod("web-1", finalizers=("example.com/never",))])
     begun = world.time.now
     (blocker,) = drained(world)
@@ -139,21 +139,21 @@ def test_a_finalizer_that_never_goes_is_named_at_the_deadline():
     assert 120.0 <= world.time.now - begun <= 122.0
 
 
-def test_a_long_grace_period_makes_the_deadline_longer():
+def test_long_grace_period_extends_drain_deadline():
     world = World(pods=[pod("web-1", grace_seconds=3600, finalizers=("example.com/never",))])
     begun = world.time.now
     drained(world, timeout_seconds=None)
     assert 3660.0 <= world.time.now - begun <= 3662.0
 
 
-def test_two_budgets_are_both_named(world):
+def test_both_blocking_budgets_are_named(world):
     for name in ("a", "b"):
         world.cluster.set_budget(DisruptionBudget("default", name, WEB, 1, 2, 1))
     (blocker,) = drained(world)
     assert blocker.cause == "more than one PodDisruptionBudget selects it: default/a, default/b"
 
 
-def test_a_budget_that_appears_amid_a_drain_is_respected():
+def test_budget_created_during_drain_is_respected():
     world = World(pods=[pod("web-1"), pod("web-2")])
     world.cluster.set_budget(DisruptionBudget("default", "web", WEB, 1, 2, 1))
     world.cluster._schedulable = lambda: None  # nothing can replace them
@@ -165,12 +165,12 @@ def test_a_budget_that_appears_amid_a_drain_is_respected():
     assert len(left(world)) == 1
 
 
-def test_a_webhook_that_refuses_is_quoted(world):
+def test_refusing_webhook_is_quoted(world):
     world.cluster.webhook = lambda _: "denied: training until Friday"
     assert drained(world)[0].cause == "denied: training until Friday"
 
 
-def test_refused_evictions_are_asked_again_ever_more_rarely(world):
+def test_refused_evictions_are_retried_with_backoff(world):
     world.cluster.set_budget(DisruptionBudget("default", "web", WEB, 0, 1, 1))
     drained(world)
     assert 5 <= world.cluster.calls["evict"] <= 8
@@ -187,7 +187,7 @@ def test_throttling_holds_back_every_drain():
     assert [task.result for task in tasks] == [()] * 8
 
 
-def test_the_time_for_which_the_api_server_is_away_does_not_count(world):
+def test_api_outage_does_not_count_towards_drain_deadline(world):
     world.cluster.shutdown_seconds = 30.0
     task = begin(world)
     world.time.run(4.0)
@@ -198,7 +198,7 @@ def test_the_time_for_which_the_api_server_is_away_does_not_count(world):
     assert task.result == ()
 
 
-def test_an_api_server_that_stays_away_ends_a_drain(world):
+def test_persistent_api_outage_ends_drain(world):
     task = begin(world)
     world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     world.time.finish(task)

@@ -15,7 +15,7 @@ from tests.fixtures.memory_machine import Trouble
 from tests.fixtures.rollout_world import NODE, Watched, out_at_once
 
 
-def test_hosts_go_by_name_with_numbers_as_numbers():
+def test_hosts_are_ordered_by_natural_name():
     hosts = ["gpu-10", "gpu-2", "gpu-1", "cpu-3", "gpu-2a"]
     assert [member.host for member in in_order([Member(host, host) for host in hosts])] == [
         "cpu-3",
@@ -27,7 +27,7 @@ def test_hosts_go_by_name_with_numbers_as_numbers():
 
 
 @pytest.mark.parametrize(("share", "most"), [("1", 1), ("3", 3), ("25%", 2), ("1%", 1)])
-def test_no_more_nodes_are_out_than_the_budget_says(share, most):
+def test_nodes_out_never_exceed_the_budget(share, most):
     world = Watched(8)
     report = world.roll_out(budget=Budget(Share.parse(share)))
     assert (world.most, set(report.outcomes.values())) == (
@@ -38,14 +38,14 @@ def test_no_more_nodes_are_out_than_the_budget_says(share, most):
     assert sorted(world.order) == world.order
 
 
-def test_what_is_out_for_other_reasons_counts():
+def test_nodes_out_for_other_reasons_count():
     world = Watched(6)
     world.cluster.change_node("node-0005", ready=False)
     world.roll_out(members=["node-0000", "node-0001", "node-0002"], budget=out_at_once(2))
     assert world.most == 1
 
 
-def test_a_budget_without_room_ends_in_a_report():
+def test_full_budget_stops_rollout_with_a_report():
     world = Watched(3)
     world.cluster.change_node("node-0002", ready=False)
     report = world.roll_out(members=["node-0000"], slot_timeout=600.0)
@@ -71,7 +71,7 @@ def test_named_canaries_go_first():
     assert world.cordons[1][0] > world.cordons[0][0]
 
 
-def test_a_canary_that_fails_is_the_only_one():
+def test_failed_canary_stops_all_other_nodes():
     world = Watched(4)
     world.machine_of("node-0000").trouble = Trouble(does_not_start=True)
     report = world.roll_out(budget=out_at_once(3), canaries=1)
@@ -81,7 +81,7 @@ def test_a_canary_that_fails_is_the_only_one():
 
 
 @pytest.mark.parametrize(("limit", "begun"), [(0, 1), (1, 2), (4, 4)])
-def test_no_more_nodes_fail_than_may(limit, begun):
+def test_failed_nodes_never_exceed_limit(limit, begun):
     world = Watched(4)
     for number in range(4):
         world.machine_of(f"node-000{number}").trouble = Trouble(does_not_start=True)
@@ -89,7 +89,7 @@ def test_no_more_nodes_fail_than_may(limit, begun):
     assert (len(world.order), len(report.outcomes)) == (begun, begun)
 
 
-def test_a_plan_that_a_kubelet_refuses_in_its_rehearsal_is_a_failure_and_takes_nothing_out_of_service():
+def test_plan_refused_by_kubelet_rehearsal_fails_without_outage():
     world = Watched(4)
     world.machine_of("node-0000").trouble = Trouble(rehearsal="the kubelet refuses the plan")
     report = world.roll_out(canaries=1)
@@ -101,7 +101,7 @@ def test_a_plan_that_a_kubelet_refuses_in_its_rehearsal_is_a_failure_and_takes_n
 
 
 @pytest.mark.parametrize(("limit", "begun"), [(None, 4), (0, 1), (1, 2)])
-def test_no_more_nodes_are_blocked_than_may(limit, begun):
+def test_blocked_nodes_never_exceed_limit(limit, begun):
     world = Watched(4)
     for number in range(4):
         world.machine_of(f"node-000{number}").trouble = Trouble(refused="no space left on device")
@@ -109,7 +109,7 @@ def test_no_more_nodes_are_blocked_than_may(limit, begun):
     assert (len(report.outcomes), report.exit_code) == (begun, ExitCode.BLOCKED)
 
 
-def test_a_changed_node_that_is_lost_stops_the_rest():
+def test_changed_node_lost_later_stops_rollout():
     world = Watched(4)
     task = world.time.spawn(world.fleet().run())
     world.time.run(lambda: len(world.cordons) == 2)
@@ -128,7 +128,7 @@ def test_failure_domains_go_one_after_the_other_with_a_pause():
     assert times[6] - times[5] >= 300.0
 
 
-def test_a_node_whose_work_runs_on_other_nodes_goes_when_that_has_ended_and_holds_no_other():
+def test_node_waits_for_work_on_other_nodes_without_delaying_the_rest():
     world = Watched(3)
     as_it_was = world.look("node-0001").labels
     world.cluster.change_node("node-0001", labels={**as_it_was, COMPUTE_DOMAIN: "uid-1"})
@@ -144,7 +144,7 @@ def test_a_node_whose_work_runs_on_other_nodes_goes_when_that_has_ended_and_hold
     assert report.exit_code is ExitCode.YES
 
 
-def test_a_node_that_was_left_in_the_middle_goes_first_and_ends():
+def test_unfinished_node_goes_first():
     world = Watched(4)
     task = world.begin("dead@y/b/1.1", "node-0003")
     world.time.run(lambda: bool(world.cordons))
@@ -155,7 +155,7 @@ def test_a_node_that_was_left_in_the_middle_goes_first_and_ends():
     assert set(report.outcomes) == {"node-0000", "node-0001", "node-0002", "node-0003"}
 
 
-def test_a_slot_that_was_left_is_found_and_given_back():
+def test_abandoned_slot_is_found_and_released():
     world = Watched(4)
     world.run(name="node-0003")
     slot = world.cluster.leases()[0]
@@ -176,7 +176,7 @@ def test_two_fleets_share_one_budget():
     assert all(len(machine.applied) == 1 for machine in world.machines.values())
 
 
-def test_an_api_server_that_is_away_is_waited_for():
+def test_rollout_waits_for_unreachable_api_server():
     world = Watched(3)
     task = world.time.spawn(world.fleet().run())
     world.time.run(100.0)
@@ -186,7 +186,7 @@ def test_an_api_server_that_is_away_is_waited_for():
     assert len(world.end(task).outcomes) == 3
 
 
-def test_a_refusal_of_the_api_server_lets_what_has_begun_end():
+def test_forbidden_api_call_lets_begun_nodes_finish():
     world = Watched(3)
     task = world.time.spawn(world.fleet().run())
     world.reach(Phase.APPLIED)
@@ -196,7 +196,7 @@ def test_a_refusal_of_the_api_server_lets_what_has_begun_end():
     assert (report.stopped, len(report.not_begun)) == ("may not list nodes", 2)
 
 
-def test_a_stop_begins_nothing_new():
+def test_stop_begins_no_new_node():
     world = Watched(3)
     fleet = world.fleet()
     task = world.time.spawn(fleet.run())
@@ -218,7 +218,7 @@ def test_a_stop_begins_nothing_new():
     ],
     ids=str,
 )
-def test_the_exit_code_is_the_gravest_ending(endings, code):
+def test_worst_ending_sets_exit_code(endings, code):
     outcomes = {str(number): Outcome(ending) for number, ending in enumerate(endings)}
     assert FleetReport(outcomes, {}).exit_code is code
     expected = ExitCode.BLOCKED if code is ExitCode.YES else code

@@ -81,7 +81,7 @@ def told(ours: Forks, tmp_path: Path, *rest: str) -> dict[str, Any]:
     return found
 
 
-def test_a_run_has_its_own_arguments_environment_folder_and_log(ours, tmp_path):
+def test_run_has_own_arguments_environment_folder_and_log(ours, tmp_path):
     assert told(ours, tmp_path, "a b", "'") == {
         "rest": ["a b", "'"],
         "folder": str(tmp_path),
@@ -93,7 +93,7 @@ def test_a_run_has_its_own_arguments_environment_folder_and_log(ours, tmp_path):
     }
 
 
-def test_runs_are_in_progress_beside_each_other_and_each_is_told_by_itself(ours, hold, tmp_path):
+def test_concurrent_runs_are_reported_separately(ours, hold, tmp_path):
     log = tmp_path / "log"
     first = ours.start([WAIT, str(hold.path), str(tmp_path / "end")], dict(os.environ), tmp_path, log)
     other = tmp_path / "other"
@@ -105,7 +105,7 @@ def test_runs_are_in_progress_beside_each_other_and_each_is_told_by_itself(ours,
     assert "RuntimeError: a mistake of its own" in log.read_text()
 
 
-def test_a_run_that_is_killed_has_ended_by_a_signal(ours, hold, tmp_path):
+def test_killed_run_ends_by_signal(ours, hold, tmp_path):
     process = ours.start([WAIT, str(hold.path), "never"], {}, tmp_path, tmp_path / "log")
     process.kill()
     assert ended(process) == -signal.SIGKILL
@@ -145,7 +145,7 @@ def started(process: subprocess.Popen[str]) -> list[int]:
     return [process.pid, *map(int, process.stdout.readline().split())]
 
 
-def test_a_run_continues_where_the_one_that_asked_for_it_has_ended(hold, tmp_path):
+def test_run_continues_after_its_requester_has_ended(hold, tmp_path):
     end = tmp_path / "end"
     with asking(tmp_path / "log", WAIT, str(hold.path), str(end), then="os.kill(os.getpid(), 9)") as asked:
         assert asked.wait() == -signal.SIGKILL
@@ -153,7 +153,7 @@ def test_a_run_continues_where_the_one_that_asked_for_it_has_ended(hold, tmp_pat
     assert within(lambda: end.exists() or None)
 
 
-def test_nothing_is_left_of_a_process_that_is_killed_with_all_that_it_has_started(hold, tmp_path):
+def test_killing_a_run_kills_its_descendants(hold, tmp_path):
     with asking(tmp_path / "log", WAIT, str(hold.path), "never", then="time.sleep(600)") as asked:
         processes = started(asked)
         assert alive(processes) == processes
@@ -161,7 +161,7 @@ def test_nothing_is_left_of_a_process_that_is_killed_with_all_that_it_has_starte
         assert gone_within(lambda: alive(processes))
 
 
-def test_a_run_that_a_test_holds_ends_with_the_test_s_process(tmp_path):
+def test_run_held_by_a_test_ends_with_the_test_process(tmp_path):
     own = tmp_path / "own"
     then = "os.kill(os.getpid(), 9)"
     holding = f"hold = Hold(Path({str(own)!r})); "
@@ -171,11 +171,11 @@ def test_a_run_that_a_test_holds_ends_with_the_test_s_process(tmp_path):
         assert gone_within(lambda: alive(processes))
 
 
-def test_an_interrupt_from_the_terminal_is_for_the_one_that_asks(ours, tmp_path):
+def test_terminal_interrupt_reaches_only_the_requester(ours, tmp_path):
     assert os.getsid(ours.pid) != os.getsid(0)
 
 
-def test_nothing_is_known_of_a_run_where_the_process_that_forks_is_gone(ours, hold, tmp_path):
+def test_run_state_is_unknown_after_fork_server_dies(ours, hold, tmp_path):
     process = ours.start([WAIT, str(hold.path), "never"], {}, tmp_path, tmp_path / "log")
     os.kill(ours.pid, signal.SIGKILL)
     with pytest.raises(NumaforgeError, match="the process that starts runs of pyinfra has ended"):
@@ -183,7 +183,7 @@ def test_nothing_is_known_of_a_run_where_the_process_that_forks_is_gone(ours, ho
     os.kill(process.pid, signal.SIGKILL)
 
 
-def test_another_process_forks_where_the_first_is_gone(tmp_path):
+def test_dead_fork_server_is_replaced(tmp_path):
     first = forks()
     assert forks() is first
     os.kill(first.pid, signal.SIGKILL)
@@ -191,7 +191,7 @@ def test_another_process_forks_where_the_first_is_gone(tmp_path):
     assert forks() is not first
 
 
-def test_where_no_process_can_be_had_the_reason_is_said(tmp_path, monkeypatch):
+def test_failed_fork_names_the_reason(tmp_path, monkeypatch):
     monkeypatch.setenv(REFUSE, "1")
     refused = Forks(__name__)
     with pytest.raises(OSError, match="Resource temporarily unavailable"):

@@ -56,20 +56,20 @@ def wrong(world: World, task: Task) -> list[str]:
     return [str(mismatch) for mismatch in task.result.wrong]
 
 
-def test_a_node_is_proved_after_a_heartbeat_and_a_while_without_a_break(world):
+def test_proof_needs_a_heartbeat_and_an_unbroken_period(world):
     begun = world.time.now
     assert wrong(world, begin(world)) == []
     assert 30.0 <= world.time.now - begun <= 40.0
 
 
-def test_the_last_heartbeat_of_before_proves_nothing(world):
+def test_heartbeat_from_before_the_change_proves_nothing(world):
     task = begin(world, ready_after=0.0)
     world.time.run(5.0)
     world.cluster.stop_kubelet(NODE)  # Ready stays True for a while
     assert any(line.startswith("the node's Lease: predicted renewed") for line in wrong(world, task))
 
 
-def test_a_first_heartbeat_that_cannot_be_had_is_not_heard(world):
+def test_unreadable_first_heartbeat_does_not_count(world):
     refusals = [ApiUnreachableError("503")]
 
     def fault(call: str) -> Exception | None:
@@ -92,7 +92,7 @@ def test_a_first_heartbeat_that_cannot_be_had_is_not_heard(world):
     ],
     ids=["a GPU is missing", "CPUs are not reserved", "the same quantity in other words"],
 )
-def test_allocatable_is_held_to_the_prediction(world, changes, said):
+def test_allocatable_must_match_the_prediction(world, changes, said):
     assert wrong(world, begin(world, **changes)) == said
 
 
@@ -112,7 +112,7 @@ BOOTED = replace(EXPECTED, allocatable={"memory": "500Gi"}, memory_bytes=512 * G
         pytest.param(496 * GIB, 484 * GIB, False, id="a-DIMM-is-missing"),
     ],
 )
-def test_memory_differs_by_what_a_boot_gives_and_takes(world, capacity, found, as_predicted):
+def test_memory_may_differ_only_by_boot_variation(world, capacity, found, as_predicted):
     world.cluster.change_node(NODE, capacity={"memory": f"{capacity}"})
     said = wrong(world, begin(world, expected=BOOTED, memory=f"{found}"))
     predicted = [] if as_predicted else [f"Allocatable memory: predicted 500Gi, found {found}"]
@@ -148,11 +148,11 @@ def test_memory_differs_by_what_a_boot_gives_and_takes(world, capacity, found, a
         ),
     ],
 )
-def test_the_names_of_resources_are_held_to_the_plan(world, advertised, said):
+def test_resource_names_must_match_the_plan(world, advertised, said):
     assert wrong(world, begin(world, expected=CUT, **advertised)) == said
 
 
-def test_a_plugin_that_registers_late_has_its_time(world):
+def test_proof_waits_for_late_device_plugin(world):
     task = begin(world, expected=CUT, **{"nvidia.com/gpu": "0"})
     world.time.run(55.0)
     world.cluster.change_node(NODE, allocatable={**OFFERED, **MIG})
@@ -161,7 +161,7 @@ def test_a_plugin_that_registers_late_has_its_time(world):
     assert world.time.now - begun >= 20.0
 
 
-def test_devices_that_their_plugin_knows_and_holds_for_unhealthy_are_told_apart(world):
+def test_unhealthy_devices_are_distinguished_from_missing_devices(world):
     task = begin(world, **{"nvidia.com/gpu": "7"})
     world.cluster.change_node(NODE, capacity={"nvidia.com/gpu": "8"})
     assert wrong(world, task) == [
@@ -169,13 +169,13 @@ def test_devices_that_their_plugin_knows_and_holds_for_unhealthy_are_told_apart(
     ]
 
 
-def test_time_is_up_after_the_deadline_and_not_before(world):
+def test_proof_ends_at_deadline_not_earlier(world):
     begun = world.time.now
     wrong(world, begin(world, cpu="64"))
     assert 60.0 <= world.time.now - begun <= 62.0
 
 
-def test_another_process_ends_the_proof_at_once(world):
+def test_kubelet_restart_ends_the_proof_at_once(world):
     task = begin(world)
     world.time.run(10.0)
     world.machine.restart()
@@ -191,7 +191,7 @@ def test_another_process_ends_the_proof_at_once(world):
         pytest.param("stop_by_hand", "it was stopped", 13.0, id="somebody-stops-it"),
     ],
 )
-def test_a_kubelet_that_is_down_on_a_node_that_is_up_ends_the_proof(world, end, said, within):
+def test_kubelet_down_on_running_node_ends_the_proof(world, end, said, within):
     task = begin(world)
     world.time.run(10.0)
     getattr(world.machine, end)()
@@ -211,7 +211,7 @@ COMES_UP_SECONDS = 11.0
 @pytest.mark.parametrize(
     "how", [pytest.param(IN_ORDER, id="in-order"), pytest.param(POWER_CUT, id="power-cut")]
 )
-def test_a_node_that_reboots_at_any_moment_is_proved_anew(world, how, moment):
+def test_node_that_reboots_at_any_moment_is_proved_again(world, how, moment):
     task = begin(world)
     world.time.run(moment)
     world.machine.reboot(how)
@@ -220,7 +220,7 @@ def test_a_node_that_reboots_at_any_moment_is_proved_anew(world, how, moment):
 
 
 @pytest.mark.parametrize("moment", [0.0, 5.0, 20.0, 46.0, 51.0, 54.0, 60.0])
-def test_a_node_that_reboots_before_its_proof_begins_is_proved(world, moment):
+def test_node_rebooting_before_its_proof_is_proved(world, moment):
     world.machine.files = NEW
     world.machine.reboot()
     world.time.run(moment)
@@ -236,7 +236,7 @@ def test_a_node_that_reboots_before_its_proof_begins_is_proved(world, moment):
         pytest.param(replace(POWER_CUT, away=1.0, early=0.0), id="it-is-back-before-anything-is-noticed"),
     ],
 )
-def test_a_boot_has_its_time(world, how):
+def test_slow_or_instant_boot_passes_the_proof(world, how):
     task = begin(world)
     world.time.run(20.0)
     world.machine.reboot(how)
@@ -258,7 +258,7 @@ def test_a_boot_has_its_time(world, how):
         registers_after=st.floats(0.0, 15.0),
     ),
 )
-def test_a_good_node_that_reboots_once_is_never_rolled_back(moment, how):
+def test_good_node_rebooting_once_is_never_rolled_back(moment, how):
     world = World()
     task = begin(world)
     world.time.run(moment)
@@ -272,7 +272,7 @@ def test_a_good_node_that_reboots_once_is_never_rolled_back(moment, how):
     how=st.none() | st.builds(Reboot, in_order=st.booleans(), away=st.floats(0.0, 600.0)),
     crash=st.sampled_from(["crash", "restart", "stop_by_hand"]),
 )
-def test_a_kubelet_that_ends_without_its_node_always_fails_the_proof(moment, how, crash):
+def test_kubelet_exit_without_node_reboot_fails_the_proof(moment, how, crash):
     world = World()
     task = begin(world)
     if how is not None:
@@ -286,7 +286,7 @@ def test_a_kubelet_that_ends_without_its_node_always_fails_the_proof(moment, how
     assert wrong(world, task)[0].startswith("the kubelet: predicted running")
 
 
-def test_a_kubelet_that_never_comes_up_after_the_boot_fails_the_proof_when_time_is_up(world):
+def test_kubelet_never_starting_after_boot_fails_at_deadline(world):
     task = begin(world)
     world.time.run(20.0)
     world.machine.reboot(replace(POWER_CUT, often=1000))
@@ -296,7 +296,7 @@ def test_a_kubelet_that_never_comes_up_after_the_boot_fails_the_proof_when_time_
     assert SETTINGS.ready_timeout <= world.time.now - booted <= 2 * SETTINGS.ready_timeout
 
 
-def test_devices_that_are_not_registered_since_the_boot_are_no_proof(world):
+def test_devices_not_registered_since_the_boot_prove_nothing(world):
     task = begin(world)
     world.time.run(20.0)
     world.machine.reboot(replace(POWER_CUT, away=5.0, early=0.0, registers_after=40.0))
@@ -305,7 +305,7 @@ def test_devices_that_are_not_registered_since_the_boot_are_no_proof(world):
     assert world.time.now - world.machine.running_since >= 40.0 + SETTINGS.stable_seconds
 
 
-def test_what_the_node_reported_before_the_boot_is_no_proof(world):
+def test_node_status_from_before_the_boot_proves_nothing(world):
     task = begin(world)
     world.time.run(20.0)
     world.machine.reboot(replace(POWER_CUT, away=5.0, early=0.0, reports_after=500.0))
@@ -316,7 +316,7 @@ def test_what_the_node_reported_before_the_boot_is_no_proof(world):
     ]
 
 
-def test_a_node_that_reboots_twice_is_not_as_planned(world):
+def test_node_rebooting_twice_fails_the_proof(world):
     task = begin(world)
     for _ in range(2):
         world.time.run(10.0)
@@ -334,7 +334,7 @@ def test_a_node_that_reboots_twice_is_not_as_planned(world):
         pytest.param(replace(POWER_CUT, early=3600.0), "the kubelet: it has not been started since", id="up"),
     ],
 )
-def test_a_node_that_neither_goes_down_nor_comes_up_is_waited_for_half_an_hour(world, how, said):
+def test_silent_node_is_waited_for_half_an_hour(world, how, said):
     task = begin(world)
     world.time.run(20.0)
     world.machine.reboot(how)
@@ -345,7 +345,7 @@ def test_a_node_that_neither_goes_down_nor_comes_up_is_waited_for_half_an_hour(w
     assert 1800.0 <= world.time.now - begun <= 1900.0
 
 
-def test_ready_that_goes_away_begins_the_while_anew(world):
+def test_lost_ready_restarts_the_stable_time(world):
     task = begin(world)
     begun = world.time.now
     world.time.run(25.0)
@@ -356,7 +356,7 @@ def test_ready_that_goes_away_begins_the_while_anew(world):
     assert world.time.now - begun >= 49.0
 
 
-def test_a_flicker_at_the_deadline_is_no_failure_and_flickering_for_ever_is(world):
+def test_flicker_at_the_deadline_passes_and_endless_flicker_fails(world):
     task = begin(world)
     begun = world.time.now
     while not task.ended:
@@ -369,7 +369,7 @@ def test_a_flicker_at_the_deadline_is_no_failure_and_flickering_for_ever_is(worl
 
 
 @pytest.mark.parametrize("side", ["the API server", "the host"])
-def test_who_does_not_answer_costs_no_time_of_the_node_s(world, side):
+def test_unreachable_api_or_host_costs_node_no_proof_time(world, side):
     task = begin(world)
     world.time.run(25.0)
     if side == "the API server":
@@ -385,7 +385,7 @@ def silent(call: str) -> Exception | None:
     return SilentKubeletError("refused") if call == "running_config" else None
 
 
-def test_the_time_that_a_host_leaves_its_caller_waiting_counts(world):
+def test_time_blocked_on_frozen_host_counts_towards_deadline(world):
     task = begin(world)
     world.time.run(20.0)
 
@@ -416,7 +416,7 @@ def waiting_for_gpus() -> tuple[World, Task, list[float]]:
     return world, task, times
 
 
-def test_a_kubelet_is_asked_what_it_runs_with_while_its_device_plugins_register_and_at_the_end():
+def test_configz_is_read_while_plugins_register_and_at_the_end():
     world, task, times = waiting_for_gpus()
     offered = world.time.now
     world.cluster.change_node(NODE, allocatable={**OFFERED, "cpu": "60"})
@@ -425,7 +425,7 @@ def test_a_kubelet_is_asked_what_it_runs_with_while_its_device_plugins_register_
     assert times[0] < offered < times[1] == world.time.now
 
 
-def test_a_kubelet_that_starts_anew_with_a_boot_is_asked_what_it_runs_with_again():
+def test_kubelet_restarted_by_a_boot_is_asked_for_its_configuration_again():
     world, task, times = waiting_for_gpus()
     world.machine.reboot()
     world.time.run(25.0)
@@ -442,7 +442,7 @@ def test_a_kubelet_that_starts_anew_with_a_boot_is_asked_what_it_runs_with_again
         pytest.param(3.0, 1.0, id="a slow one is left alone all the same"),
     ],
 )
-def test_how_long_a_node_is_left_alone_between_two_questions(world, answers_after, rests):
+def test_pause_between_host_queries(world, answers_after, rests):
     begun, ended = [], []
 
     def fault(call: str) -> None:
@@ -456,20 +456,20 @@ def test_how_long_a_node_is_left_alone_between_two_questions(world, answers_afte
     assert {later - earlier for earlier, later in zip(ended[1::2], begun[2::2], strict=False)} == {rests}
 
 
-def test_a_kubelet_that_falls_silent_within_the_stable_time_is_found_out(world):
+def test_kubelet_that_falls_silent_within_the_stable_time_fails_the_gate(world):
     task = begin(world)
     world.time.run(15.0)
     world.machine.fault = silent
     assert wrong(world, task) == ["/configz: predicted an answer, found refused"]
 
 
-def test_a_kubelet_that_tells_its_node_nothing_while_the_api_server_answers_is_the_node_s_trouble(world):
+def test_kubelet_silent_while_the_api_server_answers_fails_the_node(world):
     task = begin(world)
     world.machine.fault = silent
     assert wrong(world, task) == ["/configz: predicted an answer, found refused"]
 
 
-def test_a_kubelet_that_cannot_ask_the_api_server_who_may_read_costs_no_time_of_the_node_s(world):
+def test_api_outage_seen_by_kubelet_costs_node_no_proof_time(world):
     task = begin(world)
     world.time.run(25.0)
     world.machine.fault = silent
@@ -479,27 +479,27 @@ def test_a_kubelet_that_cannot_ask_the_api_server_who_may_read_costs_no_time_of_
     assert wrong(world, task) == []
 
 
-def test_what_a_node_may_not_read_is_read_through_the_api_server(world):
+def test_configz_refused_to_node_is_read_through_api_server(world):
     world.trouble(unreadable="the kubelet refuses it to its own node (403)")
     task = begin(world)
     world.cluster.start_kubelet(NODE, config={"cpuManagerPolicy": "none"})
     assert wrong(world, task) == ["cpuManagerPolicy: predicted 'static', found 'none'"]
 
 
-def test_a_configz_that_does_not_come_through_while_the_api_server_answers_is_the_node_s_trouble(world):
+def test_configz_failing_behind_reachable_api_fails_the_proof(world):
     world.trouble(unreadable="the kubelet refuses it to its own node (403)")
     task = begin(world)
     world.cluster.fault = lambda call: ApiUnreachableError("502") if call == "running_config" else None
     assert wrong(world, task) == ["/configz: predicted an answer, found 502"]
 
 
-def test_a_node_that_reads_its_kubelet_itself_needs_no_login_that_may(world):
+def test_node_reading_its_own_configz_needs_no_login_permission(world):
     world.cluster.denied.add("get nodes/proxy")
     assert wrong(world, begin(world)) == []
     assert world.cluster.calls["running_config"] == 0
 
 
-def test_permissions_that_go_away_for_a_while_cost_no_time_of_the_node_s():
+def test_temporary_permission_loss_costs_node_no_proof_time():
     """A kubelet asks the API server who may read; one that starts permits nothing."""
     world = World()
     task = begin(world)
@@ -511,7 +511,7 @@ def test_permissions_that_go_away_for_a_while_cost_no_time_of_the_node_s():
     assert wrong(world, task) == []
 
 
-def test_permissions_that_are_gone_are_no_answer_and_say_what_to_grant(world):
+def test_missing_permissions_count_as_no_answer_and_name_the_grant(world):
     task = begin(world)
     world.trouble(unreadable="the kubelet refuses it to its own node (403)")
     world.cluster.denied.add("get nodes/proxy")
@@ -521,7 +521,7 @@ def test_permissions_that_are_gone_are_no_answer_and_say_what_to_grant(world):
     assert "nodes/configz" in str(task.error)
 
 
-def test_a_kubelet_that_runs_something_else_is_found_out(world):
+def test_kubelet_with_another_configuration_fails_the_gate(world):
     task = begin(world)
     world.cluster.start_kubelet(NODE, config={"cpuManagerPolicy": "none"})
     assert wrong(world, task) == ["cpuManagerPolicy: predicted 'static', found 'none'"]

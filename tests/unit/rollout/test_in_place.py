@@ -55,7 +55,7 @@ HOSTS = pytest.mark.parametrize("host", [NODE, OUTSIDE], ids=["a node", "a host 
 
 
 @HOSTS
-def test_it_is_changed_in_service(world, host):
+def test_in_place_change_touches_neither_node_nor_pods(world, host):
     before = world.node.resource_version, world.pods
     assert world.changed(host).ending is Ending.DONE
     assert world.machine_of(host).files == NEW
@@ -64,7 +64,7 @@ def test_it_is_changed_in_service(world, host):
 
 
 @HOSTS
-def test_what_is_as_planned_is_left_alone(world, host):
+def test_host_already_as_planned_is_left_unchanged(world, host):
     world.machine_of(host).files = NEW
     assert world.changed(host) == Outcome(Ending.UNCHANGED, "it is as planned")
 
@@ -82,13 +82,13 @@ def test_what_is_as_planned_is_left_alone(world, host):
         pytest.param({"deaf": True}, Ending.ROLLED_BACK, OLD, id="it answers no new connection any more"),
     ],
 )
-def test_it_ends_so_where(world, host, trouble, ending, files):
+def test_in_place_change_ending_by_host_trouble(world, host, trouble, ending, files):
     world.machine_of(host).trouble = Trouble(**trouble)
     assert world.changed(host).ending is ending
     assert world.machine_of(host).files == files
 
 
-def test_a_node_that_is_not_ready_after_its_change_goes_back(world):
+def test_node_not_ready_after_change_is_rolled_back(world):
     world.trouble(isolates=True)
     outcome = world.changed()
     assert outcome.ending is Ending.ROLLED_BACK
@@ -96,7 +96,7 @@ def test_a_node_that_is_not_ready_after_its_change_goes_back(world):
     assert (world.machine.files, world.node.ready) == (OLD, True)
 
 
-def test_a_node_that_still_reads_ready_is_not_believed_without_a_heartbeat(world):
+def test_stale_ready_without_heartbeat_is_not_believed(world):
     world.trouble(isolates=True)
     task = world.changing()
     world.time.run(lambda: bool(world.machine.applied))
@@ -104,7 +104,7 @@ def test_a_node_that_still_reads_ready_is_not_believed_without_a_heartbeat(world
     assert (world.node.ready, task.ended) == (True, False)
 
 
-def test_a_host_that_is_away_for_a_moment_is_waited_for(world):
+def test_briefly_unreachable_host_is_waited_for(world):
     until = world.time.now + 40.0
 
     def away(call):
@@ -127,13 +127,13 @@ def test_a_host_that_is_away_for_a_moment_is_waited_for(world):
         ),
     ],
 )
-def test_what_needs_a_drain_is_left_to_a_roll_out_that_drains(world, prepare):
+def test_change_that_needs_a_drain_is_not_made_in_place(world, prepare):
     prepare(world)
     assert world.changed() is None
     assert world.machine.files == OLD
 
 
-def test_a_node_in_the_middle_of_a_roll_out_is_left_to_that(world):
+def test_node_in_unfinished_drain_rollout_is_skipped(world):
     task = world.begin("dead@y/b/1.1")
     world.reach(Phase.CORDONED)
     task.kill()
@@ -150,7 +150,7 @@ def test_a_node_in_the_middle_of_a_roll_out_is_left_to_that(world):
     ],
     ids=["it is not Ready", "another tool works on it", "the host is another machine"],
 )
-def test_a_node_is_left_alone_where(world, fields, why):
+def test_unsuitable_node_is_blocked_unchanged(world, fields, why):
     world.cluster.change_node(NODE, **fields)
     outcome = world.changed()
     assert (outcome.ending, world.machine.files) == (Ending.BLOCKED, OLD)
@@ -170,7 +170,7 @@ def test_a_cordoned_node_is_changed_and_stays_cordoned(world):
         pytest.param(OUTSIDE, True, Ending.DONE, id="a host outside a cluster where it may"),
     ],
 )
-def test_a_reboot_is_for(world, host, may, ending):
+def test_host_outside_cluster_reboots_only_if_permitted(world, host, may, ending):
     world.machine_of(host).parts = (Part("kernel_cmdline", drains=True, reboots=True),)
     outcome = world.changed(host, may_reboot=may)
     assert outcome.ending is ending
@@ -178,13 +178,13 @@ def test_a_reboot_is_for(world, host, may, ending):
 
 
 @HOSTS
-def test_a_run_that_is_to_begin_none_begins_none(world, host):
+def test_veto_leaves_host_unchanged(world, host):
     assert world.changed(host, veto=lambda: "not begun") == Outcome(Ending.BLOCKED, "not begun")
     assert world.machine_of(host).files == OLD
 
 
 @HOSTS
-def test_a_change_whose_answer_is_lost_is_looked_for_and_not_sent_again(world, host):
+def test_change_with_lost_answer_is_found_not_resent(world, host):
     machine: MemoryMachine = world.machine_of(host)
     lost = iter([None, HostUnreachableError("cut", where=host)])
     machine.fault = lambda call: next(lost, None) if call == "begin" else None
@@ -193,7 +193,7 @@ def test_a_change_whose_answer_is_lost_is_looked_for_and_not_sent_again(world, h
 
 
 @HOSTS
-def test_a_runner_that_dies_leaves_the_change_to_the_host_and_another_finds_it_done(world, host):
+def test_change_finishes_after_runner_dies_and_next_run_finds_it(world, host):
     task = world.changing(host)
     world.time.run(lambda: world.machine_of(host).busy)
     task.kill()

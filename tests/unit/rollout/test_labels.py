@@ -53,12 +53,12 @@ def node(labels: dict[str, str], annotations: dict[str, str] | None = None) -> C
         ),
     ],
 )
-def test_labels_that_have_to_be_set(there, annotations, wanted, changes):
+def test_label_changes_to_reach_the_plan(there, annotations, wanted, changes):
     found = node(there, annotations)
     assert to_set(found, wanted, {}) == changes
 
 
-def test_what_is_put_back_is_what_was_there():
+def test_previous_label_values_are_put_back():
     before = {CONFIG: "big", OPERATOR: "old", "other": "stays"}
     wanted = {**WANTED, OPERATOR: "new"}
     found = node({**before, STATE: "success"})
@@ -93,7 +93,7 @@ def test_a_changed_node_gets_its_labels():
     assert labels(here) == WANTED
 
 
-def test_labels_are_set_once_the_node_is_changed_and_not_before():
+def test_labels_are_set_only_after_the_node_is_changed():
     here = world()
     here.begin()
     here.reach(Phase.APPLYING)
@@ -112,7 +112,7 @@ def test_labels_are_set_once_the_node_is_changed_and_not_before():
     ],
     ids=["not proved", "not verified", "undone on the node itself", "refused by the node"],
 )
-def test_a_node_that_goes_back_has_the_labels_of_before(trouble):
+def test_rollback_restores_previous_labels(trouble):
     here = world()
     here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
     here.trouble(**trouble)
@@ -120,7 +120,7 @@ def test_a_node_that_goes_back_has_the_labels_of_before(trouble):
     assert labels(here) == {CONFIG: "big"}
 
 
-def test_an_abort_puts_them_back():
+def test_abort_restores_previous_labels():
     here = world()
     task = here.begin()
     here.reach(Phase.APPLIED)
@@ -129,7 +129,7 @@ def test_an_abort_puts_them_back():
     assert labels(here) == {}
 
 
-def test_a_node_that_is_changed_twice_goes_back_to_the_labels_of_before():
+def test_rollback_after_two_changes_restores_first_labels():
     here = world()
     here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
     task = here.begin(ANN)
@@ -142,7 +142,7 @@ def test_a_node_that_is_changed_twice_goes_back_to_the_labels_of_before():
     assert labels(here) == {CONFIG: "big"}
 
 
-def test_labels_alone_are_a_change_within_a_drain_that_restarts_nothing():
+def test_label_change_drains_node_without_restart():
     here = as_planned()
     task = here.begin()
     here.reach(Phase.CORDONED)
@@ -151,14 +151,14 @@ def test_labels_alone_are_a_change_within_a_drain_that_restarts_nothing():
     assert (labels(here), here.machine.applied) == (WANTED, [])
 
 
-def test_a_node_with_its_labels_is_not_touched():
+def test_node_with_planned_labels_is_not_touched():
     here = world(files=NEW)
     here.cluster.change_node(NODE, labels={**here.node.labels, **WANTED})
     assert here.run().ending is Ending.UNCHANGED
     assert here.cluster.calls["patch_node"] == 0
 
 
-def test_labels_alone_are_put_back_where_the_node_does_not_prove_itself():
+def test_label_only_change_is_undone_when_proof_fails():
     here = as_planned()
     task = here.begin()
     here.reach(Phase.APPLIED)
@@ -179,7 +179,7 @@ def test_labels_alone_are_put_back_where_the_node_does_not_prove_itself():
         pytest.param("ephemeral-storage", "1Gi", Ending.ROLLED_BACK, id="not-storage"),
     ],
 )
-def test_a_node_that_is_rolled_back_offers_all_that_it_did(resource, afterwards, ending):
+def test_rolled_back_node_must_offer_previous_resources(resource, afterwards, ending):
     here = as_planned()
     before = {**here.node.allocatable, "hugepages-2Mi": "256Mi", "ephemeral-storage": "9Gi"}
     here.cluster.change_node(NODE, allocatable=before, capacity={"memory": "520Gi"})
@@ -196,7 +196,7 @@ def test_a_node_that_is_rolled_back_offers_all_that_it_did(resource, afterwards,
     )
 
 
-def test_a_label_that_another_changes_back_is_a_mismatch():
+def test_label_reverted_by_another_tool_is_a_mismatch():
     here = world()
 
     def change_back(_: object, now: ClusterNode | None) -> None:
@@ -211,7 +211,7 @@ def test_a_label_that_another_changes_back_is_a_mismatch():
     assert f"the label {MIG}: predicted mig-enabled, found other" in outcome.reason
 
 
-def test_a_label_of_node_feature_discovery_is_waited_for_and_not_written():
+def test_nfd_label_is_waited_for_not_written():
     here = world({CONFIG: "small"})
     here.cluster.change_node(NODE, annotations=OF_NFD)
     task = here.begin()
@@ -240,7 +240,7 @@ def die_at_write(here, task, chosen):
 
 
 @pytest.mark.parametrize("chosen", range(24))
-def test_a_runner_that_dies_at_any_write_leaves_labels_that_another_ends(chosen):
+def test_next_runner_restores_labels_after_death_at_any_write(chosen):
     here = world()
     here.trouble(gpus="7")
     task = here.begin(ANN)
@@ -250,7 +250,7 @@ def test_a_runner_that_dies_at_any_write_leaves_labels_that_another_ends(chosen)
 
 
 @pytest.mark.parametrize("chosen", range(24))
-def test_an_answer_that_is_lost_at_any_write_loses_no_label(chosen):
+def test_lost_answer_at_any_write_loses_no_label(chosen):
     here = world()
     here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
     seen = iter(range(1000))
@@ -276,7 +276,7 @@ def labelled(before: Labels = MappingProxyType({CONFIG: "big"})) -> World:
     return here
 
 
-def test_what_is_not_wanted_any_more_is_put_back_in_a_drain_and_leaves_nothing():
+def test_unwanted_labels_are_put_back_in_a_drain_and_leave_no_record():
     here = labelled()
     assert labels(here) == WANTED
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
@@ -288,14 +288,14 @@ def test_what_is_not_wanted_any_more_is_put_back_in_a_drain_and_leaves_nothing()
     assert here.run().ending is Ending.UNCHANGED
 
 
-def test_a_run_that_has_nothing_to_do_with_labels_leaves_them():
+def test_run_without_label_changes_leaves_labels():
     here = labelled()
     here.machine.wanted = Expected(NEW, PLANNED)
     assert here.run().ending is Ending.UNCHANGED
     assert labels(here) == WANTED
 
 
-def test_a_label_that_another_has_changed_since_is_another_s():
+def test_label_changed_by_another_tool_is_left_alone():
     here = labelled()
     here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "by hand"})
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
@@ -303,7 +303,7 @@ def test_a_label_that_another_has_changed_since_is_another_s():
     assert (labels(here), here.ended.set_labels) == ({CONFIG: "by hand"}, {})
 
 
-def test_a_node_that_does_not_prove_itself_without_them_has_them_again():
+def test_removed_labels_are_restored_on_rollback():
     here = labelled()
     noted_before = here.ended.set_labels
     here.machine.wanted = Expected(NEW, {"cpu": "1"}, labels={})
@@ -315,7 +315,7 @@ def test_a_node_that_does_not_prove_itself_without_them_has_them_again():
 
 
 @pytest.mark.parametrize("chosen", range(16))
-def test_a_runner_that_dies_while_they_are_put_back_loses_none(chosen):
+def test_runner_killed_while_restoring_labels_loses_none(chosen):
     here = labelled()
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
     task = here.begin(ANN)
@@ -325,7 +325,7 @@ def test_a_runner_that_dies_while_they_are_put_back_loses_none(chosen):
 
 
 @pytest.mark.parametrize("gone", [{CONFIG: "big"}, {}], ids=["to another configuration", "to none"])
-def test_gpus_are_then_advertised_as_others_say(gone):
+def test_gpus_may_be_advertised_differently_once_labels_are_put_back(gone):
     here = labelled(gone)
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
 
@@ -339,7 +339,7 @@ def test_gpus_are_then_advertised_as_others_say(gone):
     assert here.node.allocatable["nvidia.com/gpu"] == "32"
 
 
-def test_other_resources_have_to_be_offered_as_before():
+def test_rollback_waits_for_unrelated_resources_to_return():
     here = labelled()
     offered = {**here.node.allocatable, "rdma/hca": "8"}
     here.cluster.change_node(NODE, allocatable=offered)
@@ -352,7 +352,7 @@ def test_other_resources_have_to_be_offered_as_before():
     assert here.end(task).ending is Ending.ROLLED_BACK
 
 
-def test_every_label_that_a_plan_may_have_is_ours():
+def test_every_plannable_label_is_owned_by_numaforge():
     assert {*labels_of_plan.REASONS} == OURS
 
 
@@ -360,7 +360,7 @@ WISHES = st.dictionaries(st.sampled_from(sorted(OURS)), st.sampled_from("abc"))
 
 
 @given(before=WISHES, turns=st.lists(st.tuples(WISHES, st.booleans())))
-def test_whatever_roll_outs_came_of_it_what_was_there_first_comes_back(before, turns):
+def test_original_labels_return_after_any_sequence_of_rollouts(before, turns):
     found = node(before)
     known: SetLabels = {}
     for wanted, proves in [*turns, ({}, True)]:
@@ -412,7 +412,7 @@ def test_the_proof_waits_for_the_mig_manager(restarts):
     assert any("found pending" in line for line in waited)
 
 
-def test_a_mig_manager_that_fails_is_given_the_old_configuration_again():
+def test_failing_mig_manager_gets_the_old_configuration_again():
     here = world({OPERATOR: "new"})
     here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
     manager(here, fails=True)
@@ -422,14 +422,14 @@ def test_a_mig_manager_that_fails_is_given_the_old_configuration_again():
     assert labels(here) == {OPERATOR: "old", STATE: "success"}
 
 
-def test_a_mig_manager_that_is_not_there_is_no_success():
+def test_missing_mig_manager_does_not_count_as_success():
     here = world({OPERATOR: "new"})
     outcome = here.run()
     assert outcome.ending is Ending.ROLLED_BACK
     assert f"the label {STATE}: predicted success, found no such label" in outcome.reason
 
 
-def test_the_proof_waits_for_it_where_it_is_given_back_what_it_had():
+def test_proof_waits_for_the_mig_manager_where_its_old_label_is_put_back():
     here = world({OPERATOR: "new"})
     here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
     manager(here)
@@ -442,7 +442,7 @@ def test_the_proof_waits_for_it_where_it_is_given_back_what_it_had():
     assert any("found pending" in line for line in waited)
 
 
-def test_nothing_is_waited_for_where_it_had_nothing_to_do_before():
+def test_proof_does_not_wait_for_the_mig_manager_without_an_old_label():
     here = world({OPERATOR: "new"})
     manager(here)
     assert here.run().ending is Ending.DONE
@@ -466,12 +466,12 @@ def cut(**offers: str) -> World:
     return here
 
 
-def test_what_the_node_offered_before_the_cut_is_not_asked_for():
+def test_resources_of_the_earlier_geometry_are_not_required():
     here = cut()
     assert here.run().ending is Ending.DONE
 
 
-def test_a_name_that_is_left_with_no_device_is_told_and_no_failure():
+def test_stale_resource_name_with_no_devices_is_reported_and_passes():
     here = cut()
     here.run()
     [told] = [event for event in here.cluster.events if event.reason == "StaleResources"]
@@ -479,14 +479,14 @@ def test_a_name_that_is_left_with_no_device_is_told_and_no_failure():
     assert not told.warning
 
 
-def test_a_geometry_that_is_advertised_beside_another_goes_back():
+def test_stale_advertised_geometry_rolls_back():
     here = cut(**{"nvidia.com_mig-3g.40gb": "2"})
     outcome = here.run()
     assert outcome.ending is Ending.ROLLED_BACK
     assert "Allocatable nvidia.com/mig-3g.40gb: predicted not advertised, found 2" in outcome.reason
 
 
-def test_what_a_plan_does_not_know_all_of_is_left_alone():
+def test_geometry_outside_a_partial_plan_is_left_alone():
     here = cut(**{"nvidia.com_mig-3g.40gb": "2"})
     here.machine.wanted = replace(here.machine.wanted, all_gpus=False)
     here.trouble(gpus="8", offers={"nvidia.com/mig-1g.10gb": "56", "nvidia.com/mig-3g.40gb": "2"})
@@ -501,17 +501,17 @@ def pooled(**offers: str) -> World:
     return here
 
 
-def test_an_earlier_pool_that_is_left_with_no_token_is_no_failure():
+def test_earlier_pool_with_no_tokens_passes():
     assert pooled(rdma_hca="0").run().ending is Ending.DONE
 
 
-def test_an_earlier_pool_that_is_still_advertised_goes_back():
+def test_stale_advertised_pool_rolls_back():
     outcome = pooled(rdma_hca="63").run()
     assert outcome.ending is Ending.ROLLED_BACK
     assert "Allocatable rdma/hca: predicted not advertised, found 63" in outcome.reason
 
 
-def test_a_label_of_an_earlier_plan_is_taken_away():
+def test_label_of_an_earlier_plan_is_removed():
     here = world({MIG: None})
     here.cluster.change_node(NODE, labels={**here.node.labels, MIG: "mig-enabled"})
     assert here.run().ending is Ending.DONE

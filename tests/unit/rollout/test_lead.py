@@ -22,7 +22,7 @@ def lead(world: World, runner: str = ANN, go_on: bool = False) -> Lead:
     return task.result
 
 
-def test_the_second_of_two_is_told_who_leads(world):
+def test_second_runner_is_refused_with_the_leaders_name(world):
     first = lead(world)
     second = begin(world, BOB)
     for _ in range(5):
@@ -32,7 +32,7 @@ def test_the_second_of_two_is_told_who_leads(world):
     assert f"{ANN} leads this roll-out" in str(second.error)
 
 
-def test_of_two_at_the_same_moment_one_leads(world):
+def test_only_one_of_two_simultaneous_runners_leads(world):
     turns = [
         take_lead(world.cluster, "gpu", runner, {}, go_on=True, clock=world.time) for runner in (ANN, BOB)
     ]
@@ -46,7 +46,7 @@ def test_of_two_at_the_same_moment_one_leads(world):
 
 
 @pytest.mark.parametrize("go_on", [True, False], ids=["gone on with", "named as unfinished"])
-def test_a_dead_one_s_roll_out_is(world, go_on):
+def test_rollout_of_dead_leader_is_resumed_or_named_unfinished(world, go_on):
     lead(world)
     begun = world.time.now
     if go_on:
@@ -57,14 +57,14 @@ def test_a_dead_one_s_roll_out_is(world, go_on):
     assert world.time.now - begun >= SILENT_SECONDS
 
 
-def test_a_lead_that_was_given_back_is_free_at_once(world):
+def test_released_lead_is_free_at_once(world):
     lead(world).end({"nodes": 3})
     begun = world.time.now
     assert lead(world, BOB).lease.holder == BOB
     assert world.time.now == begun
 
 
-def test_a_lead_that_ends_while_somebody_waits_for_it_is_free(world):
+def test_released_lead_goes_to_the_waiting_runner(world):
     first = lead(world)
     second = begin(world, BOB)
     world.time.run(5.0)
@@ -73,7 +73,7 @@ def test_a_lead_that_ends_while_somebody_waits_for_it_is_free(world):
     assert second.result.lease.holder == BOB
 
 
-def test_a_stop_is_heard_when_the_lease_is_renewed(world):
+def test_stop_request_is_read_on_lease_renewal(world):
     held = lead(world)
     assert held.keep() is None
     found = world.cluster.leases()[0]
@@ -86,7 +86,7 @@ def test_a_stop_is_heard_when_the_lease_is_renewed(world):
     assert world.cluster.leases()[0].holder == ""
 
 
-def test_a_lead_that_somebody_has_taken_ends_a_run(world):
+def test_lead_taken_by_another_runner_ends_the_run(world):
     held = lead(world)
     world.time.run(SILENT_SECONDS)
     lead(world, BOB, go_on=True)
@@ -95,13 +95,13 @@ def test_a_lead_that_somebody_has_taken_ends_a_run(world):
         held.end({})
 
 
-def test_an_api_server_that_is_away_is_no_reason_to_stop(world):
+def test_unreachable_api_server_does_not_stop_the_leader(world):
     held = lead(world)
     world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     assert held.keep() is None
 
 
-def test_an_end_whose_answer_was_lost_has_happened(world):
+def test_end_with_lost_answer_counts_as_done(world):
     held = lead(world)
     calls = iter(range(100))
     world.cluster.fault = lambda call: (

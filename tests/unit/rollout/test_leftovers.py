@@ -21,7 +21,7 @@ def machine(flags: tuple[str, ...] | None, *, planned: bool = True) -> NodeTopol
     return replace(found, kubelet=install, previous_plan=text)
 
 
-def test_a_node_of_a_cluster_is_told_what_stays_and_what_deletes_it():
+def test_cluster_leftovers_are_listed_with_the_command_that_deletes_them():
     [notice] = left_in_cluster(machine(JOINED))
     assert "kubectl delete leases,configmaps,daemonsets --all-namespaces -l app.kub" in notice.message
 
@@ -31,5 +31,5 @@ def test_a_node_of_a_cluster_is_told_what_stays_and_what_deletes_it():
     [machine(JOINED, planned=False), machine(()), machine(None)],
     ids=["a node that numaforge has never planned", "a kubelet without a cluster", "no kubelet"],
 )
-def test_where_nothing_can_be_left_nothing_is_said(found):
+def test_host_without_leftovers_gets_no_notice(found):
     assert left_in_cluster(found) == ()

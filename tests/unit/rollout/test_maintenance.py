@@ -90,7 +90,7 @@ def drains(wanted: str, applied: str | None) -> dict[str, str]:
     ],
     ids=lambda value: None if isinstance(value, dict) else value,
 )
-def test_somebody_at_work_is_named(marks, said):
+def test_foreign_maintenance_is_named(marks, said):
     assert foreign(replace(NODE, **marks)) == said
 
 
@@ -119,5 +119,5 @@ def test_somebody_at_work_is_named(marks, said):
         "an autoscaler that only finds it idle, as a drain makes it",
     ],
 )
-def test_nobody_is_at_work(marks):
+def test_these_marks_do_not_count_as_maintenance(marks):
     assert foreign(replace(NODE, **marks)) is None

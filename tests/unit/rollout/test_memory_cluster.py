@@ -108,7 +108,7 @@ WEB = DisruptionBudget(
         pytest.param(5.0, 2, 2.0, id="killed-after-its-grace-period"),
     ],
 )
-def test_a_pod_ends_after(shutdown, grace, ends):
+def test_pod_ends_on_sigterm_or_after_grace_period(shutdown, grace, ends):
     now = [0.0]
     cluster = MemoryCluster(
         lambda: now[0],
@@ -124,7 +124,7 @@ def test_a_pod_ends_after(shutdown, grace, ends):
     assert pod.uid not in [other.uid for other in cluster.pods("node-0000")]
 
 
-def test_a_stopped_kubelet_is_silent_then_not_ready_and_ends_no_pods():
+def test_stopped_kubelet_becomes_not_ready_and_ends_no_pods():
     now = [0.0]
     cluster = MemoryCluster(lambda: now[0], workers(2), pods_on=lambda node: [pod_on(node)])
     [pod] = cluster.pods("node-0000")
@@ -146,7 +146,7 @@ def test_a_stopped_kubelet_is_silent_then_not_ready_and_ends_no_pods():
     assert cluster.pods("node-0000") == []
 
 
-def test_a_quick_restart_is_never_not_ready_for_silence():
+def test_quick_kubelet_restart_keeps_node_ready():
     now = [0.0]
     cluster = MemoryCluster(lambda: now[0], workers(1))
     cluster.stop_kubelet("node-0000")
@@ -166,7 +166,7 @@ def test_a_kubelet_reports_its_status_every_five_minutes():
     assert cluster.node("node-0000").resource_version != before.resource_version
 
 
-def test_a_pod_waits_until_a_node_takes_it():
+def test_pod_waits_for_a_schedulable_node():
     now = [0.0]
     cluster = MemoryCluster(
         lambda: now[0], workers(1), pods_on=lambda node: [pod_on(node)], budgets=[WEB], startup_seconds=1.0
@@ -184,7 +184,7 @@ def test_a_pod_waits_until_a_node_takes_it():
     assert cluster.disruption_budgets()[0].disruptions_allowed == 1
 
 
-def test_the_same_seed_makes_the_same_world():
+def test_same_seed_gives_the_same_cluster():
     def ran(seed):
         now = [0.0]
         cluster = MemoryCluster(

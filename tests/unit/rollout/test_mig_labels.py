@@ -51,7 +51,7 @@ def found(here: World) -> list[MigChange]:
         pytest.param({PLUGIN: PAUSED}, None, (PLUGIN,), id="paused without a state"),
     ],
 )
-def test_a_change_that_is_left_is_recognised(labels, state, paused):
+def test_abandoned_mig_change_is_recognised(labels, state, paused):
     [change] = found(world(labels))
     assert (change.state, change.paused, change.at_work) == (state, paused, False)
 
@@ -67,7 +67,7 @@ def test_a_change_that_is_left_is_recognised(labels, state, paused):
     ],
     ids=["no operator", "success", "failed, and cleaned up", "switched off", "paused for something else"],
 )
-def test_no_change_is_under_way(labels):
+def test_these_labels_mean_no_mig_change_is_in_progress(labels):
     assert found(world(labels)) == []
 
 
@@ -85,19 +85,19 @@ def test_no_change_is_under_way(labels):
         pytest.param(None, None, False, id="no manager, and nothing says since when"),
     ],
 )
-def test_whether_a_mig_manager_is_at_work(minutes, manager, at_work):
+def test_mig_manager_at_work_by_pod_and_label_age(minutes, manager, at_work):
     [change] = found(world(LEFT, minutes, manager=manager))
     assert change.at_work is at_work
 
 
-def test_a_node_in_a_roll_out_of_ours_is_at_work():
+def test_node_in_our_rollout_counts_as_at_work():
     here = world(LEFT)
     write_record(here.cluster, here.node)
     [change] = found(here)
     assert change.at_work
 
 
-def test_the_evidence_says_what_who_when():
+def test_evidence_names_the_state_the_writer_and_the_time():
     [change] = found(world(LEFT, 61, manager={}))
     assert change.evidence == (
         f"{STATE} is pending",
@@ -107,7 +107,7 @@ def test_the_evidence_says_what_who_when():
     )
 
 
-def test_only_the_latest_write_counts():
+def test_latest_label_write_decides_whether_manager_works():
     here = world(LEFT)
     writes = {**here.node.label_writes, GFD: LabelWrite("kubectl", (NOW - timedelta(minutes=1)).isoformat())}
     here.cluster.change_node(NODE, label_writes=writes)
@@ -116,7 +116,7 @@ def test_only_the_latest_write_counts():
     assert "written 1 minutes ago by kubectl" in change.evidence
 
 
-def test_a_repair_leaves_what_the_manager_leaves_after_a_failure():
+def test_repair_leaves_the_labels_of_a_failed_mig_manager():
     here = world(LEFT)
     others = {name: value for name, value in here.node.labels.items() if name not in LEFT}
     repair_labels(here.cluster, NODE, NOW)
@@ -131,20 +131,20 @@ def test_a_repair_leaves_what_the_manager_leaves_after_a_failure():
     assert repair_labels(here.cluster, NODE, NOW) is None
 
 
-def test_a_state_of_success_stays():
+def test_success_state_label_is_kept():
     here = world({STATE: "success", PLUGIN: PAUSED})
     repair_labels(here.cluster, NODE, NOW)
     assert (here.node.labels[STATE], here.node.labels[PLUGIN]) == ("success", "true")
 
 
-def test_nothing_is_repaired_while_a_manager_may_be_at_work():
+def test_labels_are_not_repaired_while_mig_manager_may_be_at_work():
     here = world(LEFT, 3)
     with pytest.raises(NumaforgeError, match=rf"{NODE}: a MIG manager may be at work: {STATE} is pending"):
         repair_labels(here.cluster, NODE, NOW)
     assert here.cluster.calls["patch_node"] == 0
 
 
-def test_a_node_that_changes_meanwhile_is_looked_at_again():
+def test_conflicting_label_change_is_reread():
     here = world(LEFT)
     conflicts = iter([True])
 
@@ -161,12 +161,12 @@ def test_a_node_that_changes_meanwhile_is_looked_at_again():
     assert here.node.labels[STATE] == "success"
 
 
-def test_without_names_all_nodes_are_looked_at():
+def test_all_nodes_are_checked_by_default():
     here = world(LEFT)
     assert [change.node for change in mig_changes(here.cluster, [], NOW)] == [NODE]
 
 
-def test_the_api_server_says_who_wrote_a_label():
+def test_label_writer_is_read_from_managed_fields():
     fields = {"f:metadata": {"f:labels": {".": {}, f"f:{STATE}": {}, "f:zone": {}}}}
     document = {
         "metadata": {

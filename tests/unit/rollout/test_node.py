@@ -39,7 +39,7 @@ def free(world: World) -> bool:
     return not world.node.unschedulable and world.record is None and not world.slots()
 
 
-def test_a_change_ends_in_the_planned_state_and_gives_everything_back(world):
+def test_change_ends_as_planned_and_releases_everything(world):
     outcome = world.run()
     assert (outcome.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True)
     assert world.events() == ["Cordoned", "NodeChanged", "Uncordoned"]
@@ -47,7 +47,7 @@ def test_a_change_ends_in_the_planned_state_and_gives_everything_back(world):
 
 
 @pytest.mark.parametrize(("fixed", "ending"), [(True, Ending.BLOCKED), (False, Ending.DONE)])
-def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(world, fixed, ending):
+def test_mig_geometry_is_refused_under_dra_dynamic_mig(world, fixed, ending):
     world.cluster.cut_by_driver.add(NODE)
     world.machine.wanted = replace(
         world.machine.wanted, devices=frozenset({DRA_DRIVER.devices} if fixed else ())
@@ -59,7 +59,7 @@ def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(world, fixe
         assert (world.machine.files, world.cluster.calls["patch_node"]) == (OLD, 0)
 
 
-def test_a_manager_that_comes_during_the_drain_keeps_its_gpus(world):
+def test_mig_manager_appearing_during_drain_blocks_the_change(world):
     world.machine.wanted = replace(world.machine.wanted, devices=frozenset({MIG_MANAGER.devices}))
     task = world.begin()
     world.reach(Phase.CORDONED)
@@ -71,7 +71,7 @@ def test_a_manager_that_comes_during_the_drain_keeps_its_gpus(world):
     assert "the GPU operator's MIG manager cuts the node's GPUs" in outcome.reason
 
 
-def test_a_slow_node_is_held_cordoned_and_goes_back_once_it_was_measured_again(world):
+def test_slow_node_is_held_cordoned_until_a_new_measurement_passes(world):
     world.machine.slow = ("memory read of NUMA node 0: 100 MB/s, where 3 siblings have 1000",)
     held = world.run()
     assert (held.ending, world.phase, world.node.unschedulable) == (Ending.HELD, Phase.HELD, True)
@@ -82,13 +82,13 @@ def test_a_slow_node_is_held_cordoned_and_goes_back_once_it_was_measured_again(w
     assert len(world.machine.applied) == 1
 
 
-def test_a_slow_node_stays_held_while_nothing_has_changed(world):
+def test_slow_node_stays_held_while_nothing_changes(world):
     world.machine.slow = ("it was not measured",)
     assert [world.run().ending, world.run().ending] == [Ending.HELD, Ending.HELD]
 
 
 @pytest.mark.parametrize("seen", [None, JustSeen("")], ids=["of itself", "by its run"])
-def test_what_was_just_seen_is_not_looked_for_again_before_there_is_a_slot(seen):
+def test_fresh_survey_is_not_repeated_before_slot(seen):
     world, asked = World(), []
     world.just_seen = seen
     world.machine.fault = asked.append  # each call twice
@@ -98,14 +98,14 @@ def test_what_was_just_seen_is_not_looked_for_again_before_there_is_a_slot(seen)
     assert (world.end(task).ending, free(world)) == (Ending.DONE, True)
 
 
-def test_a_node_that_was_changed_since_it_was_seen_is_not_touched(world):
+def test_node_changed_since_last_seen_is_not_touched(world):
     world.just_seen = JustSeen("")
     world.machine.files = NEW
     assert (world.run().ending, world.cluster.calls["patch_node"]) == (Ending.UNCHANGED, 0)
     assert world.slots() == []
 
 
-def test_a_node_that_was_seen_to_be_without_proof_is_refused(world):
+def test_node_with_unreadable_configz_is_refused_before_cordon(world):
     world.just_seen = JustSeen("the kubelet refuses it to its own node (403)")
     world.cluster.denied.add("get nodes/proxy")
     with pytest.raises(ClusterError, match=r"refuses it to its own node \(403\)"):
@@ -113,7 +113,7 @@ def test_a_node_that_was_seen_to_be_without_proof_is_refused(world):
     assert (world.machine.files, world.node.unschedulable, world.slots()) == (OLD, False, [])
 
 
-def test_a_node_as_planned_is_not_touched(world):
+def test_node_as_planned_is_not_touched(world):
     world.machine.files = NEW
     assert world.run().ending is Ending.UNCHANGED
     assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
@@ -181,7 +181,7 @@ def test_a_node_as_planned_is_not_touched(world):
         ),
     ],
 )
-def test_trouble_with_the_change(world, trouble, ending, files, said):
+def test_change_ending_by_node_trouble(world, trouble, ending, files, said):
     world.trouble(**trouble)
     outcome = world.run()
     assert (outcome.ending, world.machine.files) == (ending, files)
@@ -207,7 +207,7 @@ def proofs(world: World) -> int:
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "a power cut"])
-def test_a_node_that_reboots_while_it_is_verified_is_proved_and_verified_anew(world, in_order):
+def test_node_that_reboots_while_verifying_is_proved_and_verified_again(world, in_order):
     task = verifying(world)
     world.machine.reboot(Reboot(in_order=in_order))
     assert world.end(task).ending is Ending.DONE
@@ -216,13 +216,13 @@ def test_a_node_that_reboots_while_it_is_verified_is_proved_and_verified_anew(wo
     assert proved_after >= SETTINGS.gate.stable_seconds
 
 
-def test_what_the_suite_says_of_a_node_that_goes_down_is_void(world):
+def test_suite_results_of_a_node_that_goes_down_are_void(world):
     task = verifying(world)
     world.machine.reboot(Reboot(stops_after=1.0, stopping=60.0))
     assert world.end(task).ending is Ending.DONE
 
 
-def test_a_fault_that_is_there_after_the_boot_too_undoes_the_change(world):
+def test_fault_persisting_after_reboot_undoes_the_change(world):
     task = verifying(world)
     world.trouble(verification=("CPU 3 is not isolated",))
     world.machine.reboot()
@@ -231,7 +231,7 @@ def test_a_fault_that_is_there_after_the_boot_too_undoes_the_change(world):
     assert "CPU 3 is not isolated" in outcome.reason
 
 
-def test_a_kubelet_that_ends_while_its_node_is_verified_undoes_the_change(world):
+def test_kubelet_exit_during_verification_undoes_the_change(world):
     task = verifying(world)
     world.machine.restart()
     outcome = world.end(task)
@@ -240,7 +240,7 @@ def test_a_kubelet_that_ends_while_its_node_is_verified_undoes_the_change(world)
 
 
 @pytest.mark.parametrize("again", ["proves", "verifies"])
-def test_a_node_that_reboots_again_before_it_is_in_service_is_rolled_back(world, again):
+def test_second_reboot_before_service_rolls_back(world, again):
     task = verifying(world)
     world.machine.reboot(Reboot(in_order=False))
     world.time.run(lambda: world.told[-1].phase == "proves")
@@ -259,14 +259,14 @@ def test_a_node_that_reboots_again_before_it_is_in_service_is_rolled_back(world,
         pytest.param({"gpus": "7", "broken_gpu": True}, id="the old state cannot be proved"),
     ],
 )
-def test_what_cannot_be_undone_is_held_cordoned_with_its_slot(world, trouble):
+def test_failed_undo_holds_the_node_cordoned_with_its_slot(world, trouble):
     world.trouble(**trouble)
     assert world.run().ending is Ending.HELD
     assert (world.phase, world.node.unschedulable, world.slots()) == (Phase.HELD, True, [NODE])
     assert "RolloutHeld" in world.events()
 
 
-def test_a_held_node_is_given_back_when_a_person_has_mended_it(world):
+def test_held_node_is_released_after_a_person_has_fixed_it(world):
     world.trouble(gpus="7", broken_gpu=True)
     world.run()
     world.cluster.change_node(NODE, allocatable={**world.node.allocatable, "nvidia.com/gpu": "8"})
@@ -291,7 +291,7 @@ def untouched(world: World) -> bool:
         pytest.param({"labels": DRIVER_UPGRADE}, "upgrades its driver", id="somebody else's maintenance"),
     ],
 )
-def test_a_node_that_is_not_to_be_taken_is_refused(world, state, said):
+def test_unavailable_node_is_refused_with_the_reason(world, state, said):
     world.cluster.change_node(NODE, **state)
     outcome = world.run()
     assert (outcome.ending, said in outcome.reason, untouched(world)) == (Ending.BLOCKED, True, True)
@@ -325,7 +325,7 @@ TWINS = {"machine_id": "m-1", "boot_id": "b-1", "system_uuid": "U-1"}
         ),
     ],
 )
-def test_a_host_that_is_not_the_node_is_refused_before_the_cordon(world, host, said):
+def test_host_other_than_the_node_is_refused_before_cordon(world, host, said):
     world.cluster.change_node(NODE, **TWINS)
     world.machine.identity = lambda: host
     outcome = world.run()
@@ -341,13 +341,13 @@ def test_a_host_that_is_not_the_node_is_refused_before_the_cordon(world, host, s
         pytest.param(Identity("b-1", None, None), id="a boot ID is enough"),
     ],
 )
-def test_a_host_that_is_the_node_is_changed(world, host):
+def test_host_matching_its_node_is_changed(world, host):
     world.cluster.change_node(NODE, **TWINS)
     world.machine.identity = lambda: host
     assert world.run().ending is Ending.DONE
 
 
-def test_a_host_is_compared_with_the_node_that_is_cordoned(world):
+def test_host_identity_is_checked_at_the_time_of_the_cordon(world):
     task = world.begin(maintenance_timeout=600.0)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     world.time.run(20.0)
@@ -367,7 +367,7 @@ def test_a_host_is_compared_with_the_node_that_is_cordoned(world):
         (Phase.APPLIED, "system_uuid", Ending.HELD),
     ],
 )
-def test_on_resume_a_reboot_is_another_machine_only_before_the_change(world, phase, differs, ending):
+def test_resume_accepts_new_boot_id_only_after_change_began(world, phase, differs, ending):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin(ANN)
     world.reach(phase)
@@ -383,7 +383,7 @@ def test_on_resume_a_reboot_is_another_machine_only_before_the_change(world, pha
         assert (world.lease, world.node.unschedulable) == (before, True)
 
 
-def test_pods_that_may_not_be_evicted_are_named_before_the_cordon():
+def test_unevictable_pods_are_named_before_cordon():
     world = World(pods=[pod("lonely", owner=None), pod("cache", empty_dirs=("scratch",))])
     outcome = world.run()
     assert outcome.details == (
@@ -394,7 +394,7 @@ def test_pods_that_may_not_be_evicted_are_named_before_the_cordon():
     assert world.cluster.calls["patch_node"] == 0
 
 
-def test_maintenance_is_waited_for_where_that_is_wished(world):
+def test_maintenance_timeout_waits_for_other_maintenance(world):
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     task = world.begin(maintenance_timeout=600.0)
     world.time.run(100.0)
@@ -403,14 +403,14 @@ def test_maintenance_is_waited_for_where_that_is_wished(world):
     assert world.end(task).ending is Ending.DONE
 
 
-def test_a_cordoned_node_stays_cordoned_where_it_is_included(world):
+def test_included_cordoned_node_stays_cordoned(world):
     world.cluster.change_node(NODE, unschedulable=True)
     assert world.run(include_cordoned=True).ending is Ending.DONE
     assert (world.node.unschedulable, world.record, world.slots()) == (True, None, [])
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the cordon that was left", "somebody's own since"])
-def test_a_cordon_that_was_left_to_somebody_is_never_taken_away(world, again):
+def test_cordon_left_to_another_owner_is_never_removed(world, again):
     task = world.begin()
     world.reach(Phase.CORDONED)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
@@ -424,7 +424,7 @@ def test_a_cordon_that_was_left_to_somebody_is_never_taken_away(world, again):
 
 
 @pytest.mark.parametrize("call", ["patch nodes", "update leases", "get nodes", "list pods"])
-def test_a_missing_permission_is_said_and_nothing_is_left(world, call):
+def test_missing_permission_is_reported_and_nothing_is_left(world, call):
     world.cluster.denied = {call}
     with pytest.raises(ForbiddenError, match=call):
         world.run()
@@ -432,12 +432,12 @@ def test_a_missing_permission_is_said_and_nothing_is_left(world, call):
     assert untouched(world)
 
 
-def test_a_node_that_the_cluster_does_not_know_is_an_error(world):
+def test_node_unknown_to_cluster_is_an_error(world):
     with pytest.raises(NotFoundError):
         world.run(name="no-such-node")
 
 
-def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget(world):
+def test_blocked_drain_uncordons_node_and_names_budget(world):
     world.cluster.set_budget(DisruptionBudget("default", "web", {"matchLabels": {"app": "web"}}, 0, 1, 1))
     outcome = world.run()
     assert outcome.ending is Ending.BLOCKED
@@ -451,7 +451,7 @@ def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget(world)
     assert untouched(world)
 
 
-def test_a_budget_that_was_looked_at_long_ago_is_looked_at_again_before_the_cordon(world):
+def test_stale_budget_check_is_repeated_before_cordon(world):
     world.machine.fault = lambda _: HostUnreachableError("no route to host") if world.slots() else None
     task = world.begin()
     world.time.run(100.0)
@@ -477,7 +477,7 @@ def test_a_budget_that_was_looked_at_long_ago_is_looked_at_again_before_the_cord
     ],
     ids=str,
 )
-def test_abort_brings_the_old_state_back_from(world, phase, ending, files):
+def test_abort_restores_old_state_from_any_phase(world, phase, ending, files):
     if phase is Phase.UNDOING:
         world.trouble(gpus="7")
     task = world.begin()
@@ -488,7 +488,7 @@ def test_abort_brings_the_old_state_back_from(world, phase, ending, files):
     assert ABORT not in world.lease.annotations
 
 
-def test_an_abort_that_was_meant_for_an_earlier_roll_out_ends_nothing(world):
+def test_abort_for_an_earlier_rollout_ends_nothing(world):
     request_abort(world.cluster, NODE)
     assert world.run().ending is Ending.DONE
 
@@ -496,7 +496,7 @@ def test_an_abort_that_was_meant_for_an_earlier_roll_out_ends_nothing(world):
 # Somebody interferes.
 
 
-def test_an_uncordon_before_the_change_ends_the_roll_out(world):
+def test_uncordon_before_change_ends_the_rollout(world):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(Phase.CORDONED)
@@ -532,7 +532,7 @@ def stopped_under(world: World) -> None:
 
 @pytest.mark.parametrize("abort", [False, True], ids=["resume", "abort"])
 @pytest.mark.parametrize("phase", BEGUN, ids=str)
-def test_a_node_that_was_in_service_since_is_cordoned_and_drained_before_anything_else(phase, abort):
+def test_node_back_in_service_is_drained_first_on_resume(phase, abort):
     world = uncordoned(phase)
     for name in ("came-1", "came-2"):
         world.cluster.add_pod(pod(name))
@@ -549,7 +549,7 @@ def test_a_node_that_was_in_service_since_is_cordoned_and_drained_before_anythin
 
 
 @pytest.mark.parametrize("phase", BEGUN, ids=str)
-def test_a_node_whose_pods_cannot_leave_again_is_held_as_it_is(phase):
+def test_node_whose_pods_cannot_leave_again_is_held_unchanged(phase):
     world = uncordoned(phase)
     stays = pod("stays", finalizers=("example.com/never",))
     world.cluster.add_pod(stays)
@@ -566,7 +566,7 @@ def test_a_node_whose_pods_cannot_leave_again_is_held_as_it_is(phase):
     assert world.run(BOB).ending is not Ending.BLOCKED
 
 
-def test_a_node_that_was_uncordoned_is_taken_again_only_within_the_budget():
+def test_uncordoned_node_is_taken_again_only_within_the_budget():
     world = uncordoned(Phase.APPLIED)
     world.cluster.change_node("node-0001", ready=False)
     outcome = world.run(BOB)
@@ -577,7 +577,7 @@ def test_a_node_that_was_uncordoned_is_taken_again_only_within_the_budget():
 
 
 @pytest.mark.parametrize("phase", BEGUN[1:], ids=str)
-def test_a_node_that_was_registered_anew_is_cordoned_and_drained_before_anything_else(world, phase):
+def test_reregistered_node_is_cordoned_and_drained_before_anything_else(world, phase):
     world.trouble(gpus="7" if phase in (Phase.UNDOING, Phase.HELD) else "8", broken_gpu=phase is Phase.HELD)
     task = world.begin()
     world.reach(phase)
@@ -598,7 +598,7 @@ def test_a_node_that_was_registered_anew_is_cordoned_and_drained_before_anything
 DAEMON = Owner("DaemonSet", "gpu-plugin", "uid-gpu-plugin")
 
 
-def test_a_transaction_is_allowed_the_pods_that_the_drain_leaves():
+def test_transaction_tolerates_pods_left_by_the_drain():
     world = World(pods=[pod("web-1"), pod("plugin", owner=DAEMON), pod("static", mirror=True)])
     world.cluster.change_pod(
         next(found for found in world.cluster.pods(NODE) if found.name == "static"),
@@ -611,7 +611,7 @@ def test_a_transaction_is_allowed_the_pods_that_the_drain_leaves():
     assert begun == [("uid-plugin", "manifest-1")]
 
 
-def test_a_pod_of_a_daemonset_that_was_replaced_since_is_allowed_when_the_node_waits_for_it():
+def test_rollback_allows_replaced_daemonset_pod():
     world = World(pods=[pod("plugin", owner=DAEMON)])
     world.trouble(gpus="7")
     task = world.begin()
@@ -642,7 +642,7 @@ def unconfirmed() -> World:
 
 
 @pytest.mark.parametrize("abort", [False, True], ids=["resume", "abort"])
-def test_a_node_that_waits_to_go_back_until_pods_have_left_is_drained(abort):
+def test_rollback_waiting_for_pods_drains_them(abort):
     world = unconfirmed()
     world.cluster.change_pod(world.cluster.pods(NODE)[0], finalizers=())
     if abort:
@@ -650,7 +650,7 @@ def test_a_node_that_waits_to_go_back_until_pods_have_left_is_drained(abort):
     assert (world.run(BOB).ending, world.machine.files, free(world)) == (Ending.ROLLED_BACK, OLD, True)
 
 
-def test_a_node_that_waits_for_pods_that_do_not_leave_is_held_until_they_have():
+def test_node_waiting_for_pods_to_leave_is_held_until_they_are_gone():
     world = unconfirmed()
     outcome = world.run(BOB)
     assert (outcome.ending, world.node.unschedulable, world.slots()) == (Ending.HELD, True, [NODE])
@@ -663,7 +663,7 @@ def test_a_node_that_waits_for_pods_that_do_not_leave_is_held_until_they_have():
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_pods_that_only_the_node_knows_are_named_after_the_time_of_a_drain(world):
+def test_pods_known_only_to_node_are_named_after_drain_time(world):
     world.trouble(gpus="7")
     world.machine.foreign_pods = ("uid-that-the-cluster-does-not-know",)
     outcome = world.run()
@@ -674,7 +674,7 @@ def test_pods_that_only_the_node_knows_are_named_after_the_time_of_a_drain(world
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_an_uncordon_after_the_verification_is_no_trouble(world):
+def test_uncordon_after_verification_does_no_harm(world):
     world.cluster.fault = lambda _: Killed() if world.phase is Phase.VERIFIED else None
     world.time.finish(world.begin())
     world.cluster.fault = None
@@ -684,7 +684,7 @@ def test_an_uncordon_after_the_verification_is_no_trouble(world):
 
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
-def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(world, phase):
+def test_node_under_other_maintenance_is_left_cordoned(world, phase):
     task = world.begin()
     world.reach(phase)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
@@ -699,7 +699,7 @@ def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(world, phase
 @pytest.mark.parametrize(
     ("phase", "ending"), [(Phase.CORDONED, Ending.BLOCKED), (Phase.APPLIED, Ending.HELD)], ids=str
 )
-def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(world, phase, ending):
+def test_removed_record_is_reported_with_remaining_cordon(world, phase, ending):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(phase)
@@ -712,7 +712,7 @@ def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(w
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered again with another UID"])
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
-def test_the_slot_of_a_node_is_free_once_that_is(world, phase, again):
+def test_slot_of_deleted_node_is_freed(world, phase, again):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(phase)
@@ -727,7 +727,7 @@ def test_the_slot_of_a_node_is_free_once_that_is(world, phase, again):
     assert not world.machine.between
 
 
-def test_a_record_that_cannot_be_read_is_named_with_the_way_out(world):
+def test_unreadable_record_is_named_with_the_remedy(world):
     write_record(world.cluster, world.node)
     with pytest.raises(Exception, match=f"kubectl -n numaforge delete lease numaforge-node-{NODE}"):
         world.run()
@@ -738,7 +738,7 @@ def test_a_record_that_cannot_be_read_is_named_with_the_way_out(world):
 
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED, Phase.UNDOING], ids=str)
-def test_an_api_server_that_is_away_for_minutes_undoes_nothing(world, phase):
+def test_api_outage_of_minutes_undoes_nothing(world, phase):
     world.trouble(gpus="7" if phase is Phase.UNDOING else "8")
     task = world.begin()
     world.reach(phase)
@@ -751,7 +751,7 @@ def test_an_api_server_that_is_away_for_minutes_undoes_nothing(world, phase):
 
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
-def test_a_host_that_is_away_for_minutes_undoes_nothing(world, phase):
+def test_host_outage_of_minutes_undoes_nothing(world, phase):
     task = world.begin()
     world.reach(phase)
     world.machine.fault = lambda _: HostUnreachableError("ssh: connection refused")
@@ -763,7 +763,7 @@ def test_a_host_that_is_away_for_minutes_undoes_nothing(world, phase):
 
 @pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
 @pytest.mark.parametrize("side", ["the API server", "the host"])
-def test_patience_ends_and_somebody_else_goes_on(world, side, phase):
+def test_run_gives_up_after_patience_and_next_run_resumes(world, side, phase):
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(phase)
@@ -791,7 +791,7 @@ def reach_confirming(world):
     assert world.machine.status(transaction).waits
 
 
-def test_a_node_that_refuses_new_logins_goes_back_and_is_proved_as_it_was(world):
+def test_node_refusing_new_logins_is_rolled_back_and_proved(world):
     world.machine.fault = lambda call: (
         HostUnreachableError("ssh: connection refused") if call == "confirm" else None
     )
@@ -801,12 +801,12 @@ def test_a_node_that_refuses_new_logins_goes_back_and_is_proved_as_it_was(world)
     assert world.machine.files == OLD
 
 
-def test_a_node_that_refuses_the_confirmation_goes_back(world):
+def test_node_refusing_confirmation_is_rolled_back(world):
     world.machine.fault = lambda call: HostError("no space left") if call == "confirm" else None
     assert (world.run().ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_a_runner_that_dies_before_it_confirms_leaves_a_node_that_goes_back(world):
+def test_runner_dying_before_confirmation_rolls_back(world):
     task = world.begin()
     reach_confirming(world)
     task.kill()
@@ -815,7 +815,7 @@ def test_a_runner_that_dies_before_it_confirms_leaves_a_node_that_goes_back(worl
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_a_runner_that_resumes_in_time_confirms(world):
+def test_runner_resuming_in_time_confirms(world):
     task = world.begin()
     reach_confirming(world)
     task.kill()
@@ -841,18 +841,18 @@ def forgetful(files=OLD):
     return world
 
 
-def test_a_node_without_records_that_is_as_it_was_is_changed_anew():
+def test_unchanged_node_without_records_is_changed_again():
     world = forgetful()
     assert (world.run().ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True)
 
 
-def test_a_node_without_records_that_is_as_planned_is_proved():
+def test_node_as_planned_without_records_is_proved():
     world = forgetful(NEW)
     world.machine.wanted = Expected()
     assert (world.run().ending, free(world)) == (Ending.DONE, True)
 
 
-def test_a_node_without_records_that_is_half_changed_is_held_until_a_person_says_otherwise():
+def test_half_changed_node_without_records_is_held_until_a_person_aborts():
     world = forgetful(HALF)
     outcome = world.run()
     assert (outcome.ending, free(world)) == (Ending.HELD, False)
@@ -863,7 +863,7 @@ def test_a_node_without_records_that_is_half_changed_is_held_until_a_person_says
 
 
 @pytest.mark.parametrize("seconds", [100.0, 1500.0], ids=["soon", "long-afterwards"])
-def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service(world, seconds):
+def test_late_undo_request_leaves_node_in_service(world, seconds):
     world.trouble(gpus="7")
     late = iter([0.0, seconds])  # the confirmation, and the first request
     world.machine.asked_late = lambda: next(late, 0.0)
@@ -877,7 +877,7 @@ def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service(wor
 
 
 @pytest.mark.parametrize(("aborted", "blamed"), [(False, True), (True, False)], ids=["failed", "aborted"])
-def test_only_a_plan_that_fails_is_remembered(world, aborted, blamed):
+def test_failed_plan_is_remembered_but_aborted_plan_is_not(world, aborted, blamed):
     world.trouble(gpus="7")
     task = world.begin()
     world.reach(Phase.APPLIED)
@@ -890,7 +890,7 @@ def test_only_a_plan_that_fails_is_remembered(world, aborted, blamed):
 JOB = OtherWork({"slurm": ("job 1, process 2 (a)",)})
 
 
-def test_work_that_no_drain_moves_is_refused_before_the_cordon(world):
+def test_undrainable_work_is_refused_before_cordon(world):
     world.machine.parts = (Part("hugepages", drains=True),)
     world.machine.work = JOB
     outcome = world.run()
@@ -898,7 +898,7 @@ def test_work_that_no_drain_moves_is_refused_before_the_cordon(world):
     assert outcome.reason == "the change would end work that no drain moves: slurm: job 1, process 2 (a)"
 
 
-def test_work_that_comes_during_the_drain_gives_the_node_back_unchanged(world):
+def test_work_arriving_during_drain_releases_node_unchanged(world):
     world.machine.parts = (Part("hugepages", drains=True),)
     task = world.begin()
     world.reach(Phase.CORDONED)
@@ -908,14 +908,14 @@ def test_work_that_comes_during_the_drain_gives_the_node_back_unchanged(world):
     assert "slurm: job 1" in outcome.reason
 
 
-def test_a_plan_that_failed_before_is_refused_before_anything_is_done(world):
+def test_previously_failed_plan_is_refused_up_front(world):
     world.machine.failed_before = "this plan was rolled back on this host"
     outcome = world.run()
     assert (outcome.ending, outcome.reason) == (Ending.BLOCKED, "this plan was rolled back on this host")
     assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
 
 
-def test_a_node_without_a_kubelet_that_is_still_called_ready_is_refused_before_its_cordon(world):
+def test_ready_node_with_stopped_kubelet_is_refused_before_cordon(world):
     world.machine.pods = Pods(
         alive=("process 7 (sleep) in /kubepods.slice",), kubelet_down="its unit is failed"
     )
@@ -931,7 +931,7 @@ def test_a_node_without_a_kubelet_that_is_still_called_ready_is_refused_before_i
     assert (calls["patch_node"], calls["put_lease"], calls["evict"]) == (0, 0, 0)
 
 
-def test_a_kubelet_that_stops_while_the_slot_is_taken_is_seen_before_the_cordon(world):
+def test_kubelet_that_stops_while_a_slot_is_taken_is_noticed_before_cordon(world):
     world.machine.parts = (Part("hugepages", drains=True),)
 
     def stop(call: str) -> None:
@@ -943,7 +943,7 @@ def test_a_kubelet_that_stops_while_the_slot_is_taken_is_seen_before_the_cordon(
     assert (outcome.ending, world.cluster.calls["patch_node"], free(world)) == (Ending.BLOCKED, 0, True)
 
 
-def test_a_host_that_refuses_to_begin_is_reported_and_given_back(world):
+def test_host_that_refuses_to_begin_is_reported_and_released(world):
     world.machine._current = "another"
     outcome = world.run()
     assert (outcome.ending, free(world)) == (Ending.BLOCKED, True)
@@ -973,7 +973,7 @@ def handed_over(world: World, seconds: float) -> list[float]:
 
 
 @pytest.mark.parametrize("seconds", [1.0, 30.0, 300.0, 3000.0])
-def test_a_transaction_without_an_answer_is_made_void_and_another_one_planned(world, seconds):
+def test_unanswered_transaction_is_cancelled_and_replanned(world, seconds):
     begun, handed = begins(world), handed_over(world, seconds)
     outcome = world.run()
     world.time.run(3600.0)
@@ -981,9 +981,7 @@ def test_a_transaction_without_an_answer_is_made_void_and_another_one_planned(wo
 
 
 @pytest.mark.parametrize("seconds", [90.0, 300.0])
-def test_a_transaction_of_a_runner_that_was_killed_reaches_a_node_back_in_service_and_does_nothing(
-    world, seconds
-):
+def test_late_transaction_of_killed_runner_leaves_node_in_service(world, seconds):
     begun = begins(world)
     handed_over(world, seconds)
     world.machine.fault = lambda call: Killed() if call == "no answer" else None
@@ -995,7 +993,7 @@ def test_a_transaction_of_a_runner_that_was_killed_reaches_a_node_back_in_servic
     assert (begun, len(world.machine.applied)) == ([True], 1)
 
 
-def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_under_way(world):
+def test_node_released_unchanged_is_not_changed_by_a_late_transaction(world):
     begun = begins(world)
     handed_over(world, 110.0)  # the node is as it was looked at, and that was not long ago
     world.machine.fault = lambda call: Killed() if call == "no answer" else None
@@ -1006,7 +1004,7 @@ def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_und
     assert (begun, world.machine.files) == ([], OLD)
 
 
-def test_a_runner_that_slept_before_it_handed_a_transaction_over_changes_nothing(world):
+def test_runner_asleep_before_transaction_handover_changes_nothing(world):
     begun = begins(world)
 
     def sleeps(call):
@@ -1020,7 +1018,7 @@ def test_a_runner_that_slept_before_it_handed_a_transaction_over_changes_nothing
     assert (outcome.ending, begun, free(world)) == (Ending.BLOCKED, [True], True)
 
 
-def test_a_transaction_that_begins_just_before_it_is_made_void_goes_on(world):
+def test_transaction_begun_just_before_cancellation_continues(world):
     begun = begins(world)
     handed_over(world, 3600.0)
 
@@ -1034,7 +1032,7 @@ def test_a_transaction_that_begins_just_before_it_is_made_void_goes_on(world):
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["while it runs", "on resume"])
-def test_a_node_uncordoned_before_its_transaction_has_begun_is_left_in_service(world, again):
+def test_node_uncordoned_before_transaction_stays_in_service(world, again):
     begun = begins(world)
     handed_over(world, 300.0)
     world.machine.fault = lambda call: (
@@ -1054,7 +1052,7 @@ def test_a_node_uncordoned_before_its_transaction_has_begun_is_left_in_service(w
 
 
 @pytest.mark.parametrize(("times", "ending"), [(1, Ending.DONE), (2, Ending.DONE), (3, Ending.BLOCKED)])
-def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(world, times, ending):
+def test_node_that_refuses_three_transactions_in_a_row_is_released(world, times, ending):
     world.beside = world.time.beside
     count = iter(range(2 * times))  # before it takes effect, and before it is answered
 
@@ -1069,7 +1067,7 @@ def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(world, ti
         assert outcome.reason == "3 times in a row nothing was changed: the node was looked at 150 s ago"
 
 
-def test_a_transaction_that_was_broken_off_is_ended_once_its_node_is_drained_again(world):
+def test_interrupted_transaction_is_settled_after_second_drain(world):
     world.trouble(broken_off=True)
     killed = world.begin(ANN)
     world.reach(Phase.APPLYING)
@@ -1079,7 +1077,7 @@ def test_a_transaction_that_was_broken_off_is_ended_once_its_node_is_drained_aga
     assert (world.machine.files, world.machine.busy) == (OLD, False)
 
 
-def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned(world):
+def test_uncordoned_node_is_held_instead_of_undone(world):
     world.trouble(gpus="7")
     world.machine.fault = lambda call: HostUnreachableError("no route") if call == "revert" else None
     task = world.begin()
@@ -1090,7 +1088,7 @@ def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned(world):
     assert (world.end(task).ending, world.machine.reverted) == (Ending.HELD, [])
 
 
-def test_what_a_held_node_does_not_know_is_void_before_the_node_is_given_back(world):
+def test_transaction_unknown_to_a_held_node_is_voided_before_release(world):
     begun = begins(world)
     handed_over(world, 600.0)
     world.machine.fault = lambda call: HostError("no room") if call == "void" else None
@@ -1104,7 +1102,7 @@ def test_what_a_held_node_does_not_know_is_void_before_the_node_is_given_back(wo
 # Two runners.
 
 
-def test_the_second_of_two_runners_waits_and_finds_nothing_left_to_do(world):
+def test_second_runner_waits_and_finds_nothing_to_do(world):
     first = world.begin(ANN)
     world.reach(Phase.CORDONED)
     second = world.begin(BOB)
@@ -1115,13 +1113,13 @@ def test_the_second_of_two_runners_waits_and_finds_nothing_left_to_do(world):
     assert (len(world.machine.applied), world.events().count("Cordoned"), free(world)) == (1, 1, True)
 
 
-def test_two_that_begin_at_the_same_moment_change_the_node_once(world):
+def test_simultaneous_runners_change_node_once(world):
     first, second = world.begin(ANN), world.begin(BOB)
     world.end(first, second)
     assert (len(world.machine.applied), world.machine.files, free(world)) == (1, NEW, True)
 
 
-def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over(world):
+def test_runner_silent_for_too_long_loses_its_node_to_another(world):
     first = world.begin(ANN)
     world.reach(Phase.APPLIED)
     first.ended = True  # it sleeps
@@ -1133,7 +1131,7 @@ def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over(world):
 
 
 @pytest.mark.parametrize("call", ["status", "begin"])
-def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(world, call):
+def test_runner_blocked_by_a_host_for_minutes_does_not_count_as_dead(world, call):
     world.beside = world.time.beside
     first = world.begin(ANN)
     world.reach(Phase.CORDONED)
@@ -1149,7 +1147,7 @@ def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(world, ca
     assert second.result.ending is Ending.UNCHANGED
 
 
-def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes(world):
+def test_cordoned_node_continues_after_its_slot_is_deleted(world):
     task = world.begin()
     world.reach(Phase.APPLIED)
     world.cluster.delete_lease("numaforge-slot-0")
@@ -1159,7 +1157,7 @@ def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes(world):
     ]
 
 
-def test_a_node_is_not_cordoned_once_its_slot_is_gone(world):
+def test_node_without_its_slot_is_not_cordoned(world):
     task = world.begin(maintenance_timeout=600.0)
     world.cluster.fault = lambda call: ConflictError("modified") if call == "patch_node" else None
     world.time.run(5.0)
@@ -1172,7 +1170,7 @@ def test_a_node_is_not_cordoned_once_its_slot_is_gone(world):
     assert (outcome.reason, untouched(world)) == ("another process has released the node's slot", True)
 
 
-def test_a_runner_far_from_this_machine_is_dead_after_a_minute_of_silence(world):
+def test_remote_runner_is_dead_after_a_minute_of_silence(world):
     task = world.begin(ANN)
     world.reach(Phase.CORDONED)
     task.kill()
@@ -1234,7 +1232,7 @@ def disturbed(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_runner_killed_at_any_moment_is_gone_on_with(scenario):
+def test_run_killed_at_any_moment_is_resumed(scenario):
     trouble, ending, files = SCENARIOS[scenario]
     for chosen in range(undisturbed(trouble)):
         world, task = disturbed(trouble, chosen, lambda _: Killed())
@@ -1248,7 +1246,7 @@ def test_a_runner_killed_at_any_moment_is_gone_on_with(scenario):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_an_answer_lost_anywhere_changes_nothing(scenario):
+def test_lost_answer_does_not_affect_the_outcome(scenario):
     trouble, ending, files = SCENARIOS[scenario]
     for chosen in range(undisturbed(trouble)):
         world, task = disturbed(trouble, chosen, lambda away: away("connection reset"))
@@ -1257,7 +1255,7 @@ def test_an_answer_lost_anywhere_changes_nothing(scenario):
         assert len(world.machine.applied) <= 1, chosen
 
 
-def test_a_conflict_at_any_write_changes_nothing():
+def test_conflict_at_any_write_does_not_affect_the_outcome():
     writes = 14
     for chosen in range(writes):
         world = World()
@@ -1276,7 +1274,7 @@ def test_a_conflict_at_any_write_changes_nothing():
         assert (task.result.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True), chosen
 
 
-def test_a_clock_that_differs_by_an_hour_matters_to_nobody(world):
+def test_clock_skew_of_an_hour_is_harmless(world):
     task = world.begin(ANN)
     world.reach(Phase.CORDONED)
     task.kill()
@@ -1285,7 +1283,7 @@ def test_a_clock_that_differs_by_an_hour_matters_to_nobody(world):
     assert (world.end(world.time.spawn(other.run())).ending, free(world)) == (Ending.DONE, True)
 
 
-def test_a_grace_period_of_an_hour_is_waited_for():
+def test_drain_waits_for_hour_long_grace_period():
     world = World(pods=[pod("training", grace_seconds=3600)])
     world.cluster.shutdown_seconds = 3600.0
     assert world.run(drain=DrainSettings()).ending is Ending.DONE

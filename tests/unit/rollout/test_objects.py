@@ -34,7 +34,7 @@ def ready(status, message="said"):
         pytest.param({}, (False, "the kubelet has not reported yet"), id="never-reported"),
     ],
 )
-def test_ready_is_the_condition_being_true(status, expected):
+def test_node_is_ready_only_when_condition_is_true(status, expected):
     found = node(status=status)
     assert (found.ready, found.ready_message) == expected
 
@@ -47,7 +47,7 @@ def test_ready_is_the_condition_being_true(status, expected):
         pytest.param({}, False, id="left-out"),
     ],
 )
-def test_a_cordon_is_the_field(spec, expected):
+def test_cordon_is_read_from_unschedulable_field(spec, expected):
     assert node(spec=spec).unschedulable is expected
 
 
@@ -58,7 +58,7 @@ def test_a_taint_may_have_no_value():
     assert node(spec=spec).taints == (Taint("a", "", "NoSchedule"), Taint("b", "1", "NoExecute"))
 
 
-def test_a_node_carries_its_identity_labels_annotations_and_resources():
+def test_node_has_identity_labels_annotations_and_resources():
     found = node(
         metadata={
             "labels": {"zone": "a"},
@@ -84,7 +84,7 @@ def test_a_node_carries_its_identity_labels_annotations_and_resources():
         pytest.param({}, ("", "", ""), id="never-reported"),
     ],
 )
-def test_a_node_says_which_machine_it_is(status, expected):
+def test_node_status_identifies_its_machine(status, expected):
     found = node(status=status)
     assert (found.machine_id, found.boot_id, found.system_uuid) == expected
 
@@ -108,13 +108,13 @@ def test_the_owner_of_a_pod_is_its_controller(references, expected):
     assert pod(metadata={"ownerReferences": references}).owner == expected
 
 
-def test_what_a_pod_leaves_out_has_the_default_of_the_api():
+def test_omitted_pod_fields_have_api_defaults():
     found = pod()
     assert (found.node, found.phase, found.grace_seconds, found.priority) == ("", "Pending", 30, 0)
     assert (found.mirror, found.deleting, found.finalizers, found.empty_dirs) == (False, False, (), ())
 
 
-def test_a_pod_carries_what_a_drain_asks():
+def test_pod_has_every_field_a_drain_needs():
     found = pod(
         metadata={
             "annotations": {"kubernetes.io/config.mirror": "x"},
@@ -134,7 +134,7 @@ def test_a_pod_carries_what_a_drain_asks():
     assert found.empty_dirs == ("scratch",)
 
 
-def test_a_toleration_keeps_what_is_not_set():
+def test_toleration_keeps_unset_fields():
     spec = {"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoSchedule"}]}
     assert pod(spec=spec).tolerations == (
         Toleration(None, "Exists", None, None),
@@ -149,17 +149,17 @@ def test_a_toleration_keeps_what_is_not_set():
         pytest.param({"selector": {}}, {}, id="an-empty-one-selects-everything"),
     ],
 )
-def test_a_budgets_selector_is_left_as_it_is(spec, expected):
+def test_budget_selector_is_kept_verbatim(spec, expected):
     document = {"metadata": {"namespace": "default", "name": "web"}, "spec": spec}
     assert objects.disruption_budget(document).selector == expected
 
 
-def test_a_budget_that_nobody_has_counted_allows_nothing():
+def test_budget_without_status_allows_no_disruption():
     document = {"metadata": {"namespace": "default", "name": "web"}, "spec": {"selector": {}}}
     assert objects.disruption_budget(document).disruptions_allowed == 0
 
 
-def test_a_lease_without_a_holder_is_nobodys():
+def test_lease_without_holder_is_free():
     document = {"metadata": {"name": "slot", "resourceVersion": "3"}, "spec": {"leaseTransitions": 1}}
     assert objects.lease(document) == Lease("slot", resource_version="3")
 
@@ -189,5 +189,5 @@ def container(cpu: str, **fields: object) -> dict[str, object]:
         pytest.param({"containers": [{"name": "main"}]}, "Guaranteed", 0, id="asks-for-none"),
     ],
 )
-def test_the_cpus_that_a_static_cpu_manager_gives_to_a_pod_alone(spec, qos, whole):
+def test_exclusive_cpus_of_a_pod_under_static_policy(spec, qos, whole):
     assert pod(spec=spec, status={"qosClass": qos}).whole_cpus == whole

@@ -14,7 +14,7 @@ def test_an_example_is_accepted(name):
         assert read_options({name: example})
 
 
-def test_the_command_line_wins_over_the_inventory_key_by_key():
+def test_command_line_overrides_inventory_per_key():
     options = read_options({"max_unavailable": 3, "canaries": 2}, {"max_unavailable": "10%"})
     assert (options.budget().max_unavailable, FleetSettings.of(options).canaries) == (Share(percent=10), 2)
 
@@ -32,13 +32,13 @@ def test_the_command_line_wins_over_the_inventory_key_by_key():
         ),
     ],
 )
-def test_a_mistake_names_the_key_and_what_is_accepted(said, message):
+def test_invalid_option_is_refused_with_the_key_and_accepted_values(said, message):
     with pytest.raises(NumaforgeError, match="numaforge_rollout: ") as refused:
         read_options(said)
     assert message in str(refused.value)
     assert next(iter(said)) in str(refused.value)
 
 
-def test_a_text_where_a_mapping_belongs_is_refused():
+def test_text_instead_of_mapping_is_refused():
     with pytest.raises(NumaforgeError, match="is not a mapping"):
         read_options("10%")

@@ -28,7 +28,7 @@ def break_lock(world: World, force: bool = False):
     return world.end(task)
 
 
-def test_a_node_in_the_middle_is_shown_with_its_phase_and_its_slot(world):
+def test_node_in_progress_is_shown_with_phase_and_slot(world):
     world.begin()
     world.reach(Phase.APPLYING)
     found = situation(world.cluster)
@@ -36,13 +36,13 @@ def test_a_node_in_the_middle_is_shown_with_its_phase_and_its_slot(world):
     assert [slot.node for slot in found.slots] == [NODE]
 
 
-def test_a_node_that_has_ended_is_shown_with_how(world):
+def test_finished_node_is_shown_with_its_ending(world):
     world.run()
     (node,) = situation(world.cluster).nodes
     assert (node.ending, node.record, node.unschedulable) == ("done", None, False)
 
 
-def test_a_slot_of_the_living_is_not_taken(world):
+def test_slot_of_living_runner_is_not_broken(world):
     world.begin()
     world.reach(Phase.APPLYING)
     with pytest.raises(NumaforgeError, match="is at work on it"):
@@ -50,7 +50,7 @@ def test_a_slot_of_the_living_is_not_taken(world):
     assert world.slots() == [NODE]
 
 
-def test_a_slot_of_a_node_in_the_middle_is_taken_by_force_only(world):
+def test_lock_of_a_node_in_mid_roll_out_is_broken_only_by_force(world):
     task = world.begin()
     world.reach(Phase.APPLYING)
     task.kill()
@@ -60,7 +60,7 @@ def test_a_slot_of_a_node_in_the_middle_is_taken_by_force_only(world):
     assert world.slots() == []
 
 
-def test_a_node_without_a_slot_is_said_to_have_none(world):
+def test_lock_of_a_node_without_a_slot_cannot_be_broken(world):
     with pytest.raises(NumaforgeError, match="holds no slot"):
         break_lock(world)
 
@@ -75,7 +75,7 @@ RUBBISH = st.one_of(
 
 
 @given(record=RUBBISH, ended=st.none() | RUBBISH, state=RUBBISH, node=RUBBISH, holder=st.text(max_size=20))
-def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(record, ended, state, node, holder):
+def test_arbitrary_lease_and_annotation_text_never_breaks_status(record, ended, state, node, holder):
     world = World()
     world.cluster.change_node(NODE, annotations={RECORD: record, MARK: record, ABORT: record})
     annotations = {OF_NODE: NODE, RECORD: record, ABORT: state}
@@ -94,7 +94,7 @@ def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(record
     }
 
 
-def test_the_results_of_earlier_roll_outs_are_shown_without_a_request_for_each(world):
+def test_earlier_results_are_shown_without_a_request_each(world):
     world.run()
     world.run(name="node-0001", runner="ann@a/boot/3.3")
     calls = world.cluster.calls.copy()
@@ -103,7 +103,7 @@ def test_the_results_of_earlier_roll_outs_are_shown_without_a_request_for_each(w
     assert world.cluster.calls - calls == {"leases": 1, "nodes": 1}
 
 
-def test_a_node_that_has_left_in_the_middle_is_shown(world):
+def test_node_deleted_mid_rollout_is_shown(world):
     task = world.begin()
     world.reach(Phase.APPLIED)
     task.kill()
@@ -120,13 +120,13 @@ def test_a_node_that_has_left_in_the_middle_is_shown(world):
         pytest.param(Lease(f"{SLOT}0", holder="ann"), "held by ann for no node", id="a-slot"),
     ],
 )
-def test_a_lease_that_does_not_say_what_it_should_is_a_line(world, lease, said):
+def test_malformed_lease_is_reported_as_trouble(world, lease, said):
     world.cluster.put_lease(lease)
     (trouble,) = situation(world.cluster).troubles
     assert said in trouble
 
 
-def test_a_slot_of_a_node_whose_record_cannot_be_read_is_taken_by_force_only(world):
+def test_lock_of_a_node_with_an_unreadable_record_is_broken_only_by_force(world):
     task = world.begin()
     world.reach(Phase.APPLYING)
     task.kill()

@@ -53,7 +53,7 @@ def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutloo
         ),
     ],
 )
-def test_in_the_way_of_a_node_is(world, fields, options, in_the_way):
+def test_blockers_of_a_node_are_listed(world, fields, options, in_the_way):
     world.cluster.change_node(NODE, **fields)
     (node,) = ahead(world, needs(NODE), **options)
     assert node.in_the_way == in_the_way
@@ -67,33 +67,33 @@ def test_in_the_way_of_a_node_is(world, fields, options, in_the_way):
         pytest.param(True, {"node-0001"}, (), id="the-driver-cuts-another"),
     ],
 )
-def test_gpus_that_the_dra_driver_cuts_are_in_the_way_where(world, fixed, cut, in_the_way):
+def test_dra_driver_blocks_only_fixed_partitions_on_its_nodes(world, fixed, cut, in_the_way):
     world.cluster.cut_by_driver |= cut
     (node,) = ahead(world, needs(NODE, devices=frozenset({DRA_DRIVER.devices} if fixed else ())))
     assert node.in_the_way == in_the_way
     assert world.cluster.calls["dynamic_mig"] == fixed
 
 
-def test_work_that_no_drain_moves_is_in_the_way():
+def test_undrainable_work_blocks_node():
     (node,) = ahead(World(), replace(needs(NODE), ended_work="the change would end work"))
     assert node.in_the_way == ("the change would end work",)
 
 
-def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed(world):
+def test_unfinished_node_is_shown_as_to_be_resumed(world):
     world.begin()
     world.reach(Phase.APPLYING)
     (node,) = ahead(world, needs(NODE))
     assert node.in_the_way == ("in the middle of a roll-out (applying): resume or abort it",)
 
 
-def test_a_node_whose_record_cannot_be_read_is_shown_with_the_way_out(world):
+def test_unreadable_record_is_shown_with_the_remedy(world):
     write_record(world.cluster, world.node, "?")
     (node,) = ahead(world, needs(NODE, restarts=False))
     assert "cannot be read" in node.in_the_way[0]
     assert f"kubectl -n numaforge delete lease {lease_name(NODE)}" in node.in_the_way[0]
 
 
-def test_pods_are_named_that_block_the_node_or_that_it_waits_for():
+def test_blocking_and_awaited_pods_are_named():
     world = World(pods=[pod("web-1"), pod("bare", owner=None)])
     world.cluster.set_budget(DisruptionBudget("default", "web", {"matchLabels": {"app": "web"}}, 0, 1, 1))
     (node,) = ahead(world, needs(NODE))
@@ -104,18 +104,18 @@ def test_pods_are_named_that_block_the_node_or_that_it_waits_for():
     assert [line.partition(":")[0] for line in node.in_the_way] == ["default/bare"]
 
 
-def test_who_restarts_is_shown_in_order_with_the_canaries_first(world):
+def test_restarts_are_shown_in_order_with_canaries_first(world):
     names = ("node-0001", "node-0000", "node-0002")
     shown = ahead(world, *(needs(name) for name in names), canary_hosts=["node-0002"])
     assert [each.needs.host for each in shown] == ["node-0002", "node-0000", "node-0001"]
 
 
 @pytest.mark.parametrize("fields", [{"restarts": False}, {"joined": False}], ids=["no restart", "not joined"])
-def test_a_node_is_not_taken_out_of_service_with(fields):
+def test_node_that_stays_in_service_is_not_in_the_outlook(fields):
     assert ahead(World(), needs(NODE, **fields)) == []
 
 
-def test_what_changes_is_shown_with_what_there_is_now():
+def test_changed_values_are_shown_beside_the_current_values():
     (node,) = ahead(World(), needs(NODE))
     assert node.allocatable == {"cpu": ("64", "60")}
 
@@ -127,7 +127,7 @@ def test_what_changes_is_shown_with_what_there_is_now():
         pytest.param(False, {}, id="never-where-it-stays"),
     ],
 )
-def test_pods_that_lose_their_own_cpus_are_named(unpins, named):
+def test_pods_losing_exclusive_cpus_are_named(unpins, named):
     world = World(pods=[pod("web-1"), pod("train", whole_cpus=16)])
     (node,) = ahead(world, needs(NODE, unpins=unpins))
     assert node.unpinned == named

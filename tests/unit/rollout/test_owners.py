@@ -47,12 +47,12 @@ BY_MANAGER, BY_CONFIG_MANAGER, BY_DRIVER = (
         pytest.param(AMD, {CONFIG: "a"}, [MANAGER], [NODE], None, id="another-makers-gpus"),
     ],
 )
-def test_a_device_belongs_to_another_tool_by_evidence(own, labels, pods, cut, owner):
+def test_device_owner_is_decided_by_evidence(own, labels, pods, cut, owner):
     node = replace(NODE_OBJECT, labels={**NODE_OBJECT.labels, **labels})
     assert device_owner(node, own, {}, pods=lambda: pods, cut_by_driver=lambda: cut) == owner
 
 
-def test_a_label_that_numaforge_has_set_and_takes_away_is_no_other_tools():
+def test_removed_label_of_numaforge_does_not_belong_to_another_tool():
     known = noted(NODE_OBJECT, {CONFIG: "ours"}, {})
     ours = replace(NODE_OBJECT, labels={**NODE_OBJECT.labels, CONFIG: "ours"})
     edited = replace(ours, labels={**ours.labels, CONFIG: "theirs"})
@@ -61,7 +61,7 @@ def test_a_label_that_numaforge_has_set_and_takes_away_is_no_other_tools():
         assert device_owner(node, MIG, changes, pods=lambda: [MANAGER], cut_by_driver=tuple) == owner
 
 
-def test_a_cluster_is_asked_only_for_what_matters():
+def test_owner_lookup_skips_unneeded_cluster_requests():
     def unasked() -> list[str]:
         raise AssertionError
 

@@ -19,7 +19,7 @@ def ask(call, seconds=60.0):
 @pytest.mark.parametrize(
     "away", [ApiUnreachableError("no"), HostUnreachableError("no")], ids=["API server", "host"]
 )
-def test_who_is_away_is_asked_again_until_patience_ends(away):
+def test_unreachable_server_is_retried_until_budget_ends(away):
     def call():
         raise away
 
@@ -27,7 +27,7 @@ def test_who_is_away_is_asked_again_until_patience_ends(away):
     assert (task.error, 60.0 <= seconds <= 63.0) == (away, True)
 
 
-def test_an_answer_ends_the_waiting():
+def test_answer_ends_the_wait():
     answers = [ApiUnreachableError("no"), ApiUnreachableError("no"), None]
 
     def call():
@@ -38,7 +38,7 @@ def test_an_answer_ends_the_waiting():
     assert ask(call)[0].result == "yes"
 
 
-def test_what_is_refused_is_not_asked_again():
+def test_refused_call_is_not_retried():
     def call():
         raise HostError("no")
 
@@ -46,7 +46,7 @@ def test_what_is_refused_is_not_asked_again():
     assert (str(task.error), seconds) == ("no", 0.0)
 
 
-def test_every_answer_makes_patience_new():
+def test_every_answer_resets_the_retry_budget():
     patience = Patience(5.0)
     for _ in range(10):
         patience.wait(ApiUnreachableError("no"))
@@ -58,7 +58,7 @@ def test_every_answer_makes_patience_new():
         patience.wait(ApiUnreachableError("no"))
 
 
-def test_a_change_that_somebody_else_was_faster_with_is_made_anew():
+def test_change_that_lost_to_another_writer_is_retried():
     answers = [ConflictError("changed"), ConflictError("changed"), None]
 
     def change():
@@ -69,7 +69,7 @@ def test_a_change_that_somebody_else_was_faster_with_is_made_anew():
     assert retried(change, where="node-1") == "changed"
 
 
-def test_who_is_never_fast_enough_is_told_of_what():
+def test_change_that_always_conflicts_fails_with_its_object_named():
     def change():
         raise ConflictError("changed")
 

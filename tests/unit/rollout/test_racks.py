@@ -72,11 +72,11 @@ ELSEWHERE = replace(tray(5), tray=None, tray_planned=None)
         ),
     ],
 )
-def test_a_rack_that_would_have_several_lists_is_not_begun(needs: list[HostNeeds], hosts: list[str]) -> None:
+def test_rack_with_several_imex_node_lists_is_refused(needs: list[HostNeeds], hosts: list[str]) -> None:
     assert sorted(refused(*needs, ELSEWHERE)) == hosts
 
 
-def test_the_reason_has_the_hosts_by_group_and_the_way_out() -> None:
+def test_reason_groups_hosts_and_names_the_remedy() -> None:
     found = refused(tray(0), tray(1), tray(2, OLD, NEW), ELSEWHERE)
     assert found["tray-0"] == (
         "the trays of NVLink clique aaaa.1 do not agree on the list of IMEX nodes: 01234567 (18 nodes) on "
@@ -85,19 +85,19 @@ def test_the_reason_has_the_hosts_by_group_and_the_way_out() -> None:
     )
 
 
-def test_where_nothing_else_is_left_the_command_ends_before_anything_begins() -> None:
+def test_command_ends_early_when_every_host_is_refused() -> None:
     with pytest.raises(NumaforgeError, match=r"nothing was begun:\ntray-\[0-1\]: the trays of") as ended:
         refused(tray(0, OLD, NEW), tray(1))
     assert ended.value.exit_code is ExitCode.BAD_INPUT
 
 
-def test_a_node_in_the_middle_of_a_roll_out_is_ended_all_the_same() -> None:
+def test_unfinished_node_is_finished_despite_rack_disagreement() -> None:
     world = World(nodes=6)
     write_record(world.cluster, world.node)
     assert sorted(refused(tray(0, OLD, NEW), tray(1), ELSEWHERE, world=world)) == ["tray-1"]
 
 
-def test_a_plan_names_what_trays_would_not_agree_in() -> None:
+def test_plan_names_settings_on_which_trays_disagree() -> None:
     other = replace(OLD, memory_mode="numa")
     survey = survey_of(tray(0), tray(1, OLD, other))
     racks = disagreeing(survey)
@@ -113,7 +113,7 @@ def test_a_plan_names_what_trays_would_not_agree_in() -> None:
     assert disagreement_text(racks[0]) in text
 
 
-def test_lists_for_which_hosts_are_refused_are_told_once() -> None:
+def test_disagreeing_lists_that_refuse_hosts_are_reported_once() -> None:
     survey = survey_of(tray(0), tray(1, OLD, NEW))
     racks = disagreeing(survey)
     why = disagreement_text(racks[0])

@@ -61,14 +61,14 @@ def lease(text: str, **labels: str) -> Lease:
 # ---- record and cordon ----
 
 
-def test_the_record_is_there_before_the_cordon(world):
+def test_record_is_written_before_cordon(world):
     record = claim(world.cluster, world.node, OURS)
     assert (world.record, world.node.unschedulable, world.node.annotations) == (OURS, False, {})
     cordon(world.cluster, world.node, record)
     assert (world.node.unschedulable, world.record.has_marked(world.node)) == (True, True)
 
 
-def test_a_node_that_has_changed_since_it_was_read_is_not_cordoned(world):
+def test_node_changed_since_read_is_not_cordoned(world):
     node = world.node
     record = claim(world.cluster, node, OURS)
     world.cluster.change_node(NODE, unschedulable=True)
@@ -82,29 +82,29 @@ def test_a_node_that_has_changed_since_it_was_read_is_not_cordoned(world):
     ["", "numaforge-node-node-0000", "numaforge-node-node-0000 0000000000000000"],
     ids=["nothing", "the name of the Lease", "another mark"],
 )
-def test_a_mark_that_the_record_does_not_hold_makes_no_cordon_ours(world, annotation):
+def test_mark_that_differs_from_the_record_does_not_make_a_cordon_ours(world, annotation):
     record = claim(world.cluster, world.node, OURS)
     world.cluster.change_node(NODE, unschedulable=True, annotations={MARK: annotation})
     assert not record.has_marked(world.node)
 
 
-def test_a_mark_is_another_one_each_time():
+def test_every_mark_is_unique():
     assert len({Record("ann", Phase.CLAIMED, was_unschedulable=False).mark for _ in range(100)}) == 100
 
 
-def test_a_claim_that_is_made_again_keeps_its_mark(world):
+def test_repeated_claim_keeps_its_mark(world):
     first = claim(world.cluster, world.node, OURS)
     again = claim(world.cluster, world.node, Record("ann", Phase.CLAIMED, was_unschedulable=False))
     assert again.mark == first.mark
 
 
-def test_a_roll_out_in_progress_is_not_claimed():
+def test_rollout_in_progress_is_not_claimed():
     world, _ = claimed()
     with pytest.raises(OvertakenError, match="ann has taken the node over"):
         claim(world.cluster, world.node, replace(OURS, runner="bob"))
 
 
-def test_the_name_of_the_runner_is_the_holder_of_the_lease_until_the_end():
+def test_runner_holds_the_lease_until_the_end():
     world, record = claimed()
     assert (world.lease.holder, world.lease.annotations[NODE_UID]) == ("ann", world.node.uid)
     uncordon(world.cluster, record, Ending.DONE, "as planned")
@@ -115,7 +115,7 @@ LONG = "a" * 63 + ".b" * 95
 
 
 @pytest.mark.parametrize("name", ["gpu-1", "gpu-1.rack-2.example.com", "n" * 238, LONG], ids=len)
-def test_the_lease_of_a_node_has_a_valid_name(name):
+def test_node_lease_name_is_valid(name):
     assert len(lease_name(name)) <= 253
     assert lease_name(name)[-1].isalnum()
     assert lease_name(name) != lease_name(f"{name[:-1]}0")
@@ -155,27 +155,27 @@ RUBBISH = {
 
 
 @pytest.mark.parametrize("text", RUBBISH.values(), ids=RUBBISH)
-def test_an_annotation_that_is_none_of_ours_is_named(text):
+def test_unreadable_record_is_named_with_the_command_that_deletes_it(text):
     with pytest.raises(UnreadableError, match=f"{RECORD} cannot be read"):
         read_record(lease(text))
     assert f"kubectl -n numaforge delete lease {lease_name(NODE)}" in unreadable(lease(text))
 
 
-def test_a_record_of_no_node_is_named():
+def test_record_without_node_is_unreadable():
     assert "cannot be read" in unreadable(replace(lease(_dump(OURS)), annotations={RECORD: _dump(OURS)}))
 
 
 @given(st.one_of(st.text(), st.dictionaries(st.text(max_size=3), st.text()).map(json.dumps)))
-def test_no_text_does_more_than_not_to_be_a_record(text):
+def test_any_text_is_a_record_or_reported_unreadable(text):
     assert unreadable(lease(text)) or read_record(lease(text))
 
 
-def test_a_record_of_a_newer_release_names_the_version():
+def test_record_of_newer_release_names_the_version():
     with pytest.raises(UnreadableError, match="version 2"):
         read_record(lease(json.dumps({"version": 2, "stage": "x"})))
 
 
-def test_a_record_says_its_version_and_whose_roll_out_it_is():
+def test_record_contains_its_version_and_roll_out():
     document = json.loads(claimed()[0].lease.annotations[RECORD])
     assert (document["version"], document["rollout"]) == (1, "default")
 
@@ -183,11 +183,11 @@ def test_a_record_says_its_version_and_whose_roll_out_it_is():
 @pytest.mark.parametrize(
     ("name", "belongs"), [("default", True), ("cpu", False)], ids=["its-own", "of-another"]
 )
-def test_a_roll_out_has_the_nodes_of_its_name(name, belongs):
+def test_record_belongs_to_rollout_of_its_name(name, belongs):
     assert OURS.belongs_to(name) is belongs
 
 
-def test_the_last_roll_out_of_an_earlier_node_of_that_name_is_none_of_the_nodes():
+def test_last_roll_out_of_an_earlier_node_with_the_same_name_is_ignored():
     world, record = claimed()
     uncordon(world.cluster, record, Ending.DONE, "as planned")
     assert read_ended(world.lease, world.node).reason == "as planned"
@@ -207,7 +207,7 @@ FORGED = {
 
 @pytest.mark.parametrize("annotations", FORGED.values(), ids=FORGED)
 @pytest.mark.parametrize("quarantined", [False, True], ids=["in-service", "in-quarantine"])
-def test_no_annotation_of_a_node_makes_a_runner_do_anything(annotations, quarantined):
+def test_forged_node_annotations_have_no_effect(annotations, quarantined):
     world, plain = World(), World()
     world.cluster.change_node(NODE, annotations=annotations, unschedulable=quarantined)
     plain.cluster.change_node(NODE, unschedulable=quarantined)
@@ -220,7 +220,7 @@ def test_no_annotation_of_a_node_makes_a_runner_do_anything(annotations, quarant
 # ---- whose it is ----
 
 
-def test_a_record_of_another_runner_is_not_written_over():
+def test_record_of_another_runner_is_not_overwritten():
     world, record = claimed()
     take_over(world.cluster, world.node, "bob")
     with pytest.raises(OvertakenError, match="bob has taken the node over"):
@@ -230,14 +230,14 @@ def test_a_record_of_another_runner_is_not_written_over():
     assert world.node.unschedulable
 
 
-def test_a_record_is_written_over_a_request_to_abort_which_stays():
+def test_writing_the_record_keeps_an_abort_request():
     world, record = claimed()
     request_abort(world.cluster, NODE, "carol")
     advance(world.cluster, replace(record, phase=Phase.DRAINED))
     assert (world.phase, world.lease.annotations[ABORT]) == (Phase.DRAINED, "carol")
 
 
-def test_an_uncordoned_node_is_told_from_one_without_a_record():
+def test_uncordoned_node_is_distinguished_from_a_node_without_a_record():
     world, record = claimed()
     world.cluster.change_node(NODE, unschedulable=False)
     with pytest.raises(UncordonedError):
@@ -253,7 +253,7 @@ def test_an_uncordoned_node_is_told_from_one_without_a_record():
     [(Phase.DRAINED, Phase.CLAIMED), (Phase.APPLIED, Phase.APPLIED)],
     ids=["nothing-was-changed", "changed"],
 )
-def test_a_record_is_taken_over_for_a_node_that_was_registered_anew(phase, following):
+def test_record_is_taken_over_for_a_reregistered_node(phase, following):
     world, record = claimed()
     set_labels = {CONFIG: SetLabel("small", "big")}
     write(world.cluster, replace(record, phase=phase, labels={CONFIG: "big"}, set_labels=set_labels))
@@ -266,7 +266,7 @@ def test_a_record_is_taken_over_for_a_node_that_was_registered_anew(phase, follo
 # ---- labels ----
 
 
-def test_what_a_label_was_before_is_recorded_before_it_is_changed():
+def test_previous_label_value_is_recorded_before_change():
     world, record = claimed()
     world.cluster.fault = lambda call: ApiUnreachableError("reset") if call == "patch_node" else None
     with pytest.raises(ApiUnreachableError):
@@ -281,7 +281,7 @@ def test_what_a_label_was_before_is_recorded_before_it_is_changed():
 # ---- the end ----
 
 
-def test_the_uncordon_comes_before_the_end_of_the_record():
+def test_uncordon_comes_before_record_ends():
     world, record = claimed()
     seen = []
     world.cluster.watchers.append(lambda _, now: seen.append((now.unschedulable, world.record is not None)))
@@ -289,7 +289,7 @@ def test_the_uncordon_comes_before_the_end_of_the_record():
     assert (seen[0], world.record) == ((False, True), None)
 
 
-def test_handing_back_leaves_how_it_ended_and_nothing_on_the_node():
+def test_release_keeps_the_ending_and_cleans_the_node():
     world, record = claimed()
     request_abort(world.cluster, NODE)
     uncordon(world.cluster, record, Ending.DONE, "as planned")
@@ -301,7 +301,7 @@ def test_handing_back_leaves_how_it_ended_and_nothing_on_the_node():
         uncordon(world.cluster, record, Ending.BLOCKED, "something else")
 
 
-def test_a_cordon_that_was_there_before_stays(world):
+def test_existing_cordon_stays(world):
     world.cluster.change_node(NODE, unschedulable=True)
     record = claim(world.cluster, world.node, replace(OURS, was_unschedulable=True))
     cordon(world.cluster, world.node, record)
@@ -309,7 +309,7 @@ def test_a_cordon_that_was_there_before_stays(world):
     assert (node.unschedulable, left_cordoned(ended, node)) == (True, None)
 
 
-def test_a_cordon_that_another_tool_needs_by_now_stays_and_says_so():
+def test_cordon_that_another_tool_now_needs_stays_and_is_reported():
     world, record = claimed()
     world.cluster.change_node(NODE, labels={"nvidia.com/mig.config.state": "pending"})
     node, ended = uncordon(world.cluster, record, Ending.DONE, "")
@@ -319,7 +319,7 @@ def test_a_cordon_that_another_tool_needs_by_now_stays_and_says_so():
     assert left_cordoned(world.ended, world.node) is None
 
 
-def test_a_record_that_has_ended_is_no_roll_out_in_progress():
+def test_ended_record_is_not_a_roll_out_in_progress():
     world, record = claimed()
     uncordon(world.cluster, record, Ending.DONE, "")
     assert (read_unfinished(world.lease), world.cluster.leases()) == (None, [])

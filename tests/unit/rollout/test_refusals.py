@@ -45,7 +45,7 @@ def refused(
         pytest.param(replace(HOST, host="bad", reboots=True), UNPROTECTED, id="reboots outside a cluster"),
     ],
 )
-def test_a_host_is_refused_alone(needs, why):
+def test_bad_host_is_refused_alone_with_a_reason(needs, why):
     found = refused(GOOD, needs)
     assert [*found] == ["bad"]
     assert why in found["bad"]
@@ -66,11 +66,11 @@ def test_a_host_is_refused_alone(needs, why):
         "a reboot where it is said how many",
     ],
 )
-def test_a_host_is_not_refused(needs):
+def test_changeable_hosts_are_not_refused(needs):
     assert refused(needs) == {}
 
 
-def test_what_a_host_refuses_itself_is_said_of_it():
+def test_refusal_by_the_host_itself_is_its_reason():
     assert refused(replace(GOOD, host="bad", node="none"), bad="no such profile") == {
         "bad": "no such profile"
     }
@@ -90,7 +90,7 @@ OUTSIDE = Budget(Share(count=1), pool="role=gpu")
     [GOOD, replace(GOOD, restarts=False)],
     ids=["whose pods would leave", "whose pods would stay"],
 )
-def test_a_node_outside_the_pool_is_refused_with_the_selector(needs):
+def test_node_outside_pool_is_refused_naming_the_selector(needs):
     found = refused(needs, budget=OUTSIDE)
     assert "outside the pool 'role=gpu' and not of the control plane: give a pool" in found["good"]
 
@@ -98,11 +98,11 @@ def test_a_node_outside_the_pool_is_refused_with_the_selector(needs):
 @pytest.mark.parametrize(
     "needs", [replace(GOOD, restarts=False, changes=False), HOST], ids=["as planned", "no node"]
 )
-def test_the_pool_does_not_matter_where_no_node_changes(needs):
+def test_pool_is_ignored_when_no_node_changes(needs):
     assert refused(needs, budget=OUTSIDE) == {}
 
 
-def test_a_node_in_the_middle_of_a_roll_out_is_ended_wherever_the_pool_is(world):
+def test_unfinished_node_is_finished_whatever_the_pool(world):
     write_record(world.cluster, world.node)
     assert refused(GOOD, world=world, budget=OUTSIDE) == {}
 
@@ -116,9 +116,7 @@ def test_a_node_in_the_middle_of_a_roll_out_is_ended_wherever_the_pool_is(world)
         pytest.param(1, True, "", id="one, and it is permitted"),
     ],
 )
-def test_a_control_plane_that_needs_every_node_is_refused_before_anything_is_begun(
-    world, count, permitted, said
-):
+def test_control_plane_without_redundancy_is_refused_up_front(world, count, permitted, said):
     for node in control_planes(count):
         world.cluster.add_node(node)
     needs = replace(GOOD, host="control-0000", node="control-0000")

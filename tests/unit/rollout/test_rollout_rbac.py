@@ -41,18 +41,18 @@ def granted(role):
     }
 
 
-def test_the_roles_grant_what_a_roll_out_needs_and_nothing_more():
+def test_roles_grant_exactly_what_a_rollout_needs():
     roles = documents("ClusterRole", "Role")
     assert set().union(*map(granted, roles)) == set(permissions())
 
 
-def test_a_login_may_ask_whether_the_api_server_is_ready():
+def test_login_may_read_api_server_readiness():
     [cluster_role] = documents("ClusterRole")
     [rule] = [rule for rule in cluster_role["rules"] if "nonResourceURLs" in rule]
     assert rule == {"nonResourceURLs": ["/readyz"], "verbs": ["get"]}
 
 
-def test_the_nodes_may_read_what_kubelets_run_with_and_nothing_more():
+def test_nodes_may_read_only_configz():
     [role] = documents("ClusterRole", name=CONFIGZ)
     [binding] = documents("ClusterRoleBinding", name=CONFIGZ)
     assert granted(role) == {Permission("get", "nodes/configz")}
@@ -62,18 +62,18 @@ def test_the_nodes_may_read_what_kubelets_run_with_and_nothing_more():
     ]
 
 
-def test_of_the_services_endpoints_those_of_the_api_servers_alone_may_be_read():
+def test_only_api_server_endpoints_may_be_read():
     [role] = [role for role in documents("Role") if role["metadata"]["namespace"] == "default"]
     [rule] = [rule for rule in role["rules"] if "endpointslices" in rule["resources"]]
     assert (rule["resourceNames"], rule["verbs"]) == (["kubernetes"], ["get"])
 
 
-def test_nothing_else_is_granted():
+def test_manifest_contains_no_other_object():
     names = {document["metadata"]["name"] for document in yaml.safe_load_all(MANIFEST.read_text())}
     assert names == {"numaforge", "numaforge-rollout", CONFIGZ, *POLICIES}
 
 
-def test_the_roll_out_has_a_namespace_of_its_own():
+def test_rollout_has_its_own_namespace():
     [namespace] = documents("Namespace", name=LEASE_NAMESPACE)
     [account] = documents("ServiceAccount")
     assert account["metadata"]["namespace"] == namespace["metadata"]["name"]
@@ -81,7 +81,7 @@ def test_the_roll_out_has_a_namespace_of_its_own():
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_a_policy_is_bound_and_denies_to_the_service_account_alone(name):
+def test_policy_is_bound_and_applies_only_to_the_service_account(name):
     [policy] = documents("ValidatingAdmissionPolicy", name=name)
     [binding] = documents("ValidatingAdmissionPolicyBinding", name=name)
     [condition] = policy["spec"]["matchConditions"]
@@ -91,7 +91,7 @@ def test_a_policy_is_bound_and_denies_to_the_service_account_alone(name):
     assert binding["spec"]["policyName"] == name
 
 
-def test_the_policy_permits_every_label_and_annotation_that_a_roll_out_writes():
+def test_policy_permits_every_label_and_annotation_of_a_rollout():
     [policy] = documents("ValidatingAdmissionPolicy", name="numaforge-rollout-nodes")
     listed = {
         variable["name"]: set(re.findall("'([^']+)'", variable["expression"]))
@@ -100,7 +100,7 @@ def test_the_policy_permits_every_label_and_annotation_that_a_roll_out_writes():
     assert (listed["labels"], listed["annotations"]) == (WRITTEN, {MARK})
 
 
-def test_nodes_proxy_is_granted_to_who_takes_the_comment_away():
+def test_nodes_proxy_is_granted_only_when_uncommented():
     """It is written as it has to stand among the rules of the login."""
     text = MANIFEST.read_text()
     begin = text.index("  # - apiGroups:")

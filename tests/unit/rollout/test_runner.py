@@ -59,16 +59,16 @@ def namespaces() -> None:
         pytest.skip(reason)
 
 
-def test_this_process_lives():
+def test_current_process_counts_as_alive():
     assert not is_gone(this_runner())
 
 
-def test_another_process_that_lives_is_not_gone():
+def test_other_living_process_does_not_count_as_gone():
     with living() as runner:
         assert not is_gone(runner)
 
 
-def test_a_process_that_has_ended_is_gone():
+def test_ended_process_counts_as_gone():
     ended = subprocess.run([sys.executable, "-c", _SAY_NAME], capture_output=True, text=True, check=True)
     assert is_gone(ended.stdout.strip())
 
@@ -81,14 +81,14 @@ def test_a_process_that_has_ended_is_gone():
         pytest.param(("unshare", "--pid", "--fork"), id="with the /proc of this one"),
     ],
 )
-def test_a_runner_of_another_pid_namespace_of_this_host_is_not_gone(namespace):
+def test_runner_in_another_pid_namespace_does_not_count_as_gone(namespace):
     with living(*namespace) as runner:
         assert owner_of(runner) == owner_of(this_runner())
         assert not is_gone(runner)
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_two_runners_of_a_second_pid_namespace_see_each_other_end():
+def test_runners_sharing_a_pid_namespace_see_each_other_end():
     script = (
         f"name=$('{sys.executable}' -c '{_SAY_NAME}'); "
         f"'{sys.executable}' -c 'import sys; from numaforge.rollout.runner import is_gone; "
@@ -117,7 +117,7 @@ def test_two_runners_of_a_second_pid_namespace_see_each_other_end():
         pytest.param({"start": ""}, False, id="a start that is not known"),
     ],
 )
-def test_only_a_process_of_this_boot_and_namespace_is_known_to_be_gone(changes, gone):
+def test_gone_is_known_only_for_this_boot_and_namespace(changes, gone):
     assert is_gone(named(**changes)) is gone
 
 
@@ -129,10 +129,10 @@ def test_only_a_process_of_this_boot_and_namespace_is_known_to_be_gone(changes, 
         pytest.param(f"ann@{os.uname().nodename}/1a2b3c4d/17.99", id="an earlier release's form"),
     ],
 )
-def test_what_is_no_runner_s_name_is_not_known_to_be_gone(name):
+def test_malformed_runner_name_does_not_count_as_gone(name):
     assert not is_gone(name)
 
 
 @pytest.mark.parametrize("name", ["ann@gpu-admin/1a2b/17.99", "ann@gpu-admin/1a2b/3c/42/17.99"])
-def test_a_person_and_a_machine_are_read_from_a_name(name):
+def test_runner_name_gives_person_and_machine(name):
     assert owner_of(name) == "ann@gpu-admin"

@@ -63,7 +63,7 @@ def why_not(node: str, **access: object) -> str | None:
         pytest.param("gpu-01", {"host": "@local", "here": True}, id="this machine"),
     ],
 )
-def test_a_host_is_taken_for_its_node(node, access):
+def test_matching_host_is_accepted_as_its_node(node, access):
     assert why_not(node, **access) is None
 
 
@@ -93,7 +93,7 @@ def test_a_host_is_taken_for_its_node(node, access):
         pytest.param({"host": "a"}, "only its own claim", id="nothing is known"),
     ],
 )
-def test_a_host_that_names_another_node_is_refused_with_what_would_settle_it(access, said):
+def test_host_without_proof_of_its_node_is_refused_with_remedy(access, said):
     assert said in str(why_not("gpu-01", **access))
 
 
@@ -104,7 +104,7 @@ def test_hosts_that_say_they_are_one_node_are_all_refused_and_the_others_are_not
 
 
 @pytest.mark.parametrize("name", ["gpu-01", "10.0.0.1", "gpu-01.fleet.example", "a" * 253])
-def test_a_dns_subdomain_is_a_nodes_name(name):
+def test_dns_subdomain_is_a_valid_node_name(name):
     assert node_name(name) == name
 
 
@@ -127,7 +127,7 @@ def test_a_dns_subdomain_is_a_nodes_name(name):
         "gpu\u0660",
     ],
 )
-def test_nothing_else_is(name):
+def test_other_text_is_refused_as_node_name(name):
     with pytest.raises(NodeNameError):
         node_name(name)
 
@@ -150,14 +150,14 @@ class HostileWorld(World):
         pytest.param(Access("gpu-66", pin="gpu-66", addresses=("192.0.2.1",)), id="pinned to another node"),
     ],
 )
-def test_the_node_that_a_hostile_host_names_stays_in_service(access):
+def test_node_claimed_by_hostile_host_stays_in_service(access):
     world = HostileWorld().claimed_by(access)
     outcome = world.run()
     assert outcome.ending is Ending.BLOCKED
     assert (world.node.unschedulable, world.slots(), world.events()) == (False, [], [])
 
 
-def test_a_node_in_the_middle_of_its_change_is_held_where_another_host_names_it_by_now():
+def test_node_in_mid_change_is_held_when_another_host_claims_its_name():
     world = HostileWorld()
     task = world.begin()
     world.reach(Phase.APPLYING)
@@ -168,13 +168,13 @@ def test_a_node_in_the_middle_of_its_change_is_held_where_another_host_names_it_
     assert "only its own claim" in outcome.reason
 
 
-def test_a_host_at_its_nodes_address_is_changed_whatever_its_name():
+def test_host_at_its_node_address_is_changed_whatever_its_name():
     world = HostileWorld()
     world.cluster.change_node(NODE, addresses=("192.0.2.7",))
     assert world.claimed_by(Access("rack-3-slot-9", addresses=("192.0.2.7",))).run().ending is Ending.DONE
 
 
-def test_what_the_host_says_of_itself_has_to_agree_as_before():
+def test_pinned_host_must_still_match_the_machine_id_of_its_node():
     world = HostileWorld().claimed_by(Access(NODE, pin=NODE))
     world.cluster.change_node(NODE, machine_id="another")
     outcome = world.run()

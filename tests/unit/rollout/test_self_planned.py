@@ -43,7 +43,7 @@ def taints(world: World) -> list[str]:
     return [taint.key for taint in world.node.taints]
 
 
-def test_a_node_that_has_verified_itself_loses_its_own_taint_alone(world: World) -> None:
+def test_verified_node_loses_only_its_own_taint(world: World) -> None:
     tell(world, json.dumps(asdict(said(world.node))))
     assert release_verified(world.cluster) == ([NODE], {})
     assert taints(world) == [OTHER.key]
@@ -63,7 +63,7 @@ KEPT: dict[str, tuple[str | dict[str, object] | None, str]] = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_a_node_keeps_its_taint_where(case: str, world: World) -> None:
+def test_unverified_node_keeps_its_taint(case: str, world: World) -> None:
     told, why = KEPT[case]
     if isinstance(told, dict):
         told = json.dumps(asdict(said(world.node, **told)))
@@ -72,7 +72,7 @@ def test_a_node_keeps_its_taint_where(case: str, world: World) -> None:
     assert taints(world) == [UNVERIFIED]
 
 
-def test_a_node_that_changes_meanwhile_keeps_its_taint(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_changed_meanwhile_keeps_its_taint(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(world, json.dumps(asdict(said(world.node))))
     lift = world.cluster.lift_taint
 
@@ -87,20 +87,20 @@ def test_a_node_that_changes_meanwhile_keeps_its_taint(world: World, monkeypatch
         lift(replace(world.node, resource_version="0"), UNVERIFIED)
 
 
-def test_the_status_of_roll_outs_shows_such_nodes_beside_the_others(world: World) -> None:
+def test_rollout_status_shows_self_planned_nodes(world: World) -> None:
     tell(world, json.dumps(asdict(said(world.node, verified=False, says="why"))))
     (status,) = situation(world.cluster).nodes
     assert (status.own and status.own.verdict, status.tainted, status.trouble) == ("why", True, "")
 
 
-def test_what_cannot_be_read_is_said(world: World) -> None:
+def test_unreadable_annotation_is_reported(world: World) -> None:
     tell(world, "[]")
     (status,) = situation(world.cluster).nodes
     assert status.trouble == f"the annotation {ANNOTATION} cannot be read"
     assert self_planned(world.node) is None
 
 
-def test_those_that_a_roll_out_sees_to_are_not_among_the_others(world: World) -> None:
+def test_nodes_in_the_roll_out_are_not_listed_as_self_planned(world: World) -> None:
     tell(world, json.dumps(asdict(said(world.node))))
     nodes = world.cluster.nodes()
     assert list(plan_themselves(nodes, set())) == [NODE]

@@ -39,20 +39,20 @@ def test_every_host_is_in_exactly_one_shard(names, count):
 
 
 @given(names=NAMES, new=st.text(min_size=1), count=COUNTS)
-def test_a_host_that_joins_moves_no_other_one(names, new, count):
+def test_joining_host_moves_no_other_host(names, new, count):
     before = {name: shard_of(name, count) for name in names}
     after = {name: shard_of(name, count) for name in sorted(names | {new}, reverse=True)}
     assert before.items() <= after.items()
 
 
 @given(names=NAMES, count=COUNTS)
-def test_one_more_shard_takes_hosts_and_moves_none_between_the_others(names, count):
+def test_added_shard_moves_no_host_between_the_others(names, count):
     moved = [name for name in names if shard_of(name, count) != shard_of(name, count + 1)]
     assert all(shard_of(name, count + 1) == count for name in moved)
 
 
 @pytest.mark.parametrize("count", [2, 4, 10])
-def test_shards_are_of_about_equal_size(count):
+def test_shards_have_about_equal_size(count):
     sizes = Counter(shard_of(f"gpu-{number:04}", count) for number in range(3000))
     assert all(abs(size - 3000 / count) < 0.15 * 3000 / count for size in sizes.values())
 
@@ -72,7 +72,7 @@ def test_named_canaries_are_in_the_first_shard():
         pytest.param("${JOB_COMPLETION_INDEX}/4", Shard(2, 4), id="a variable in braces"),
     ],
 )
-def test_a_shard_is_written(text, expected):
+def test_shard_text_forms(text, expected):
     assert Shard.parse(text, {"JOB_COMPLETION_INDEX": "2"}) == expected
 
 
@@ -97,7 +97,7 @@ def test_bad_shards_are_refused(text, message):
     assert "0/4" in str(refused.value)
 
 
-def test_the_environment_names_a_shard():
+def test_environment_selects_the_shard():
     environment = {SHARD: "$JOB_COMPLETION_INDEX/4", "JOB_COMPLETION_INDEX": "1"}
     assert shard_here(environment) == Shard(1, 4)
     assert shard_here({SHARD: ""}) is None
@@ -107,7 +107,7 @@ def test_the_environment_names_a_shard():
     ("name", "expected"),
     [("gpu", True), ("gpu.0-of-4", True), ("gpu.11-of-12", True), ("gpu.0", False), ("gpux.0-of-4", False)],
 )
-def test_a_shard_is_a_part_of_its_roll_out(name, expected):
+def test_shard_is_part_of_its_rollout(name, expected):
     assert is_part_of(name, "gpu") is expected
     assert Record("r", Phase.CORDONED, False, rollout=name).belongs_to("gpu") is expected
 
@@ -138,7 +138,7 @@ class Divided(Watched):
 NODES = [f"node-{number:04}" for number in range(6)]
 
 
-def test_the_canaries_are_those_of_the_first_shard_alone():
+def test_canaries_come_only_from_the_first_shard():
     world = Divided(6)
     second = world.shard(1, NODES[:3], 2, [0, 1])
     world.time.run(300.0)
@@ -151,19 +151,19 @@ def test_the_canaries_are_those_of_the_first_shard_alone():
     assert world.most == 1
 
 
-def test_a_shard_without_hosts_is_not_waited_for():
+def test_empty_shard_is_not_waited_for():
     world = Divided(3)
     assert world.end(world.shard(1, NODES[:3], 2, [1])).exit_code is ExitCode.YES
 
 
-def test_a_shard_with_nothing_to_begin_leaves_the_canaries_to_the_next():
+def test_idle_shard_leaves_canaries_to_the_next():
     world = Divided(6)
     world.end(world.shard(0, [], 2, [0, 1]))
     second = world.end(world.shard(1, NODES[:3], 2, [0, 1], canaries=2))
     assert set(second.outcomes) == set(NODES[:3])
 
 
-def test_canaries_that_fail_stop_every_shard():
+def test_failed_canaries_stop_every_shard():
     world = Divided(6)
     world.machine_of(NODES[0]).trouble = Trouble(does_not_start=True)
     second = world.shard(1, NODES[3:], 2, [0, 1])
@@ -174,7 +174,7 @@ def test_canaries_that_fail_stop_every_shard():
     assert report.outcomes == {}
 
 
-def test_a_shard_that_starts_again_does_the_canaries_once():
+def test_restarted_shard_runs_canaries_once():
     world = Divided(6)
     world.end(world.shard(0, NODES[:3], 2, [0, 1]))
     lease = next(lease for lease in world.cluster.leases() if lease.name == f"{ROLLOUT}gpu.0-of-2")
@@ -187,7 +187,7 @@ def test_a_shard_that_starts_again_does_the_canaries_once():
     assert world.most == 3
 
 
-def test_an_abort_tells_every_shard():
+def test_abort_reaches_every_shard():
     world = Divided(6)
     for index in (0, 1):
         world.shard(index, NODES[3 * index :][:3], 2, [0, 1])

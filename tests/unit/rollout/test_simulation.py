@@ -17,7 +17,7 @@ CHUNK = 20
 @pytest.mark.parametrize(
     "first", range(0, SEEDS, CHUNK), ids=lambda first: f"seeds {first}-{first + CHUNK - 1}"
 )
-def test_no_seed_violates_anything(first):
+def test_no_seed_violates_an_invariant(first):
     for seed in range(first, first + CHUNK):
         try:
             Simulation(seed).run()
@@ -35,7 +35,7 @@ def test_no_seed_violates_anything(first):
         pytest.param(6859, id="the records of a change are removed before it is undone"),
     ],
 )
-def test_nor_does_one_that_once_did(seed):
+def test_seeds_that_once_failed_violate_nothing(seed):
     assert violation(seed, Shape()) == ""
 
 
@@ -65,7 +65,7 @@ def violation(seed: int, shape: Shape) -> str:
         ),
     ],
 )
-def test_what_must_never_happen_is_caught(shape, seeds, said):
+def test_every_injected_violation_is_caught(shape, seeds, said):
     assert any(said in violation(seed, shape) for seed in seeds)
 
 
@@ -109,15 +109,15 @@ class WithoutOrder(Fleet):
     ],
     ids=["canaries", "a limit", "a limit of failures", "an order"],
 )
-def test_a_fleet_is_caught_that_has_not(fleet, said):
+def test_fleet_without_a_safety_rule_is_caught(fleet, said):
     found = (violation(seed, Shape(fleet=fleet)) for seed in range(SEEDS))
     assert any(said in each for each in found)
 
 
-def test_a_control_plane_that_loses_its_quorum_is_caught():
+def test_lost_etcd_quorum_is_caught():
     found = (violation(seed, Shape(outage=True)) for seed in range(SEEDS))
     assert any("members have no quorum without it" in each for each in found)
 
 
-def test_the_same_seed_is_the_same_story():
+def test_same_seed_gives_the_same_simulation():
     assert Simulation(7).run() == Simulation(7).run()

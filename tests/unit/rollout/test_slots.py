@@ -55,13 +55,13 @@ def taken(world: World, *args, **options):
     return task.result[0]
 
 
-def test_no_more_slots_are_taken_than_the_budget_has(world):
+def test_slots_taken_never_exceed_the_budget(world):
     taken(world)
     with pytest.raises(NoSlotError, match="1 of at most 1 nodes are out of service: node-0000"):
         taken(world, OTHER)
 
 
-def test_a_slot_that_is_given_back_goes_to_who_waits(world):
+def test_released_slot_goes_to_the_waiting_runner(world):
     slot = taken(world)
     waiting = take(world, OTHER)
     world.time.run(30.0)
@@ -71,7 +71,7 @@ def test_a_slot_that_is_given_back_goes_to_who_waits(world):
     assert world.slots() == [OTHER]
 
 
-def test_two_that_take_at_the_same_moment_share_one_budget():
+def test_simultaneous_slot_requests_share_one_budget():
     world = World(nodes=9)
     tasks = [take(world, f"node-000{number}", f"r{number}@x/b/1.1", 3, 30.0) for number in range(9)]
     world.time.finish(*tasks)
@@ -79,14 +79,14 @@ def test_two_that_take_at_the_same_moment_share_one_budget():
     assert sum(task.error is None for task in tasks) == 3
 
 
-def test_a_dead_runner_s_slot_is_taken_over_after_its_silence_by_one_s_own_clock(world):
+def test_dead_runners_slot_is_taken_over_after_silence_on_the_local_clock(world):
     taken(world)
     begun = world.time.now
     assert taken(world, runner=BOB).runner == BOB
     assert SILENT_SECONDS <= world.time.now - begun <= SILENT_SECONDS + 10
 
 
-def test_a_living_runner_s_slot_is_not_taken_over(world):
+def test_living_runners_slot_is_not_taken_over(world):
     slot = taken(world)
     waiting = take(world, runner=BOB, seconds=150.0)
     for _ in range(20):
@@ -97,7 +97,7 @@ def test_a_living_runner_s_slot_is_not_taken_over(world):
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered again with another UID"])
-def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(world, again):
+def test_slot_of_node_that_left_the_cluster_is_free(world, again):
     taken(world)
     node = world.node
     world.cluster.delete_node(NODE)
@@ -106,7 +106,7 @@ def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(world, again):
     assert taken(world, OTHER, BOB).lease.name == "numaforge-slot-0"
 
 
-def test_a_node_whose_slot_was_deleted_by_hand_is_seen_by_its_cordon(world):
+def test_cordoned_node_with_deleted_slot_still_counts(world):
     cached_pool = CachedPool(world.cluster, Budget(Share(count=1)), world.time)
     cached_pool.pool()
     slot = taken(world)
@@ -116,7 +116,7 @@ def test_a_node_whose_slot_was_deleted_by_hand_is_seen_by_its_cordon(world):
         taken(world, OTHER, BOB, seconds=0.0, cached_pool=cached_pool)
 
 
-def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again(world):
+def test_slot_released_too_early_is_checked_against_budget_again(world):
     taken(world)
     world.cluster.change_node(OTHER, unschedulable=True)
     with pytest.raises(NoSlotError, match="1 of at most 1 nodes"):
@@ -124,7 +124,7 @@ def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again(world):
     assert world.slots() == []
 
 
-def test_a_veto_is_heard_while_waiting(world):
+def test_veto_ends_the_wait_for_a_slot(world):
     taken(world)
     said = []
     waiting = take(world, OTHER, veto=lambda: said[0] if said else None)
@@ -135,7 +135,7 @@ def test_a_veto_is_heard_while_waiting(world):
 
 
 @pytest.mark.parametrize("write", [renew, release], ids=["renewed", "given back"])
-def test_a_slot_whose_answer_was_lost_is(write):
+def test_slot_write_with_lost_answer_can_be_repeated(write):
     world = World()
     slot = taken(world)
     calls = iter(range(100))
@@ -146,7 +146,7 @@ def test_a_slot_whose_answer_was_lost_is(write):
     assert world.slots() == ([NODE] if write is renew else [])
 
 
-def test_a_slot_that_another_has_taken_over_is_neither_renewed_nor_given_back(world):
+def test_slot_taken_over_by_another_runner_is_neither_renewed_nor_released(world):
     slot = taken(world)
     taken(world, runner=BOB)
     with pytest.raises(ConflictError):
@@ -155,7 +155,7 @@ def test_a_slot_that_another_has_taken_over_is_neither_renewed_nor_given_back(wo
     assert world.slots() == [NODE]
 
 
-def test_a_slot_is_renewed_while_its_work_waits(world):
+def test_slot_is_renewed_while_work_waits(world):
     holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: None)
     watch = LeaseWatch(world.time)
 
@@ -170,7 +170,7 @@ def test_a_slot_is_renewed_while_its_work_waits(world):
     assert longest <= 15.0
 
 
-def test_the_silence_of_a_runner_does_not_count_while_the_api_server_is_away(world):
+def test_api_outage_does_not_count_as_runner_silence(world):
     slot = taken(world)
     waiting = take(world, runner=BOB, seconds=3600.0)
     world.time.run(20.0)
@@ -190,7 +190,7 @@ def often(monkeypatch):
 
 
 @pytest.mark.usefixtures("often")
-def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer(world):
+def test_slot_is_renewed_only_until_blocked_work_ends(world):
     holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: None)
     renewed = threading.Semaphore(0)
     world.cluster.fault = lambda call: renewed.release() if call == "put_lease" else None
@@ -212,7 +212,7 @@ def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer(world):
 @pytest.mark.parametrize(
     "failure", [ApiUnreachableError("refused"), OSError("no kubectl")], ids=["API", "kubectl"]
 )
-def test_a_renewal_that_fails_is_told_and_made_again(world, failure):
+def test_failed_renewal_is_reported_and_retried(world, failure):
     told = []
     holding = RenewedSlot(world.cluster, taken(world), world.time, told.append)
     failures, renewed = [failure], threading.Event()
@@ -234,7 +234,7 @@ def test_a_renewal_that_fails_is_told_and_made_again(world, failure):
 
 
 @pytest.mark.usefixtures("often")
-def test_a_slot_that_is_lost_while_its_work_is_blocked_is_known_to_be_lost(world):
+def test_slot_loss_during_blocked_work_is_noticed(world):
     told = threading.Event()
     holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: told.set())
     world.cluster.delete_lease(holding.slot.lease.name)

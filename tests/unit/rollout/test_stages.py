@@ -101,7 +101,7 @@ EVERY = [*hosts(OUTSIDE, 3), *hosts(IN_PLACE, 3), *hosts(DRAINED, 3)]
 UNDRAINED = pytest.mark.parametrize("stage", [IN_PLACE, OUTSIDE], ids=str)
 
 
-def test_drained_nodes_come_first_then_those_whose_pods_stay_then_hosts_outside():
+def test_stage_order_is_drained_then_in_place_then_outside():
     assert [member.stage for member in in_order(EVERY)] == [DRAINED] * 3 + [IN_PLACE] * 3 + [OUTSIDE] * 3
     world = Mixed()
     report = world.roll_out(EVERY, together=3)
@@ -110,7 +110,7 @@ def test_drained_nodes_come_first_then_those_whose_pods_stay_then_hosts_outside(
     assert (report.exit_code, len(report.without_restart)) == (ExitCode.YES, 6)
 
 
-def test_a_stage_begins_when_the_one_before_has_ended(world):
+def test_stage_begins_after_the_previous_stage_ends(world):
     world.roll_out(EVERY, together=3)
     for stage, before in ((IN_PLACE, DRAINED), (OUTSIDE, IN_PLACE)):
         ended = max(world.tasks[host].ended_at for host in world.order if stage_of(host) is before)
@@ -119,19 +119,19 @@ def test_a_stage_begins_when_the_one_before_has_ended(world):
 
 @UNDRAINED
 @pytest.mark.parametrize(("share", "most"), [(1, 1), (3, 3), ("50%", 4), ("1%", 1)])
-def test_no_more_hosts_change_together_than_max_unavailable(world, stage, share, most):
+def test_concurrent_changes_never_exceed_max_unavailable(world, stage, share, most):
     pool_size = {"outside": 8} if stage is OUTSIDE else {}
     expected = 10 if (stage, share) == (IN_PLACE, "50%") else most  # of the 20 nodes of the pool
     world.roll_out(hosts(stage, 8), share, **pool_size)
     assert world.most[stage] == min(expected, 8)
 
 
-def test_a_share_of_hosts_outside_counts_those_that_need_no_change(world):
+def test_share_of_hosts_outside_counts_hosts_that_need_no_change(world):
     world.roll_out(hosts(OUTSIDE, 4), "25%", outside=8)
     assert world.most[OUTSIDE] == 2
 
 
-def test_hosts_of_no_cluster_keep_to_the_same_limits(world):
+def test_hosts_outside_clusters_obey_the_same_limits(world):
     world.roll_out(hosts(OUTSIDE, 6), 2, canaries=1, cluster=None)
     assert (world.begun["host-1"] >= world.tasks["host-0"].ended_at, world.most[OUTSIDE]) == (True, 2)
     world = Mixed()
@@ -140,14 +140,14 @@ def test_hosts_of_no_cluster_keep_to_the_same_limits(world):
     assert (len(report.not_begun), report.exit_code) == (5, ExitCode.ROLLED_BACK)
 
 
-def test_a_host_that_does_not_count_takes_no_room_and_waits_for_the_canary(world):
+def test_host_outside_budget_uses_no_room_but_waits_for_canary(world):
     members = [replace(member, counts=member.host in ("host-0", "host-1")) for member in hosts(OUTSIDE, 6)]
     world.roll_out(members, 1, canaries=1, cluster=None)
     assert world.begun["host-5"] >= world.tasks["host-0"].ended_at
     assert world.most[OUTSIDE] == 5
 
 
-def test_a_host_that_is_ready_late_has_its_turn(world):
+def test_late_ready_host_still_gets_its_turn(world):
     first, late = hosts(OUTSIDE, 2)
     fleet = world.fleet([first], cluster=None)
     task = world.time.spawn(fleet.run())
@@ -157,7 +157,7 @@ def test_a_host_that_is_ready_late_has_its_turn(world):
 
 
 @UNDRAINED
-def test_the_canaries_of_a_stage_go_first_and_alone(world, stage):
+def test_stage_canaries_go_first_and_alone(world, stage):
     world.roll_out(hosts(stage, 6), 4, canaries=2, soak_seconds=500.0)
     times = sorted(world.begun.values())
     first = [world.tasks[host].ended_at for host in world.order[:2]]
@@ -166,7 +166,7 @@ def test_the_canaries_of_a_stage_go_first_and_alone(world, stage):
 
 
 @UNDRAINED
-def test_each_stage_has_canaries_of_its_own(world, stage):
+def test_each_stage_has_its_own_canaries(world, stage):
     world.fails(hosts(stage, 1)[0].name)
     report = world.roll_out([*hosts(DRAINED, 2), *hosts(stage, 6)], 4, canaries=1)
     assert [host for host in world.order if stage_of(host) is stage] == [hosts(stage, 1)[0].host]
@@ -183,7 +183,7 @@ def test_named_canaries_go_first_in_their_stage(world, stage):
 
 @UNDRAINED
 @pytest.mark.parametrize(("limit", "begun"), [(0, 1), (2, 3), (8, 8)])
-def test_no_more_hosts_fail_than_may(world, stage, limit, begun):
+def test_failed_hosts_never_exceed_limit(world, stage, limit, begun):
     members = hosts(stage, 8)
     world.fails(*(member.name for member in members))
     report = world.roll_out(members, max_failures=limit)
@@ -193,21 +193,21 @@ def test_no_more_hosts_fail_than_may(world, stage, limit, begun):
 
 
 @pytest.mark.parametrize("trouble", [{"isolates": True}, {"deaf": True}], ids=["not Ready", "no SSH"])
-def test_a_host_that_is_lost_after_its_change_is_a_failure(world, trouble):
+def test_host_lost_after_its_change_counts_as_failure(world, trouble):
     world.fails("node-0010", **trouble)
     report = world.roll_out(hosts(IN_PLACE, 4))
     assert (len(world.order), len(report.not_begun)) == (1, 3)
     assert report.exit_code in (ExitCode.ROLLED_BACK, ExitCode.HELD)
 
 
-def test_nothing_without_a_drain_begins_after_a_drained_node_has_failed(world):
+def test_failed_drained_node_stops_later_stages(world):
     world.fails("node-0000")
     report = world.roll_out(EVERY, together=9)
     assert all(stage_of(host) is DRAINED for host in world.order)
     assert {stage_of(host) for host in report.not_begun} >= {IN_PLACE, OUTSIDE}
 
 
-def test_a_node_changed_in_place_that_is_lost_later_stops_the_rest(world):
+def test_in_place_node_lost_later_stops_rollout(world):
     task = world.time.spawn(world.fleet(hosts(IN_PLACE, 4)).run())
     world.time.run(lambda: len(world.order) == 2)
     world.cluster.change_node("node-0010", ready=False)
@@ -224,13 +224,13 @@ def test_failure_domains_go_one_after_the_other_in_place():
     assert world.begun[world.order[3]] - world.tasks[world.order[2]].ended_at >= 300.0
 
 
-def test_a_host_whose_earlier_change_has_not_ended_is_the_first_of_its_stage(world):
+def test_unfinished_host_goes_first_in_its_stage(world):
     members = hosts(OUTSIDE, 3)
     world.roll_out([*members[:2], replace(members[2], unfinished=True)])
     assert world.order[0] == "host-2"
 
 
-def test_refused_hosts_count_as_blocked_from_the_beginning(world):
+def test_refused_hosts_count_as_blocked_from_the_start(world):
     report = world.roll_out(hosts(OUTSIDE, 3), max_blocked=1, refused=2)
     assert (world.order, report.exit_code) == ([], ExitCode.BLOCKED)
     assert report.stopped == "2 nodes are blocked, 2 of them refused, and no more than 1 may be"
@@ -245,7 +245,7 @@ def progress(**left: int) -> ShardProgress:
 
 
 @given(limit=st.integers(1, 30), ended=st.lists(st.booleans(), min_size=1, max_size=12))
-def test_the_parts_of_all_shards_are_the_limit(limit, ended):
+def test_shard_shares_add_up_to_the_limit(limit, ended):
     present = frozenset(range(len(ended) + 1))
     at_work = [index for index in present if index == len(ended) or not ended[index]]
     found = {index: progress(outside=index in at_work) for index in present}
@@ -260,7 +260,7 @@ def test_the_parts_of_all_shards_are_the_limit(limit, ended):
 
 
 @given(limit=st.integers(1, 30), ended=st.lists(st.booleans(), min_size=2, max_size=12))
-def test_a_shard_that_knows_less_takes_no_more(limit, ended):
+def test_shard_with_less_knowledge_takes_no_larger_share(limit, ended):
     present = frozenset(range(len(ended)))
     shards = Shards("x", Shard(0, len(present)), present)
     known = {index: progress(outside=not over) for index, over in enumerate(ended) if index}
@@ -281,7 +281,7 @@ def sharded(world: Mixed, index: int, members: list[Member], together: int, **se
     return world.time.spawn(steps())
 
 
-def test_two_shards_change_no_more_hosts_together_than_one_would(world):
+def test_two_shards_together_obey_the_limit_of_one(world):
     members = hosts(OUTSIDE, 8)
     tasks = [sharded(world, index, members[index::2], 3) for index in (0, 1)]
     world.time.finish(*tasks)
@@ -289,7 +289,7 @@ def test_two_shards_change_no_more_hosts_together_than_one_would(world):
     assert world.most[OUTSIDE] == 3
 
 
-def test_a_shard_begins_a_stage_when_every_shard_has_ended_those_before(world):
+def test_shard_begins_stage_after_all_shards_end_earlier_ones(world):
     second = sharded(world, 1, hosts(OUTSIDE, 2), 4)
     world.time.run(100.0)
     assert world.order == []
@@ -298,7 +298,7 @@ def test_a_shard_begins_a_stage_when_every_shard_has_ended_those_before(world):
     assert [stage_of(host) for host in world.order] == [DRAINED, DRAINED, OUTSIDE, OUTSIDE]
 
 
-def test_the_canaries_of_a_stage_are_those_of_the_first_shard_alone(world):
+def test_stage_canaries_come_only_from_the_first_shard(world):
     members = hosts(OUTSIDE, 8)
     world.fails("host-0")
     tasks = [sharded(world, 0, members[:4], 8, canaries=1), sharded(world, 1, members[4:], 8, canaries=1)]

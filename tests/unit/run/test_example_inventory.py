@@ -18,7 +18,7 @@ def test_every_group_has_a_valid_profile(group: str) -> None:
     assert load_profile(data["numaforge_profile"]).name
 
 
-def test_a_hosts_own_profile_is_valid() -> None:
+def test_host_specific_profile_is_valid() -> None:
     own = [
         host[1]["numaforge_profile"] for group in GROUPS for host in HOSTS[group] if isinstance(host, tuple)
     ]

@@ -28,7 +28,7 @@ def expected(planned: NodePlan, *roles: str) -> Expected:
     return Target(Goal(planned, dgx_h100(), frozenset(roles))).expected
 
 
-def test_the_kubelet_s_role_brings_settings_allocatable_and_labels():
+def test_kubelet_role_expects_settings_allocatable_and_labels():
     planned = plan(time_slicing={"gpu": 4}, config="shared")
     found = expected(planned, "kubelet")
     assert planned.kubelet is not None
@@ -37,7 +37,7 @@ def test_the_kubelet_s_role_brings_settings_allocatable_and_labels():
     assert found.memory_bytes == dgx_h100().memory_bytes
 
 
-def test_the_role_mig_alone_brings_devices_and_labels():
+def test_mig_role_alone_expects_devices_and_labels():
     found = expected(plan(time_slicing={"gpu": 4}, config="shared"), "mig")
     assert found == Expected({}, {"nvidia.com/gpu": "32"}, all_gpus=True, labels=LABELS)
 
@@ -51,13 +51,13 @@ def test_the_role_mig_alone_brings_devices_and_labels():
         pytest.param(None, "mig", False, id="a-profile-without-GPUs"),
     ],
 )
-def test_gpus_are_cut_for_good_by(section, role, fixed):
+def test_fixed_gpu_partitioning_by_profile_and_role(section, role, fixed):
     profile = load_profile({"name": "a", "mig": {"gpus": [section] if section else []}})
     found = expected(plan_node(dgx_h100(), profile, "1.36.2"), role).devices
     assert (DRA_DRIVER.devices in found) is fixed
 
 
-def test_the_dra_driver_is_left_to_cut_gpus():
+def test_profile_can_leave_gpu_partitioning_to_dra_driver():
     profile = load_profile({"name": "a", "mig": {"gpus": [{"mode": "enabled"}], "managed_by": "dra-driver"}})
     assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").devices
 
@@ -72,13 +72,13 @@ def test_the_dra_driver_is_left_to_cut_gpus():
         pytest.param("dra", '{"policyName": "static"}', ["mig"], False, id="a-run-that-leaves-the-kubelet"),
     ],
 )
-def test_pods_lose_their_own_cpus_where(engine, state, roles, unpins):
+def test_pods_lose_exclusive_cpus_only_when_static_policy_ends(engine, state, roles, unpins):
     host = replace(dgx_h100(), kubelet=replace(kubeadm_kubelet(), state_files={"cpu_manager_state": state}))
     planned = plan_node(host, load_profile({"kubelet": {"resource_engine": engine}}), "1.36.2")
     assert Target(Goal(planned, host, frozenset(roles))).unpins is unpins
 
 
-def test_pools_of_a_plugin_that_is_deployed_are_all_that_has_their_prefix():
+def test_deployed_plugin_owns_every_resource_with_its_prefix():
     section = {"per": "numa_node", "deployed": True, "resource_prefix": "rdma.example.com"}
     profile = load_profile({"name": "train", "rdma": {"device_plugin": section}})
     planned = plan_node(dgx_h100(), profile, "1.36.2")
@@ -88,7 +88,7 @@ def test_pools_of_a_plugin_that_is_deployed_are_all_that_has_their_prefix():
     )
 
 
-def test_a_plugin_that_an_earlier_plan_had_deployed_loses_the_node():
+def test_previously_deployed_plugin_is_removed_from_node():
     section = {"per": "rail", "deployed": True}
     earlier = plan_node(dgx_h100(), load_profile({"name": "a", "rdma": {"device_plugin": section}}), "1.36.2")
     machine = replace(dgx_h100(), previous_plan=dumps(earlier))
@@ -98,7 +98,7 @@ def test_a_plugin_that_an_earlier_plan_had_deployed_loses_the_node():
     assert (found.labels, found.prefixes) == (dict.fromkeys(earlier.labels), ("rdma/",))
 
 
-def test_the_suite_runs_where_a_plan_is_saved_to_which_it_can_hold_the_host():
+def test_suite_runs_only_where_a_plan_is_saved():
     planned = plan()
     goals = (Goal(each, dgx_h100(), frozenset()) for each in (planned, replace(planned, files=())))
     assert [Target(goal).saves_plan for goal in goals] == [True, False]
@@ -118,7 +118,7 @@ def after(earlier: dict[str, object], now: dict[str, object], *roles: str) -> Ta
     )
 
 
-def test_a_removal_expects_no_label_of_ours_and_no_pool():
+def test_removal_expects_no_numaforge_label_or_pool():
     found = after({**POOLS, **CONFIGURED}, REMOVED, "kubelet", "rdma").expected
     assert found.labels == {"numaforge.io/rdma-pools": None}
     assert (found.prefixes, found.decides("rdma/rail0"), found.decides("nvidia.com/gpu")) == (
@@ -137,17 +137,17 @@ def test_a_removal_expects_no_label_of_ours_and_no_pool():
         pytest.param(CONFIGURED, {}, {"tuning"}, [], id="no role that has to do with labels"),
     ],
 )
-def test_a_run_says_what_becomes_of_labels(earlier, now, roles, said):
+def test_run_reports_what_happens_to_labels(earlier, now, roles, said):
     name = "the Node's label nvidia.com/device-plugin.config"
     assert after(earlier, now, *roles).relabelling == tuple(f"{name} {what}" for what in said)
 
 
-def test_pools_of_a_plugin_that_is_not_deployed_are_not_expected():
+def test_undeployed_plugin_expects_no_pools():
     profile = load_profile({"name": "train", "rdma": {"device_plugin": {"per": "rail"}}})
     assert expected(plan_node(dgx_h100(), profile, "1.36.2"), "rdma") == Expected(labels={})
 
 
-def test_other_roles_bring_nothing_that_the_cluster_sees():
+def test_other_roles_change_nothing_visible_to_the_cluster():
     assert expected(plan(config="shared"), "tuning") == Expected()
 
 
@@ -156,7 +156,7 @@ def test_other_roles_bring_nothing_that_the_cluster_sees():
     [({}, False), ({"rdma/hca": 63}, False), ({"nvidia.com/mig-1g.10gb": 7}, True)],
     ids=["nothing is known of devices", "other plugins alone", "a geometry"],
 )
-def test_the_set_of_resources_is_held_to_a_plan_that_knows_it(devices, all_gpus):
+def test_resource_set_is_checked_only_if_the_plan_lists_gpu_resources(devices, all_gpus):
     planned = plan()
     assert planned.allocatable is not None
     planned = replace(planned, allocatable=replace(planned.allocatable, devices=devices))
@@ -173,12 +173,12 @@ def test_the_set_of_resources_is_held_to_a_plan_that_knows_it(devices, all_gpus)
         pytest.param((), None, False, id="neither"),
     ],
 )
-def test_a_host_has_joined_where_its_kubelet_has_a_login(flags, login, joined):
+def test_host_has_joined_when_its_kubelet_has_credentials(flags, login, joined):
     machine = replace(dgx_h100(), kubelet=replace(kubeadm_kubelet(), flags=flags, login=login))
     assert Target(Goal(plan(), machine, frozenset())).joined is joined
 
 
-def test_a_tray_is_told_as_it_is_in_its_rack_and_as_planned():
+def test_tray_is_described_as_found_and_as_planned():
     built = gb200_nvl72_tray()
     tray = replace(
         built,
@@ -195,5 +195,5 @@ def test_a_tray_is_told_as_it_is_in_its_rack_and_as_planned():
     assert (then.clique, then.imex, then.nodes) == ("0011.7", NOT_BY_HOST, None)
 
 
-def test_a_host_in_no_rack_is_no_tray():
+def test_host_outside_a_rack_is_not_a_tray():
     assert Target(Goal(plan(), dgx_h100(), frozenset({"kubelet"}))).trays == (None, None)

@@ -43,7 +43,7 @@ def pyinfra(folder: Path, shard: str, **data: object) -> tuple[subprocess.Comple
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_shard_takes_its_hosts_alone(index, tmp_path):
+def test_shard_selects_only_its_hosts(index, tmp_path):
     done, deployed = pyinfra(tmp_path, f"{index}/2")
     assert (done.returncode, deployed) == (0, index == shard_of(HERE, 2))
 
@@ -71,18 +71,18 @@ def listed(folder: Path, inventory: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_list_of_hosts_has_the_mistakes_in_their_data(tmp_path):
+def test_host_list_reports_invalid_host_data(tmp_path):
     said = listed(tmp_path, 'nodes = [("odd", {"kubelet_start_seconds": "soon"}), "gpu-1"]\n')
     assert "host data kubelet_start_seconds: 'soon' is not accepted; write a whole number" in said
 
 
-def test_a_list_of_hosts_has_the_data_that_nothing_reads(tmp_path):
+def test_host_list_reports_unknown_host_data(tmp_path):
     said = listed(tmp_path, 'nodes = [("gpu-1", {"ssh_prt": 2222}), ("gpu-2", {"ssh_prt": 2222})]\n')
     assert said.count("gpu-[1-2]: host data ssh_prt: neither numaforge nor pyinfra reads it; ") == 1
     assert "did you mean ssh_port?" in said
 
 
-def test_a_deploy_says_once_which_data_nothing_reads(tmp_path):
+def test_deploy_reports_unread_data_once(tmp_path):
     done, deployed = pyinfra(tmp_path, "0/1", _sdo=False)
     assert (done.returncode, deployed) == (0, True)
     assert done.stderr.count(f"{HERE}: host data _sdo: neither numaforge nor pyinfra reads it") == 1
@@ -95,7 +95,7 @@ def test_a_deploy_says_once_which_data_nothing_reads(tmp_path):
         pytest.param("\nimport nothing\n", "line 2: ModuleNotFoundError: No module", id="an-exception"),
     ],
 )
-def test_a_mistake_in_an_inventory_has_its_place_and_no_traceback(inventory, message, tmp_path):
+def test_inventory_error_names_its_line_without_traceback(inventory, message, tmp_path):
     said = listed(tmp_path, inventory)
     assert f"{tmp_path}/inventory.py, {message}" in said
     assert "Traceback" not in said

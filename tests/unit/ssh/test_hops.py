@@ -31,7 +31,7 @@ Host second
         pytest.param("gpu-1", "first to second to first", id="two-jump-hosts-of-each-other"),
     ],
 )
-def test_jump_hosts_in_a_circle_are_refused(tmp_path: Path, host: str, circle: str) -> None:
+def test_circular_jump_hosts_are_refused(tmp_path: Path, host: str, circle: str) -> None:
     config = tmp_path / "config"
     config.write_text(CONFIG)
     with pytest.raises(HostError) as refused:

@@ -32,7 +32,7 @@ def read(file: Path) -> list[PKey]:
 
 
 @pytest.mark.parametrize(("words", "algorithm"), KINDS.values(), ids=list(KINDS))
-def test_a_key_signs_what_its_public_half_verifies(tmp_path, words, algorithm):
+def test_signature_of_a_key_is_verified_by_its_public_key(tmp_path, words, algorithm):
     (key,) = read(made(tmp_path / "key", *words))
     signature = key.sign_ssh_data(b"data", algorithm)
     public = PKey.from_type_string(key.get_name(), key.asbytes())
@@ -48,7 +48,7 @@ def test_a_key_is_read_once_until_its_file_changes(tmp_path):
     assert (again is first, other.asbytes() == first.asbytes()) == (True, False)
 
 
-def test_a_certificate_leaves_the_key_without_it_as_it_is(tmp_path):
+def test_certificate_leaves_plain_key_unchanged(tmp_path):
     authority, file = made(tmp_path / "authority", "-t", "ed25519"), made(tmp_path / "key", "-t", "ed25519")
     signed = ["ssh-keygen", "-q", "-s", str(authority), "-I", "admin", "-n", "root", f"{file}.pub"]
     subprocess.run(signed, check=True, capture_output=True, timeout=60)

@@ -49,7 +49,7 @@ def by_ssh_keygen(file: Path, name: str) -> list[str]:
         pytest.param("", id="an-empty-file"),
     ],
 )
-def test_a_host_has_the_keys_that_ssh_keygen_finds(tmp_path: Path, text: str) -> None:
+def test_host_keys_match_ssh_keygen(tmp_path: Path, text: str) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(text)
     for name in NAMES:
@@ -57,14 +57,14 @@ def test_a_host_has_the_keys_that_ssh_keygen_finds(tmp_path: Path, text: str) ->
         assert sorted(ours) == sorted(by_ssh_keygen(file, name)), name
 
 
-def test_a_damaged_line_costs_no_other_host_its_key(tmp_path: Path) -> None:
+def test_damaged_line_hides_no_other_host_key(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     damaged = f"n1 ssh-ed25519 A\nn2 ssh-ed25519 AAA=A\n|1|nothing|of {A}\n|1|a|b|c {A}\n@revoked\n"
     file.write_text(f"{damaged}n3 {C}\n")
     assert [key.text for name in NAMES for key in known_keys(str(file), name)] == [C.split()[1]]
 
 
-def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+def test_changed_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     assert known_keys(str(file), "n1") == []
     file.write_text(f"n1 {A}\n")

@@ -22,7 +22,7 @@ Host *
 SLOW = ["slow-1", "slow-2", "slow-3"]  # longer together than one may take
 
 
-def test_the_limit_is_that_of_each_answer_and_a_host_without_one_fails_alone(
+def test_time_limit_is_per_answer_and_silent_host_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openssh, "_ANSWER_SECONDS", 2)
@@ -57,7 +57,7 @@ print(openssh.destination_of("gpu-1", {"ssh_config_file": "/dev/null"}).host)
 """
 
 
-def test_a_shell_that_ends_before_this_process_looks_is_seen_to_end() -> None:
+def test_shell_ending_before_the_first_wait_is_noticed() -> None:
     script = [sys.executable, "-c", FASTER_THAN_THIS_PROCESS]
     answer = subprocess.run(script, capture_output=True, text=True, timeout=60, check=False)
     assert (answer.stdout, answer.stderr) == ("gpu-1\n", "")

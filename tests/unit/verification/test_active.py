@@ -85,7 +85,7 @@ def test_a_port_sends_to_itself(tmp_path, sh, layer, gids, given):
     assert set(calls) == {wanted, f"{wanted} 127.0.0.1"}
 
 
-def test_a_program_that_is_missing_is_named(tmp_path, sh):
+def test_missing_program_is_named(tmp_path, sh):
     done = prove(tmp_path, sh, "InfiniBand", [], tool=False)
     assert (done.returncode, done.stderr) == (127, "ibv_rc_pingpong\n")
 
@@ -96,7 +96,7 @@ def test_a_port_without_an_address_is_named(tmp_path, sh):
     assert "rxe0 port 1 has no address for RoCE v2" in done.stderr
 
 
-def test_a_server_that_fails_says_why(tmp_path, sh):
+def test_failed_server_reports_why(tmp_path, sh):
     (tmp_path / "broken").touch()
     done = prove(tmp_path, sh, "InfiniBand", [])
     assert done.returncode == 1
@@ -117,7 +117,7 @@ REDUCE = """0x10de
 """
 
 
-def test_answers_are_measured_against_the_row_of_their_hardware():
+def test_results_are_compared_with_the_row_of_the_hardware():
     assert thresholds.write_bandwidth(WRITE) == 391.52
     assert thresholds.all_reduce_bandwidth(REDUCE) == 480.318
     rows = (thresholds.write_threshold(WRITE), thresholds.all_reduce_threshold(REDUCE))

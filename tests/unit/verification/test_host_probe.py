@@ -74,7 +74,7 @@ def units(path, *names):
     return [(said[f"active {name}"], said[f"enabled {name}"]) for name in names]
 
 
-def test_systemd_is_asked_twice_for_all_units(path):
+def test_all_units_take_two_systemd_queries(path):
     told(":", path=path)
     units = " ".join(UNITS)
     asked = [f"show -p ActiveState,MainPID {units}", f"is-enabled {units}"]
@@ -82,7 +82,7 @@ def test_systemd_is_asked_twice_for_all_units(path):
 
 
 @pytest.mark.parametrize("role", [*dict.fromkeys(role for role, _ in all_promises())], ids=lambda r: r.folder)
-def test_a_role_names_what_its_shell_reads_of_units(role):
+def test_role_declares_every_unit_property_its_shell_reads(role):
     asked = {each for owner, promise in all_promises() if owner is role for each in promise.properties}
     probe = f"roles/{role.folder}/probe"
     read = re.findall(r"unit_says \S+ (\w+)", shell.library(probe) if shell.exists(probe) else "")
@@ -101,11 +101,11 @@ def test_a_role_names_what_its_shell_reads_of_units(role):
         pytest.param(("strange.service",), [("inactive", "")], id="or is the only one"),
     ],
 )
-def test_what_systemd_says_of_units(path, names, states):
+def test_each_unit_has_its_own_systemd_state(path, names, states):
     assert units(path, *names) == states
 
 
-def test_limits_are_those_of_the_units_process(path):
+def test_limits_are_read_from_the_unit_process(path):
     said = told("tell_limits", "containerd.service", path=path)
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert said["LimitNOFILE containerd.service"] == str(soft)
@@ -113,7 +113,7 @@ def test_limits_are_those_of_the_units_process(path):
     assert int(said["since containerd.service"]) > 0
 
 
-def test_the_clock_is_asked_of_systemd(path):
+def test_clock_sync_is_read_from_systemd(path):
     assert told("tell_clock", path=path) == {"clock": "yes"}
 
 
@@ -130,7 +130,7 @@ SINCE = {"since containerd.service": "20"}
         pytest.param({}, SINCE, False, id="the file is gone"),
     ],
 )
-def test_a_limit_counts_once_the_unit_has_started_with_it(changed, said, started):
+def test_limit_counts_only_after_the_unit_restarts(changed, said, started):
     live = Live(
         {}, said={"changed": [(path, str(time)) for path, time in changed.items()], "host": [*said.items()]}
     )

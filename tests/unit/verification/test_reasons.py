@@ -57,7 +57,7 @@ def told_by_the_host_alone() -> Iterator[Promise]:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_host_that_says_nothing_breaks_promises_in_one_short_line(name):
+def test_silent_host_breaks_each_promise_with_one_short_line(name):
     plan, said = plan_of(name), {}
     for promise in told_by_the_host_alone():
         for entry, expected in promise.table(plan).items():
@@ -127,7 +127,7 @@ def state(**changes: str) -> FileState:
         ),
     ],
 )
-def test_a_broken_promise_says_what_is_there_and_what_is_planned(promise, entry, live, reason):
+def test_broken_promise_reports_live_and_planned_value(promise, entry, live, reason):
     plan = plan_of("dgx-h100")
     (kind,) = {each for _, each in all_promises() if each.name == promise and entry in each.table(plan)}
     assert why_broken(kind, plan, live, entry, kind.table(plan)[entry]) == reason
@@ -158,5 +158,5 @@ def test_a_broken_promise_says_what_is_there_and_what_is_planned(promise, entry,
         ),
     ],
 )
-def test_a_file_shows_its_first_changed_lines(found, planned, shown):
+def test_changed_file_shows_its_first_changed_lines(found, planned, shown):
     assert changed_lines(found, planned) == shown

@@ -18,7 +18,7 @@ from numaforge.verification.suite import results
         pytest.param("", "failure", id="nothing"),
     ],
 )
-def test_a_failure_says_what_was_found(tmp_path: Path, message: str, reason: str) -> None:
+def test_failure_reports_the_found_value(tmp_path: Path, message: str, reason: str) -> None:
     failure = f"<failure message={quoteattr(message)}/>"
     report = tmp_path / "report.xml"
     report.write_text(f"<testsuite><testcase name='test_one[x]'>{failure}</testcase></testsuite>")

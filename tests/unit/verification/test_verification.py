@@ -78,7 +78,9 @@ def plan() -> NodePlan:
         pytest.param(["topology", "kubelet"], True, id="the-kubelet-that-offers-them"),
     ],
 )
-def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bool) -> None:
+def test_huge_pages_are_checked_with_their_role_or_kubelet(
+    plan: NodePlan, roles: list[str], seen_to: bool
+) -> None:
     assert ("hugepages:2Mi on NUMA node 0" in entries(plan, "kernel_value", roles)) is seen_to
     assert (HUGEPAGES_TMPFILES_PATH in entries(plan, "file_content", roles)) is seen_to
 
@@ -109,7 +111,7 @@ def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bo
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_setting_is_one_promise_with_the_settings_name(plan, test, names):
+def test_every_setting_is_one_promise_named_after_it(plan, test, names):
     assert list(entries(plan, test)) == names
 
 
@@ -117,7 +119,7 @@ def test_every_planned_file_is_a_promise(plan):
     assert set(entries(plan, "file_content")) == {file.path for file in plan.files}
 
 
-def test_a_plan_read_back_from_a_host_means_the_same_files(plan):
+def test_plan_read_back_from_host_renders_the_same_files(plan):
     assert render_plan(loads(dumps(plan))) == render_plan(plan)
 
 
@@ -135,12 +137,12 @@ def test_allocatable_is_promised_in_kubernetes_names(plan):
     }
 
 
-def test_the_smallest_plan_promises_at_least_what_every_plan_does():
+def test_smallest_plan_has_the_minimum_promises():
     plan = plan_node(replace(machines.two_cpu_vm(), kubelet=None), load_profile({"name": "detect"}))
     assert table.count(plan) >= table.at_least(plan)
 
 
-def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
+def test_emptied_plan_is_detected_by_too_few_promises(plan):
     kubelet = replace(plan.kubelet, settings={})
     hollow = replace(
         plan, files=(), allocatable=None, tuning=TuningPlan(), kernel=KernelPlan(), kubelet=kubelet
@@ -157,13 +159,13 @@ def read_here(plan: NodePlan) -> Live:
     return read_live(answer.stdout, plan)
 
 
-def test_the_probe_reads_this_machine(plan):
+def test_probe_reads_this_machine(plan):
     live = read_here(replace(plan, files=plan.files[:1], kubelet=None))
     assert live.values[ONLINE] == Path(ONLINE).read_text().strip()
     assert live.values[HOSTNAME] == Path(HOSTNAME).read_text().strip()
 
 
-def test_the_probe_of_interrupts_and_slices_finds_all_that_it_calls(plan):
+def test_interrupt_and_slice_probe_runs_without_errors(plan):
     cpu = frozenset({0})
     wish = replace(
         plan.interrupts, devices={"0000:00:00.0": cpu}, rps={"lo": cpu}, irqbalance="reserved", banned=cpu
@@ -175,7 +177,7 @@ def test_the_probe_of_interrupts_and_slices_finds_all_that_it_calls(plan):
     assert "/sys/class/net/lo/queues/rx-0/rps_cpus" in read_live(answer.stdout, busy).values
 
 
-def test_what_is_as_planned_is_not_sent_and_what_was_edited_is(plan, tmp_path):
+def test_probe_sends_edited_files_only(plan, tmp_path):
     paths = [str(tmp_path / name) for name in ("kept", "edited", "missing")]
     files = tuple(replace(file, path=path) for file, path in zip(plan.files, paths, strict=False))
     here = replace(plan, files=files, kubelet=None)
@@ -190,13 +192,13 @@ def test_what_is_as_planned_is_not_sent_and_what_was_edited_is(plan, tmp_path):
     assert [*live.changed] == paths[:2]
 
 
-def test_a_node_is_asked_for_no_text_that_its_plan_knows(plan):
+def test_files_known_from_the_plan_are_not_fetched(plan):
     assert {*planned_texts(plan)} >= {render_file(plan, file) for file in plan.files}
     broken = replace(plan.files[0], path="/etc/strange", template="no-such.j2")
     assert planned_texts(replace(plan, files=(broken,))) == []
 
 
-def test_the_probe_reads_files_with_their_rights_and_leaves_out_missing_ones(plan, tmp_path):
+def test_probe_reads_files_with_modes_and_skips_missing_ones(plan, tmp_path):
     here = tmp_path / "it's here.conf"
     here.write_bytes(b"first\nfiles\nno newline at the end \xff")
     here.chmod(0o640)
@@ -221,11 +223,11 @@ def live_with(**kubelet: str) -> Live:
         pytest.param("/usr/bin/kubelet --hostname-override worker-7 ", "worker-7", id="the flag's next word"),
     ],
 )
-def test_node_name(arguments, name):
+def test_node_name_is_hostname_or_kubelet_override(arguments, name):
     assert live_with(arguments=arguments).node_name == name
 
 
-def test_the_kubelets_start_is_counted_from_boot():
+def test_kubelet_start_time_is_counted_from_boot():
     assert (
         live_with(since="40500000", uptime="100.50 180.00", now="1700000100").kubelet_started == 1700000040.0
     )
@@ -254,7 +256,7 @@ def test_the_kubelets_start_is_counted_from_boot():
         pytest.param(True, True, id="booleans"),
     ],
 )
-def test_same_meaning(expected, actual):
+def test_equivalent_settings_do_not_differ(expected, actual):
     assert differences("field", expected, actual) == []
 
 
@@ -280,7 +282,7 @@ def test_same_meaning(expected, actual):
         pytest.param(True, "true", "field is 'true', planned True", id="a text is no boolean"),
     ],
 )
-def test_other_meaning(expected, actual, complaint):
+def test_different_settings_are_reported(expected, actual, complaint):
     assert differences("field", expected, actual) == [complaint]
 
 
@@ -301,7 +303,7 @@ def kubectl(tmp_path, monkeypatch):
     return install
 
 
-def test_the_running_configuration_is_the_kubelets_own_and_fetched_once(kubectl):
+def test_running_config_comes_from_kubelet_and_is_fetched_once(kubectl):
     calls = kubectl("""echo '{"kubeletconfig": {"cpuManagerPolicy": "static"}}'""")
     cluster = ApiServer("/root/admin.conf")
     assert [cluster.running_config("gpu-1") for _ in range(2)] == [{"cpuManagerPolicy": "static"}] * 2
@@ -310,13 +312,13 @@ def test_the_running_configuration_is_the_kubelets_own_and_fetched_once(kubectl)
     ]
 
 
-def test_an_error_of_the_cluster_fails_the_test_with_its_words(kubectl):
+def test_cluster_error_fails_the_test_with_its_message(kubectl):
     kubectl("echo 'Error from server (NotFound): nodes gpu-1 not found' >&2; exit 1")
     with pytest.raises(pytest.fail.Exception, match="nodes gpu-1 not found"):
         ApiServer("/root/admin.conf").allocatable("gpu-1")
 
 
-def test_without_kubectl_it_says_so(monkeypatch, tmp_path):
+def test_missing_kubectl_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pytest.fail.Exception, match="cannot run kubectl"):
         ApiServer("/root/admin.conf").allocatable("gpu-1")
@@ -325,7 +327,7 @@ def test_without_kubectl_it_says_so(monkeypatch, tmp_path):
 # ---- how a host is reached ----
 
 
-def test_only_what_logs_in_is_handed_to_the_suite_in_a_file_of_ours_alone(tmp_path):
+def test_suite_gets_only_login_data_in_a_private_file(tmp_path):
     data = {"ssh_port": 2222, "ssh_password": "secret", "numaforge_profile": "h100", "ssh_user": None}
     host = reached_host("gpu-1", "OpenSshConnector", data)
     write_hosts([host], tmp_path / "hosts")
@@ -345,7 +347,7 @@ def test_only_what_logs_in_is_handed_to_the_suite_in_a_file_of_ours_alone(tmp_pa
         ),
     ],
 )
-def test_only_a_host_that_does_not_answer_is_unreachable(tmp_path, config, unreachable, why):
+def test_only_unresponsive_host_counts_as_unreachable(tmp_path, config, unreachable, why):
     (tmp_path / why).write_text(config)
     write_hosts([ReachedHost("gpu-1", {"ssh_config_file": str(tmp_path / why)})], tmp_path / "hosts")
     (host,) = read_hosts(tmp_path / "hosts")
@@ -354,12 +356,12 @@ def test_only_a_host_that_does_not_answer_is_unreachable(tmp_path, config, unrea
     assert node.unreachable is unreachable
 
 
-def test_the_machine_itself_needs_no_login(tmp_path):
+def test_local_machine_needs_no_login(tmp_path):
     write_hosts([reached_host("@local", "LocalConnector", {"ssh_user": "root"})], tmp_path / "hosts")
     assert [found.backend.get_pytest_id() for found in read_hosts(tmp_path / "hosts")] == ["local"]
 
 
-def test_another_way_to_a_host_is_refused_with_its_name():
+def test_unsupported_connector_is_refused_by_name():
     with pytest.raises(HostError, match=r"@docker/node: .* over DockerConnector"):
         reached_host("@docker/node", "DockerConnector", {})
 
@@ -396,7 +398,7 @@ def test_without_hosts_the_suite_refuses_to_run():
         pytest.param("testinfra.py", "raise SystemExit(9)\n", id="a module of a name that it imports"),
     ],
 )
-def test_nothing_in_the_callers_folder_takes_part(tmp_path, path, text):
+def test_suite_ignores_files_in_the_working_directory(tmp_path, path, text):
     (tmp_path / path).write_text(text)
     run = run_suite(tmp_path, "--collect-only", "--kubeconfig", str(tmp_path / path))  # a path of this folder
     assert "test_own" not in run.stdout
@@ -410,12 +412,12 @@ def test_nothing_in_the_callers_folder_takes_part(tmp_path, path, text):
         pytest.param("PYTEST_PLUGINS", "no_such_plugin", id="plugins"),
     ],
 )
-def test_nothing_in_the_environment_takes_part(tmp_path, monkeypatch, name, value):
+def test_suite_ignores_the_environment(tmp_path, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     assert "test_node.py::" in run_suite(tmp_path, "--collect-only").stdout
 
 
-def test_nothing_is_left_in_the_callers_folder(tmp_path):
+def test_suite_leaves_no_files_in_the_working_directory(tmp_path):
     run_suite(tmp_path, "--collect-only")
     assert list(tmp_path.iterdir()) == []
 
@@ -432,7 +434,7 @@ def test_a_host_without_a_plan_fails_with_one_message(tmp_path):
 
 @pytest.mark.skipif(Path("/etc/numaforge/plan.json").exists(), reason="this machine has a plan")
 @pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
-def test_a_part_of_the_suite_does_not_pass_on_a_host_without_a_plan(tmp_path):
+def test_partial_suite_fails_on_host_without_plan(tmp_path):
     run = run_suite(tmp_path, "-k", "governor")
     assert run.returncode == pytest.ExitCode.USAGE_ERROR
     assert "has no /etc/numaforge/plan.json" in run.stderr
@@ -447,7 +449,7 @@ print(json.dumps({name: [mark.kwargs for mark in marks] for name, marks in marks
 """
 
 
-def test_each_test_of_the_suite_holds_its_own_promise_alone() -> None:
+def test_each_suite_test_checks_only_its_own_promise() -> None:
     """One function may hold several promises; those of one name, which are one test, have one function."""
     done = subprocess.run([sys.executable, "-c", MARKS], capture_output=True, text=True, check=True)
     marks = json.loads(done.stdout)
@@ -460,7 +462,7 @@ def test_each_test_of_the_suite_holds_its_own_promise_alone() -> None:
     assert all(promise.holds is names[promise.name] for _, promise in all_promises())
 
 
-def test_promises_are_chosen_by_every_role_that_a_deploy_calls() -> None:
+def test_every_deployed_role_can_select_promises() -> None:
     """As after deploys/amd_partitions.py: `verify --roles topology,amd_partitions,kubelet`."""
     deploys = Path(__file__).parents[3] / "deploys"
     called = {

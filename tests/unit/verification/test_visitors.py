@@ -41,18 +41,18 @@ def answer(*counts: int) -> list[str]:
         pytest.param({5}, {}, id="an-offline-cpu-has-no-column"),
     ],
 )
-def test_interrupts_are_counted_on_the_cpus_that_are_asked_for(cpus, came):
+def test_interrupts_are_counted_on_requested_cpus(cpus, came):
     assert read_visitors(answer(9, 0, 2, 3), frozenset(cpus)).interrupts == came
 
 
-def test_processes_that_may_run_there_are_named_and_pods_are_not():
+def test_processes_allowed_on_the_cpus_are_named_except_pods():
     found = read_visitors(answer(0, 0, 0, 0), frozenset({4})).processes
     assert [each.name for each in found] == ["systemd", "naughty"]
     assert found[1] == Visitor(10, "naughty", "4", "/system.slice/naughty.service")
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
-def test_the_script_tells_of_this_machine(shell):
+def test_visitors_script_lists_processes_of_this_machine(shell):
     done = subprocess.run(shell.split(), input=visitors_script(0), capture_output=True, text=True, check=True)
     named = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("process ")]
     assert named

@@ -325,7 +325,7 @@ TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
         ),
     ],
 )
-def test_devices(slices, spec, claims, expected):
+def test_claim_gets_the_devices_that_match_its_requests(slices, spec, claims, expected):
     found = said(slices, spec, claims=claims)
     assert found.fits is (expected is not None)
     assert names(found) == (expected or [])
@@ -361,7 +361,7 @@ PARTS = a_slice(
         pytest.param([], claim(request("g"), request("m", MIG)), False, id="both at once"),
     ],
 )
-def test_devices_that_share_counters(claims, spec, fits):
+def test_devices_with_shared_counters_exclude_each_other(claims, spec, fits):
     assert said([PARTS], spec, claims=claims).fits is fits
 
 
@@ -399,14 +399,14 @@ UNREAD = where('device.attributes["gpu.nvidia.com"].type.matches("^g")')
         ),
     ],
 )
-def test_what_is_not_known_is_said_and_not_guessed(slices, spec, fits, why):
+def test_unknown_allocation_is_reported_and_not_guessed(slices, spec, fits, why):
     found = said(slices, spec)
     assert found.fits is fits
     assert why in " ".join(found.unknown)
     assert bool(found.unknown) == (fits is None)
 
 
-def test_a_way_after_one_that_is_not_known_is_not_known_either_for_that_one_may_fail():
+def test_alternative_after_an_unknown_alternative_is_unknown():
     ways = [
         {"name": "a", "deviceClassName": GPU, **UNREAD},
         {"name": "b", "deviceClassName": NIC},
@@ -415,13 +415,13 @@ def test_a_way_after_one_that_is_not_known_is_not_known_either_for_that_one_may_
     assert names(said(BOTH, claim({"name": "x", "firstAvailable": ways[::-1]}))) == ["nic-0"]
 
 
-def test_all_devices_are_not_to_be_had_while_a_pool_is_in_change_even_one_without_any():
+def test_all_devices_cannot_be_allocated_while_any_pool_is_updating():
     pool = {"name": NODE, "generation": 1, "resourceSliceCount": 2}
     found = said([EIGHT, a_slice("dra.net", pool=pool)], claim(request("g", **FREE)))
     assert (found.fits, found.refusal) == (False, f"resource pool dra.net/{NODE} is being updated")
 
 
-def test_what_a_plan_does_not_say_of_a_device_is_not_known():
+def test_device_field_missing_from_the_plan_is_unknown():
     numa = "resource.kubernetes.io/numaNode"
     spec = claim(
         request("g"),
@@ -433,26 +433,26 @@ def test_what_a_plan_does_not_say_of_a_device_is_not_known():
     assert (found.fits, found.unknown) == (None, (f"{numa} is not known",))
 
 
-def test_a_selector_that_fails_on_a_device_ends_the_allocation():
+def test_failing_selector_ends_the_allocation():
     found = said([EIGHT], claim(request("n", MIG)))
     assert (found.fits, found.refusal) == (False, "cannot allocate all claims")
     found = said([FOUR_RAILS], claim(request("n", MIG)))
     assert (found.fits, found.refusal) == (False, "a selector fails: no such key: type")
 
 
-def test_several_claims_of_a_pod_have_devices_of_their_own():
+def test_several_claims_of_a_pod_get_separate_devices():
     found = said(BOTH, claim(request("g", count=4)), claim(request("g", count=4)))
     assert names(found) == [f"gpu-{number}" for number in range(8)]
     assert said(BOTH, claim(request("g", count=4)), claim(request("g", count=5))).fits is False
 
 
-def test_a_rule_taints_one_device():
+def test_device_taint_rule_taints_only_selected_devices():
     rule = {"spec": {"deviceSelector": {"driver": GPU, "pool": NODE, "device": "gpu-0"}, "taint": TAINT}}
     assert names(said(BOTH, claim(request("g")), rules=[rule])) == ["gpu-1"]
     assert names(said(BOTH, claim(request("g")), rules=[{"spec": {"taint": TAINT}}])) == ["gpu-0"]
 
 
-def test_the_counts_say_what_matches_and_what_of_it_is_free():
+def test_counts_give_matching_and_free_devices():
     [count] = said(BOTH, claim(request("g", count=7)), claims=TWO_TAKEN).counts
     assert (count.claim, count.request, count.requested) == ("0", "g", 7)
     assert (count.match, count.free, count.unsure) == (8, 6, 0)
@@ -468,7 +468,7 @@ def test_the_counts_say_what_matches_and_what_of_it_is_free():
         pytest.param("55", 0, id="more-than-one-has"),
     ],
 )
-def test_of_devices_that_are_shared_those_with_as_much_left_count_as_free(asked, free):
+def test_shared_device_counts_as_free_with_enough_capacity_left(asked, free):
     used = [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")]
     [count] = said(
         [CPUS], claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": asked}})), claims=used
@@ -476,7 +476,7 @@ def test_of_devices_that_are_shared_those_with_as_much_left_count_as_free(asked,
     assert (count.match, count.free, count.capacity) == (2, free, (("dra.cpu/cpu", int(asked)),))
 
 
-def test_a_search_without_an_end_is_given_up():
+def test_search_with_too_many_combinations_is_given_up():
     many = a_slice(GPU, *(gpu(number, f"pci{number % 16}") for number in range(128)))
     spec = claim(
         *(request(f"g{number}", count=4) for number in range(8)),

@@ -156,26 +156,26 @@ NOT_ALL = "cannot allocate all claims"
         ),
     ],
 )
-def test_the_schedulers_word_on_claims(objects, spec, expected):
+def test_scheduler_refuses_unsatisfiable_claims(objects, spec, expected):
     answer = explained(nodes_of(node("one"), *objects), pod("p", spec))
     assert reasons(answer) == {"one": expected}
     assert answer.fits == (not expected)
     assert answer.verdicts[0].not_seen == ()
 
 
-def test_a_device_plugin_serves_a_resource_before_any_claim():
+def test_device_plugin_serves_a_resource_before_claims():
     answer = explained(nodes_of(node("one", gpus=1), *WHOLE, gpus=[0]), pod("p", limits(gpus=2)))
     assert reasons(answer) == {"one": (f"Insufficient {GPU}",)}
     assert explained(nodes_of(node("one", gpus=2), *WHOLE, gpus=[0, 1]), pod("p", limits(gpus=2))).fits
 
 
-def test_a_kubelet_aligns_no_resource_that_a_claim_serves():
+def test_kubelet_aligns_no_resource_served_by_a_claim():
     answer = explained(nodes_of(node("one"), *WHOLE, gpus=[0, 0]), pod("p", limits(gpus=2)))
     [verdict] = answer.verdicts
     assert (verdict.judgement.kubelet.admitted, verdict.judgement.kubelet.devices) == (True, {})
 
 
-def test_the_pods_of_a_job_have_devices_of_their_own():
+def test_pods_of_a_job_get_separate_devices():
     two = (*CLASSES, offered("one", 2), offered("two", 1), template("one-gpu"))
     answer = explained(nodes_of(node("one"), node("two"), *two), job(4, claiming("one-gpu")))
     assert (answer.fit, {each.node: each.placed for each in answer.verdicts}) == (3, {"one": 2, "two": 1})
@@ -189,19 +189,19 @@ def test_pods_that_share_a_claim_share_its_node():
     assert sorted(each.placed for each in answer.verdicts) == [0, 3]
 
 
-def test_a_pod_whose_leaving_frees_its_devices_is_named():
+def test_pod_whose_removal_frees_devices_is_named():
     there = pod("there", claiming(claim="c"), "one")
     objects = (*WHOLE, claim("c", "gpu-0", users=["uid-there"]))
     answer = explained(nodes_of(node("one"), there, *objects), pod("p", claiming("two-gpus")))
     assert [each.change for each in answer.remedies if each.of == "cluster"] == ["once ml/there has left one"]
 
 
-def test_fewer_devices_of_a_resource_are_tried():
+def test_fewer_devices_of_a_resource_are_suggested():
     answer = explained(nodes_of(node("one"), *WHOLE), pod("p", limits(gpus=3)))
     assert f"2 {GPU} in the container main" in [each.change for each in answer.remedies]
 
 
-def test_a_pod_that_runs_is_judged_without_its_own_claim():
+def test_running_pod_is_judged_without_its_own_claim():
     made = [{"name": "gpu", "resourceClaimName": "there-gpu"}]
     there = pod("there", claiming("two-gpus"), "one", resourceClaimStatuses=made)
     objects = (*WHOLE, claim("there-gpu", "gpu-0", "gpu-1", users=["uid-there"], count=2))
@@ -234,14 +234,14 @@ def some_cpus(count: int) -> dict[str, Any]:
     return {"name": "c", "exactly": exactly}
 
 
-def test_a_claim_gets_the_device_that_has_enough_with_its_numa_node():
+def test_claim_gets_a_large_enough_device_with_its_numa_node():
     objects = (*CLASSES, cpu_groups(2, 4), template("cpus", some_cpus(3)))
     [verdict] = explained(nodes_of(node("one"), *objects), pod("p", claiming("cpus"))).verdicts
     [(name, [device])] = verdict.judgement.devices
     assert (name, str(device), device.numa_nodes) == ("gpu", "dra.cpu/one/cpudevnuma001", {1})
 
 
-def test_a_smaller_share_of_a_device_is_tried():
+def test_smaller_share_of_a_device_is_suggested():
     objects = (*CLASSES, cpu_groups(2, 4), template("cpus", some_cpus(6)))
     answer = explained(nodes_of(node("one"), *objects), pod("p", claiming("cpus")))
     assert answer.verdicts[0].judgement.devices == ()
@@ -252,7 +252,7 @@ def test_a_smaller_share_of_a_device_is_tried():
 ROOT = "resource.kubernetes.io/pcieRoot"
 
 
-def test_fewer_devices_of_a_claim_are_tried_and_less_that_binds_them():
+def test_fewer_devices_or_constraints_of_a_claim_are_suggested():
     apart = offered("one", 2)
     for number, device in enumerate(apart["spec"]["devices"]):
         device["attributes"][ROOT] = {"string": f"pci{number}"}
@@ -269,7 +269,7 @@ def test_fewer_devices_of_a_claim_are_tried_and_less_that_binds_them():
     assert explained(nodes_of(node("one"), *CLASSES, apart, free), pod("p", claiming("bound"))).fits
 
 
-def test_one_more_node_has_devices_of_its_own():
+def test_suggested_node_brings_its_own_devices():
     answer = explained(nodes_of(node("one"), *WHOLE), job(3, claiming("one-gpu")))
     assert ("cluster", "1 more node like one") in [(each.of, each.change) for each in answer.remedies]
     shared = offered("one", 2)
@@ -280,7 +280,7 @@ def test_one_more_node_has_devices_of_its_own():
     assert "cluster" not in [each.of for each in answer.remedies]
 
 
-def test_devices_of_all_nodes_are_taken_for_all():
+def test_device_offered_to_all_nodes_is_allocated_only_once():
     shared = offered("one", 2)
     shared["spec"] = {**shared["spec"], "nodeName": None, "allNodes": True}
     objects = (*CLASSES, shared, template("one-gpu"))
@@ -312,7 +312,7 @@ def test_devices_of_all_nodes_are_taken_for_all():
         ),
     ],
 )
-def test_what_is_not_known_of_claims_is_said_and_held_against_no_node(world, spec, why):
+def test_unknown_claims_are_reported_and_block_no_node(world, spec, why):
     answer = explained(candidates([GivenMachine("one", scenario())], None, world=world), pod("p", spec))
     assert answer.fits
     [not_seen] = answer.verdicts[0].not_seen
@@ -320,7 +320,7 @@ def test_what_is_not_known_of_claims_is_said_and_held_against_no_node(world, spe
     assert why in not_seen
 
 
-def test_a_plan_says_what_drivers_will_offer_where_no_slice_does():
+def test_plan_supplies_driver_devices_when_no_slice_does():
     plan = claim_world([*CLASSES, offered("one", 2)])
     machines = [GivenMachine("one", scenario(), world=plan)]
     given = claim_world([template("two-gpus", request(2)), template("three", request(3))])
@@ -334,7 +334,7 @@ def test_a_plan_says_what_drivers_will_offer_where_no_slice_does():
     assert "which devices its pods have is not known" in answer.verdicts[0].not_seen[0]
 
 
-def test_the_slices_of_a_cluster_count_whatever_a_plan_foresees():
+def test_cluster_slices_override_planned_slices():
     cluster = read_cluster([node("one"), *CLASSES, offered("one", 1), template("two-gpus", request(2))])
     machines = [GivenMachine("one", scenario(), world=claim_world([*CLASSES, offered("one", 2)]))]
     nodes = candidates(machines, cluster.nodes, world=cluster.claims)

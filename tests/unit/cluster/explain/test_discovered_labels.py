@@ -60,17 +60,17 @@ PREFIX = "nvidia.com/"
         pytest.param("mi300x", None, {"gpu.product": None, "gpu.present": None}, id="no GPU of NVIDIA"),
     ],
 )
-def test_labels_of_a_machine(machine, plugin, labels):
+def test_discovered_labels_follow_the_machine(machine, plugin, labels):
     found = discovered_labels(ready_machine(machine), plugin)
     assert {name: found[PREFIX + name] for name in labels} == labels
 
 
-def test_what_is_not_known_is_no_label():
+def test_unknown_value_gives_no_label():
     known = planned_labels(ready_machine("gb200"), None)
     assert not {f"{PREFIX}{name}" for name in ("gpu.memory", "gpu.machine", "mig.strategy")} & known.keys()
 
 
-def test_driver_and_machine():
+def test_driver_and_product_labels_are_planned():
     driver = NvidiaDriver("580.95.05", cuda_version="13.0")
     labels = planned_labels(
         replace(ready_machine("dgx-h100"), nvidia=driver, product_name="DGXH100 (x)"), None
@@ -114,7 +114,7 @@ def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
         pytest.param(affinity([requirement("mig.capable", "In", "false")]), ExitCode.NO, id="without MIG"),
     ],
 )
-def test_a_selector_that_contradicts_the_machine_does_not_match(tmp_path, command, spec, code):
+def test_selector_that_contradicts_the_machine_does_not_match(tmp_path, command, spec, code):
     limits = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
     container = {"name": "main", "image": "x", "resources": {"limits": limits}}
     pod = {

@@ -26,7 +26,7 @@ def offline(*names: str, **config: Any) -> tuple[Candidate, ...]:
     return candidates([GivenMachine(name, scenario(**config), labels) for name in names or ("one",)], None)
 
 
-def test_nodes_with_other_drivers_of_claims_are_of_another_kind():
+def test_nodes_with_different_claim_drivers_are_of_different_kinds():
     without = scenario()
     machine = replace(without.topology, userland=Userland(claim_drivers=("dra.net",)))
     assert kind_of(replace(without, topology=machine)) != kind_of(without) == kind_of(scenario())
@@ -93,7 +93,7 @@ def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
         ),
     ],
 )
-def test_the_kubelets_word(spec, config, reason):
+def test_kubelet_refusal_overrides_the_scheduler(spec, config, reason):
     answer = explained(offline(**config), pod("p", spec))
     [verdict] = answer.verdicts
     assert verdict.judgement.reasons == ()
@@ -173,13 +173,13 @@ def affinity(*expressions: Mapping[str, Any]) -> dict[str, Any]:
         pytest.param({}, spread("numa", "ScheduleAnyway"), (), id="spread where it is possible"),
     ],
 )
-def test_the_schedulers_word(of_node, of_pod, reasons):
+def test_scheduler_reasons_follow_its_filters(of_node, of_pod, reasons):
     _, nodes = live(node("one", {"zone": "a", "size": "8"}, **of_node))
     answer = explained(nodes, pod("p", {**limits(2), **of_pod}))
     assert answer.verdicts[0].judgement.reasons == reasons
 
 
-def test_what_runs_counts_for_the_scheduler_and_lies_where_the_kubelet_put_it():
+def test_running_pods_count_for_the_scheduler_and_keep_their_placement():
     _, nodes = live(node("one"), running("a", "one", limits(4, 1)), running("b", "one", limits(4, 1), "2"))
     answer = explained(nodes, pod("p", limits(6, 2)))
     [verdict] = answer.verdicts
@@ -192,7 +192,7 @@ def test_what_runs_counts_for_the_scheduler_and_lies_where_the_kubelet_put_it():
     assert verdict.judgement.reasons == ("Insufficient cpu",)
 
 
-def test_state_files_say_where_the_pods_are():
+def test_state_files_give_the_placement_of_running_pods():
     entries = {"uid-a": {"main": "4-7,12-15"}, "uid-gone": {"main": "1,9"}}
     state = {"policyName": "static", "defaultCpuSet": "0,2-3,8,10-11", "entries": entries, "checksum": 0}
     held = {"default/a": {"main": {GPU: {"2", "3"}}}}
@@ -211,7 +211,7 @@ def test_state_files_say_where_the_pods_are():
     assert verdict.doubts
 
 
-def test_state_files_with_which_the_kubelet_would_not_start_are_not_taken():
+def test_state_files_that_stop_the_kubelet_from_starting_are_ignored():
     state = {"policyName": "none", "defaultCpuSet": "", "entries": {}, "checksum": 0}
     told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
     cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
@@ -237,7 +237,7 @@ def undecided(name: str, on: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return pod(name, {**spec, "nodeName": on}, uid=f"uid-{name}", creationTimestamp="9") | {"status": {}}
 
 
-def test_a_pod_that_shares_cpus_is_beside_those_that_hold_less_than_their_containers():
+def test_shared_pod_runs_beside_pods_that_hold_less_than_their_containers():
     """What an ended init container had stays in the file, and counts for nothing."""
     init = {"name": "init", "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}
     entries = {"uid-late": {"init": "1-3,9", "main": "4-7,12-15"}}
@@ -257,21 +257,21 @@ def test_a_pod_that_shares_cpus_is_beside_those_that_hold_less_than_their_contai
         pytest.param("0-3,8-11", {"uid-p": {"main": "4-7,12-15"}}, id="all is given"),
     ],
 )
-def test_a_pod_about_which_the_kubelet_has_not_decided_gets_what_it_will_get(default, entries):
+def test_undecided_pod_gets_its_predicted_cpus(default, entries):
     nodes = with_cpus(default, entries, undecided("p", "one", limits(8)))
     assert nodes[0].doubts == ()
     [verdict] = explained(nodes, pod("q", limits(6))).verdicts
     assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
 
 
-def test_a_pod_that_the_kubelet_is_about_to_refuse_holds_nothing():
+def test_pod_about_to_be_refused_by_the_kubelet_holds_nothing():
     nodes = with_cpus("0-15", {}, undecided("p", "one", limits(9)))
     assert nodes[0].doubts == ()
     assert nodes[0].kubelet
     assert nodes[0].kubelet.running == ()
 
 
-def test_a_pod_that_the_state_files_do_not_have_yet_is_placed_anew():
+def test_pod_missing_from_the_state_files_is_placed_again():
     nodes = with_cpus("0-15", {}, running("p", "one", limits(8)))
     [verdict] = explained(nodes, pod("q", limits(6))).verdicts
     assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
@@ -288,21 +288,21 @@ def test_a_pod_that_the_state_files_do_not_have_yet_is_placed_anew():
         ),
     ],
 )
-def test_cpus_that_the_state_file_has_nowhere_are_free(cpus, doubts):
+def test_cpus_missing_from_the_state_file_are_free(cpus, doubts):
     nodes = with_cpus("0-1,3-9,11-15", {}, cpus=cpus)
     assert nodes[0].doubts == doubts
     [verdict] = explained(nodes, pod("q", limits(7))).verdicts
     assert verdict.judgement.kubelet.admitted
 
 
-def test_pods_that_have_ended_hold_nothing():
+def test_ended_pods_hold_nothing():
     gone = running("a", "one", limits(8, 4))
     gone["status"]["phase"] = "Succeeded"
     _, nodes = live(node("one"), gone)
     assert explained(nodes, pod("p", limits(8, 2))).fits
 
 
-def test_a_label_that_is_not_known_without_a_cluster_is_named_and_held_against_no_node():
+def test_unknown_label_without_a_cluster_is_named_and_blocks_no_node():
     answer = explained(offline(), pod("p", {**limits(2), "nodeSelector": {"pool": "gpu"}}))
     assert answer.fits
     assert answer.verdicts[0].not_seen == ("label pool",)
@@ -310,7 +310,7 @@ def test_a_label_that_is_not_known_without_a_cluster_is_named_and_held_against_n
     assert not explained(offline(), pod("p", wrong)).fits
 
 
-def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word():
+def test_node_without_a_machine_has_only_the_schedulers_verdict():
     cluster = read_cluster([node("one"), node("two")])
     nodes = candidates([GivenMachine("two", scenario())], cluster.nodes)
     answer = explained(nodes, pod("p", limits(2)))
@@ -320,13 +320,13 @@ def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word():
     ]
 
 
-def test_of_a_kubelet_that_is_not_known_without_a_cluster_no_resource_is_said_to_be_missing():
+def test_unknown_kubelet_without_a_cluster_lacks_no_resource():
     nodes = candidates([GivenMachine("one", None, why_unknown="it would not start")], None)
     [verdict] = explained(nodes, pod("p", limits(2))).verdicts
     assert (verdict.judgement.reasons, verdict.judgement.unknown) == ((), "it would not start")
 
 
-def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says():
+def test_scheduler_prefers_the_emptiest_node_whatever_the_kubelet_decides():
     half = [running(f"r{number}", "two", limits(2, 0)) for number in range(3)]
     _, nodes = live(node("one"), node("two"), *half)
     assert explained(nodes, pod("p", limits(2))).likely == "one"
@@ -336,7 +336,7 @@ def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says():
 # ---- what would help ----
 
 
-def test_each_change_that_is_named_helps():
+def test_every_suggested_change_helps():
     answer = explained(offline(), pod("p", limits(10, 3, "20Gi")))
     changes = {(each.of, each.change) for each in answer.remedies}
     assert ("node", "topologyManagerPolicy: restricted") in changes
@@ -378,7 +378,7 @@ CPUS = re.compile(r"([0-9]+) CPUs instead of [0-9]+ in the container main")
         ),
     ],
 )
-def test_the_change(spec, config, change):
+def test_explanation_suggests_a_change_that_fits(spec, config, change):
     answer = explained(offline(**config), pod("p", spec))
     assert not answer.fits
     assert change in [each.change for each in answer.remedies]
@@ -388,7 +388,7 @@ def test_the_change(spec, config, change):
             assert explained(offline(**config), pod("p", limits(found[1], gpus))).fits
 
 
-def test_a_pod_that_has_to_leave_is_named_the_smallest_first():
+def test_smallest_pod_to_evict_is_named_first():
     _, nodes = live(
         node("one"), running("large", "one", limits(6, 2)), running("small", "one", limits(2, 2), "2")
     )
@@ -398,7 +398,7 @@ def test_a_pod_that_has_to_leave_is_named_the_smallest_first():
     ]
 
 
-def test_taints_and_selectors_are_lifted_only_where_the_kubelet_admits():
+def test_taints_and_selectors_are_lifted_only_if_the_kubelet_admits():
     _, nodes = live(node("one", taints=[HARD]))
     assert (
         explained(nodes, pod("p", limits(2))).remedies[0].change == "tolerate the taint gpu=only:NoSchedule"
@@ -406,20 +406,20 @@ def test_taints_and_selectors_are_lifted_only_where_the_kubelet_admits():
     assert "tolerate" not in str(explained(nodes, pod("p", limits(10, 3))).remedies)
 
 
-def test_a_resource_that_no_node_offers_is_replaced_by_one_that_it_does():
+def test_remedy_replaces_an_unoffered_resource_by_an_offered_one():
     misspelt = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpus": "2"}}}]}
     answer = explained(offline(), pod("p", misspelt))
     assert answer.verdicts[0].judgement.reasons == ("Insufficient nvidia.com/gpus",)
     assert answer.remedies[0].change == "2 nvidia.com/gpu instead of nvidia.com/gpus"
 
 
-def test_what_has_no_remedy_has_none():
+def test_unfixable_pod_has_no_suggestion():
     assert explained(offline(cpuManagerPolicy="none"), pod("p", limits(1, 1, "64Gi"))).remedies[0].of == "pod"
     impossible = {"containers": [{"name": "main", "resources": {"limits": {"hugepages-1Gi": "1Gi"}}}]}
     assert explained(offline(), pod("p", impossible)).remedies == ()
 
 
-def test_a_pod_that_fits_learns_what_gives_it_cpus_of_its_own():
+def test_fitting_pod_learns_how_to_get_exclusive_cpus():
     resources = {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "2Gi"}}
     answer = explained(offline(), pod("p", {"containers": [{"name": "main", "resources": resources}]}))
     assert answer.fits
@@ -431,7 +431,7 @@ def test_a_pod_that_fits_learns_what_gives_it_cpus_of_its_own():
 # ---- gangs ----
 
 
-def test_the_pods_of_a_job_are_placed_one_after_another():
+def test_pods_of_a_job_are_placed_one_after_another():
     answer = explained(offline("one", "two"), job("j", 5, limits(4, 2)))
     assert (answer.fit, answer.fits, answer.about.pod.name) == (4, False, "default/j-4")
     assert [each.placed for each in answer.verdicts] == [2, 2]
@@ -439,7 +439,7 @@ def test_the_pods_of_a_job_are_placed_one_after_another():
     assert explained(offline("one", "two", "three"), job("j", 5, limits(4, 2))).fits
 
 
-def test_a_gang_needs_as_many_as_its_group_says():
+def test_gang_size_is_that_of_its_group():
     group = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}}
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
     answer = explained(offline("one", "two"), job("j", 5, limits(4, 2), labels=labels), group)
@@ -528,7 +528,7 @@ IN_RACK = {"topology": [{"key": "rack"}]}
         ),
     ],
 )
-def test_what_a_group_says_in_each_version_that_is_served(version, spec, least, domain, notes):
+def test_group_is_read_in_each_served_version(version, spec, least, domain, notes):
     document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
     assert group_of(document) == Group(least, domain, notes)
     assert group_name(document) == (version.partition("/")[0], "default/g")
@@ -549,7 +549,7 @@ def test_what_a_group_says_in_each_version_that_is_served(version, spec, least, 
         ),
     ],
 )
-def test_groups_of_one_name_are_told_apart_by_their_api(spec, metadata, least):
+def test_groups_with_the_same_name_are_distinguished_by_api(spec, metadata, least):
     named = {"kind": "PodGroup", "metadata": {"name": "g"}}
     groups = [
         {"apiVersion": "scheduling.x-k8s.io/v1alpha1", **named, "spec": {"minMember": 2}},
@@ -570,7 +570,7 @@ def test_groups_of_one_name_are_told_apart_by_their_api(spec, metadata, least):
     assert bool(workload.notes) == (least == 5)
 
 
-def test_a_gang_is_asked_for_in_the_versions_of_its_api_alone():
+def test_gang_is_queried_only_in_the_versions_of_its_api():
     versions = [each["apiVersion"] for each in group_stubs(("scheduling.k8s.io", "ml/g"))]
     assert versions == [f"scheduling.k8s.io/{each}" for each in ("v1beta1", "v1alpha3", "v1alpha2")]
     assert group_stubs(("gang.scheduling.koordinator.sh", "ml/g")) == []
@@ -599,7 +599,7 @@ def test_a_gang_is_asked_for_in_the_versions_of_its_api_alone():
         ),
     ],
 )
-def test_a_gang_stays_within_one_value_of_a_label(documents):
+def test_gang_stays_within_one_topology_domain(documents):
     racks = [node("one", {"rack": "a"}), node("two", {"rack": "b"}), node("three")]
     answer = explained(live(*racks)[1], *documents)
     assert (answer.fit, answer.domain, answer.fits) == (2, "a", False)
@@ -608,7 +608,7 @@ def test_a_gang_stays_within_one_value_of_a_label(documents):
     assert (answer.fit, answer.domain, answer.fits) == (3, "b", True)
 
 
-def test_tasks_of_a_job_of_volcano_are_placed_together():
+def test_tasks_of_a_volcano_job_are_placed_together():
     tasks = [
         {"name": "lead", "replicas": 1, "template": {"spec": limits(2)}},
         {"name": "worker", "replicas": 4, "template": {"spec": limits(4, 2)}},
@@ -624,7 +624,7 @@ def test_tasks_of_a_job_of_volcano_are_placed_together():
     assert (answer.fit, answer.workload.least, len(answer.workload.members)) == (3, 4, 5)
 
 
-def test_the_jobs_of_a_jobset_are_placed_together():
+def test_jobs_of_a_jobset_are_placed_together():
     of_job = {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": limits(4, 1)}}}
     jobs = [{"name": "w", "replicas": 2, "template": of_job}]
     jobset = {"kind": "JobSet", "metadata": {"name": "s"}, "spec": {"replicatedJobs": jobs}}
@@ -633,7 +633,7 @@ def test_the_jobs_of_a_jobset_are_placed_together():
     assert answer.fit == 3
 
 
-def test_of_a_pod_that_waits_its_gang_is_judged_less_those_that_run():
+def test_running_members_count_toward_the_gang_of_a_waiting_pod():
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
     first = running("g-0", "one", limits(4, 2))
     first["metadata"]["labels"] = labels
@@ -647,7 +647,7 @@ def test_of_a_pod_that_waits_its_gang_is_judged_less_those_that_run():
     assert (workload.least, len(workload.members), answer.fit) == (2, 3, 1)
 
 
-def test_workloads_of_a_file_are_placed_beside_those_before_them():
+def test_workloads_of_a_file_are_placed_in_order():
     nodes: Sequence[Candidate] = offline()
     fits = []
     for workload in workloads_of(
@@ -696,6 +696,6 @@ def test_workloads_of_a_file_are_placed_beside_those_before_them():
         ),
     ],
 )
-def test_what_is_no_workload_is_refused(document, message):
+def test_invalid_workload_is_refused(document, message):
     with pytest.raises(NumaforgeError, match=message):
         workloads_of([document], "pods.yaml")

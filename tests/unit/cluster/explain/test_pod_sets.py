@@ -140,7 +140,7 @@ GROUP = {"groupName": "gpus", "numOfHosts": 2, **TEMPLATE}
         ),
     ],
 )
-def test_pods_of_a_document(made: Mapping[str, Any], names: list[str]) -> None:
+def test_pods_of_a_document_are_counted(made: Mapping[str, Any], names: list[str]) -> None:
     assert [name for pods in pod_sets(made, "bare") for one in pods.sets for name in one.names] == names
 
 
@@ -191,7 +191,9 @@ def test_documents_without_pods_are_named(made: Mapping[str, Any], note: str) ->
         ),
     ],
 )
-def test_a_document_of_a_known_kind_needs_its_pods(made: Mapping[str, Any], message: str) -> None:
+def test_document_of_a_known_kind_without_valid_pods_is_refused(
+    made: Mapping[str, Any], message: str
+) -> None:
     with pytest.raises(NumaforgeError, match=message):
         pod_sets(made)
 
@@ -204,7 +206,7 @@ def test_lists_are_read_document_by_document() -> None:
     ]
 
 
-def test_the_last_of_a_repeated_key_counts_as_for_kubectl() -> None:
+def test_last_of_a_repeated_key_counts_as_in_kubectl() -> None:
     documents, repeated = read_manifests("a: 1\nb: 2\na: 3\n", "f")
     assert documents == [{"a": 3, "b": 2}]
     assert repeated == ("line 3: the key 'a' is written twice; the last one counts",)
@@ -238,7 +240,7 @@ WORKERS = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, **TEMPLATE}}}
         ),
     ],
 )
-def test_gangs(made: Mapping[str, Any], is_gang: bool, least: int) -> None:
+def test_only_gang_scheduled_workloads_are_gangs(made: Mapping[str, Any], is_gang: bool, least: int) -> None:
     [workload] = workloads(made)
     assert (workload.is_gang, workload.least, len(workload.members)) == (is_gang, least, 2)
 
@@ -264,7 +266,7 @@ def after(name: str, status: str = "Complete") -> dict[str, Any]:
         ),
     ],
 )
-def test_stages_of_a_job_set(jobs: list[dict[str, Any]], stages: list[list[str]]) -> None:
+def test_stages_of_a_jobset_are_read(jobs: list[dict[str, Any]], stages: list[list[str]]) -> None:
     found = workloads(job_set(*jobs))
     assert [[pod.pod.name.split("-")[1] for pod in stage.members] for stage in found] == stages
     assert [stage.follows for stage in found] == [False, *[True] * (len(stages) - 1)]
@@ -285,7 +287,7 @@ TOPOLOGY = "kueue.x-k8s.io/podset-"
         ),
     ],
 )
-def test_topology_of_a_set_of_pods(annotations: Mapping[str, str], units: list[tuple[int, str]]) -> None:
+def test_topology_of_a_pod_set_is_read(annotations: Mapping[str, str], units: list[tuple[int, str]]) -> None:
     own = {"annotations": {TOPOLOGY + key: value for key, value in annotations.items()}}
     template = {"template": {"metadata": own, "spec": containers()}}
     [workload] = workloads(document("Job", {"parallelism": 4, **template}))
@@ -299,7 +301,7 @@ def test_topology_of_a_set_of_pods(annotations: Mapping[str, str], units: list[t
         pytest.param({"group-name": "g"}, [2], id="a group name joins them"),
     ],
 )
-def test_topology_of_a_job_set(group: Mapping[str, str], sizes: list[int]) -> None:
+def test_topology_of_a_jobset_is_read(group: Mapping[str, str], sizes: list[int]) -> None:
     own = {TOPOLOGY + key: value for key, value in {"required-topology": "rack", **group}.items()}
     template = {"template": {"metadata": {"annotations": own}, "spec": containers()}}
     job = {"template": {"spec": template}}
@@ -307,7 +309,7 @@ def test_topology_of_a_job_set(group: Mapping[str, str], sizes: list[int]) -> No
     assert [len(unit.members) for unit in workload.units] == sizes
 
 
-def test_a_pod_group_takes_the_pods_that_name_it_and_no_others() -> None:
+def test_pod_group_takes_only_the_pods_that_name_it() -> None:
     own = {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "spec": containers()}
     group = document("PodGroup", {"minMember": 1}, "scheduling.x-k8s.io/v1alpha1")
     group["metadata"]["name"] = "g"
@@ -336,7 +338,7 @@ def test_a_pod_group_takes_the_pods_that_name_it_and_no_others() -> None:
     ],
     ids=["suspended", "a policy of Volcano"],
 )
-def test_what_is_not_judged_is_named(made: Mapping[str, Any], note: str) -> None:
+def test_unjudged_settings_are_named(made: Mapping[str, Any], note: str) -> None:
     [workload] = workloads(made)
     assert note in workload.notes
 
@@ -346,6 +348,6 @@ def test_what_is_not_judged_is_named(made: Mapping[str, Any], note: str) -> None
     [({}, "volcano"), ({"schedulerName": "vc-gpu"}, "vc-gpu")],
     ids=["by default", "of the job"],
 )
-def test_scheduler_of_a_job_of_volcano(spec: Mapping[str, Any], scheduler: str) -> None:
+def test_scheduler_of_a_volcano_job_is_read(spec: Mapping[str, Any], scheduler: str) -> None:
     made = document("Job", {**spec, "tasks": [TEMPLATE]}, "batch.volcano.sh/v1alpha1")
     assert [pod.placing.scheduler for pod in workloads(made)[0].members] == [scheduler]

@@ -53,7 +53,7 @@ def offered(node: Node) -> dict[str, str]:
 
 @pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_kubelets_word_is_that_of_admissions_one_after_another(seed: int, settings: Settings) -> None:
+def test_kubelet_verdict_equals_sequential_admissions(seed: int, settings: Settings) -> None:
     scenario = Scenario(MACHINE, settings.config(seed), DEVICES)
     random = Random(f"explain/{seed}/{settings.name}")  # noqa: S311
     kubelet = scenario.node()
@@ -91,7 +91,7 @@ def test_the_kubelets_word_is_that_of_admissions_one_after_another(seed: int, se
 
 
 @pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
-def test_what_is_left_after_removals_is_admitted_anew_in_its_order(settings: Settings) -> None:
+def test_pods_left_after_removals_are_readmitted_in_order(settings: Settings) -> None:
     scenario = Scenario(MACHINE, settings.config(0), DEVICES)
     random = Random(f"explain/removals/{settings.name}")  # noqa: S311
     there: dict[str, dict[str, Any]] = {}
@@ -140,7 +140,7 @@ def state_files(node: Node) -> dict[str, str]:
 
 @pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
 @pytest.mark.parametrize("seed", SEEDS[:1])
-def test_state_files_say_what_pods_that_have_left_have_left_behind(seed: int, settings: Settings) -> None:
+def test_state_files_account_for_leftovers_of_removed_pods(seed: int, settings: Settings) -> None:
     scenario = Scenario(MACHINE, settings.config(seed), DEVICES)
     random = Random(f"explain/state/{seed}/{settings.name}")  # noqa: S311
     kubelet = scenario.node()
@@ -174,7 +174,7 @@ def test_state_files_say_what_pods_that_have_left_have_left_behind(seed: int, se
 
 
 @pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
-def test_a_question_changes_nothing_of_the_kubelet(settings: Settings) -> None:
+def test_query_leaves_the_kubelet_state_unchanged(settings: Settings) -> None:
     scenario = Scenario(MACHINE, settings.config(0), DEVICES)
     kubelet = KnownKubelet(scenario.node(), ())
     for operation in sequence(Random(f"explain/asked/{settings.name}"), scenario.node(), PODS):  # noqa: S311

@@ -94,7 +94,7 @@ def said(expression: str, device: SelectedDevice = GPU) -> bool | str | None:
         pytest.param("device.driver", FAILS, id="neither true nor false"),
     ],
 )
-def test_a_selector(expression, expected):
+def test_selector_is_evaluated_or_unknown(expression, expected):
     assert said(expression) == expected
 
 
@@ -111,12 +111,12 @@ def test_a_selector(expression, expected):
         ),
     ],
 )
-def test_of_a_device_that_is_planned_what_is_not_said_is_unknown(expression, expected):
+def test_attribute_missing_from_a_planned_device_is_unknown(expression, expected):
     planned = SelectedDevice(GPU.driver, GPU.attributes, complete=False)
     assert said(expression, planned) is expected
 
 
 @pytest.mark.parametrize("text", ["\x00", "device.", "a" * 9000, "'" * 99, "[[[", "1e999 == 1", "0x1 == 1"])
-def test_what_is_no_expression_is_unknown(text):
+def test_invalid_expression_is_unknown(text):
     found: Any = said(text)
     assert found is None

@@ -50,7 +50,7 @@ def with_sick_gpu(profile: object = BY_CLAIMS) -> ServedNode:
     return replace(node, machine=replace(node.machine, gpus=(sick, *others)))
 
 
-def test_the_cpu_driver_is_told_the_kubelets_reserved_cpus():
+def test_cpu_driver_gets_the_kubelets_reserved_cpus():
     node = served("dgx-h100", BY_CLAIMS)
     values = yaml.safe_load(files(node)["dra-driver-cpu.values.yml"])
     assert values == {
@@ -68,7 +68,7 @@ def test_one_release_of_the_cpu_driver_has_one_configuration():
     assert "one configuration" in left_out(*nodes)[other.name]
 
 
-def test_a_gpu_and_its_rail_share_a_pcie_root():
+def test_gpu_and_its_rail_share_a_pcie_root():
     template = objects(files(served("dgx-h100", GPUS_ALONE))["claims.yaml"])["numaforge-nvidia-gpu-1-nic-1"]
     assert devices(template) == {
         "requests": [
@@ -81,7 +81,7 @@ def test_a_gpu_and_its_rail_share_a_pcie_root():
     }
 
 
-def test_a_claim_with_cpus_takes_the_gpus_share_of_its_numa_node():
+def test_claim_with_cpus_takes_the_gpus_share_of_its_numa_node():
     node = served("dgx-h100", BY_CLAIMS)
     cpus = cpus_per_gpu(node)
     assert cpus == min(len(zone.cpus - zone.reserved) // 4 for zone in node.zones) // 2 * 2
@@ -97,12 +97,12 @@ def test_a_claim_with_cpus_takes_the_gpus_share_of_its_numa_node():
     }
 
 
-def test_gpus_of_another_maker_have_its_class():
+def test_gpus_of_another_vendor_use_its_device_class():
     template = objects(files(served("mi300x", GPUS_ALONE))["claims.yaml"])["numaforge-amd-gpu-1-nic-1"]
     assert devices(template)["requests"][0]["exactly"]["deviceClassName"] == "gpu.amd.com"
 
 
-def test_gpus_that_share_no_root_with_a_nic_are_named_and_claimed_alone():
+def test_gpus_without_a_nic_on_their_pcie_root_are_named_and_claimed_alone():
     node = served("gb200", GPUS_ALONE)
     [(name, claim)] = objects(files(node)["claims.yaml"]).items()
     assert name == "numaforge-nvidia-gpu-1"
@@ -117,7 +117,7 @@ def without_rails(profile: object = BY_CLAIMS) -> ServedNode:
     return replace(node, machine=replace(node.machine, rdma_devices=()))
 
 
-def test_without_rails_gpus_of_a_numa_node_are_claimed_together_and_one_with_its_cpus():
+def test_gpus_without_rails_are_claimed_per_numa_node_or_with_cpus():
     node = without_rails()
     templates = objects(files(node)["claims.yaml"])
     both = f"numaforge-nvidia-gpu-1-cpu-{cpus_per_gpu(node)}"
@@ -130,7 +130,7 @@ def test_without_rails_gpus_of_a_numa_node_are_claimed_together_and_one_with_its
     ]
 
 
-def test_without_a_cpu_driver_no_claim_asks_for_cpus():
+def test_without_a_cpu_driver_no_claim_requests_cpus():
     templates = objects(files(without_rails(GPUS_ALONE))["claims.yaml"])
     assert templates.keys() == {"numaforge-nvidia-gpu-1", "numaforge-nvidia-gpu-4"}
 
@@ -143,7 +143,7 @@ def test_without_a_cpu_driver_no_claim_asks_for_cpus():
         pytest.param("epyc-nps4", {"extends": "cpu-only"}, 42, id="without GPUs what every NUMA node has"),
     ],
 )
-def test_where_cpus_alone_come_by_claims_there_is_a_claim_to_apply(machine, more, cpus):
+def test_cpu_only_claims_produce_a_claim_template(machine, more, cpus):
     found = files(served(machine, {**CPUS_ALONE, **more}))
     assert [*yaml.safe_load(found["kustomization.yaml"])["resources"]] == ["claims.yaml"]
     [(name, template)] = objects(found["claims.yaml"]).items()
@@ -152,18 +152,18 @@ def test_where_cpus_alone_come_by_claims_there_is_a_claim_to_apply(machine, more
     assert devices(template) == {"requests": [{"name": "cpus", "exactly": asked}]}
 
 
-def test_of_single_cpus_no_claim_is_written_and_that_is_said():
+def test_individual_cpu_devices_get_no_claim_and_are_reported():
     node = served("dgx-h100", {**CPUS_ALONE, "dra": {"cpu_device_mode": "individual"}})
     assert [*files(node)] == ["dra-driver-cpu.values.yml"]
     assert "a device for each CPU" in left_out(node)[node.name]
 
 
-def test_nothing_is_written_where_nothing_is_handed_out_by_claims():
+def test_plan_without_claims_writes_no_files():
     assert files(served("dgx-h100")) == {}
     assert "dra" not in {each.name for each in generate([served("dgx-h100")])}
 
 
-def test_a_sick_gpu_is_tainted_and_its_node_is_not():
+def test_unhealthy_gpu_is_tainted_but_not_its_node():
     node = with_sick_gpu()
     [address] = sick_gpus(node.machine)
     assert address == node.machine.gpus[0].pci_address
@@ -183,7 +183,7 @@ def test_a_sick_gpu_is_tainted_and_its_node_is_not():
         pytest.param("1.37.2", "resource.k8s.io/v1", id="1.37"),
     ],
 )
-def test_a_taint_is_of_the_version_that_is_served(version, served_as):
+def test_taint_uses_the_served_api_version(version, served_as):
     [rule] = objects(files(of_version(with_sick_gpu(), version))["taints.yaml"]).values()
     assert rule["apiVersion"] == served_as
 
@@ -254,7 +254,7 @@ def said(*slices: dict[str, Any], node: ServedNode = NODE) -> list[str]:
     return [str(each) for each in slice_deviations([node], slices)]
 
 
-def test_slices_as_the_machine_is_are_no_deviation():
+def test_slices_that_match_the_machine_do_not_deviate():
     assert said(cpu_slice(), gpu_slice()) == []
 
 
@@ -265,7 +265,7 @@ def _lists(found: dict[str, Any]) -> None:
         }
 
 
-def test_a_list_of_numa_nodes_is_read():
+def test_list_of_numa_nodes_is_parsed():
     found = gpu_slice()
     _lists(found)
     assert said(cpu_slice(), found) == []
@@ -279,7 +279,7 @@ def test_a_list_of_numa_nodes_is_read():
         pytest.param({"cpu_device_mode": "individual"}, id="one-by-one"),
     ],
 )
-def test_cpus_that_the_driver_passes_over_are_not_foreseen(said_of_cpus):
+def test_cpus_skipped_by_the_driver_are_not_planned(said_of_cpus):
     node = served("dgx-h100", {**BY_CLAIMS, "dra": said_of_cpus})
     first, second = node.machine.numa_nodes
     lost = max(first.cpus)
@@ -294,7 +294,7 @@ def test_cpus_that_the_driver_passes_over_are_not_foreseen(said_of_cpus):
     assert said(foreseen, node=node) == []
 
 
-def test_of_a_numa_node_in_two_packages_no_socket_is_foreseen():
+def test_numa_node_spanning_two_packages_has_no_planned_socket():
     node = served("dgx-h100", BY_CLAIMS)
     first, second = node.machine.numa_nodes
     whole = replace(first, cpus=first.cpus | second.cpus)
@@ -346,7 +346,7 @@ def _no_such_gpu(found: dict[str, Any]) -> None:
         pytest.param(gpu_slice, _no_such_gpu, "is 0000:ee:00.0, which no plan has", id="no-such-GPU"),
     ],
 )
-def test_a_slice_that_lies_is_named_with_its_writer(made, fault, message):
+def test_wrong_slice_is_named_with_its_writer(made, fault, message):
     wrong = deepcopy(made())
     fault(wrong)
     lines = said(
@@ -356,20 +356,20 @@ def test_a_slice_that_lies_is_named_with_its_writer(made, fault, message):
     assert any(message in line and "(written by the-driver)" in line for line in lines), lines
 
 
-def test_a_cpu_driver_beside_the_static_cpu_manager_is_named():
+def test_cpu_driver_beside_the_static_cpu_manager_is_named():
     [line] = said(cpu_slice(), node=served("dgx-h100"))
     assert "spec.driver is dra.cpu, which no plan has" in line
 
 
-def test_a_cpu_driver_that_offers_nothing_is_missing():
+def test_cpu_driver_without_slices_is_missing():
     assert said(gpu_slice()) == [f"ResourceSlice of dra.cpu for {NODE.name} is missing"]
 
 
-def test_a_driver_of_gpus_that_offers_nothing_is_missing():
+def test_gpu_driver_without_slices_is_missing():
     assert said(cpu_slice()) == [f"ResourceSlice of gpu.nvidia.com for {NODE.name} is missing"]
 
 
-def test_a_gpu_that_its_driver_does_not_offer_is_named():
+def test_gpu_not_offered_by_its_driver_is_named():
     found = gpu_slice()
     lost = found["spec"]["devices"].pop()
     [line] = said(cpu_slice(), found)
@@ -377,14 +377,14 @@ def test_a_gpu_that_its_driver_does_not_offer_is_named():
     assert f"spec.devices[resource.kubernetes.io/pciBusID {address}] is missing, and planned gpu-7" in line
 
 
-def test_parts_of_a_gpu_count_as_offered():
+def test_partitions_of_a_gpu_count_as_offered():
     found = gpu_slice()
     whole = found["spec"]["devices"].pop()
     found["spec"]["devices"] += [{**whole, "name": f"gpu-7-mig-{number}"} for number in range(2)]
     assert said(cpu_slice(), found) == []
 
 
-def test_of_a_driver_that_names_no_addresses_no_gpu_is_missed():
+def test_driver_without_addresses_misses_no_gpu():
     found = gpu_slice()
     for device in found["spec"]["devices"]:
         del device["attributes"]
@@ -397,7 +397,7 @@ def _single(cpus: Iterator[int]) -> dict[str, Any]:
     )
 
 
-def test_a_reserved_cpu_that_is_offered_by_itself_is_named():
+def test_individually_offered_reserved_cpu_is_named():
     node = served("dgx-h100", {**BY_CLAIMS, "dra": {"gpus": "claims", "cpu_device_mode": "individual"}})
     free = sorted(node.machine.online - node.plan.cpus.reserved)
     assert said(_single(iter(free)), gpu_slice(), node=node) == []
@@ -419,5 +419,5 @@ def test_a_reserved_cpu_that_is_offered_by_itself_is_named():
         ),
     ],
 )
-def test_slices_that_are_none_are_survived(broken):
+def test_malformed_slices_are_tolerated(broken):
     assert all(said(broken))

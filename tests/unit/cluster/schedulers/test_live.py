@@ -54,7 +54,7 @@ def altered(document: Mapping[str, Any], path: Path, value: Any) -> dict[str, An
 
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in EXAMPLES])
-def test_every_field_that_is_altered_is_found_and_no_other(system: str) -> None:
+def test_exactly_the_altered_fields_are_found(system: str) -> None:
     tried = 0
     for document in planned(system):
         for path in [each for each in leaves(document) if of_interest(each)][:400]:
@@ -70,7 +70,7 @@ def test_every_field_that_is_altered_is_found_and_no_other(system: str) -> None:
 
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in EXAMPLES])
-def test_what_is_as_planned_is_no_deviation(system: str) -> None:
+def test_object_as_planned_does_not_deviate(system: str) -> None:
     for document in planned(system):
         live = {**copy.deepcopy(dict(document)), "status": {"ready": True}}
         live["metadata"]["labels"] = {**live["metadata"].get("labels", {}), "others": "1"}
@@ -104,7 +104,7 @@ def written_otherwise(system: str, now: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_what_means_the_same_is_no_deviation(case: str) -> None:
+def test_equivalent_value_does_not_deviate(case: str) -> None:
     system, path, value = SAME[case]
     document = next(each for each in planned(system) if each["metadata"]["name"] == "epyc-01")
     value = written_otherwise(system, at(document, path)) if value is None else value
@@ -116,7 +116,7 @@ def topology() -> Mapping[str, Any]:
     return planned(TOPOLOGY)[0]
 
 
-def test_zones_in_another_order_are_the_same_and_one_too_many_is_not() -> None:
+def test_zone_order_is_ignored_but_an_extra_zone_deviates() -> None:
     live = copy.deepcopy(dict(topology()))
     live["zones"] = [*reversed(live["zones"])]
     assert [*deviations(topology(), live)] == []
@@ -126,13 +126,13 @@ def test_zones_in_another_order_are_the_same_and_one_too_many_is_not() -> None:
     assert "which no plan has" in str(one)
 
 
-def test_more_of_a_resource_than_planned_is_never_free() -> None:
+def test_excess_of_a_resource_is_never_free() -> None:
     live = altered(topology(), (*FIRST, "available"), "1000")
     [one] = deviations(topology(), live)
     assert (one.planned, one.found) == ("44", "1000") or int(str(one.planned)) < 1000
 
 
-def test_an_object_that_is_missing_is_one_deviation() -> None:
+def test_missing_object_is_one_deviation() -> None:
     [one] = deviations(topology(), None)
     assert str(one) == "NodeResourceTopology epyc-01 is missing"
 
@@ -162,7 +162,7 @@ WRITERS: dict[str, tuple[Path, str]] = {
 
 
 @pytest.mark.parametrize("case", WRITERS)
-def test_the_writer_is(case: str) -> None:
+def test_writer_of_a_deviation_is_the_owner_of_its_field(case: str) -> None:
     path, writer = WRITERS[case]
     live = altered(topology(), path, "altered")
     live["metadata"]["managedFields"] = WRITTEN
@@ -170,6 +170,6 @@ def test_the_writer_is(case: str) -> None:
     assert one.writer == writer
 
 
-def test_a_deviation_reads_as_a_sentence() -> None:
+def test_deviation_reads_as_a_sentence() -> None:
     one = Deviation("HyperNode", "nvl-1", "spec.tier", 1, 2, "volcano")
     assert str(one) == "HyperNode nvl-1: spec.tier is 2, and planned 1 (written by volcano)"

@@ -149,14 +149,14 @@ NEEDED: dict[str, tuple[Nodes, Values]] = {
 
 
 @pytest.mark.parametrize("case", NEEDED)
-def test_the_gpu_operator_is_told(case: str) -> None:
+def test_gpu_operator_values_follow_the_plans(case: str) -> None:
     nodes, expected = NEEDED[case]
     said = dict(values(folder("gpu-operator", *nodes())))
     said.pop("node-feature-discovery", None)
     assert said == {**UNTOUCHED, **expected}
 
 
-def test_what_plans_differ_in_is_said_by_labels_of_the_nodes_that_do_without() -> None:
+def test_nodes_that_do_without_a_component_opt_out_by_label() -> None:
     nodes = (
         h100(HANDED, "handed", nvidia_install=OPERATORS_DRIVER),
         h100(OWN_MIG, "own"),
@@ -171,7 +171,7 @@ def test_what_plans_differ_in_is_said_by_labels_of_the_nodes_that_do_without() -
     }
 
 
-def test_the_geometry_has_the_name_that_the_roll_out_labels_the_node_with() -> None:
+def test_geometry_name_equals_the_rollout_node_label() -> None:
     node = h100(HANDED)
     text = objects(folder("gpu-operator", node), "ConfigMap")["numaforge-mig-parted"]["data"]["config.yaml"]
     assert [*yaml.safe_load(text)["mig-configs"]] == [node.plan.labels["nvidia.com/mig.config"]]
@@ -198,7 +198,7 @@ DEFAULTS: dict[str, tuple[Nodes, str | None, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", DEFAULTS)
-def test_the_device_plugins_default_configuration_where(case: str) -> None:
+def test_device_plugin_default_configuration(case: str) -> None:
     nodes, default, keys = DEFAULTS[case]
     found = folder("gpu-operator", *nodes())
     assert values(found)["devicePlugin"]["config"].get("default") == default
@@ -264,7 +264,7 @@ UNSAID: dict[str, tuple[str, Nodes, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", UNSAID)
-def test_what_is_not_said_of_a_node_is_named(case: str) -> None:
+def test_setting_left_out_for_a_node_is_named(case: str) -> None:
     system, nodes, expected = UNSAID[case]
     left_out = folder(system, *nodes()).left_out
     assert left_out.keys() == expected.keys()
@@ -281,7 +281,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("system", NOTHING)
-def test_a_system_that_is_told_nothing_has_the_reason_and_no_files(system: str) -> None:
+def test_system_with_nothing_to_write_has_a_reason_and_no_files(system: str) -> None:
     name, why = NOTHING[system]
     found = folder(system, served(name))
     assert (found.nothing, dict(found.texts())) == (why, {})
@@ -293,7 +293,7 @@ def deployed(profile: Values) -> Values:
     return {**profile, "rdma": {**profile["rdma"], "device_plugin": plugin}}
 
 
-def test_nodes_with_the_same_rdma_resources_have_the_one_policy_of_the_cluster() -> None:
+def test_nodes_with_equal_rdma_resources_share_the_cluster_policy() -> None:
     nodes = [served("dgx-h100", HANDED, f"gpu-{number}") for number in (1, 2)]
     policies = objects(folder("network-operator", *nodes), "NicClusterPolicy")
     assert [*policies] == ["nic-cluster-policy"]
@@ -303,7 +303,7 @@ def test_nodes_with_the_same_rdma_resources_have_the_one_policy_of_the_cluster()
 
 
 @pytest.mark.parametrize("other", ["hgx-b200", "mi300x"])
-def test_nodes_that_differ_have_policies_of_their_own_by_the_label_of_the_roll_out(other: str) -> None:
+def test_differing_nodes_get_separate_policies_by_rollout_label(other: str) -> None:
     rails = {"extends": "training", "rdma": {"device_plugin": {"per": "rail", "deployed": True}}}
     nodes = (served("dgx-h100", rails, "gpu-1"), served(other, rails, "gpu-2"))
     found = folder("network-operator", *nodes)
@@ -314,7 +314,7 @@ def test_nodes_that_differ_have_policies_of_their_own_by_the_label_of_the_roll_o
     ]
 
 
-def test_one_policy_would_also_serve_a_node_whose_plan_has_no_pools() -> None:
+def test_cluster_policy_is_not_used_if_a_node_plans_no_pools() -> None:
     bare = {"extends": "training", "rdma": {"device_plugin": {"exclude": [{"names": ["*"]}]}}}
     found = folder(
         "network-operator", served("dgx-h100", deployed(HANDED), "a"), served("dgx-h100", bare, "b")
@@ -323,7 +323,7 @@ def test_one_policy_would_also_serve_a_node_whose_plan_has_no_pools() -> None:
     assert len(objects(found, "NicNodePolicy")) == 1
 
 
-def test_in_exclusive_namespaces_the_sriov_plugin_has_the_virtual_functions_of_each_pool() -> None:
+def test_exclusive_namespaces_give_each_pools_vfs_to_the_sriov_plugin() -> None:
     host = {"wait_for_virtual_functions": {"count": 8}}
     profile = {**HANDED, "rdma": {"device_plugin": {"per": "rail"}, "host": host}}
     node = served("dgx-h100", profile, "gpu-1", rdma_netns="exclusive")
@@ -337,7 +337,7 @@ def test_in_exclusive_namespaces_the_sriov_plugin_has_the_virtual_functions_of_e
     }
 
 
-def test_amds_nodes_of_a_kind_share_a_device_config_by_a_label_and_those_of_another_do_not() -> None:
+def test_device_config_per_node_kind() -> None:
     nodes = (
         with_amdgpu("mi300x", CPX, "amd-1"),
         with_amdgpu("mi300x", CPX, "amd-2"),
@@ -398,7 +398,7 @@ AMD: dict[str, tuple[object, Values]] = {
 
 
 @pytest.mark.parametrize("case", AMD)
-def test_amds_operator_is_told_of_a_node_with(case: str) -> None:
+def test_amd_gpu_operator_config_follows_the_plan(case: str) -> None:
     profile, expected = AMD[case]
     [config] = objects(folder("amd-gpu-operator", with_amdgpu("mi300x", profile)), "DeviceConfig").values()
     spec = dict(config["spec"])
@@ -406,7 +406,7 @@ def test_amds_operator_is_told_of_a_node_with(case: str) -> None:
     assert spec == expected
 
 
-def test_a_pod_that_serves_a_node_tolerates_the_taints_of_its_registration() -> None:
+def test_node_agent_pods_tolerate_registration_taints() -> None:
     taint = {"key": "numaforge.io/unverified", "operator": "Exists", "effect": "NoSchedule"}
     [config] = objects(folder("amd-gpu-operator", with_amdgpu("mi300x", TAINTED)), "DeviceConfig").values()
     assert config["spec"]["devicePlugin"]["devicePluginTolerations"] == [taint]
@@ -458,7 +458,7 @@ def live_of(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_live_object_that_contradicts_a_plan_is_named_with_its_writer(fault: str) -> None:
+def test_live_object_that_contradicts_a_plan_is_named_with_its_writer(fault: str) -> None:
     fleet, kind, path, value, said = FAULTS[fault]
     found = folder(SYSTEM_OF.get(fleet, "gpu-operator"), *FLEETS[fleet]())
     candidates = [each for each in found.compared() if each["kind"] == kind]
@@ -477,13 +477,13 @@ def test_a_live_object_that_contradicts_a_plan_is_named_with_its_writer(fault: s
     assert path[0] != "spec" or one.writer == "admin"
 
 
-def test_nothing_is_held_where_the_cluster_does_not_serve_the_operators_own_kind() -> None:
+def test_nothing_is_compared_in_a_cluster_without_the_operators_kind() -> None:
     found = folder("gpu-operator", h100(HANDED))
     assert {each["kind"] for each in found.held_where_served(())} == {"ClusterPolicy", "ConfigMap"}
     assert found.held_where_served([("nvidia.com/v1", "ClusterPolicy")]) == ()
 
 
-def test_a_kubelet_elsewhere_is_said_and_one_that_differs_is_left_out() -> None:
+def test_moved_kubelet_root_is_set_and_a_differing_node_is_left_out() -> None:
     node = h100()
     assert node.plan.kubelet is not None
     moved = replace(node.plan.kubelet, root_dir="/data/kubelet")

@@ -46,7 +46,7 @@ def complaints(document: Mapping[str, Any]) -> Iterator[str]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("fleet", FLEETS)
-def test_every_object_fits_the_schema_of_its_system(system: str, fleet: str) -> None:
+def test_every_object_matches_the_schema_of_its_system(system: str, fleet: str) -> None:
     if not SCHEMAS.is_dir():
         pytest.skip("the systems' schemas are not here")
     require_fit(*(served(name) for name in FLEETS[fleet]), system=system)
@@ -63,7 +63,7 @@ def require_fit(*nodes: ServedNode, system: str) -> None:
 
 
 @pytest.mark.parametrize("system", ["network-operator", "gpu-operator"])
-def test_what_an_operator_is_told_of_plans_that_leave_it_work_fits_its_schema(system: str) -> None:
+def test_values_for_plans_that_delegate_to_an_operator_fit_its_schema(system: str) -> None:
     if not SCHEMAS.is_dir():
         pytest.skip("the systems' schemas are not here")
     require_fit(*fleet_for(system), system=system)
@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[str, str, list[Any], Any]] = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_schema_refuses(fault: str) -> None:
+def test_schema_refuses_invalid_objects(fault: str) -> None:
     if not SCHEMAS.is_dir():
         pytest.skip("the systems' schemas are not here")
     system, kind, path, value = WRONG[fault]

@@ -36,13 +36,13 @@ def only(found: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     return one
 
 
-def test_every_system_has_a_name_that_the_command_knows():
+def test_every_system_name_is_known_to_the_command():
     assert tuple(SYSTEMS) == NAMES
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("name", ["dgx-h100", "dgx-h100-mig", "epyc-nps4", "gb200", "mi300x", "small-vm"])
-def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system, name):
+def test_every_file_states_its_purpose_and_is_listed_by_its_folder(system, name):
     found = folder(system, served(name))
     texts = dict(found.texts())
     objects = {file for file in texts if file.endswith(".yaml")} - {"kustomization.yaml"}
@@ -65,7 +65,7 @@ def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system, name
         pytest.param("mi300x", "mi300x-cpx", id="GPUs that will be partitioned"),
     ],
 )
-def test_the_zones_add_up_to_the_plan(name, profile):
+def test_zones_add_up_to_the_plan(name, profile):
     node = served(name, profile)
     topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
     total: dict[str, int] = {}
@@ -97,7 +97,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("case", POLICIES)
-def test_each_system_has_its_own_word_for_a_policy(case):
+def test_every_system_uses_its_own_policy_name(case):
     profile, policy, deprecated = POLICIES[case]
     node = served("epyc-nps4", profile)
     topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
@@ -114,7 +114,7 @@ def test_each_system_has_its_own_word_for_a_policy(case):
     )
 
 
-def test_volcano_is_offered_no_reserved_cpu_and_tells_the_cores_of_two_packages_apart():
+def test_volcano_gets_no_reserved_cpu_and_separates_cores_by_package():
     node = served("dgx-h100")
     spec = only(documents(folder("volcano", node), "Numatopology"))["spec"]
     offered = parse_cpulist(spec["numares"]["cpu"]["allocatable"])
@@ -128,7 +128,7 @@ def test_volcano_is_offered_no_reserved_cpu_and_tells_the_cores_of_two_packages_
     }
 
 
-def test_the_one_owner_of_cpus_is_the_kubelet():
+def test_kubelet_is_the_only_owner_of_cpus():
     node = served("dgx-h100")
     crane = folder("crane", node)
     assert only(documents(crane, "NodeResourceTopology"))["craneManagerPolicy"]["cpuManagerPolicy"] == "None"
@@ -143,7 +143,7 @@ def test_the_one_owner_of_cpus_is_the_kubelet():
 
 
 @pytest.mark.parametrize("system", ["noderesourcetopology", "volcano", "crane"])
-def test_numa_nodes_without_cpus_are_left_out_with_the_reason(system):
+def test_node_with_cpuless_numa_nodes_is_left_out_with_a_reason(system):
     found = folder(system, served("gb200"), served("dgx-h100"))
     assert found.left_out.keys() == {"gb200-01"}
     assert "have no CPUs" in found.left_out["gb200-01"]
@@ -151,7 +151,7 @@ def test_numa_nodes_without_cpus_are_left_out_with_the_reason(system):
     assert [each["metadata"]["name"] for each in documents(found, kind)] == ["dgx-01"]
 
 
-def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one():
+def test_nvlink_domains_become_hypernodes_and_a_level_if_all_nodes_have_one():
     rack = [served("gb200", hostname=f"gb200-{number}") for number in (1, 2)]
     clique = rack[0].clique
     assert clique
@@ -167,7 +167,7 @@ def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one
     assert "it is in no NVLink domain" in mixed.left_out["dgx-01"]
 
 
-def test_nodes_of_a_kind_share_a_rule_of_feature_discovery_that_names_them():
+def test_nodes_of_a_kind_share_a_feature_rule_that_names_them():
     nodes = [served("dgx-h100", hostname=name) for name in ("gpu-2", "gpu-1")]
     rules = only(documents(folder("nfd", *nodes, served("epyc-nps4")), "NodeFeatureRule"))["spec"]["rules"]
     assert [each["name"] for each in rules] == ["numaforge gpu-1 and 1 more", "numaforge epyc-01"]
@@ -178,7 +178,7 @@ def test_nodes_of_a_kind_share_a_rule_of_feature_discovery_that_names_them():
     assert "numaforge.io/plan" not in rules[0]["labels"]
 
 
-def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels():
+def test_node_with_fewer_huge_pages_than_planned_loses_its_labels():
     planned = served(
         "epyc-nps4", {"extends": "training", "hugepages": [{"size": "1Gi", "count_per_numa_node": 4}]}
     )
@@ -189,7 +189,7 @@ def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels():
     assert pages["matchExpressions"]["hugepages-1Gi"] == {"op": "Ge", "value": [str(total)]}
 
 
-def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has():
+def test_gang_requests_what_its_smallest_node_has():
     nodes = served("dgx-h100"), served("hgx-b200")
     group = only(documents(folder("coscheduling", *nodes), "PodGroup"))["spec"]
     job = only(documents(folder("coscheduling", *nodes), "Job"))["spec"]
@@ -199,7 +199,7 @@ def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has():
     assert group["minMember"] == 2
 
 
-def test_a_gang_of_coscheduling_is_not_refused_by_the_sum_of_all_nodes():
+def test_coscheduling_gang_sets_no_min_resources():
     """Of what it refuses by minResources nothing is tried again when pods end."""
     assert (
         "minResources" not in only(documents(folder("coscheduling", served("dgx-h100")), "PodGroup"))["spec"]
@@ -207,7 +207,7 @@ def test_a_gang_of_coscheduling_is_not_refused_by_the_sum_of_all_nodes():
 
 
 @pytest.mark.parametrize("system", ["coscheduling", "gangs", "volcano"])
-def test_a_gang_asks_each_node_for_no_more_gpus_than_its_kubelet_gives_one_pod(system):
+def test_gang_pod_requests_at_most_the_gpus_its_kubelet_admits(system):
     strict = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
     node = served("dgx-h100", strict, kubelet="1.37.2")
     assert max(pod.devices for pod in node.plan.largest_pods) == 8  # which no pod may have
@@ -230,7 +230,7 @@ def test_a_gang_asks_each_node_for_no_more_gpus_than_its_kubelet_gives_one_pod(s
         pytest.param("1.37.2", "", None, id="none where the API server serves none"),
     ],
 )
-def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(kubelet, asked, version):
+def test_kubernetes_gang_uses_the_served_api_version(kubelet, asked, version):
     [found] = generate([served("dgx-h100", kubelet=kubelet)], ["gangs"], asked)
     assert bool(found.nothing) == (version is None)
     groups = [each for file in found.files for each in file.documents if each["kind"] == "PodGroup"]
@@ -246,7 +246,7 @@ def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(kubelet, 
         pytest.param(("a.1", "b.1"), [], id="nowhere in particular where they share none"),
     ],
 )
-def test_a_gang_stays(racks, constraints):
+def test_gang_stays_within_a_shared_nvlink_domain(racks, constraints):
     nodes = []
     for number, clique in enumerate(racks):
         node = served("gb200", hostname=f"tray-{number}")
@@ -256,7 +256,7 @@ def test_a_gang_stays(racks, constraints):
     assert group.get("schedulingConstraints", {}).get("topology", []) == constraints
 
 
-def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one():
+def test_one_openshift_pool_per_node_kind():
     alike = [served("dgx-h100", hostname=f"dgx-{number}") for number in (1, 2)]
     assert len(documents(folder("openshift", *alike), "MachineConfigPool")) == 1
     found = folder("openshift", *alike, served("epyc-nps4"))
@@ -269,7 +269,7 @@ def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one(
     }
 
 
-def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named():
+def test_setting_a_kubeletconfig_forbids_is_left_out_and_named():
     tainted = {
         "extends": "training",
         "kubelet": {"register_with_taints": ["numaforge.io/unverified:NoSchedule"]},
@@ -279,7 +279,7 @@ def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named():
     assert found.left_out == {"dgx-01": "registerWithTaints is set by its MachineSet"}
 
 
-def test_koordlet_is_told_the_pcie_root_of_each_gpu_as_sysfs_has_it():
+def test_koordlet_gets_the_sysfs_pcie_root_of_each_gpu():
     node = served("dgx-h100")
     texts = (text for name, text in folder("koordinator", node).texts() if "xpu-device-infos" in name)
     [listed] = (json.loads(text) for text in texts)

@@ -66,18 +66,18 @@ def lost(name: str) -> None:
         pytest.param(("--fail-on", "warning"), ExitCode.NO, id="unless-it-is-said"),
     ],
 )
-def test_what_counts_as_wrong(words, code, said):
+def test_fail_on_sets_the_failing_severity(words, code, said):
     said("fleet", *words, code=code)
 
 
-def test_an_error_is_wrong(said):
+def test_error_fails_the_audit(said):
     lost("gpu-3")
     assert "gpu-3 differs from 4 siblings: GPUs: 7 x NVIDIA H100 80GB HBM3, not 8" in said(
         "fleet", code=ExitCode.NO
     )
 
 
-def test_hosts_that_do_not_answer_are_their_own_answer(fleet):
+def test_unreachable_hosts_have_their_own_exit_code(fleet):
     """In another process: this one must not import pyinfra."""
     words = [sys.executable, "-m", "numaforge", "audit", "fleet", "no-such-host.invalid", "-q"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -98,20 +98,20 @@ def test_hosts_that_do_not_answer_are_their_own_answer(fleet):
         pytest.param("\x00" * 4096, "not a complete JSON document", id="zeros"),
     ],
 )
-def test_a_machine_that_lies_costs_one_line(text, told, fleet, said):
+def test_malformed_snapshot_costs_one_line(text, told, fleet, said):
     (fleet / "gpu-9.json").write_text(text)
     lines = said("fleet", code=ExitCode.NO).splitlines()
     assert lines[0] == "6 machines: 4 sound, 1 with warnings, 1 not read"
     assert [line for line in lines if told in line and line.startswith("NA002 gpu-9: ")]
 
 
-def test_a_gibibyte_costs_one_line_and_is_not_read(fleet, said):
+def test_oversized_snapshot_costs_one_line_and_is_not_read(fleet, said):
     with (fleet / "gpu-9.json").open("wb") as file:
         file.truncate(2**30)
     assert f"is larger than {many_machines.MOST_MIB} MiB" in said("fleet", code=ExitCode.NO)
 
 
-def test_a_machine_that_ends_its_process_costs_one_line(fleet, said, monkeypatch):
+def test_machine_that_kills_its_worker_process_costs_one_line(fleet, said, monkeypatch):
     for number in range(10, 20):
         write(f"fleet/gpu-{number}.json", replace(DGX, hostname=f"gpu-{number}"))
     read = many_machines.audited
@@ -126,7 +126,7 @@ def test_a_machine_that_ends_its_process_costs_one_line(fleet, said, monkeypatch
     assert "NA002 gpu-14: the process that read it was ended" in told
 
 
-def test_a_fault_of_ours_on_one_machine_costs_one_line(said, monkeypatch):
+def test_internal_error_on_one_machine_costs_one_line(said, monkeypatch):
     read = many_machines.audited
 
     def faulty(machine: NodeTopology) -> object:
@@ -147,13 +147,13 @@ def test_a_fault_of_ours_on_one_machine_costs_one_line(said, monkeypatch):
         pytest.param(("fleet", "--baseline", "none.json"), "cannot be read", id="no-baseline"),
     ],
 )
-def test_a_mistake_is_refused(words, told, fleet, capsys):
+def test_invalid_audit_arguments_are_refused(words, told, fleet, capsys):
     Path("empty").mkdir()
     assert run(["audit", *words]) == ExitCode.BAD_INPUT
     assert told in capsys.readouterr().err
 
 
-def test_machines_of_the_same_name_are_told_apart_by_their_files(fleet, said):
+def test_machines_with_the_same_name_are_distinguished_by_file(fleet, said):
     write("fleet/spare.json", replace(DGX, hostname="gpu-1"))
     names = [each["name"] for each in json.loads(said("fleet", "-o", "json"))["machines"]]
     assert names == ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "spare"]
@@ -162,7 +162,7 @@ def test_machines_of_the_same_name_are_told_apart_by_their_files(fleet, said):
 # ---- what is known already ----
 
 
-def test_a_baseline_accepts_what_it_has_and_nothing_else(said):
+def test_baseline_accepts_only_its_own_findings(said):
     lost("gpu-3")
     said("fleet", "--to", "known.json", code=ExitCode.NO)
     assert "2 findings accepted by the baseline; " in said("fleet", "--baseline", "known.json")
@@ -170,13 +170,13 @@ def test_a_baseline_accepts_what_it_has_and_nothing_else(said):
     assert "gpu-2 differs" in said("fleet", "--baseline", "known.json", code=ExitCode.NO)
 
 
-def test_a_value_that_is_another_one_than_the_baselines_is_told(said):
+def test_value_that_differs_from_the_baseline_is_reported(said):
     said("fleet", "--to", "known.json")
     write("fleet/gpu-5.json", replace(DGX, hostname="gpu-5", kernel="7.1.0"))
     assert "kernel: 7.1.0" in said("fleet", "--baseline", "known.json")
 
 
-def test_a_whole_rule_is_accepted_of_a_range_of_machines(said):
+def test_baseline_accepts_a_whole_rule_for_a_range_of_machines(said):
     known = {"schema": 1, "machines": [{"name": "gpu-[4-5]", "findings": [{"id": "NA101"}]}]}
     Path("known.json").write_text(json.dumps(known))
     told = said("fleet", "--baseline", "known.json", "--fail-on", "note")
@@ -202,7 +202,7 @@ def test_a_whole_rule_is_accepted_of_a_range_of_machines(said):
     ],
 )
 @pytest.mark.parametrize("option", ["--baseline", "--since"])
-def test_what_is_no_audit_is_refused(option, text, told, fleet, capsys):
+def test_invalid_audit_file_is_refused(option, text, told, fleet, capsys):
     Path("known.json").write_text(text)
     assert run(["audit", "fleet", option, "known.json"]) == ExitCode.BAD_INPUT
     shown = capsys.readouterr().err
@@ -210,7 +210,7 @@ def test_what_is_no_audit_is_refused(option, text, told, fleet, capsys):
     assert told in shown
 
 
-def test_what_has_changed_is_told(fleet, said):
+def test_changes_since_an_audit_are_reported(fleet, said):
     said("fleet", "--to", "before.json")
     lost("gpu-2")
     write("fleet/gpu-5.json", replace(DGX, hostname="gpu-5"))
@@ -226,7 +226,7 @@ def test_what_has_changed_is_told(fleet, said):
     assert "  gpu-1: is not audited any more" in told
 
 
-def test_the_same_fleet_has_not_changed(said):
+def test_unchanged_fleet_reports_no_change(said):
     said("fleet", "--to", "before.json")
     assert "Since" not in said("fleet", "--since", "before.json")
 
@@ -238,7 +238,7 @@ def parsed(text: str) -> ElementTree.Element:
     return ElementTree.fromstring(text)  # noqa: S314 (ours)
 
 
-def test_junit_has_a_suite_for_each_machine(said):
+def test_junit_has_one_suite_per_machine(said):
     lost("gpu-3")
     said("fleet", "--to", "known.json", code=ExitCode.NO)
     Path("no-such.json").unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def test_junit_has_a_suite_for_each_machine(said):
     assert (known.attrib["failures"], known.attrib["skipped"]) == ("0", "2")
 
 
-def test_sarif_says_what_is_new_and_what_is_suppressed(said):
+def test_sarif_marks_new_and_suppressed_findings(said):
     said("fleet", "--to", "known.json")
     lost("gpu-3")
     words = ("fleet", "-o", "sarif", "--baseline", "known.json", "--since", "known.json")
@@ -273,7 +273,7 @@ def test_sarif_says_what_is_new_and_what_is_suppressed(said):
     }
 
 
-def test_prometheus_text_is_one_sample_a_line(said):
+def test_prometheus_text_has_one_sample_per_line(said):
     lines = said("fleet", "-o", "prometheus").splitlines()
     sample = re.compile(r'[a-z_]+\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z]+="(?:[^"\\]|\\.)*")*\} [0-9]+')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
@@ -325,18 +325,18 @@ def page(said: Output) -> Page:
     return found
 
 
-def test_a_page_fetches_nothing(page):
+def test_page_loads_nothing_external(page):
     assert page.fetched
     assert all(source.startswith("data:image/svg+xml;base64,") for source in page.fetched)
 
 
-def test_every_link_of_a_page_leads_to_a_place_on_it(page):
+def test_every_page_link_has_a_target_on_the_page(page):
     assert len(page.ids) == len({*page.ids})
     assert {link.removeprefix("#") for link in page.links} <= {*page.ids}
     assert {*page.labels} <= {*page.ids}
 
 
-def test_a_page_says_everything_without_its_script(page):
+def test_page_is_complete_without_its_script(page):
     text = " ".join(" ".join(page.words).split())
     for told in (
         "gpu-[2,4-5]",
@@ -347,7 +347,7 @@ def test_a_page_says_everything_without_its_script(page):
         assert told in text
 
 
-def test_machines_that_look_alike_share_a_picture(page):
+def test_identical_machines_share_a_picture(page):
     assert len(page.fetched) == 2  # four of them, and the one with a GPU less
 
 
@@ -355,7 +355,7 @@ HOSTILE = "</script><script>alert(1)</script>'\"&\x1b[2J"
 
 
 @pytest.mark.parametrize("output", ["table", "json", "html", "sarif", "junit", "prometheus"])
-def test_what_a_host_says_is_text_in_every_format(output, fleet, said):
+def test_host_text_stays_plain_text_in_every_format(output, fleet, said):
     for number in range(1, 6):
         write(f"fleet/gpu-{number}.json", replace(DGX, hostname=f"{HOSTILE}{number}", kernel="a"))
     write("fleet/gpu-5.json", replace(DGX, hostname=f"{HOSTILE}5", kernel=HOSTILE))
@@ -368,13 +368,13 @@ def test_what_a_host_says_is_text_in_every_format(output, fleet, said):
         parsed(told)
 
 
-def test_json_and_yaml_are_one_document(said):
+def test_json_and_yaml_hold_the_same_document(said):
     import yaml
 
     assert yaml.safe_load(said("fleet", "-o", "yaml")) == json.loads(said("fleet", "-o", "json"))
 
 
-def test_a_document_tells_what_differs(said):
+def test_document_lists_the_differences(said):
     document: dict[str, Any] = json.loads(said("fleet", "-o", "json"))
     assert document["sound"] is True
     assert document["counts"] == {"not read": 0, "error": 0, "warning": 1, "note": 0, "sound": 4}

@@ -84,7 +84,7 @@ DRIFTS: tuple[tuple[Change, str, list[str]], ...] = (
 )
 
 
-def test_a_machine_that_is_as_planned_has_nothing_to_tell() -> None:
+def test_machine_as_planned_has_no_drift() -> None:
     assert found(RULES, PLANNED) == {}
     assert with_verdict(RULES, PLANNED, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE) == set()
 
@@ -100,18 +100,18 @@ def partitioned(now: str) -> list[str | None]:
     return found(RULES, replace(saved, gpus=(first, *others))).get("NP111", [])
 
 
-def test_amd_gpus_in_other_modes_than_planned_are_found() -> None:
+def test_amd_partition_mode_drift_is_found() -> None:
     assert (partitioned("CPX"), partitioned("QPX")) == ([], ["0000:05:00.0-compute"])
 
 
 @pytest.mark.parametrize(
     ("change", "rule", "places"), DRIFTS, ids=[f"{rule}-{places[0]}" for _, rule, places in DRIFTS]
 )
-def test_what_is_not_as_planned_is_found(change: Change, rule: str, places: list[str]) -> None:
+def test_every_deviation_from_the_plan_is_found(change: Change, rule: str, places: list[str]) -> None:
     assert found(RULES, change(PLANNED)) == {rule: places}
 
 
-def test_settings_of_the_kubelet_that_its_drop_in_does_not_bring_any_more_are_found() -> None:
+def test_kubelet_settings_lost_from_the_drop_in_are_found() -> None:
     lacking = found(RULES, with_kubelet(PLANNED, drop_ins={}))
     assert [*lacking] == ["NP108"]
     assert {"cpuManagerPolicy", "reservedSystemCPUs"} <= {*lacking["NP108"]}
@@ -122,7 +122,7 @@ def test_without_a_plan_no_rule_applies() -> None:
     assert with_verdict(RULES, bare, Verdict.NOT_APPLICABLE) == {rule.id for rule in RULES}
 
 
-def test_what_was_not_read_is_unknown() -> None:
+def test_unread_settings_are_unknown() -> None:
     bare = replace(PLANNED, kernel_cmdline=None, kernel_values={}, sysctls={}, kubelet=None)
     assert found(RULES, bare) == {}
     assert {"NP104", "NP107", "NP108", "NP109"} <= with_verdict(RULES, bare, Verdict.UNKNOWN)

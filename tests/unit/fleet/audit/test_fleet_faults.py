@@ -57,7 +57,7 @@ def found(audit: dict[str, Any]) -> dict[str, set[str]]:
     return {name: ids for name, ids in told.items() if ids}
 
 
-def test_every_machine_is_beside_its_siblings(audit: dict[str, Any]) -> None:
+def test_every_machine_is_grouped_with_its_siblings(audit: dict[str, Any]) -> None:
     assert len(audit["machines"]) == sum(COUNTS.values())
     assert sorted(len(each["machines"]) for each in audit["makes"]) == sorted(COUNTS.values())
 
@@ -69,11 +69,11 @@ def test_each_fault_is_found_by_its_rules(fault: Fault, found: dict[str, set[str
     assert found[fault.host] == fault.rules | ALSO.get(fault.host, set())
 
 
-def test_nothing_else_is_found(found: dict[str, set[str]]) -> None:
+def test_only_the_faulty_machines_have_findings(found: dict[str, set[str]]) -> None:
     assert found.keys() == {fault.host for fault in FAULTS}
 
 
-def test_what_differs_is_told_with_its_siblings(audit: dict[str, Any]) -> None:
+def test_differences_are_reported_with_their_siblings(audit: dict[str, Any]) -> None:
     told = {
         each["name"]: [
             (one["place"], one["value"], one["usual"], one["siblings"], one["devices"]) for one in unusual
@@ -91,7 +91,7 @@ def test_what_differs_is_told_with_its_siblings(audit: dict[str, Any]) -> None:
     assert told["b200-011"] == [("", "7 x NVIDIA B200", "8 x NVIDIA B200", 59, [])]
 
 
-def test_a_fleet_is_one_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fleet_audit_fits_one_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     faults = {fault.host: fault.change for fault in FAULTS if fault.host.startswith("dgx-0")}
     write_fleet(tmp_path, fleet_of(100, 0, 0, trimmed=True), faults)
     assert run(["audit", str(tmp_path), "-q"]) == ExitCode.NO

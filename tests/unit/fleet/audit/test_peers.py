@@ -37,7 +37,7 @@ def of_kernels(*kernels: str | None) -> dict[str, list[str]]:
         pytest.param((*FOUR, None), [], id="what-is-not-known-is-not-compared"),
     ],
 )
-def test_a_machine_differs_from_what_most_of_its_siblings_have(kernels, unlike):
+def test_machine_is_compared_with_the_majority_of_its_siblings(kernels, unlike):
     assert of_kernels(*kernels) == {name: ["NA101"] for name in unlike}
 
 
@@ -57,7 +57,7 @@ EIGHT = {"on": tuple(f"gpu{number}" for number in range(8))}
         ),
     ],
 )
-def test_the_devices_that_differ_are_named(rule, value, blamed):
+def test_differing_devices_are_named(rule, value, blamed):
     make = {f"gpu-{number}": {rule: {"": EIGHT}} for number in range(4)}
     found = unusual_of({**make, "odd": {rule: {"": value}}})
     assert {name: rules[rule][0].devices for name, rules in found.items()} == (
@@ -80,24 +80,24 @@ def test_the_devices_that_differ_are_named(rule, value, blamed):
         pytest.param("NA101", "6.8.0", "6.8.1", False, id="versions-are-exact"),
     ],
 )
-def test_values_count_as_equal(rule, one, other, alike):
+def test_only_memory_derived_values_have_a_tolerance(rule, one, other, alike):
     assert PEER_RULE[rule].alike(one, other) is alike
     assert PEER_RULE[rule].alike(other, one) is alike
 
 
-def test_memory_that_differs_a_little_everywhere_has_one_usual_value():
+def test_slightly_varying_memory_has_one_usual_value():
     make = {f"gpu-{number}": {"NA112": {"": f"{1000 + number / 10:.1f} GiB"}} for number in range(20)}
     make["odd"] = {"NA112": {"": "936.0 GiB"}}
     assert [*unusual_of(make)] == ["odd"]
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "gb200", "mi300x", "small-vm", "xeon-snc4"])
-def test_equal_machines_have_nothing_that_is_unusual(name):
+def test_identical_machines_have_nothing_unusual(name):
     facts = audited(ready_machine(name)).facts
     assert unusual_of({f"host-{number}": facts for number in range(4)}) == {}
 
 
-def test_every_rule_of_peers_reads_a_machine_without_anything():
+def test_every_peer_rule_accepts_an_empty_machine():
     bare = replace(ready_machine("small-vm"), cpufreq=None, userland=None, kubelet=None, os_release={})
     for rule in PEER_RULE.values():
         assert all(isinstance(text_of(value), str) for value in rule.read(bare).values())
@@ -117,11 +117,11 @@ DGX = replace(ready_machine("dgx-h100"), product="NVIDIA DGXH100", nvidia=Nvidia
         pytest.param(KINDS["hgx-b200"](), False, id="other-GPUs"),
     ],
 )
-def test_machines_are_of_one_make(machine, same):
+def test_make_is_decided_by_product_and_hardware_vendor(machine, same):
     assert (make_of(machine) == make_of(DGX)) is same
 
 
-def test_without_a_product_the_cpus_tell_servers_with_the_same_gpus_apart():
+def test_cpus_distinguish_servers_with_equal_gpus_and_no_product():
     one, other = ready_machine("dgx-h100"), ready_machine("epyc-gpu")
     assert {gpu.device for gpu in one.gpus} == {gpu.device for gpu in other.gpus}
     assert make_of(one) != make_of(other)
@@ -134,7 +134,7 @@ def makes(whole: int, *others: NodeTopology) -> list[Make]:
 NO_GPU = replace(DGX, gpus=())
 
 
-def test_a_machine_that_has_lost_all_its_gpus_stays_with_its_siblings():
+def test_machine_with_all_gpus_lost_stays_with_its_siblings():
     assert makes(3, NO_GPU)[-1] == make_of(DGX)
 
 
@@ -147,10 +147,10 @@ def test_a_machine_that_has_lost_all_its_gpus_stays_with_its_siblings():
         pytest.param(3, (replace(NO_GPU, product="Dell R650"),), id="another-product"),
     ],
 )
-def test_a_machine_without_gpus_may_be_of_another_make(whole, others):
+def test_machine_without_gpus_may_be_another_make(whole, others):
     assert makes(whole, *others)[-1] != make_of(DGX)
 
 
-def test_a_driver_on_disk_tells_a_machine_that_has_lost_its_gpus_too():
+def test_driver_on_disk_identifies_a_machine_that_lost_its_gpus():
     on_disk = replace(NO_GPU, nvidia=None, nvidia_install=NvidiaInstall(on_disk="580.95.05"))
     assert makes(3, on_disk)[-1] == make_of(DGX)

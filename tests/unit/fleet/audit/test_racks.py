@@ -70,12 +70,14 @@ def tray(
         ),
     ],
 )
-def test_trays_of_a_rack_agree(trays: list[AuditedMachine], found: list[tuple[str, str]]) -> None:
+def test_tray_that_disagrees_with_its_rack_is_found(
+    trays: list[AuditedMachine], found: list[tuple[str, str]]
+) -> None:
     machines = {f"t{number}": each for number, each in enumerate(trays)}
     assert [(name, finding.id) for name, finding in rack_findings(machines)] == found
 
 
-def test_a_rack_is_the_trays_of_one_nvlink_domain() -> None:
+def test_rack_is_the_set_of_trays_in_one_nvlink_domain() -> None:
     machines = {
         "a": tray(),
         "b": tray(f"{RACK}.2"),

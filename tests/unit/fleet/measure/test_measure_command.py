@@ -29,7 +29,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "why"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_mistake_is_refused(words: list[str], why: str, capsys: pytest.CaptureFixture[str]):
+def test_invalid_measure_arguments_are_refused(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+):
     assert run(["measure", *words]) == ExitCode.BAD_INPUT
     assert why in capsys.readouterr().err
 
@@ -44,13 +46,13 @@ WISHES = {
 
 
 @pytest.mark.parametrize(("said", "planned"), WISHES.values(), ids=WISHES.keys())
-def test_a_plan_has_the_gate_that_a_profile_asks_for(said: object, planned: MeasurePlan | None):
+def test_plan_has_the_measurement_gate_of_its_profile(said: object, planned: MeasurePlan | None):
     plan = plan_node(lab_node(), load_profile({"extends": "cpu-only", "name": "n", "measure": said}))
     assert plan.measure == planned
     assert from_document(to_document(plan)) == plan
 
 
-def test_a_profile_can_take_back_what_the_one_says_that_it_extends(tmp_path: Path):
+def test_profile_can_undo_a_setting_of_its_base(tmp_path: Path):
     (tmp_path / "above.yaml").write_text("extends: cpu-only\nname: above\nmeasure: required\n")
     (tmp_path / "below.yaml").write_text("extends: ./above.yaml\nname: below\nmeasure: {gate: none}\n")
     assert plan_node(lab_node(), load_profile(str(tmp_path / "above.yaml"))).measure == MeasurePlan(0.8)

@@ -44,7 +44,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("read", "name", "values"), READ)
-def test_figures_are_read(read, name, values):
+def test_figures_are_read_from_program_output(read, name, values):
     assert read(text(name)) == pytest.approx(dict(values))
 
 
@@ -55,7 +55,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("read", "said", "why"), REFUSED)
-def test_anything_else_is_refused_with_what_was_read(read, said, why):
+def test_unreadable_output_is_refused_and_quoted(read, said, why):
     with pytest.raises(UnreadableOutputError) as refused:
         read(said)
     assert why in str(refused.value)
@@ -63,14 +63,14 @@ def test_anything_else_is_refused_with_what_was_read(read, said, why):
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @given(said=st.text(max_size=400))
-def test_text_of_any_kind_is_a_figure_or_an_error(read, said):
+def test_any_text_gives_a_figure_or_an_error(read, said):
     with suppress(UnreadableOutputError):
         assert all(value >= 0 for value in read(f"{said}\n").values())
 
 
 @pytest.mark.parametrize(("read", "name", "values"), READ)
 @given(data=st.data())
-def test_an_output_that_is_cut_off_in_a_line_is_refused(read, name, values, data):
+def test_output_cut_off_within_a_line_is_refused(read, name, values, data):
     complete = text(name)
     said = complete[: data.draw(st.integers(0, len(complete) - 1))]
     assume(not said.endswith("\n"))

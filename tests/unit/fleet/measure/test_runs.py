@@ -97,7 +97,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("body", "why"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_program_that_is_hostile_costs_one_line(sh, body, why):
+def test_misbehaving_program_costs_one_line(sh, body, why):
     begun = time.monotonic()
     values, (said,) = measured_by(sh, task(body, seconds=1), task(GOOD))
     assert values == [1048.6]
@@ -105,7 +105,7 @@ def test_a_program_that_is_hostile_costs_one_line(sh, body, why):
     assert time.monotonic() - begun < 30
 
 
-def test_a_run_of_ib_write_bw_that_has_moved_nothing_is_no_figure(sh):
+def test_ib_write_bw_run_that_moved_nothing_gives_no_figure(sh):
     file = FIXTURES / "perftest-4.5-nothing-moved.txt"
     write = replace(
         task(f"cat {file}"), kind="rdma-write", program="ib_write_bw", read=outputs.perftest_write
@@ -113,19 +113,19 @@ def test_a_run_of_ib_write_bw_that_has_moved_nothing_is_no_figure(sh):
     assert measured_by(sh, write) == ([], ["ib_write_bw: 0 Gb/s cannot be"])
 
 
-def test_a_figure_beyond_its_link_is_not_believed(sh):
+def test_figure_above_link_speed_is_rejected(sh):
     fast = replace(task(GOOD), limits={"": 500.0})
     assert measured_by(sh, fast) == ([], ["sysbench: 1048.58 MB/s is more than the link carries (500)"])
 
 
-def test_a_figure_of_a_place_that_the_machine_has_not_is_not_believed(sh):
+def test_figure_for_an_unknown_place_is_rejected(sh):
     assert measured_by(sh, replace(task(GOOD), places={"0": "GPU 0"})) == (
         [],
         ["sysbench: it tells of , which the machine does not have"],
     )
 
 
-def test_cpus_are_kept_busy_meanwhile_and_afterwards_no_more(sh, tmp_path, monkeypatch):
+def test_cpu_load_runs_only_during_the_measurement(sh, tmp_path, monkeypatch):
     monkeypatch.setenv("MEASURED_IN", str(tmp_path))  # every process of this test has it
     ours = f"$(grep -la MEASURED_IN={tmp_path} /proc/[0-9]*/environ | sed s/environ/cmdline/)"
     busy = f"grep -la '^sh.-c.while . -e ' {ours}"
@@ -137,19 +137,19 @@ def test_cpus_are_kept_busy_meanwhile_and_afterwards_no_more(sh, tmp_path, monke
     assert b"cmdline" not in found.stdout.replace(f"/proc/{os.getpid()}/cmdline".encode(), b"")
 
 
-def test_nothing_begins_when_the_time_for_all_is_over(sh):
+def test_no_program_starts_after_the_total_time_limit(sh):
     script = run_script([task(GOOD)], ONCE).replace("MOST_SECONDS=1800", "MOST_SECONDS=-1")
     _, (late,) = read_runs(run(sh, script), [task(GOOD)], ONCE)
     assert "the 1800 s for all programs were over" in late.why
 
 
-def test_nothing_is_left_behind(sh, tmp_path):
+def test_measuring_leaves_no_temporary_files(sh, tmp_path):
     script = f"TMPDIR={tmp_path}; export TMPDIR\n{run_script([task(GOOD)], ONCE)}"
     run(sh, script)
     assert [*tmp_path.iterdir()] == []
 
 
-def test_the_programs_that_are_there_say_their_versions(sh, tmp_path):
+def test_installed_programs_report_their_versions(sh, tmp_path):
     for name, said in {"mlc": "echo 'Memory Latency Checker - v3.9'", "nvbandwidth": "sleep 60"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{said}\n")
         (tmp_path / name).chmod(0o755)
@@ -199,7 +199,7 @@ def test_an_idle_node_is_measured(readiness, drained):
     refuse_in_use(readiness, drained=drained)
 
 
-def test_processes_that_have_a_gpu_open_are_found(sh, tmp_path):
+def test_processes_with_an_open_gpu_are_found(sh, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root makes a device's name below /dev")
     device = Path("/dev/nvidia9")
@@ -212,7 +212,7 @@ def test_processes_that_have_a_gpu_open_are_found(sh, tmp_path):
         device.unlink()
 
 
-def test_a_measurement_is_kept_whole(sh, tmp_path):
+def test_measurement_is_saved_complete(sh, tmp_path):
     path = tmp_path / "state" / "measured.json"
     kept = MEASUREMENT.dumps(measured(figure(950.0)))
     call = shell.call("keep_measurement", [str(path)], data=kept)
@@ -222,7 +222,7 @@ def test_a_measurement_is_kept_whole(sh, tmp_path):
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_where_it_cannot_be_kept_the_old_one_stays(sh, tmp_path):
+def test_failed_save_keeps_the_old_measurement(sh, tmp_path):
     path = tmp_path / "measured.json"
     path.write_text("the old one")
     (tmp_path / "mv").write_text("#!/bin/sh\nexit 1\n")

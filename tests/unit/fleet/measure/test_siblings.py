@@ -34,7 +34,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize(("kind", "value", "slow"), SLOW.values(), ids=SLOW.keys())
-def test_a_figure_is_slow(kind: str, value: float, slow: bool):
+def test_figure_much_worse_than_its_siblings_is_slow(kind: str, value: float, slow: bool):
     found = fleet(n=measured(figure(value, kind)), **alike(kind=kind))
     assert bool(slow_of(found["n"])) is slow
     assert not slow_of(found["s0"])
@@ -49,22 +49,22 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("machine", "count", "kind"), UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_what_cannot_be_compared_is_not_slow(machine: Measurement, count: int, kind: str):
+def test_figure_without_comparison_is_not_slow(machine: Measurement, count: int, kind: str):
     assert not slow_of(fleet(n=machine, **alike(count=count, kind=kind))["n"])
 
 
-def test_the_median_of_siblings_is_not_moved_by_the_machine_itself_or_by_one_that_lies():
+def test_sibling_median_excludes_the_machine_and_resists_an_outlier():
     found = fleet(n=measured(figure(1000.0)), liar=measured(figure(9e6)), **alike())
     (of,) = found["n"].siblings.values()
     assert (of.median, of.machines) == (1000.0, 4)
 
 
-def test_the_worst_machine_is_named_first():
+def test_slowest_machine_is_named_first():
     found = fleet(n=measured(figure(500.0)), worse=measured(figure(100.0)), **alike(count=5))
     assert outliers_first(found)[:2] == ["worse", "n"]
 
 
-def test_timers_are_compared_although_plans_give_pods_other_cpus():
+def test_timers_are_compared_across_different_pod_cpus():
     others = {
         f"s{number}": measured(figure(10.0, "timer-latency", f"CPUs {number}-15", program="cyclictest"))
         for number in range(3)
@@ -95,22 +95,22 @@ HELD = {
 
 
 @pytest.mark.parametrize(("machine", "why"), HELD.values(), ids=HELD.keys())
-def test_a_node_is_held(machine: Measurement | None, why: str):
+def test_node_with_a_bad_or_missing_figure_is_held(machine: Measurement | None, why: str):
     (reason, *_) = why_held(machine, 0.8, COMMAND)
     assert why in reason
 
 
-def test_a_node_as_good_as_its_siblings_is_not_held():
+def test_node_matching_its_siblings_is_not_held():
     assert why_held(fleet(n=measured(figure(950.0)), **alike())["n"], 0.8, COMMAND) == ()
 
 
-def test_the_share_is_the_profiles():
+def test_minimum_share_comes_from_the_profile():
     machine = fleet(n=measured(figure(950.0)), **alike())["n"]
     assert why_held(machine, 0.99, COMMAND)
     assert not why_held(machine, 0.95, COMMAND)
 
 
-def test_a_measurement_comes_back_from_its_document_as_it_was():
+def test_measurement_survives_a_round_trip():
     machine = fleet(n=measured(figure(950.0, limit=1200.0)), **alike())["n"]
     assert MEASUREMENT.loads(MEASUREMENT.dumps(machine)) == machine
 
@@ -125,7 +125,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
-def test_a_kept_file_that_is_no_measurement_is_refused(broken):
+def test_invalid_kept_measurement_is_refused(broken):
     text = MEASUREMENT.dumps(measured(figure(950.0)))
     with pytest.raises(MeasurementError):
         MEASUREMENT.loads(broken(text))
@@ -135,7 +135,7 @@ def shown(machines: dict[str, Measurement], width: int = 80) -> str:
     return "\n".join(report.lines(machines, {}, 0.8, Screen(width)))
 
 
-def test_a_machine_is_shown_with_units_runs_spread_limit_and_siblings():
+def test_machine_report_shows_units_runs_spread_limit_and_siblings():
     own = measured(figure(55.0, "to-gpu", "GPU 0", unit="GB/s", lowest=54.0, highest=56.0, limit=63.0))
     others = {name: measured(figure(55.5, "to-gpu", "GPU 0")) for name in ("a", "b", "c")}
     text = shown({"n": fleet(n=own, **others)["n"]}, width=200)
@@ -145,7 +145,7 @@ def test_a_machine_is_shown_with_units_runs_spread_limit_and_siblings():
     )
 
 
-def test_of_many_machines_the_slow_are_named_and_the_others_summed_up():
+def test_fleet_report_names_slow_machines_and_counts_the_others():
     text = shown(fleet(n=measured(figure(100.0)), **alike(count=5)), width=160)
     first, *others = text.splitlines()
     assert "n: memory read, in order of NUMA node 0: 100 MB/s, where 5 siblings have 1000" in first
@@ -153,18 +153,18 @@ def test_of_many_machines_the_slow_are_named_and_the_others_summed_up():
     assert "100, 1000, 1000 MB/s (lowest, median, highest of 6 machines, sysbench)" in others[1]
 
 
-def test_what_a_node_says_moves_no_cursor():
+def test_node_text_cannot_move_the_cursor():
     text = shown({"n": measured(figure(1.0, program="x\x1b[2J"))})
     assert "\x1b[2J" not in text
 
 
-def test_alignment_is_a_ratio_of_two_figures_of_one_program():
+def test_alignment_is_the_ratio_of_two_figures_of_one_program():
     near, far = figure(1000.0), figure(400.0, place="NUMA node 0 to 3")
     (row,) = report.alignment(measured(near, far))
     assert (row["aligned"], row["not_aligned"], row["ratio"]) == (1000.0, 400.0, 2.5)
 
 
-def test_for_a_latency_the_ratio_is_the_other_way_round():
+def test_latency_ratio_is_inverted():
     near, far = figure(80.0, "memory-latency"), figure(140.0, "memory-latency", "NUMA node 0 to 1")
     (row,) = report.alignment(measured(near, far))
     assert row["ratio"] == 1.75

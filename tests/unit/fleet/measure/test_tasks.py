@@ -35,7 +35,7 @@ def kinds(found: list[MeasureTask]) -> list[str]:
     return [each.kind for each in found]
 
 
-def test_each_numa_node_uses_its_own_memory_then_that_of_its_nearest_and_its_farthest_neighbour():
+def test_each_numa_node_measures_local_nearest_and_farthest_memory():
     places = [each.place for each in wanted(epyc_nps4()) if each.kind == "memory-bandwidth"]
     assert places[:6] == [
         "NUMA node 0",
@@ -47,12 +47,12 @@ def test_each_numa_node_uses_its_own_memory_then_that_of_its_nearest_and_its_far
     ]
 
 
-def test_a_task_runs_on_one_thread_of_each_core_that_pods_may_have():
+def test_task_runs_on_one_thread_of_each_pod_core():
     (first, *_) = wanted(lab_node())
     assert first.words[:3] == ("numactl", "--physcpubind=2", "--membind=0")  # 0 and 1 are reserved
 
 
-def test_a_numa_node_all_of_whose_cpus_are_reserved_is_left_out():
+def test_fully_reserved_numa_node_is_not_measured():
     machine = lab_node()
     found, _ = tasks(machine, split(machine, frozenset(range(4))), EVERYTHING, EFFORT)
     assert not [each for each in found if each.place.startswith("NUMA node 0")]
@@ -67,7 +67,7 @@ def test_a_numa_node_all_of_whose_cpus_are_reserved_is_left_out():
         pytest.param(lab_node(), 100, 4, id="no more than a fourth of the node's memory"),
     ],
 )
-def test_blocks_are_larger_than_caches_and_leave_room(machine, threads, expected):
+def test_blocks_exceed_caches_and_leave_memory_free(machine, threads, expected):
     node = machine.numa_nodes[0]
     assert block_mib(machine, node, node, threads) == expected
 
@@ -83,11 +83,11 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize(("there", "kind", "program"), PROGRAMS.values(), ids=PROGRAMS.keys())
-def test_the_best_program_that_is_there_measures(there, kind, program):
+def test_best_installed_program_is_used(there, kind, program):
     assert {each.program for each in wanted(lab_node(), there) if each.kind == kind} == {program}
 
 
-def test_what_no_program_measures_is_named_with_where_the_programs_are_from():
+def test_unmeasured_figures_name_programs_and_their_packages():
     machine = lab_node()
     _, missing = tasks(machine, split(machine), frozenset({"numactl", "rtla"}), EFFORT)
     assert {each.kind: each.why for each in missing} == {
@@ -110,7 +110,7 @@ def test_timers_are_measured_with_and_without_load_on_the_reserved_cpus():
     assert all("2-15" in each.words for each in found)
 
 
-def test_without_reserved_cpus_there_is_no_load():
+def test_no_load_runs_without_reserved_cpus():
     machine = two_cpu_vm()
     found, _ = tasks(machine, split(machine), EVERYTHING, EFFORT)
     assert "timer-latency-loaded" not in kinds(found)
@@ -129,7 +129,7 @@ def test_gpus_are_measured_by_their_addresses_with_the_limits_of_their_links():
     assert (to_gpu.limits or {})["0"] == pytest.approx(63.015, abs=0.001)
 
 
-def test_a_machine_without_gpus_and_ports_measures_none():
+def test_machine_without_gpus_and_ports_measures_neither():
     assert not {"to-gpu", "between-gpus", "all-reduce", "rdma-write"} & {*kinds(wanted(lab_node()))}
 
 
@@ -151,14 +151,14 @@ PORTS = {
 
 
 @pytest.mark.parametrize(("devices", "places"), PORTS.values(), ids=PORTS.keys())
-def test_rdma_ports_send_to_one_another(devices, places):
+def test_rdma_ports_send_to_each_other(devices, places):
     machine = replace(lab_node(), rdma_devices=tuple(devices))
     found = [each for each in wanted(machine) if each.kind == "rdma-write"]
     assert [each.place for each in found] == places
     assert all(each.limits == {"": 400.0} for each in found)
 
 
-def test_a_port_whose_rate_is_not_known_has_no_limit():
+def test_port_with_unknown_rate_has_no_limit():
     machine = replace(lab_node(), rdma_devices=(rdma("a", rate=None), rdma("b")))
     assert [each.limits for each in wanted(machine) if each.kind == "rdma-write"] == [None, None]
 
@@ -176,7 +176,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize(("speed", "width", "limit"), LINKS.values(), ids=LINKS.keys())
-def test_a_pcie_link_carries(speed, width, limit):
+def test_pcie_limit_follows_speed_and_width(speed, width, limit):
     assert limits.pcie_limit(speed, width) == (limit if limit is None else pytest.approx(limit, abs=0.001))
 
 
@@ -200,16 +200,16 @@ NVLINKS = {
 
 
 @pytest.mark.parametrize(("each", "limit"), NVLINKS.values(), ids=NVLINKS.keys())
-def test_nvlinks_carry(each, limit):
+def test_nvlink_limit_is_that_of_the_weakest_peer(each, limit):
     assert limits.nvlink_limit(each) == limit
 
 
-def test_a_gpu_whose_link_is_narrower_than_it_could_be_is_held_to_what_it_could():
+def test_degraded_gpu_link_is_judged_by_its_maximum():
     now = PciLink(speed=16.0, width=8, max_speed=32.0, max_width=16)
     assert limits.gpu_limit(gpu(link=now)) == pytest.approx(63.015, abs=0.001)
 
 
-def test_alignment_runs_one_program_on_the_same_cpus_with_near_and_far_memory():
+def test_alignment_compares_near_and_far_memory_on_the_same_cpus():
     found, missing = alignment_tasks(lab_node(), split(lab_node()), EVERYTHING, EFFORT)
     assert [(each.kind, each.place) for each in found] == [
         ("memory-bandwidth", "NUMA node 0"),

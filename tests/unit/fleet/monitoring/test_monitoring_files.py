@@ -104,7 +104,7 @@ def strings(document: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_every_metric_of_a_query_comes_from_somewhere(name):
+def test_every_queried_metric_has_a_known_source(name):
     recorded = {rule["record"] for rule in RECORDS if "record" in rule}
     counters = {row[0] for row in rows() if row[1] != "label"}
     known = set(WATCH) | KUBELET | STATE_METRICS | NODE_EXPORTER | amd_metrics() | counters | recorded
@@ -112,7 +112,7 @@ def test_every_metric_of_a_query_comes_from_somewhere(name):
     assert metrics(QUERIES[name]) - known == set()
 
 
-def test_the_watch_of_a_node_writes_these_metrics_with_these_labels():
+def test_node_watch_writes_the_documented_metrics_and_labels():
     plan = plan_node(ready_machine("dgx-h100"), load_profile(WATCHED))
     texts = {file.path: file.text for file in plan_files(plan)}
     found: dict[str, set[str]] = {}
@@ -122,7 +122,7 @@ def test_the_watch_of_a_node_writes_these_metrics_with_these_labels():
     assert {name: found.get(name) for name in WATCH} == WATCH
 
 
-def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas():
+def test_counter_row_is_field_type_and_help_without_commas():
     assert {len(row) for row in rows()} == {3}
     assert {row[1] for row in rows()} <= {"gauge", "counter", "label"}
     assert '"' not in FILES[COUNTERS]
@@ -130,14 +130,14 @@ def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas():
     assert len(names) == len(set(names))
 
 
-def test_a_rate_is_taken_of_counters_alone():
+def test_rates_apply_only_to_counters():
     counted = {row[0] for row in rows() if row[1] == "counter"}
     for query in QUERIES.values():
         found = re.findall(r"\b(?:rate|increase)\((DCGM_\w+)", query)
         assert set(found) <= counted
 
 
-def test_the_chart_s_values_have_the_whole_list_of_counters():
+def test_chart_values_contain_all_counters():
     assert yaml.safe_load(FILES["nvidia/values.yaml"])["customMetrics"] == FILES[COUNTERS]
 
 
@@ -156,7 +156,7 @@ def test_the_chart_s_values_have_the_whole_list_of_counters():
         ),
     ],
 )
-def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(name, path):
+def test_every_monitor_keeps_gpu_pod_labels_and_names_the_node(name, path):
     monitor = yaml.safe_load(FILES[name])
     for key in path:
         monitor = monitor[key]
@@ -170,7 +170,7 @@ def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(name, pat
     assert named["node"] == ["__meta_kubernetes_pod_node_name"]
 
 
-def test_the_codes_of_the_alerts_are_those_of_the_table():
+def test_alert_codes_match_the_table():
     fatal, other = (rule["expr"] for rule in RECORDS if rule.get("alert") in ("GpuXidFatal", "GpuXid"))
     codes = {each.code for each in xids.FATAL}
     assert {int(code) for code in re.findall(r"\d+", fatal.partition("[")[0])} == codes
@@ -178,7 +178,7 @@ def test_the_codes_of_the_alerts_are_those_of_the_table():
     assert left_out == codes | {each.code for each in xids.APPLICATION} | {xids.NONE_YET}
 
 
-def test_no_word_is_left_to_be_filled_in():
+def test_no_placeholder_remains():
     assert [name for name, text in FILES.items() if re.search(r"@[a-z-]+@", text)] == []
 
 
@@ -202,7 +202,7 @@ def lost(before: object, after: object, where: str = "") -> list[str]:
     return [] if before == after else [where]
 
 
-def test_grafana_s_own_types_know_every_field_of_the_dashboard():
+def test_grafana_types_accept_every_dashboard_field():
     """What they do not know is lost on the way through them."""
     register_default_plugins()
     read = Dashboard.from_json(BOARD)
@@ -212,7 +212,7 @@ def test_grafana_s_own_types_know_every_field_of_the_dashboard():
     assert kinds == {Panel, RowPanel}
 
 
-def test_panels_lie_beside_each_other():
+def test_panels_do_not_overlap():
     taken = [
         (each["gridPos"]["x"] + x, each["gridPos"]["y"] + y)
         for each in BOARD["panels"]
@@ -224,7 +224,7 @@ def test_panels_lie_beside_each_other():
     assert len({each["id"] for each in BOARD["panels"]}) == len(BOARD["panels"])
 
 
-def test_variables_of_the_dashboard_are_those_that_its_queries_use():
+def test_dashboard_defines_exactly_the_variables_its_queries_use():
     defined = {each["name"] for each in BOARD["templating"]["list"]}
     used = {name for text in strings(BOARD["panels"]) for name in re.findall(r"\$\{?(\w+)", text)}
     assert used == defined
@@ -240,12 +240,12 @@ def test_the_command_writes_every_file(tmp_path):
     assert (tmp_path / "made" / RULES).read_text() == FILES[RULES]
 
 
-def test_the_command_prints_them_as_json(capsys):
+def test_command_prints_all_files_as_json(capsys):
     assert run(["generate", "monitoring", "-o", "json"]) == ExitCode.YES
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "files": FILES}
 
 
-def test_every_alert_links_to_where_the_page_is_published(tmp_path):
+def test_every_alert_links_to_the_published_runbook(tmp_path):
     address = "https://wiki.example.com/gpu-alerts?v=1"
     assert run(["generate", "monitoring", "--runbooks", address, "--to", str(tmp_path)]) == ExitCode.YES
     links = [text for text in strings(yaml.safe_load((tmp_path / RULES).read_text())) if "#" in text]
@@ -254,12 +254,12 @@ def test_every_alert_links_to_where_the_page_is_published(tmp_path):
 
 
 @pytest.mark.parametrize("address", ["it's", "a b", "a#b", "{{ 1 }}", "a\nb", '"'])
-def test_an_address_that_would_break_the_file_is_refused(address, capsys):
+def test_address_that_would_break_the_file_is_refused(address, capsys):
     assert run(["generate", "monitoring", "--runbooks", address]) == ExitCode.BAD_INPUT
     assert "is not a URL" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+def test_unwritable_folder_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert run(["generate", "monitoring", "--to", str(tmp_path / "file")]) == ExitCode.BAD_INPUT
     assert "cannot be written" in capsys.readouterr().err
@@ -268,7 +268,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
 # ---- what others publish, where it is to be had here ----
 
 
-def test_the_gpu_operator_takes_every_field():
+def test_gpu_operator_schema_accepts_every_field():
     if not SCHEMAS.is_dir():
         pytest.skip("the operator's schema is not here")
     definition = yaml.safe_load((SCHEMAS / "gpu-operator-clusterpolicies.yaml").read_text())
@@ -278,7 +278,7 @@ def test_the_gpu_operator_takes_every_field():
     assert [error.message for error in Draft202012Validator(schema).iter_errors(settings)] == []
 
 
-def test_a_counter_of_dcgm_exporter_s_own_list_is_of_its_type():
+def test_counter_types_match_the_default_list_of_dcgm_exporter():
     """Of its own inventions (DCGM_EXP) the type is not looked at there: they are counts of a window."""
     if not SCHEMAS.is_dir():
         pytest.skip("the exporter's list is not here")

@@ -30,7 +30,7 @@ MEMORY = {
 
 
 @pytest.mark.parametrize(("now", "counted"), MEMORY.values(), ids=MEMORY)
-def test_memory_counts_as(now: int, counted: int, shell: list[str], tmp_path: Path) -> None:
+def test_small_memory_change_counts_as_none(now: int, counted: int, shell: list[str], tmp_path: Path) -> None:
     kept = f"kept='kernel 6.1.0\nmemory {WAS} kB' tried='memory {TRIED} kB'\n"
     assert run(shell, f"{kept}tell_memory memory {now}\n", tmp_path).stdout == f"memory {counted} kB\n"
 
@@ -88,7 +88,7 @@ MAY_START: dict[str, tuple[Callable[[Path], object], bool]] = {
 
 
 @pytest.mark.parametrize(("make", "may"), MAY_START.values(), ids=MAY_START)
-def test_the_kubelet_may_start_with_a_plan_on_trial_where(
+def test_kubelet_start_depends_on_the_trial_phase(
     make: Callable[[Path], object], may: bool, shell: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "inputs").write_text("kernel 6.1.0\n")

@@ -130,7 +130,7 @@ CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
 
 
 @pytest.mark.parametrize(("root", "image", "profile", "by"), CHOSEN.values(), ids=CHOSEN, indirect=["root"])
-def test_the_first_that_names_a_profile_wins(root: Path, image: str | None, profile: str, by: str) -> None:
+def test_first_source_naming_a_profile_wins(root: Path, image: str | None, profile: str, by: str) -> None:
     found = chosen_profile(BootSettings(profile=image), root)
     assert (found.profile.name, found.by) == (profile, by)
 
@@ -160,14 +160,14 @@ NO_PROFILE: dict[str, tuple[Mapping[str, str | bytes], str]] = {
 
 
 @pytest.mark.parametrize(("root", "why"), NO_PROFILE.values(), ids=NO_PROFILE, indirect=["root"])
-def test_what_is_said_and_cannot_be_had_is_an_error_with_its_source(root: Path, why: str) -> None:
+def test_missing_or_invalid_profile_is_refused_with_its_source(root: Path, why: str) -> None:
     with pytest.raises(ProfileError) as caught:
         chosen_profile(BootSettings(), root)
     assert why in str(caught.value)
 
 
 @pytest.mark.parametrize("root", [{KERNEL: named("nothing")}], indirect=True, ids=["kernel"])
-def test_a_profile_that_is_named_wrongly_is_no_reason_to_ask_the_next(root: Path) -> None:
+def test_unknown_profile_name_does_not_fall_back_to_the_next_source(root: Path) -> None:
     with pytest.raises(ProfileError, match="'nothing'"):
         chosen_profile(BootSettings(profile="training"), root)
 
@@ -192,7 +192,7 @@ SOURCES: dict[str, tuple[tuple[Source, ...], str]] = {
     ids=["all"],
 )
 @pytest.mark.parametrize(("sources", "by"), SOURCES.values(), ids=SOURCES)
-def test_an_image_says_which_sources_count(root: Path, sources: tuple[Source, ...], by: str) -> None:
+def test_image_chooses_its_profile_sources(root: Path, sources: tuple[Source, ...], by: str) -> None:
     assert chosen_profile(BootSettings(profile="training", sources=sources), root).by == by
 
 
@@ -218,7 +218,7 @@ EXTENDED: dict[str, Mapping[str, str]] = {
 
 
 @pytest.mark.parametrize("root", EXTENDED.values(), ids=EXTENDED, indirect=True)
-def test_a_written_profile_extends(root: Path) -> None:
+def test_written_profile_extends_image_profiles(root: Path) -> None:
     assert chosen_profile(BootSettings(), root).profile.tuning.governor == "powersave"
 
 
@@ -228,33 +228,33 @@ def test_a_written_profile_extends(root: Path) -> None:
     indirect=True,
     ids=["an own cpu-only"],
 )
-def test_a_ready_profile_extends_ready_ones_whatever_the_image_has_by_their_names(root: Path) -> None:
+def test_ready_profile_extends_only_ready_profiles(root: Path) -> None:
     assert chosen_profile(BootSettings(), root).profile.tuning.governor != "powersave"
 
 
 # ---- the drive ----
 
 
-def test_a_drive_that_is_not_there_is_no_reason_to_ask_the_next_source(tmp_path: Path) -> None:
+def test_missing_drive_does_not_fall_back_to_the_next_source(tmp_path: Path) -> None:
     settings = BootSettings(profile="training", sources=("drive",), drive=DEVICE, wait_seconds=0)
     with pytest.raises(ProfileError, match="is not there after 0 s"):
         chosen_profile(settings, tmp_path)
 
 
 @pytest.mark.parametrize("root", [{DEVICE[1:]: "extends: training\n"}], indirect=True, ids=["a file"])
-def test_only_a_block_device_is_a_drive(root: Path) -> None:
+def test_only_a_block_device_counts_as_a_drive(root: Path) -> None:
     with pytest.raises(ProfileError, match="is not a block device"):
         chosen_profile(BootSettings(profile="training", sources=("drive",), drive=DEVICE), root)
 
 
-def test_a_drive_is_mounted_read_only_and_nothing_on_it_runs_or_is_a_device() -> None:
+def test_drive_is_mounted_ro_noexec_nodev() -> None:
     _, _, types, _, options, device, folder = mounting(Path(DEVICE), "/tmp/folder")
     assert types == "iso9660,vfat"
     assert {*options.split(",")} == {"ro", "nosuid", "nodev", "noexec"}
     assert (device, folder) == (DEVICE, "/tmp/folder")
 
 
-def test_a_profile_on_a_drive_extends_those_of_the_image_by_name(tmp_path: Path) -> None:
+def test_profile_on_a_drive_extends_image_profiles_by_name(tmp_path: Path) -> None:
     (tmp_path / ON_DRIVE).write_text("extends: own\n")
     assert profile_on_drive(tmp_path, BY_DRIVE) == {"name": "numaforge", "extends": "own"}
 
@@ -273,9 +273,7 @@ SERIALS: dict[str, tuple[Mapping[str, str | bytes], str, str]] = {
 
 
 @pytest.mark.parametrize(("root", "block", "serial"), SERIALS.values(), ids=SERIALS, indirect=["root"])
-def test_another_drive_at_the_same_place_has_another_serial_number(
-    root: Path, block: str, serial: str
-) -> None:
+def test_drive_is_identified_by_its_serial_number(root: Path, block: str, serial: str) -> None:
     name = Path(block).name
     (root / "sys/class/block").mkdir(parents=True)
     (root / "sys/class/block" / name).symlink_to(root / block)
@@ -285,7 +283,7 @@ def test_another_drive_at_the_same_place_has_another_serial_number(
     assert serial_of(link, root) == serial
 
 
-def test_a_drive_without_the_file_names_nothing(tmp_path: Path) -> None:
+def test_drive_without_the_file_names_no_profile(tmp_path: Path) -> None:
     assert profile_on_drive(tmp_path, BY_DRIVE) is None
 
 
@@ -327,7 +325,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "why"), HOSTILE.values(), ids=HOSTILE)
-def test_what_a_drive_holds_instead_of_a_profile_is_refused(
+def test_invalid_content_of_the_drive_is_refused(
     make: Callable[[Path], object], why: str, tmp_path: Path
 ) -> None:
     drive = tmp_path / "drive"
@@ -339,7 +337,7 @@ def test_what_a_drive_holds_instead_of_a_profile_is_refused(
     assert BY_DRIVE in str(caught.value)
 
 
-def test_a_real_drive_of_another_file_system_is_not_mounted(tmp_path: Path) -> None:
+def test_drive_with_another_file_system_is_not_mounted(tmp_path: Path) -> None:
     image = tmp_path / "drive.img"
     with image.open("wb") as file:
         file.truncate(4 << 20)

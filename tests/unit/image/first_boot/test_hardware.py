@@ -39,7 +39,7 @@ IS_ONE: dict[str, tuple[NodeTopology, str]] = {
 
 
 @pytest.mark.parametrize("case", IS_ONE)
-def test_a_machine_of_the_image_is_known_where(case: str, folder: Path) -> None:
+def test_expected_machine_is_recognised_despite_small_differences(case: str, folder: Path) -> None:
     machine, name = IS_ONE[case]
     assert require_expected(machine, folder) == name
 
@@ -71,20 +71,20 @@ IS_NONE: dict[str, tuple[Callable[[NodeTopology], NodeTopology], str]] = {
 
 
 @pytest.mark.parametrize("case", IS_NONE)
-def test_it_is_refused_where(case: str, folder: Path) -> None:
+def test_machine_with_other_hardware_is_refused(case: str, folder: Path) -> None:
     change, why = IS_NONE[case]
     with pytest.raises(HostError) as refused:
         require_expected(change(dgx_h100()), folder)
     assert why in str(refused.value)
 
 
-def test_an_image_that_names_no_machine_is_for_any(tmp_path: Path) -> None:
+def test_image_without_machines_accepts_any_machine(tmp_path: Path) -> None:
     assert require_expected(lab_node(), tmp_path) is None
     assert require_expected(lab_node(), tmp_path / "nowhere") is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"CPUs": null}', "{"])
-def test_what_is_no_machine_is_named(text: str, tmp_path: Path) -> None:
+def test_invalid_machine_file_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_text(text)
     with pytest.raises(NumaforgeError, match=r"odd\.json"):
         require_expected(lab_node(), tmp_path)

@@ -56,9 +56,7 @@ def linked(path: Path, to: Path, owner: int = 0) -> Path:
         ),
     ],
 )
-def test_a_login_that_another_user_could_write_is_not_read(
-    tmp_path: Path, build: Callable[[Path], Path]
-) -> None:
+def test_login_writable_by_another_user_is_not_read(tmp_path: Path, build: Callable[[Path], Path]) -> None:
     file = build(tmp_path)
     with pytest.raises(HostError, match="is not read as root"):
         kubelet_login(file)
@@ -75,5 +73,5 @@ def test_a_login_that_another_user_could_write_is_not_read(
         ),
     ],
 )
-def test_a_file_of_roots_is_read(tmp_path: Path, build: Callable[[Path], Path]) -> None:
+def test_file_only_root_can_write_is_read(tmp_path: Path, build: Callable[[Path], Path]) -> None:
     require_roots(build(tmp_path))

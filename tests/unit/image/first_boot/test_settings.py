@@ -9,13 +9,13 @@ from numaforge.lib.errors import NumaforgeError
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "# nothing\n"], ids=["empty", "no key", "a comment"])
-def test_what_is_not_said_has_its_default(text: str, tmp_path: Path) -> None:
+def test_missing_settings_get_their_defaults(text: str, tmp_path: Path) -> None:
     file = tmp_path / "boot.yaml"
     file.write_text(text)
     assert read_settings(file) == BootSettings(profile=None, on_change="replan", gpus=None, wait_seconds=60)
 
 
-def test_an_image_without_the_file_has_the_defaults(tmp_path: Path) -> None:
+def test_missing_settings_file_means_defaults(tmp_path: Path) -> None:
     assert read_settings(tmp_path / "boot.yaml") == BootSettings()
 
 
@@ -48,7 +48,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("text", "why"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_named_with_the_file(text: str, why: str, tmp_path: Path) -> None:
+def test_invalid_settings_name_the_file(text: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "boot.yaml"
     file.write_text(text)
     with pytest.raises(NumaforgeError) as caught:

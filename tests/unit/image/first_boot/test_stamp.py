@@ -52,11 +52,11 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), DIFFERENCES.values(), ids=DIFFERENCES)
-def test_each_change_is_a_sentence(old: str, new: str, expected: tuple[str, ...]) -> None:
+def test_each_changed_input_is_described(old: str, new: str, expected: tuple[str, ...]) -> None:
     assert Inputs(WAS.text.replace(old, new) if old else WAS.text).differences(WAS) == expected
 
 
-def test_the_order_of_the_inputs_is_no_difference() -> None:
+def test_order_of_inputs_makes_no_difference() -> None:
     assert Inputs("".join(reversed(WAS.text.splitlines(keepends=True)))).differences(WAS) == ()
 
 
@@ -65,7 +65,7 @@ def test_the_order_of_the_inputs_is_no_difference() -> None:
     [("0123", "4567", True), ("1-2-3", "3-2-1", True), ("6.1.0", "6.12.0", False), ("10de", "1002", False)],
     ids=["machine-id", "system UUID", "kernel", "GPU"],
 )
-def test_a_disk_is_in_another_machine_by_machine_id_or_system_uuid(old: str, new: str, other: bool) -> None:
+def test_moved_disk_is_detected_by_machine_id_or_system_uuid(old: str, new: str, other: bool) -> None:
     assert Inputs(WAS.text.replace(old, new)).is_of_another_machine(WAS) is other
 
 
@@ -83,9 +83,7 @@ INTENT = {
 
 
 @pytest.mark.parametrize(("line", "fits"), INTENT.values(), ids=INTENT)
-def test_the_earlier_plan_fits_the_machine_where_only_what_it_is_for_has_changed(
-    line: str, fits: bool
-) -> None:
+def test_earlier_plan_fits_when_only_numaforge_inputs_changed(line: str, fits: bool) -> None:
     assert Inputs(WAS.text + line).is_of_this_machine(WAS) is fits
     assert WAS.is_of_this_machine(Inputs(WAS.text + line)) is fits
 
@@ -96,7 +94,7 @@ def on_trial(folder: Path) -> BootRecord:
     return trial
 
 
-def test_a_plan_that_is_accepted_is_in_effect_and_what_failed_before_is_forgotten(tmp_path: Path) -> None:
+def test_accepted_plan_takes_effect_and_clears_earlier_failure(tmp_path: Path) -> None:
     stamp(RECORD, WAS, {"/etc/a": "00ff"}, tmp_path)
     on_trial(tmp_path)
     reject("why", tmp_path)
@@ -109,7 +107,7 @@ def test_a_plan_that_is_accepted_is_in_effect_and_what_failed_before_is_forgotte
     assert BootRecord.saved(tmp_path) == record
 
 
-def test_a_plan_that_is_rejected_leaves_the_earlier_one_in_effect(tmp_path: Path) -> None:
+def test_rejected_plan_leaves_the_earlier_plan_in_effect(tmp_path: Path) -> None:
     stamp(RECORD, WAS, {"/etc/a": "00ff"}, tmp_path)
     for why in ("the first", "the second"):
         trial = on_trial(tmp_path)
@@ -122,13 +120,13 @@ def test_a_plan_that_is_rejected_leaves_the_earlier_one_in_effect(tmp_path: Path
     assert not (tmp_path / TRIAL.name).exists()
 
 
-def test_why_a_plan_failed_reaches_the_login_prompt_in_printable_characters(tmp_path: Path) -> None:
+def test_failure_reason_at_the_login_prompt_is_printable(tmp_path: Path) -> None:
     on_trial(tmp_path)
     reject("E1 \x1b]0;title\x07 \x9b2J \u202e end", tmp_path)
     assert (tmp_path / FAILED.name / WHY).read_text() == "E1  ]0;title   2J   end\n"
 
 
-def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
+def test_saved_inputs_are_read_back(tmp_path: Path) -> None:
     folder = tmp_path / "boot"
     assert Inputs.saved(folder) is None
     stamp(RECORD, WAS, {"/etc/a": "00ff"}, folder)
@@ -138,7 +136,7 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     assert sorted(file.name for file in folder.iterdir()) == ["files", "inputs", "record.json"]
 
 
-def test_the_inputs_come_last_so_that_a_break_is_planned_again(tmp_path: Path) -> None:
+def test_interrupted_stamp_is_planned_again(tmp_path: Path) -> None:
     (tmp_path / "inputs.new").mkdir()
     with pytest.raises(NumaforgeError, match="cannot be kept"):
         stamp(RECORD, WAS, {}, tmp_path)
@@ -146,6 +144,6 @@ def test_the_inputs_come_last_so_that_a_break_is_planned_again(tmp_path: Path) -
     assert Inputs.saved(tmp_path) is None
 
 
-def test_a_path_of_two_lines_is_refused(tmp_path: Path) -> None:
+def test_path_with_a_newline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NumaforgeError, match="more than one line"):
         stamp(RECORD, WAS, {"/etc/a\n00ff  /etc/b": "00ff"}, tmp_path)

@@ -32,14 +32,14 @@ def read_from_folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
-def test_the_script_captures_what_the_reader_of_folders_reads(shell, name, read_from_folder):
+def test_script_and_folder_reader_capture_the_same(shell, name, read_from_folder):
     root, read = read_from_folder(name)
     finished = shell(script(str(root)))
     assert finished.stderr == ""
     assert parse_output(finished.stdout) == read
 
 
-def test_a_root_whose_name_holds_a_space_and_a_quote_is_captured(shell, tmp_path):
+def test_root_with_a_space_and_a_quote_in_its_name_is_captured(shell, tmp_path):
     root = tmp_path / "it's a root"
     write_tree(root, lab_node())
     assert parse_output(shell(script(str(root))).stdout) == from_root(root)
@@ -57,7 +57,7 @@ def test_a_root_whose_name_holds_a_space_and_a_quote_is_captured(shell, tmp_path
     ],
     ids=["told", "server", "never-filled-in", "a-board-without-a-name", "both-alike", "no-DMI"],
 )
-def test_the_makers_name_is_captured_and_no_serial_number(shell, tmp_path, told, product, firmware):
+def test_vendor_name_is_captured_and_serial_number_is_not(shell, tmp_path, told, product, firmware):
     write_tree(tmp_path, lab_node())
     folder = "/sys/devices/virtual/dmi/id"
     for name, text in zip(("sys_vendor", "product_name", "bios_version"), told or (), strict=False):
@@ -84,13 +84,13 @@ def with_unreadable_files(tmp_path_factory):
     return root
 
 
-def test_a_file_whose_read_fails_is_left_out_and_ends_nothing(shell, with_unreadable_files):
+def test_file_with_a_failing_read_is_left_out_and_capture_goes_on(shell, with_unreadable_files):
     captured = parse_output(shell(script(str(with_unreadable_files))).stdout)
     assert "/sys/bus/pci/devices/0000:1b:00.0/current_link_speed" not in captured.files
     assert captured.files["/sys/bus/pci/devices/0000:df:00.0/class"] == "0x030200"
 
 
-def test_a_file_that_vanishes_meanwhile_takes_no_other_with_it(shell, tmp_path):
+def test_vanished_file_affects_no_other_file(shell, tmp_path):
     write_tree(tmp_path / "root", lab_node())
     gone = write(tmp_path, "/root/etc/os-release", "NAME=here\n")
     path = program(tmp_path / "bin", "wc", f'rm -f {gone}\nPATH=${{PATH#*:}} exec wc "$@"')
@@ -100,7 +100,7 @@ def test_a_file_that_vanishes_meanwhile_takes_no_other_with_it(shell, tmp_path):
     assert "/proc/cmdline" in captured.files
 
 
-def test_a_cpulist_that_ends_with_a_nul_is_read(shell, tmp_path):
+def test_cpulist_ending_with_a_nul_is_read(shell, tmp_path):
     write_tree(tmp_path, lab_node())
     write(tmp_path, "/sys/devices/system/cpu/online", "0-15\n\0")
     captured = parse_output(shell(script(str(tmp_path))).stdout)
@@ -117,7 +117,7 @@ def test_text_that_looks_like_a_section_stays_text(shell, tmp_path):
     assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
 
 
-def test_a_text_with_odd_bytes_is_kept_exactly(shell, tmp_path):
+def test_text_with_odd_bytes_is_kept_exactly(shell, tmp_path):
     write_tree(tmp_path, lab_node())
     odd = b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end"
     (tmp_path / "var/lib/kubelet/config.yaml").write_bytes(odd)
@@ -125,7 +125,7 @@ def test_a_text_with_odd_bytes_is_kept_exactly(shell, tmp_path):
     assert captured.files["/var/lib/kubelet/config.yaml"] == odd.decode("utf-8", "replace")
 
 
-def test_drop_ins_are_found_at_any_depth_and_hidden_ones_too(shell, tmp_path):
+def test_drop_ins_are_found_at_any_depth_including_hidden_files(shell, tmp_path):
     write_tree(tmp_path, lab_node())
     folder = "/etc/kubernetes/kubelet.conf.d"
     write(tmp_path, "/etc/default/kubelet", f"KUBELET_EXTRA_ARGS=--config-dir={folder}\n")
@@ -140,7 +140,7 @@ def test_drop_ins_are_found_at_any_depth_and_hidden_ones_too(shell, tmp_path):
     assert found == wanted
 
 
-def test_of_the_processors_one_is_told_where_the_kernel_tells_the_rest(shell, tmp_path):
+def test_cpuinfo_keeps_one_processor_where_sysfs_has_the_topology(shell, tmp_path):
     write_tree(tmp_path, lab_node())
     stanzas = [f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\n\n" for cpu in range(16)]
     write(tmp_path, "/proc/cpuinfo", "".join(stanzas))
@@ -149,7 +149,7 @@ def test_of_the_processors_one_is_told_where_the_kernel_tells_the_rest(shell, tm
     assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == "".join(stanzas)
 
 
-def test_a_text_without_its_last_newline_is_kept_exactly(shell, tmp_path):
+def test_text_without_a_final_newline_is_kept_exactly(shell, tmp_path):
     write_tree(tmp_path, lab_node())
     write(tmp_path, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration")
     captured = parse_output(shell(script(str(tmp_path))).stdout)
@@ -164,7 +164,7 @@ def test_a_text_without_its_last_newline_is_kept_exactly(shell, tmp_path):
     ],
     ids=["hyphens", "underscores"],
 )
-def test_files_that_flags_name_are_taken_along(shell, tmp_path, flags):
+def test_files_named_by_kubelet_flags_are_captured(shell, tmp_path, flags):
     write_tree(tmp_path, lab_node())
     write(tmp_path, "/etc/default/kubelet", f'KUBELET_EXTRA_ARGS="{flags}"\n')
     wanted = {
@@ -181,7 +181,7 @@ def test_files_that_flags_name_are_taken_along(shell, tmp_path, flags):
     assert captured == from_root(tmp_path)
 
 
-def test_identifying_files_stay_out(tmp_path):
+def test_identifying_files_are_not_captured(tmp_path):
     write_tree(tmp_path, dgx_h100())
     write(tmp_path, "/sys/devices/system/cpu/cpu0/topology/ppin", "0x1234\n")
     write(tmp_path, "/proc/sys/net/ipv4/tcp_fastopen_key", "00000000-11111111-22222222-33333333\n")
@@ -191,7 +191,7 @@ def test_identifying_files_stay_out(tmp_path):
     assert [path for path in captured.files if any(leak in path for leak in leaks)] == []
 
 
-def test_a_kubeconfig_that_a_flag_calls_the_config_gives_nothing_away(tmp_path):
+def test_kubeconfig_passed_as_kubelet_config_is_redacted(tmp_path):
     write_tree(tmp_path, lab_node())
     write(
         tmp_path, "/var/lib/kubelet/config.yaml", "apiVersion: v1\nkind: Config\nclient-key-data: c2VjcmV0\n"
@@ -199,7 +199,7 @@ def test_a_kubeconfig_that_a_flag_calls_the_config_gives_nothing_away(tmp_path):
     assert from_root(tmp_path).files["/var/lib/kubelet/config.yaml"] == "REDACTED\n"
 
 
-def test_links_never_lead_out_of_a_folder(tmp_path):
+def test_links_out_of_the_folder_are_not_followed(tmp_path):
     outside = write(tmp_path, "/outside/secret", "secret")
     root = write_tree(tmp_path / "root", lab_node())
     (root / "proc/cmdline").unlink()
@@ -211,14 +211,14 @@ def test_links_never_lead_out_of_a_folder(tmp_path):
     assert "/etc/numaforge/plan.json" not in captured.files
 
 
-def test_an_absolute_link_leads_to_the_folders_own_file(tmp_path):
+def test_absolute_link_resolves_inside_the_folder(tmp_path):
     root = write_tree(tmp_path, lab_node())
     (root / "etc/os-release").unlink()
     link(root, "/etc/os-release", "/usr/lib/os-release")
     assert from_root(root).files["/etc/os-release"].startswith('ID="ubuntu"')
 
 
-def test_a_loop_of_links_is_nothing(tmp_path):
+def test_link_loop_is_left_out(tmp_path):
     root = write_tree(tmp_path, lab_node())
     (root / "proc/cmdline").unlink()
     link(root, "/proc/cmdline", "/proc/other")
@@ -226,7 +226,7 @@ def test_a_loop_of_links_is_nothing(tmp_path):
     assert "/proc/cmdline" not in from_root(root).files
 
 
-def test_mounts_of_containers_stay_out(tmp_path):
+def test_container_mounts_are_not_captured(tmp_path):
     write_tree(tmp_path, lab_node())
     write(
         tmp_path,
@@ -238,7 +238,7 @@ def test_mounts_of_containers_stay_out(tmp_path):
     assert from_root(tmp_path).files["/proc/mounts"] == "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
 
 
-def test_this_machine_is_captured_as_a_live_host(shell):
+def test_local_machine_is_captured_as_a_live_host(shell):
     snapshot = parse_output(shell(script()).stdout)
     assert read_topology(snapshot).architecture == os.uname().machine
     assert snapshot.commands["id -u"] == str(os.getuid())
@@ -271,7 +271,7 @@ SMI = """\
 
 
 @pytest.mark.parametrize("status", [0, 15], ids=["well", "one-gpu-does-not-answer"])
-def test_of_nvidia_smi_comes_what_is_of_use(shell, live, tmp_path, status):
+def test_nvidia_smi_output_is_reduced_to_the_fields_in_use(shell, live, tmp_path, status):
     xml = SMI.replace("PID", str(os.getpid()))
     path = program(tmp_path, "nvidia-smi", f"cat << 'END'\n{xml}END\nexit {status}")
     finished = shell(live(), {"PATH_FIRST": path})
@@ -302,7 +302,7 @@ def checkpoint(*uids):
     return f'{{"Data":{{"PodDeviceEntries":[{",".join(entries)}],"RegisteredDevices":{{}}}},"Checksum":1}}'
 
 
-def test_of_pods_with_devices_the_names_are_taken_and_of_no_others(shell, tmp_path):
+def test_only_names_of_pods_with_devices_are_captured(shell, tmp_path):
     root = write_tree(tmp_path, lab_node())
     write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID, STATIC))
     for folder in (
@@ -327,7 +327,7 @@ def test_of_pods_with_devices_the_names_are_taken_and_of_no_others(shell, tmp_pa
     assert captured == from_root(root)
 
 
-def test_the_pods_of_processes_on_gpus_are_named(shell, live, tmp_path):
+def test_pods_of_gpu_processes_are_captured(shell, live, tmp_path):
     root = write_tree(tmp_path / "root", lab_node())
     write(root, "/proc/4242/comm", "python3\n")
     group = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-1.scope"
@@ -353,7 +353,7 @@ def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):
     assert captured == from_root(root)
 
 
-def test_a_checkpoint_that_the_user_may_not_read_is_named():
+def test_unreadable_checkpoint_is_reported():
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), lab_node())
         held = write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
@@ -363,7 +363,7 @@ def test_a_checkpoint_that_the_user_may_not_read_is_named():
     assert "pods" not in captured.commands
 
 
-def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, live, tmp_path):
+def test_program_ignoring_all_signals_does_not_hang_the_capture(shell, live, tmp_path):
     path = program(tmp_path, "nvidia-smi", "trap '' TERM INT HUP\nsleep 30 & echo $! > $PID_FILE\nwait")
     pid_file = tmp_path / "pid"
     hurried = live().replace("ask 60 nvidia-smi", "ask 1 nvidia-smi").replace("timeout -k 5", "timeout -k 1")
@@ -374,18 +374,18 @@ def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, li
     subprocess.run(["kill", pid_file.read_text().strip()], check=False, capture_output=True)
 
 
-def test_a_program_that_fails_gives_no_answer(shell, live, tmp_path):
+def test_failing_program_gives_no_answer(shell, live, tmp_path):
     path = program(tmp_path, "nvidia-smi", "echo 'Failed to initialize NVML'; exit 9")
     assert parse_output(shell(live(), {"PATH_FIRST": path}).stdout).nvidia_smi is None
 
 
-def test_the_kubelets_version_is_asked(shell, folder_of_root):
+def test_kubelet_version_is_captured(shell, folder_of_root):
     path = program(folder_of_root, "kubelet", "echo 'Kubernetes v1.36.3'")
     snapshot = parse_output(shell(script().replace("/usr/bin /usr", f"{path} /usr", 1)).stdout)
     assert snapshot.commands["kubelet --version"] == "Kubernetes v1.36.3"
 
 
-def test_a_text_that_the_user_may_not_read_is_named():
+def test_unreadable_text_file_is_reported():
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), lab_node())
         state = write(root, "/var/lib/kubelet/cpu_manager_state", "{}")
@@ -405,16 +405,16 @@ GOOD = ["sys/devices/system/cpu/online:0-1", "t /etc/os-release", " 49 44"]
         pytest.param(["c nvml", " 7b"], "something else than JSON", id="broken-nvml-answer"),
     ],
 )
-def test_output_that_makes_no_sense_is_refused(lines, message):
+def test_malformed_output_is_refused(lines, message):
     with pytest.raises(SnapshotError, match=message):
         parse_output(answered(**{"snapshot 1": lines}))
 
 
-def test_a_login_banner_before_the_snapshot_does_no_harm():
+def test_login_banner_before_the_snapshot_is_ignored():
     good = answered(**{"snapshot 1": GOOD})
     assert parse_output(["Welcome to node 1", "", *good]) == parse_output("\n".join(good) + "\n")
 
 
-def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+def test_missing_folder_is_refused(tmp_path):
     with pytest.raises(SnapshotError, match="is not a folder"):
         from_root(tmp_path / "nowhere")

@@ -92,7 +92,7 @@ def trap(tmp_path: Path) -> tuple[str, Path]:
 
 @pytest.mark.parametrize("systemd", [True, False], ids=["with-systemd", "without-systemd"])
 @pytest.mark.parametrize("name", ["containerd", "kubelet", "crio", "k3s-agent"])
-def test_no_program_is_run_because_a_process_names_it(host, trap, name, systemd):
+def test_program_named_by_a_process_is_not_run(host, trap, name, systemd):
     path, ran = trap
     named = Path(path).with_name(name)
     Path(path).rename(named)
@@ -104,7 +104,7 @@ def test_no_program_is_run_because_a_process_names_it(host, trap, name, systemd)
     assert "/cmdline" not in " ".join(each for each in snapshot.files if each != "/proc/cmdline")
 
 
-def test_containerd_is_asked_with_the_arguments_of_its_units_main_process(host, trap):
+def test_containerd_gets_the_arguments_of_its_main_process(host, trap):
     path, ran = trap
     host.process([path], "containerd", NOBODY)  # one of /proc that comes before
     config = host.folder / "config.toml"
@@ -121,7 +121,7 @@ def test_containerd_is_asked_with_the_arguments_of_its_units_main_process(host, 
 VERSION = "echo Kubernetes v1.36.3"
 
 
-def test_the_kubelet_that_is_asked_is_the_program_of_the_units_main_process(host):
+def test_kubelet_version_comes_from_the_units_main_process(host):
     folder = host.folder / "opt"
     folder.mkdir()
     (folder / "kubelet").write_bytes(Path("/bin/sleep").read_bytes())
@@ -137,7 +137,7 @@ def test_the_kubelet_that_is_asked_is_the_program_of_the_units_main_process(host
 
 
 @pytest.mark.parametrize("systemd", [True, False], ids=["its-unit-names-it", "in-a-folder-of-programs"])
-def test_a_kubelet_that_does_not_run_is_the_one_that_starts_next(host, systemd):
+def test_stopped_kubelet_is_read_from_the_program_that_starts_next(host, systemd):
     folder = program(host.folder / "none", "kubelet", VERSION)
     if systemd:
         folder = program(host.folder / "own", "kubelet", VERSION)
@@ -158,7 +158,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("spoil", WAYS.values(), ids=WAYS)
-def test_a_kubelet_that_others_can_replace_is_not_run(host, tmp_path, spoil):
+def test_kubelet_replaceable_by_others_is_not_run(host, tmp_path, spoil):
     folder = host.folder / "a" / "b"
     program(folder, "kubelet", f": > {tmp_path}/ran")
     host.unit("kubelet.service", 0, f"{folder}/kubelet")
@@ -171,7 +171,7 @@ def test_a_kubelet_that_others_can_replace_is_not_run(host, tmp_path, spoil):
     )
 
 
-def test_a_main_process_in_a_mount_namespace_of_its_own_has_programs_of_its_own(host, tmp_path):
+def test_kubelet_in_another_mount_namespace_is_not_run(host, tmp_path):
     """Its path says what it is in there; out here it may be anything."""
     folder = host.folder / "opt"
     program(folder, "kubelet", f": > {tmp_path}/ran")
@@ -231,13 +231,13 @@ def _links_to(secret: Path, folder: Path) -> None:
         os.chown(path, NOBODY, NOBODY)
 
 
-def test_a_file_that_the_words_of_a_process_name_is_not_read(host, tmp_path, secret):
+def test_file_named_in_a_process_command_line_is_not_read(host, tmp_path, secret):
     _links_to(secret, tmp_path)
     host.process(["kubelet", *_flags(tmp_path)], "kubelet", NOBODY)
     assert HIDDEN not in host.captured().files.values()
 
 
-def test_a_link_of_a_user_in_the_kubelets_own_folders_is_not_followed(host, tmp_path, secret):
+def test_user_link_in_kubelet_folders_is_not_followed(host, tmp_path, secret):
     _links_to(secret, tmp_path)
     host.unit("kubelet.service", host.process(["kubelet", *_flags(tmp_path)], "kubelet"))
     snapshot = host.captured()
@@ -245,7 +245,7 @@ def test_a_link_of_a_user_in_the_kubelets_own_folders_is_not_followed(host, tmp_
     assert f"{tmp_path}/k.yaml" in snapshot.unreadable
 
 
-def test_a_link_of_roots_is_followed(host, secret):
+def test_root_owned_link_is_followed(host, secret):
     own = host.folder / "etc"
     own.mkdir()
     (own / "k.yaml").symlink_to("../secret/s.conf")

@@ -26,13 +26,13 @@ def path_without(tmp_path):
 
 
 @pytest.mark.parametrize("tool", CAPTURED_WITH)
-def test_a_missing_program_is_named_instead_of_a_wrong_capture(shell, path_without, tool):
+def test_missing_program_is_reported_instead_of_a_wrong_capture(shell, path_without, tool):
     finished = shell(script(), {"PATH": path_without(tool)})
     with pytest.raises(SnapshotError, match=f"the host lacks {tool}, without which"):
         parse_output(finished.stdout)
 
 
-def test_what_the_capture_names_is_all_that_it_needs(shell, path_without):
+def test_capture_needs_only_the_tools_on_its_list(shell, path_without):
     captured = parse_output(shell(script(), {"PATH": path_without()}).stdout)
     assert captured.files["/sys/devices/system/cpu/online"]
 
@@ -47,7 +47,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("body", "problem"), BROKEN.values(), ids=BROKEN)
-def test_a_kubelet_that_does_not_say_its_version_is_there_all_the_same(shell, folder_of_root, body, problem):
+def test_kubelet_without_a_readable_version_still_counts_as_installed(shell, folder_of_root, body, problem):
     path = program(folder_of_root, "kubelet", body)
     hurried = script().replace('ask 60 "$program"', 'ask 1 "$program"')
     elsewhere = hurried.replace("/usr/bin /usr", f"{path} /usr", 1)

@@ -54,13 +54,13 @@ def host(tmp_path):
     return root
 
 
-def test_the_script_says_what_the_reader_of_folders_says(shell, host):
+def test_script_and_folder_reader_agree(shell, host):
     finished = shell(script(str(host)))
     assert finished.stderr == ""
     assert parse_output(finished.stdout) == from_root(host)
 
 
-def test_what_is_installed_and_runs_is_read(host):
+def test_installed_and_running_nvidia_software_is_read(host):
     assert read_topology(from_root(host)).nvidia_install == NvidiaInstall(
         loaded="580.95.05",
         open_module=True,
@@ -84,7 +84,7 @@ def test_what_is_installed_and_runs_is_read(host):
     )
 
 
-def test_a_host_without_a_channel_is_told_from_one_whose_devices_were_not_looked_at(host):
+def test_missing_imex_channel_differs_from_uncaptured_devices(host):
     (host / "dev/nvidia-caps-imex-channels/channel0").unlink()
     install = read_topology(from_root(host)).nvidia_install
     assert install.imex_channel is False
@@ -93,7 +93,7 @@ def test_a_host_without_a_channel_is_told_from_one_whose_devices_were_not_looked
     assert install.imex_channel is None
 
 
-def test_addresses_and_specifications_stay_on_the_host(host):
+def test_addresses_and_cdi_specs_stay_on_the_host(host):
     text = from_root(host).to_json()
     assert "10.0.0.1" not in text
     assert "50000" not in text
@@ -101,7 +101,7 @@ def test_addresses_and_specifications_stay_on_the_host(host):
     assert "sshd" not in text
 
 
-def test_a_host_without_nvidia_tells_of_none(shell, tmp_path):
+def test_host_without_nvidia_reports_no_nvidia_software(shell, tmp_path):
     root = write_tree(tmp_path, lab_node())
     write(root, "/etc/modprobe.d/local.conf", "options loop max_loop=8\n")
     captured = parse_output(shell(script(str(root))).stdout)
@@ -125,7 +125,7 @@ def install_of(snapshot):
     return read_topology(replace(snapshot, files=files)).nvidia_install
 
 
-def test_dpkg_is_asked_for_the_packages_that_have_to_fit(shell, tmp_path):
+def test_dpkg_is_queried_for_packages_that_must_match_the_driver(shell, tmp_path):
     # It exits with 1 where no package has a name of one of the patterns.
     asked = (
         "echo 'install installed nvidia-fabricmanager-580 580.95.05-0ubuntu1'\n"
@@ -137,7 +137,7 @@ def test_dpkg_is_asked_for_the_packages_that_have_to_fit(shell, tmp_path):
     assert install_of(snapshot).packages == {"nvidia-fabricmanager-580": "580.95.05"}
 
 
-def test_rpm_is_asked_where_there_is_no_dpkg(live, tmp_path):
+def test_rpm_is_queried_without_dpkg(live, tmp_path):
     # Not under busybox, which takes its own rpm and modinfo, of another kind, before those of the host.
     path = programs(
         tmp_path,
@@ -158,5 +158,5 @@ def test_rpm_is_asked_where_there_is_no_dpkg(live, tmp_path):
     assert (install.packages, install.on_disk) == ({"nvidia-imex": "580.95.05"}, "580.105.08")
 
 
-def test_a_host_whose_driver_does_not_answer_is_not_asked_for_its_module(shell):
+def test_kernel_module_is_not_queried_when_the_driver_does_not_answer(shell):
     assert "modinfo nvidia" not in parse_output(shell(script()).stdout).commands

@@ -70,7 +70,7 @@ def first(fake, environment=None):
     return fake.ask(PROBE, environment)["gpus"][0]
 
 
-def test_a_gpu_is_told_whole(gpus):
+def test_all_details_of_a_gpu_are_read(gpus):
     found = first(gpus(H100))
     profiles = {profile["id"]: profile for profile in found.pop("mig_profiles")}
     assert sorted(profiles) == [0, 5, 9, 14, 15, 19, 20]
@@ -124,13 +124,13 @@ def test_a_gpu_is_told_whole(gpus):
     }
 
 
-def test_the_driver_is_told(gpus):
+def test_driver_details_are_read(gpus):
     found = gpus(PLAIN).ask(PROBE)
     named = [found[name] for name in ("driver_version", "cuda_version", "confidential_computing")]
     assert named == ["580.95.05", 13000, None]
 
 
-def test_the_cut_down_pynvml_answers_as_the_whole_one_does(gpus):
+def test_reduced_and_full_pynvml_answer_alike(gpus):
     fake = gpus(H100 + PLAIN + L40S)
     finished = subprocess.run(
         [sys.executable, "-"],
@@ -157,7 +157,7 @@ def host(shell, live, tmp_path):
     return capture
 
 
-def test_the_script_asks_nvml_on_a_host_that_has_python_and_the_library(host, gpus):
+def test_script_queries_nvml_where_python_and_the_library_exist(host, gpus):
     fake = gpus(H100.replace("4711", str(os.getpid())))
     snapshot = host(fake.environment)
     assert snapshot.nvml == fake.ask(PROBE)
@@ -168,7 +168,7 @@ def test_the_script_asks_nvml_on_a_host_that_has_python_and_the_library(host, gp
     assert "/proc/4712/comm" not in snapshot.files
 
 
-def test_neither_nvml_nor_nvidia_smi_is_asked_where_no_driver_runs(shell, gpus, tmp_path):
+def test_nvml_and_nvidia_smi_are_not_queried_without_a_driver(shell, gpus, tmp_path):
     asked = tmp_path / "asked"
     for name in ("python3", "nvidia-smi"):
         program = tmp_path / "bin" / name
@@ -199,7 +199,7 @@ def test_neither_nvml_nor_nvidia_smi_is_asked_where_no_driver_runs(shell, gpus, 
         ),
     ],
 )
-def test_a_symbol_that_the_driver_lacks_costs_that_answer_alone(gpus, call, lost):
+def test_missing_driver_symbol_loses_only_its_answer(gpus, call, lost):
     fake = gpus(H100)
     whole = first(fake)
     fake.add(FIRST, f"fail {call} every NVML_ERROR_FUNCTION_NOT_FOUND")
@@ -209,7 +209,7 @@ def test_a_symbol_that_the_driver_lacks_costs_that_answer_alone(gpus, call, lost
     assert gone <= {"mig_profiles", "gpu_instances", "mig_devices"}
 
 
-def test_an_old_driver_is_asked_in_its_older_forms(gpus):
+def test_old_driver_is_queried_through_older_functions(gpus):
     fake = gpus(H100)
     whole = first(fake)
     for call in ("nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetGpuFabricInfoV"):
@@ -222,13 +222,13 @@ def test_an_old_driver_is_asked_in_its_older_forms(gpus):
     assert found["gpu_instances"] == whole["gpu_instances"]
 
 
-def test_a_driver_before_550_tells_of_a_fabric_without_its_health(gpus):
+def test_driver_before_550_reports_a_fabric_without_health(gpus):
     found = first(gpus(H100, "-DOLD_DRIVER"))
     assert (found["fabric"], found["fabric_state"], found["fabric_status"]) == (f"{CLUSTER}.7", 3, "Success")
     assert found["fabric_health_mask"] is None
 
 
-def test_who_may_not_list_instances_still_sees_the_devices(gpus):
+def test_mig_devices_are_visible_without_permission_to_list_instances(gpus):
     fake = gpus("privileged nobody\n" + H100)
     found = first(fake)
     assert found["gpu_instances"] is None
@@ -237,7 +237,7 @@ def test_who_may_not_list_instances_still_sees_the_devices(gpus):
 
 
 @pytest.mark.parametrize("how", ["yes", "off-the-bus"])
-def test_one_lost_gpu_leaves_the_others_their_answers(gpus, how):
+def test_lost_gpu_does_not_affect_other_gpus(gpus, how):
     fake = gpus(H100 + PLAIN + L40S)
     before = fake.ask(PROBE)["gpus"]
     fake.add(SECOND, f"lost {how}")
@@ -246,51 +246,51 @@ def test_one_lost_gpu_leaves_the_others_their_answers(gpus, how):
     assert (found[1]["index"], found[1]["unanswered"]) == (1, "GPU is lost")
 
 
-def test_a_gpu_that_stops_answering_half_way_says_why(gpus):
+def test_gpu_that_stops_answering_reports_the_error(gpus):
     fake = gpus(H100)
     fake.add(FIRST, "fail nvmlDeviceGetMemoryInfo every NVML_ERROR_GPU_IS_LOST")
     found = first(fake)
     assert (found["unanswered"], found["memory_bytes"], found["minor"]) == ("GPU is lost", None, 3)
 
 
-def test_a_board_without_mig_and_nvlink_has_neither(gpus):
+def test_board_without_mig_and_nvlink_reports_neither(gpus):
     found = first(gpus(L40S))
     assert (found["pci_address"], found["nvlinks"], found["fabric"]) == ("00010000:43:00.0", None, None)
     assert (found["mig_capable"], found["mig_current"]) == (False, None)
     assert "gpu_instances" not in found
 
 
-def test_a_vgpu_guest_is_read_as_what_it_is(gpus):
+def test_vgpu_guest_is_recognised(gpus):
     found = first(gpus(gpu_text("h100-80gb", FIRST, "virtualization vgpu", mig="unsupported")))
     assert (found["virtualization"], found["mig_capable"], found["nvlinks"]) == (2, False, None)
     assert (found["name"], found["unanswered"]) == ("NVIDIA H100 80GB HBM3", None)
 
 
-def test_links_that_join_gpus_name_them(gpus):
+def test_nvlinks_name_their_peer_gpus(gpus):
     links = ["nvlinks 11 of 12", f"nvlink 0-5 gpu {SECOND}", f"nvlink 6-11 gpu {THIRD}", "nvlink 11 down"]
     found = first(gpus(gpu_text("a100-80gb", FIRST, *links)))
     assert found["nvlinks"] == 11
     assert found["nvlink_peers"] == {"00000000:43:00.0": 6, "00000000:52:00.0": 5}
 
 
-def test_instances_are_not_looked_for_where_mig_is_off(gpus):
+def test_instances_are_not_listed_when_mig_is_off(gpus):
     fake = gpus(PLAIN)
     fake.add(SECOND, "fail nvmlDeviceGetGpuInstances every NVML_ERROR_NO_PERMISSION")
     found = first(fake)
     assert (found["gpu_instances"], found["mig_devices"]) == ([], [])
 
 
-def test_a_device_that_was_destroyed_leaves_a_hole_that_ends_nothing(gpus):
+def test_destroyed_mig_device_does_not_end_the_listing(gpus):
     holed = H100.replace("compute 0 2 0 0", "compute 0 2 0 3")
     assert [device["gpu_instance"] for device in first(gpus(holed))["mig_devices"]] == [1]
 
 
-def test_a_library_older_than_the_binding_leaves_the_answer_to_nvidia_smi(host, gpus):
+def test_old_nvml_library_leaves_the_answer_to_nvidia_smi(host, gpus):
     older = gpus(PLAIN, "-DnvmlInitWithFlags=nvmlInitWithoutFlags")
     assert host(older.environment).nvml is None
 
 
-def test_profiles_are_asked_once_for_gpus_of_one_board(gpus):
+def test_profiles_are_queried_once_per_board_type(gpus):
     count = """
 import pynvml
 from numaforge.machine.snapshot import nvml_probe
@@ -306,14 +306,14 @@ answer([len(asked), [len(gpu["mig_profiles"]) for gpu in answers["gpus"]]])
     assert offered[0] == offered[1] != offered[2]
 
 
-def test_a_library_without_a_driver_gives_the_reason(host, gpus):
+def test_nvml_without_a_driver_gives_the_reason(host, gpus):
     snapshot = host(gpus(PLAIN).environment | {"FAKE_NVML_MACHINE": "/nonexistent"})
     assert snapshot.nvml == {"error": "Driver Not Loaded", "gpus": []}
     assert read_driver(snapshot).error == "Driver Not Loaded"
     assert list(read_gpu_answers(snapshot)) == []
 
 
-def test_structures_of_the_cut_down_pynvml_are_those_of_the_whole_one():
+def test_reduced_and_full_pynvml_have_the_same_structures():
     code = """
 import ctypes, json, pynvml, sys, types
 from numaforge.machine.snapshot.nvml_library import library_source
@@ -329,19 +329,19 @@ print(json.dumps({name: [ctypes.sizeof(getattr(m, name)) for m in (cut, pynvml)]
     assert {name: sizes[name][0] for name in expected} == expected
 
 
-def test_the_probe_is_small_and_pynvml_keeps_its_licence():
+def test_probe_is_small_and_keeps_the_pynvml_licence():
     assert len(_probe()) < 14_000
     assert library_source().count("Redistributions of source code must retain") == 1
 
 
-def test_every_function_that_the_probe_names_is_in_the_cut_down_pynvml():
+def test_reduced_pynvml_has_every_function_of_the_probe():
     kept = library_source()
     named = set(re.findall(r"\bnvml(?:Device|System|GpuInstance)[A-Z]\w+", probe_source()))
     assert len(named) > 40
     assert [name for name in sorted(named) if f"def {name}(" not in kept] == []
 
 
-def test_reduction_keeps_what_is_reached_and_what_runs_on_import():
+def test_reduction_keeps_reachable_code_and_import_time_code():
     head = "import os\nA = 1\nB = A\nNVML_ERROR_X = 2\n"
     reached = "@wraps\ndef f(\n    a,\n):\n    return B\n"
     unreached = "@wraps\ndef g():\n    return A\n"

@@ -7,7 +7,7 @@ from tests.fixtures.pcie import MACHINES, gb300, hgx_h100, write_functions
 
 
 @pytest.mark.parametrize("name", ["hgx-h100-as-shipped", "gb300-correct", "gb200"])
-def test_the_script_captures_what_the_reader_of_folders_reads(shell, tmp_path, name):
+def test_script_and_folder_reader_agree(shell, tmp_path, name):
     write_functions(tmp_path, MACHINES[name]())
     finished = shell(script(str(tmp_path)))
     assert finished.stderr == ""
@@ -17,7 +17,7 @@ def test_the_script_captures_what_the_reader_of_folders_reads(shell, tmp_path, n
     assert captured.commands["config_acs"] == "yes"
 
 
-def test_what_identifies_a_card_stays_on_the_host_and_who_shares_one_is_told(shell, tmp_path):
+def test_card_identifiers_are_redacted_but_shared_cards_stay_recognisable(shell, tmp_path):
     write_functions(tmp_path, gb300())
     snapshot = parse_output(shell(script(str(tmp_path))).stdout)
     assert "card-0" not in snapshot.to_json()
@@ -26,14 +26,14 @@ def test_what_identifies_a_card_stays_on_the_host_and_who_shares_one_is_told(she
     assert told["0002:03:00.0"] == told["0000:01:00.0"] != told["0012:03:00.0"] == told["0010:01:00.0"]
 
 
-def test_without_an_rdma_device_nothing_is_taken(shell, tmp_path):
+def test_configuration_spaces_are_not_captured_without_rdma_devices(shell, tmp_path):
     write_functions(tmp_path, tuple(each for each in hgx_h100() if each.rdma is None))
     snapshot = parse_output(shell(script(str(tmp_path))).stdout)
     assert snapshot == from_root(tmp_path)
     assert not [path for path in snapshot.files if path.endswith("/config")]
 
 
-def test_virtual_functions_are_passed_over(shell, tmp_path):
+def test_virtual_functions_are_skipped(shell, tmp_path):
     root = write_functions(tmp_path, hgx_h100())
     (root / "sys/bus/pci/devices/0000:18:00.0/physfn").symlink_to("..")
     snapshot = parse_output(shell(script(str(tmp_path))).stdout)
@@ -41,7 +41,7 @@ def test_virtual_functions_are_passed_over(shell, tmp_path):
     assert "/sys/bus/pci/devices/0000:18:00.0/config" not in snapshot.files
 
 
-def test_a_part_of_the_configuration_spaces_is_none(shell, tmp_path):
+def test_partly_read_configuration_spaces_are_discarded(shell, tmp_path):
     """Who is not root reads 64 bytes of each: the sizes say that it is not all."""
     root = write_functions(tmp_path, hgx_h100())
     output = shell(script(str(root))).stdout

@@ -77,19 +77,19 @@ def path(socket_folder):
     return socket_folder / "kubelet.sock"
 
 
-def test_the_devices_of_every_container_are_listed_once(path):
+def test_devices_of_every_container_are_listed_once(path):
     with server(path, OPENING + message(LIST) + STATUS):
         assert answer(str(path)) == [tuple(HELD)]
 
 
-def test_settings_and_pings_are_answered(path):
+def test_http2_settings_and_pings_are_acknowledged(path):
     heard = []
     with server(path, OPENING + message(LIST) + STATUS, heard):
         answer(str(path))
     assert b"".join(heard) == frame(SETTINGS, ACK, 0) + frame(PING, ACK, 0, b"12345678")
 
 
-def test_a_node_without_pods_has_given_nothing(path):
+def test_node_without_pods_has_assigned_no_devices(path):
     with server(path, OPENING + message(b"") + STATUS):
         assert answer(str(path)) == []
 
@@ -137,12 +137,12 @@ UNREADABLE = "its answer cannot be read"
         ),
     ],
 )
-def test_an_answer_that_is_none_is_told_by_its_reason(path, reply, why):
+def test_invalid_answer_is_reported_with_its_reason(path, reply, why):
     with server(path, reply):
         assert answer(str(path)) == why
 
 
-def test_a_server_that_closes_the_connection_has_not_answered(path):
+def test_closed_connection_counts_as_no_answer(path):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()
@@ -152,19 +152,19 @@ def test_a_server_that_closes_the_connection_has_not_answered(path):
     assert said in (f"{UNREADABLE}: the connection was closed", "Connection reset by peer", "Broken pipe")
 
 
-def test_a_server_that_hangs_is_given_up(path, monkeypatch):
+def test_hanging_server_times_out(path, monkeypatch):
     monkeypatch.setattr(pod_resources_probe, "SECONDS", 0.2)
     with server(path, OPENING):
         assert answer(str(path)) == "it did not answer within 0.2 s"
 
 
-def test_a_server_that_never_ends_its_answer_is_given_up(path, monkeypatch):
+def test_endless_answer_is_cut_off_at_the_size_limit(path, monkeypatch):
     monkeypatch.setattr(pod_resources_probe, "MOST_BYTES", 4 * LARGEST_FRAME)
     with server(path, OPENING + 9 * frame(DATA, 0, 1, bytes(LARGEST_FRAME))):
         assert answer(str(path)) == f"{UNREADABLE}: more than {4 * LARGEST_FRAME} bytes"
 
 
-def test_a_socket_that_a_kubelet_has_left_is_refused(path):
+def test_stale_kubelet_socket_refuses_the_connection(path):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     assert answer(str(path)) == "Connection refused"
@@ -192,7 +192,7 @@ def device_checkpoint(folder, entries):
     return folder / "kubelet" / catalogue.POD_RESOURCES
 
 
-def test_the_script_asks_the_kubelet(host, folder_of_root):
+def test_script_queries_the_kubelet(host, folder_of_root):
     path = device_checkpoint(folder_of_root, [{"PodUID": "a"}])
     with server(path, OPENING + message(LIST) + STATUS):
         snapshot = host()
@@ -200,7 +200,7 @@ def test_the_script_asks_the_kubelet(host, folder_of_root):
     assert "pod resources" not in snapshot.commands
 
 
-def test_the_script_says_why_the_kubelet_has_not_answered(host, folder_of_root):
+def test_script_records_why_the_kubelet_did_not_answer(host, folder_of_root):
     path = device_checkpoint(folder_of_root, [{"PodUID": "a"}])
     with server(path, OPENING + STATUS):
         snapshot = host()
@@ -208,7 +208,7 @@ def test_the_script_says_why_the_kubelet_has_not_answered(host, folder_of_root):
     assert snapshot.commands["pod resources"] == f"{UNREADABLE}: an error instead of a list"
 
 
-def test_a_kubelet_that_has_given_no_device_is_not_asked(host, folder_of_root):
+def test_kubelet_without_assigned_devices_is_not_queried(host, folder_of_root):
     path = device_checkpoint(folder_of_root, [])
     with server(path, OPENING + message(LIST) + STATUS):
         snapshot = host()
@@ -216,5 +216,5 @@ def test_a_kubelet_that_has_given_no_device_is_not_asked(host, folder_of_root):
     assert "pod resources" not in snapshot.commands
 
 
-def test_a_host_without_a_kubelet_is_not_asked(host):
+def test_host_without_a_kubelet_is_not_queried(host):
     assert "pod resources" not in host().commands

@@ -11,7 +11,7 @@ from tests.fixtures.rdma_hosts import PF, SWITCH, VF, rdma_device, rdma_host
 from tests.fixtures.trees import write, write_tree
 
 
-def test_the_script_sees_what_the_reader_of_folders_sees(shell, tmp_path):
+def test_script_and_folder_reader_agree(shell, tmp_path):
     machine = rdma_host(
         rdma_device(
             "mlx5_0", PF, "ens1", virtual_functions=1, mtu=9000, operstate="up", firmware="28.39.1002"
@@ -26,7 +26,7 @@ def test_the_script_sees_what_the_reader_of_folders_sees(shell, tmp_path):
     assert read_topology(from_root(tmp_path)).rdma_devices == machine.rdma_devices
 
 
-def test_product_data_that_the_user_may_not_read_are_named():
+def test_unreadable_product_data_is_reported():
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), rdma_host(rdma_device("mlx5_0", PF)))
         (root / f"sys/devices/pci0000:17/0000:17:01.0/{PF}/vpd").chmod(0)
@@ -35,7 +35,7 @@ def test_product_data_that_the_user_may_not_read_are_named():
     assert read_topology(captured).rdma_devices[0].management is None
 
 
-def test_of_product_data_comes_one_word(shell, tmp_path):
+def test_only_the_management_flag_is_captured_from_product_data(shell, tmp_path):
     write_tree(tmp_path, rdma_host(rdma_device("mlx5_0", PF), rdma_device("mlx5_8", SWITCH, management=True)))
     written = (tmp_path / f"sys/devices/pci0000:2a/0000:2a:01.0/{SWITCH}/vpd").read_text()
     assert "MT1234X567" in written
@@ -46,7 +46,7 @@ def test_of_product_data_comes_one_word(shell, tmp_path):
     assert taken == {folder.format(0): "", folder.format(8): "SW_MNG"}
 
 
-def test_product_data_whose_read_fails_are_unknown(shell, tmp_path):
+def test_product_data_is_unknown_when_its_read_fails(shell, tmp_path):
     write_tree(tmp_path, rdma_host(rdma_device("mlx5_0", PF)))
     data = tmp_path / f"sys/devices/pci0000:17/0000:17:01.0/{PF}/vpd"
     data.unlink()
@@ -55,7 +55,7 @@ def test_product_data_whose_read_fails_are_unknown(shell, tmp_path):
     assert found.management is None
 
 
-def test_slow_product_data_are_waited_for(shell, tmp_path):
+def test_capture_waits_for_slow_product_data(shell, tmp_path):
     write_tree(tmp_path / "root", rdma_host(rdma_device("mlx5_8", SWITCH, management=True)))
     slow = write(tmp_path, "/bin/tr", '#!/bin/sh\nsleep 1\nPATH=${PATH#*:} exec tr "$@"\n')
     slow.chmod(0o755)

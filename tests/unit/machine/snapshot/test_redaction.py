@@ -18,7 +18,7 @@ CASES = tables(__file__)
 
 
 @pytest.mark.parametrize(("text", "kept"), CASES["secrets"].values(), ids=CASES["secrets"])
-def test_secrets_leave(text, kept):
+def test_secrets_are_redacted(text, kept):
     assert redact(text) == kept
 
 
@@ -37,20 +37,20 @@ def test_secrets_leave(text, kept):
         pytest.param("tokenTTL: 10m\n", id="a-duration"),
     ],
 )
-def test_everything_else_stays(text):
+def test_redaction_keeps_text_without_secrets(text):
     assert redact(text) == text
 
 
 @pytest.mark.parametrize(
     "load", [pytest.param(yaml.safe_load, id="yaml"), pytest.param(json.loads, id="json")]
 )
-def test_a_redacted_config_still_parses(load):
+def test_redacted_config_still_parses(load):
     config = {"kind": "KubeletConfiguration", "staticPodURLHeader": {"A": ["b", "c"]}, "maxPods": 110}
     text = yaml.safe_dump(config) if load is yaml.safe_load else json.dumps(config, indent=2)
     assert load(redact(text)) == config | {"staticPodURLHeader": {}}
 
 
-def test_what_device_plugins_set_in_containers_leaves_the_checkpoint():
+def test_device_plugin_container_settings_are_removed_from_checkpoint():
     text = '{"PodUID":"u","AllocResp":"CkgKHE5WSURJQQ=="},{"PodUID":"v","AllocResp":null}'
     assert redact_device_checkpoint(text) == '{"PodUID":"u","AllocResp":""},{"PodUID":"v","AllocResp":null}'
 
@@ -65,12 +65,12 @@ def test_what_device_plugins_set_in_containers_leaves_the_checkpoint():
         "<process_name>train --key k</process_name>",
     ],
 )
-def test_what_identifies_a_board_or_tells_of_its_users_leaves_nvidia_smi(line):
+def test_board_and_user_identifiers_are_redacted_from_nvidia_smi(line):
     assert (
         redact_nvidia_smi(f"<gpu>\n\t{line}\n\t<pid>7</pid>\n</gpu>\n") == "<gpu>\n\t<pid>7</pid>\n</gpu>\n"
     )
 
 
-def test_the_serial_number_of_a_board_leaves_cpuinfo():
+def test_board_serial_number_is_removed_from_cpuinfo():
     text = "processor\t: 0\nflags\t: serialize\nSerial\t\t: 100000004a5b\n"
     assert redact_cpuinfo(text) == "processor\t: 0\nflags\t: serialize\n"

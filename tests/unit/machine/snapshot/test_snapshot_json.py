@@ -15,13 +15,13 @@ def snapshot(tmp_path):
     return from_root(write_tree(tmp_path, lab_node()))
 
 
-def test_a_saved_snapshot_is_the_same(snapshot, tmp_path):
+def test_saved_snapshot_loads_unchanged(snapshot, tmp_path):
     file = tmp_path / "node.json"
     file.write_text(snapshot.to_json())
     assert Snapshot.load(file) == snapshot
 
 
-def test_a_truncated_file_is_refused_with_its_name(snapshot, tmp_path):
+def test_truncated_file_is_refused_by_name(snapshot, tmp_path):
     file = tmp_path / "node.json"
     file.write_text(snapshot.to_json()[:-100])
     with pytest.raises(SnapshotError, match="not a complete JSON document") as refused:
@@ -44,18 +44,18 @@ def without(key):
         pytest.param(lambda d: d["files"].update(a=1), "files: a: 1 is not a text", id="a-number"),
     ],
 )
-def test_a_document_of_another_shape_is_refused(snapshot, change, message):
+def test_malformed_snapshot_document_is_refused(snapshot, change, message):
     document = json.loads(snapshot.to_json())
     change(document)
     with pytest.raises(SnapshotError, match=message):
         Snapshot.from_json(json.dumps(document))
 
 
-def test_a_json_list_is_no_snapshot():
+def test_json_list_is_not_a_snapshot():
     with pytest.raises(SnapshotError, match="not a numaforge snapshot"):
         Snapshot.from_json("[]")
 
 
-def test_a_file_that_is_not_there_is_refused_with_its_name(tmp_path):
+def test_missing_file_is_refused_by_name(tmp_path):
     with pytest.raises(SnapshotError, match=r"nowhere\.json: cannot be read"):
         Snapshot.load(tmp_path / "nowhere.json")

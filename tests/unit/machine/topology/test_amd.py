@@ -54,7 +54,7 @@ def read(**files):
         pytest.param({}, None, id="an-older-gpu-has-no-such-files"),
     ],
 )
-def test_partitions(files, partition):
+def test_gpu_partition_is_read(files, partition):
     assert read(**files).partition == partition
 
 
@@ -98,17 +98,17 @@ def test_partitions_are_counted_by_compute_nodes(mode, nodes, found):
     assert (partition.count, partition.memory_bytes) == found
 
 
-def test_partitions_of_a_gpu_that_does_not_name_its_mode_are_counted():
+def test_partitions_are_counted_without_a_mode_name():
     assert with_amdgpu(BARE, cut(8, IN_FRONT)).partition == GpuPartition(
         None, None, count=8, memory_bytes=24 * GIB
     )
 
 
-def test_a_gpu_with_one_compute_node_is_not_taken_for_one_that_can_be_cut():
+def test_gpu_with_one_compute_node_does_not_count_as_partitionable():
     assert with_amdgpu(BARE, cut(1, 0)).partition is None
 
 
-def test_name_memory_and_hive():
+def test_name_memory_and_hive_are_read():
     gpu = read(
         product_name="AMD Instinct MI300X OAM",
         mem_info_vram_total="206141652992",
@@ -121,11 +121,11 @@ def test_name_memory_and_hive():
     )
 
 
-def test_a_hive_of_zero_is_none():
+def test_xgmi_hive_of_zero_means_no_hive():
     assert read(**{"xgmi_hive_info/xgmi_hive_id": "0"}).xgmi_hive is None
 
 
-def test_a_gpu_that_amdgpu_has_not_bound_stays_as_it_was():
+def test_gpu_without_amdgpu_driver_stays_unchanged():
     assert read() == BARE
 
 
@@ -140,10 +140,10 @@ def test_a_gpu_that_amdgpu_has_not_bound_stays_as_it_was():
         pytest.param("", None, id="none"),
     ],
 )
-def test_the_names_of_partitions(present, named):
+def test_partition_names_are_read(present, named):
     assert partition_names(present) == named
 
 
-def test_errors_that_the_driver_counts():
+def test_driver_error_counts_are_read():
     texts = {"ras/umc_err_count": "ue: 2\nce: 17\nde: 0\n", "ras/gfx_err_count": "query failed\n"}
     assert read(**texts).ras == (RasErrors("umc", 2, 17),)

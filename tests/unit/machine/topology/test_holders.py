@@ -53,7 +53,7 @@ def process(cgroup, pods="", units=UNITS):
         ),
     ],
 )
-def test_a_process_in_a_pod_is_told_by_its_control_group(cgroup, pod):
+def test_process_in_a_pod_is_identified_by_its_cgroup(cgroup, pod):
     assert process(cgroup) == GpuProcess("python3", pod=pod)
     assert process(cgroup, f"team-a_train-0_{pod} {pod}") == GpuProcess("python3", pod="team-a/train-0")
 
@@ -94,15 +94,15 @@ def test_a_process_in_a_pod_is_told_by_its_control_group(cgroup, pod):
         pytest.param("0::/\n", None, id="none"),
     ],
 )
-def test_a_process_outside_of_pods_is_told_by_its_unit(cgroup, unit):
+def test_process_outside_pods_is_identified_by_its_unit(cgroup, unit):
     assert process(cgroup) == GpuProcess("python3", unit=unit)
 
 
-def test_without_systemds_answer_the_unit_of_a_process_is_unknown():
+def test_unit_of_a_process_is_unknown_without_systemds_answer():
     assert process("0::/system.slice/dcgm.service\n", units="") == GpuProcess("python3", unit=None)
 
 
-def test_a_process_that_has_ended_is_left_out():
+def test_ended_process_is_left_out():
     assert read_gpu_processes(Snapshot({}), [GPU]) == {}
 
 
@@ -128,7 +128,7 @@ def test_devices_name_their_pods():
     )
 
 
-def test_a_pod_that_has_written_no_log_yet_is_there():
+def test_pod_without_logs_counts_as_present():
     (_, held, _) = read_device_holders(Snapshot({CHECKPOINT: HELD}, commands={"pods": UID}), ROOT)
     assert (held.pod, held.present) == (UID, True)
 
@@ -138,7 +138,7 @@ def test_a_pod_that_has_written_no_log_yet_is_there():
     [None, "", "not JSON", '{"Data": {"PodDeviceEntries": [{}]}}'],
     ids=["none", "empty", "torn", "foreign"],
 )
-def test_without_a_checkpoint_holders_are_unknown(text):
+def test_holders_are_unknown_without_a_checkpoint(text):
     files = {} if text is None else {CHECKPOINT: text}
     assert read_device_holders(Snapshot(files), ROOT) is None
 
@@ -147,14 +147,14 @@ ROW = ["team-a/train-0", "main", "nvidia.com/mig-3g.40gb", "MIG-a"]
 SOCKET = f"{ROOT}/pod-resources/kubelet.sock"
 
 
-def test_what_the_kubelet_says_counts_before_its_checkpoint():
+def test_kubelet_answer_takes_precedence_over_its_checkpoint():
     snapshot = Snapshot({CHECKPOINT: HELD, SOCKET: json.dumps([ROW])})
     holder = DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", present=True)
     assert read_device_holders(snapshot, ROOT) == (holder,)
     assert read_holders_doubt(snapshot, ROOT) is None
 
 
-def test_a_kubelet_that_names_no_device_is_believed():
+def test_kubelet_answer_without_devices_overrides_the_checkpoint():
     snapshot = Snapshot({CHECKPOINT: HELD, SOCKET: "[]"})
     assert (read_device_holders(snapshot, ROOT), read_holders_doubt(snapshot, ROOT)) == ((), None)
 
@@ -164,18 +164,18 @@ def test_a_kubelet_that_names_no_device_is_believed():
     ["", "{", '{"a": []}', '["abcd"]', json.dumps([ROW[:3]]), json.dumps([[*ROW[:3], 7]])],
     ids=["empty", "torn", "a-mapping", "a-text", "too-short", "a-number"],
 )
-def test_an_answer_of_another_form_leaves_the_checkpoint(text):
+def test_malformed_kubelet_answer_falls_back_to_the_checkpoint(text):
     snapshot = Snapshot({CHECKPOINT: HELD, SOCKET: text}, commands={"pods": UID})
     assert len(read_device_holders(snapshot, ROOT) or ()) == 3
     assert read_holders_doubt(snapshot, ROOT) == "it was not asked"
 
 
-def test_why_the_kubelet_did_not_say_is_kept():
+def test_reason_for_a_missing_kubelet_answer_is_kept():
     snapshot = Snapshot({CHECKPOINT: HELD}, commands={"pod resources": "the host has no python3"})
     assert read_holders_doubt(snapshot, ROOT) == "the host has no python3"
 
 
-def test_a_checkpoint_without_devices_holds_none():
+def test_checkpoint_without_devices_gives_no_holders():
     assert read_device_holders(Snapshot({CHECKPOINT: checkpoint()}), ROOT) == ()
 
 
@@ -188,6 +188,6 @@ def test_a_checkpoint_without_devices_holds_none():
         pytest.param(f"team-a_train-0_{UID}", ("team-a/train-0",), id="a-pod-that-is-gone-holds-nothing"),
     ],
 )
-def test_the_pods_on_a_gpu_are_those_with_its_uuids(pods, expected):
+def test_pods_on_a_gpu_are_found_by_its_uuids(pods, expected):
     holders = read_device_holders(Snapshot({CHECKPOINT: HELD}, commands={"pods": pods}), ROOT)
     assert pods_on(holders, uuids_of(GPU)) == expected

@@ -26,7 +26,7 @@ def install(files, **commands):
     return read_kubelet(Snapshot(files=files, commands=commands))
 
 
-def test_a_unit_as_kubeadm_writes_it_gives_its_flags():
+def test_kubeadm_unit_gives_its_flags():
     kubelet = install(KUBEADM)
     assert kubelet.flags == FLAGS
     assert kubelet.exec_start == EXEC_START
@@ -56,7 +56,7 @@ ADDED = {
 
 
 @pytest.mark.parametrize(("ours", "others", "added", "flags", "folder"), ADDED.values(), ids=ADDED)
-def test_the_unit_is_read_without_our_drop_in(ours, others, added, flags, folder):
+def test_unit_is_read_without_numaforges_drop_in(ours, others, added, flags, folder):
     kubelet = install({**KUBEADM, **others, DROP_IN: f"[Service]\n{ours}"})
     assert kubelet.exec_start == EXEC_START
     assert kubelet.config_dir_added is added
@@ -90,7 +90,7 @@ STRANGERS = {
 }
 
 
-def test_the_main_process_of_the_unit_is_believed_before_the_unit():
+def test_main_process_flags_override_the_unit_file():
     kubelet = install(KUBEADM | OWN, units=OWN_UNIT)
     assert kubelet.flags == ("--config=/etc/k.yaml", "--v=2")
     assert kubelet.config_file == "/etc/k.yaml"
@@ -98,7 +98,7 @@ def test_the_main_process_of_the_unit_is_believed_before_the_unit():
 
 
 @pytest.mark.parametrize("cgroup", STRANGERS.values(), ids=STRANGERS)
-def test_another_process_of_that_name_is_no_kubelet_of_this_host(cgroup):
+def test_foreign_process_named_kubelet_is_not_this_hosts_kubelet(cgroup):
     said = {"host daemons": "70 700", "units": OWN_UNIT}
     assert install(KUBEADM | stranger(cgroup) | OWN, **said).flags == ("--config=/etc/k.yaml", "--v=2")
     said = {"host daemons": "70", "units": "sshd.service 1 /system.slice/sshd.service\n"}
@@ -107,7 +107,7 @@ def test_another_process_of_that_name_is_no_kubelet_of_this_host(cgroup):
     assert install(stranger(cgroup), **{"host daemons": "70"}) is None  # systemd did not answer
 
 
-def test_the_kubelet_of_rke2_is_a_process_in_its_unit():
+def test_rke2_kubelet_is_found_as_a_process_of_its_unit():
     said = {"host daemons": "70", "units": "rke2-agent.service 60 /system.slice/rke2-agent.service\n"}
     kubelet = install(stranger("/system.slice/rke2-agent.service"), **said)
     assert (kubelet.running, kubelet.distribution) == (True, "RKE2")
@@ -133,12 +133,12 @@ def test_the_kubelet_of_rke2_is_a_process_in_its_unit():
         pytest.param("[]", None, id="foreign"),
     ],
 )
-def test_the_checkpoint_of_devices_says_which_resources_device_plugins_have(checkpoint, resources):
+def test_device_checkpoint_names_the_resources_of_device_plugins(checkpoint, resources):
     files = {"/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint}
     assert install(KUBEADM | files).plugin_resources == resources
 
 
-def test_a_drop_in_of_etc_replaces_the_one_of_the_package_with_the_same_name():
+def test_drop_in_in_etc_overrides_package_drop_in_of_same_name():
     path = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
     changed = KUBEADM | {path: "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=4\n"}
     assert install(changed).flags == ("--v=4",)
@@ -160,7 +160,7 @@ def test_a_drop_in_of_etc_replaces_the_one_of_the_package_with_the_same_name():
         ),
     ],
 )
-def test_flags_are_what_follows_the_program(command, flags):
+def test_flags_are_the_words_after_the_program(command, flags):
     files = {"/etc/systemd/system/kubelet.service": f"[Service]\nExecStart={command}\n"}
     assert install(files).flags == flags
 
@@ -187,22 +187,22 @@ def test_drop_ins_and_state_files_follow_the_flags():
     assert kubelet.state_files == {"cpu_manager_state": "{}"}
 
 
-def test_the_version_is_the_binarys_answer():
+def test_version_comes_from_the_kubelet_binary():
     assert install({}, **{"kubelet --version": "Kubernetes v1.33.5-eks-1234"}).version == "1.33.5"
 
 
-def test_a_kubelet_that_was_not_asked_says_so_itself():
+def test_kubelet_that_was_not_asked_reports_its_missing_version():
     there = install({}, **{"kubelet binary": "1 2 3 /usr/bin/kubelet"})
     assert (there.version, there.problem) == (None, "/usr/bin/kubelet did not print its version")
 
 
-def test_a_kubelet_that_others_can_replace_was_not_run_and_says_so():
+def test_kubelet_writable_by_others_is_not_run_and_is_reported():
     there = install({}, **{"kubelet refused": "/home/m/kubelet"})
     assert there.version is None
     assert there.problem.startswith("/home/m/kubelet was not run: it, or a folder above it, is not root's")
 
 
-def test_a_host_without_a_trace_of_a_kubelet_has_none():
+def test_host_without_a_trace_of_a_kubelet_has_no_install():
     assert install({"/etc/os-release": "ID=debian\n"}) is None
 
 
@@ -222,7 +222,7 @@ def test_a_host_without_a_trace_of_a_kubelet_has_none():
         pytest.param(("--no-such-flag", "--config=/a"), "/a", id="beside-a-flag-that-is-unknown"),
     ],
 )
-def test_flag_values(flags, value):
+def test_flag_value_is_read(flags, value):
     assert flag_value(flags, "config") == value
 
 
@@ -257,7 +257,7 @@ LOGINS = {
         ),
     ],
 )
-def test_a_distribution_is_known_by_what_runs_and_by_what_is_there(files, units, present, name, login):
+def test_distribution_is_recognised_by_its_processes_and_files(files, units, present, name, login):
     commands = {"present": present, "units": units}
     kubelet = read_kubelet(Snapshot(files=files, commands=commands))
     assert (kubelet.distribution, kubelet.login) == (name, login)
@@ -266,7 +266,7 @@ def test_a_distribution_is_known_by_what_runs_and_by_what_is_there(files, units,
 DEFAULTS = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf"
 
 
-def test_k3s_that_runs_has_its_unit_its_folder_and_its_version():
+def test_running_k3s_gives_its_unit_folder_and_version():
     commands = {
         "present": LOGINS["k3s"],
         "units": AGENT,
@@ -294,7 +294,7 @@ FOLDER = "/var/snap/microk8s/common/etc/kubelet.conf.d"
         pytest.param(f"# --config-dir={FOLDER}", None, False, id="a-comment"),
     ],
 )
-def test_microk8s_has_the_arguments_of_its_file_and_the_version_of_its_snap(line, folder, ours):
+def test_microk8s_flags_come_from_its_file_and_version_from_its_snap(line, folder, ours):
     text = f"""--root-dir=${{SNAP_COMMON}}/var/lib/kubelet
 --eviction-hard="memory.available<100Mi,nodefs.available<1Gi"
 {line}

@@ -76,12 +76,12 @@ def distance(one, other, nodes=(0, 0)):
         pytest.param((), (), (0, 1), "SYS", id="other-numa-nodes-without-paths"),
     ],
 )
-def test_the_distance_over_pcie(one, other, nodes, expected):
+def test_pcie_distance_is_found_and_symmetric(one, other, nodes, expected):
     assert distance(one, other, nodes) == expected
     assert distance(other, one, nodes[::-1]) == expected
 
 
-def test_on_the_only_numa_node_with_cpus_a_device_without_one_is_near_to_it():
+def test_device_without_a_numa_node_is_near_the_only_node_with_cpus():
     grace = machines.grace_memory_only()
     ends = {"0009:01:00.0": ("pci0009:00",), "0002:01:00.0": ("pci0002:00",)}
     topology = replace(grace, pci_paths={end: (*path, end) for end, path in ends.items()})
@@ -98,7 +98,7 @@ def test_on_the_only_numa_node_with_cpus_a_device_without_one_is_near_to_it():
         pytest.param(9, {}, 9, id="a-node-that-is-not-shown"),
     ],
 )
-def test_the_numa_node_with_cpus_that_a_device_is_near_to(numa_node, distances, nearest):
+def test_device_is_near_a_numa_node_with_cpus(numa_node, distances, nearest):
     host = machines.machine(packages=2, cores_per_numa_node=2)
     memory = NumaNode(2, frozenset(), 2**36, distances, {})
     topology = replace(host, numa_nodes=(*host.numa_nodes, memory))
@@ -139,7 +139,7 @@ def by_hwloc(one, other, table):
 
 
 @pytest.mark.parametrize("name", HWLOC)
-def test_below_one_host_bridge_distances_are_those_of_the_tree_that_hwloc_sees(name):
+def test_distances_below_one_host_bridge_match_hwlocs_tree(name):
     snapshot = next(file for file in files.machine_files() if file.name == name).snapshot()
     addresses = [path.rpartition("/")[2] for path in snapshot.links if path.count("/") == 5 and "pci" in path]
     paths = read_pci_paths(snapshot, addresses)
@@ -155,7 +155,7 @@ def test_below_one_host_bridge_distances_are_those_of_the_tree_that_hwloc_sees(n
     assert len(seen) > 1
 
 
-def test_the_adapter_and_the_engines_of_one_real_switch():
+def test_adapter_is_near_the_dma_engines_on_its_own_switch():
     file = next(file for file in files.machine_files() if file.name.startswith("supermicro-4029gp"))
     matrix = link_matrix(read_topology(file.snapshot()))
     rows = {
@@ -201,7 +201,7 @@ def ends_of_a_tree(draw):
 
 
 @given(ends_of_a_tree())
-def test_nccl_says_the_same_of_every_tree_of_switches(ends):
+def test_distances_agree_with_nccl_for_every_tree_of_switches(ends):
     one, other = ends
     nodes = tuple(int(path[0][-2], 16) // 2 for path in ends)
     ours = distance(one, other, nodes)
@@ -236,7 +236,7 @@ SWITCH = {"switch": 18}
         pytest.param({}, {}, "SYS", id="no-links"),
     ],
 )
-def test_the_link_of_two_gpus(one, other, expected):
+def test_gpu_link_is_found_and_symmetric(one, other, expected):
     gpus = (gpu(A, 0, **one), gpu(B, 1, **other))
     assert link_between(*gpus, machines.lab_node()) == expected
     assert link_between(*gpus[::-1], machines.lab_node()) == expected
@@ -253,17 +253,17 @@ def test_the_link_of_two_gpus(one, other, expected):
         pytest.param([{"nvlink_peers": {"0000:ff:00.0": 4}}], [], id="a-peer-that-is-not-here"),
     ],
 )
-def test_nvlink_domains(gpus, domains):
+def test_nvlink_domains_are_found(gpus, domains):
     listed = [gpu(address, 0, **more) for address, more in zip((A, B, C), gpus, strict=False)]
     assert [domain.gpus for domain in nvlink_domains(listed)] == domains
 
 
-def test_a_domain_that_reaches_other_hosts_has_its_fabric():
+def test_nvlink_domain_across_hosts_has_its_fabric():
     (domain,) = nvlink_domains(machines.gb200_nvl72_tray().gpus)
     assert (len(domain.gpus), domain.fabric) == (4, "12345678-1234-4123-8123-123456789abc.32766")
 
 
-def test_memory_of_gpus_is_on_numa_nodes_without_cpus():
+def test_gpu_memory_is_on_numa_nodes_without_cpus():
     tray = machines.gb200_nvl72_tray()
     assert gpu_memory_nodes(tray) == {
         2: "0008:01:00.0",
@@ -299,16 +299,16 @@ def _without_initiators(topology, *, told: bool):
         pytest.param(machines.dgx_h100(), [], id="cards"),
     ],
 )
-def test_firmware_keeps_numa_nodes_for_gpus_beside_grace(topology, nodes):
+def test_grace_numa_nodes_reserved_by_firmware_belong_to_gpus(topology, nodes):
     assert nodes_of_gpus(topology) == set(nodes)
 
 
-def test_a_generic_initiator_without_a_gpu_is_of_no_gpu():
+def test_generic_initiator_without_a_gpu_belongs_to_no_gpu():
     (file,) = (each for each in files.machine_files() if each.name == "xeon-6230-memory-without-cpus")
     assert nodes_of_gpus(read_topology(file.snapshot())) == set()
 
 
-def test_memory_of_real_gpus_is_where_hwloc_finds_it():
+def test_gpu_memory_nodes_match_hwloc():
     file = next(file for file in files.machine_files() if file.name == "ibm-ac922-power9-6-v100")
     # NUMANode(GPUMemory) with PCIBusID in hwloc's nvidiagpunumanodes.kept.output.
     assert gpu_memory_nodes(read_topology(file.snapshot())) == {
@@ -329,12 +329,12 @@ def test_memory_of_real_gpus_is_where_hwloc_finds_it():
         pytest.param((0, None, 1), ["GPU0", "GPUa", "GPU1"], id="a-lost-gpu-takes-no-number"),
     ],
 )
-def test_names_of_gpus(indexes, names):
+def test_gpus_are_named_by_nvml_index_or_pci_order(indexes, names):
     gpus = [gpu(address, index=index) for address, index in zip((A, B, C), indexes, strict=True)]
     assert list(map(gpu_names(gpus).get, (A, B, C))) == names
 
 
-def test_nics_come_by_rdma_device_and_each_once():
+def test_nics_are_listed_once_and_in_rdma_device_order():
     listed = [
         nic("0000:01:00.0", rdma_device="mlx5_10"),
         nic("0000:02:00.0", rdma_device="mlx5_2", interface="ib0"),
@@ -350,7 +350,7 @@ def test_nics_come_by_rdma_device_and_each_once():
 @pytest.mark.parametrize(
     "build", [machines.dgx_h100, machines.hgx_a100, machines.mi300x_cpx, machines.gaudi2]
 )
-def test_the_matrix_is_symmetric_with_each_device_on_the_diagonal(build):
+def test_link_matrix_is_symmetric_with_each_device_on_the_diagonal(build):
     matrix = link_matrix(build())
     for one, other in product(range(len(matrix.devices)), repeat=2):
         assert matrix.links[one][other] == matrix.links[other][one]
@@ -374,7 +374,7 @@ def test_the_matrix_is_symmetric_with_each_device_on_the_diagonal(build):
         ),
     ],
 )
-def test_modelled_machines_have_the_distances_that_nvidia_smi_printed_on_real_ones(build, row, numa_nodes):
+def test_modelled_distances_match_nvidia_smi_on_real_machines(build, row, numa_nodes):
     """Of each GPU to the NICs of the rails; which NUMA nodes a B200's GPUs are on differs by maker."""
     machine = build()
     on_rails = [one.device for one in rails(machine) if one.gpus]

@@ -15,7 +15,7 @@ NODE = "/sys/devices/system/node"
 
 
 @given(st.frozensets(st.integers(0, 1023)), st.integers(0, 1024))
-def test_a_bitmap_is_read_back(cpus, width):
+def test_bitmap_round_trip_keeps_the_cpus(cpus, width):
     assert parse_mask(mask(cpus, max([width, *(cpu + 1 for cpu in cpus)]))) == cpus
 
 
@@ -28,7 +28,7 @@ def test_a_bitmap_is_read_back(cpus, width):
         pytest.param("0", set(), id="nothing"),
     ],
 )
-def test_bitmaps(text, cpus):
+def test_bitmap_is_read(text, cpus):
     assert parse_mask(text) == cpus
 
 
@@ -46,7 +46,7 @@ def cores_of(files):
     return [sorted(core.cpus) for core in topology(files).cores]
 
 
-def test_core_ids_that_repeat_do_not_merge_cores():
+def test_repeated_core_ids_do_not_merge_cores():
     files = cpus_with("thread_siblings", ["1", "2", "4", "8"]) | cpus_with("core_id", ["0", "0", "1", "1"])
     assert cores_of(files) == [[0], [1], [2], [3]]
 
@@ -59,17 +59,17 @@ def test_core_ids_that_repeat_do_not_merge_cores():
         pytest.param("", id="nothing"),
     ],
 )
-def test_ids_that_no_kernel_writes_are_unknown(written):
+def test_core_ids_that_no_kernel_writes_are_unknown(written):
     files = cpus_with("core_id", ["0", "0", "1", written]) | cpus_with("physical_package_id", ["0"] * 4)
     assert read_core_ids(read_inventory(files)) is None
 
 
-def test_siblings_that_are_offline_are_left_out():
+def test_offline_siblings_are_left_out():
     files = cpus_with("thread_siblings", ["3", "3", "c", "c"], online="0,2-3")
     assert cores_of(files) == [[0], [2, 3]]
 
 
-def test_package_ids_of_minus_one_become_running_numbers():
+def test_package_ids_of_minus_one_are_renumbered():
     files = cpus_with("core_siblings", ["3", "3", "c", "c"]) | cpus_with("physical_package_id", ["-1"] * 4)
     assert [(package.id, sorted(package.cpus)) for package in topology(files).packages] == [
         (0, [0, 1]),
@@ -77,16 +77,16 @@ def test_package_ids_of_minus_one_become_running_numbers():
     ]
 
 
-def test_package_ids_that_repeat_become_running_numbers():
+def test_repeated_package_ids_are_renumbered():
     files = cpus_with("core_siblings", ["3", "3", "c", "c"]) | cpus_with("physical_package_id", ["7"] * 4)
     assert [package.id for package in topology(files).packages] == [0, 1]
 
 
-def test_lists_serve_where_there_are_no_bitmaps():
+def test_cpu_lists_are_read_where_bitmaps_are_missing():
     assert cores_of(cpus_with("core_cpus_list", ["0,2", "1,3", "0,2", "1,3"])) == [[0, 2], [1, 3]]
 
 
-def test_without_an_online_list_each_cpu_says_whether_it_is_online():
+def test_each_cpus_online_file_counts_where_the_online_list_is_missing():
     files = {f"{CPU}/cpu{cpu}/topology/core_id": "0" for cpu in range(3)} | {
         f"{CPU}/cpu1/online": "0",
         f"{CPU}/cpu2/online": "1",
@@ -95,7 +95,7 @@ def test_without_an_online_list_each_cpu_says_whether_it_is_online():
     assert (sorted(read.online), sorted(read.offline)) == ([0, 2], [1])
 
 
-def test_without_sysfs_the_cpus_come_from_cpuinfo():
+def test_cpus_come_from_cpuinfo_without_sysfs():
     stanza = "processor\t: {}\nphysical id\t: {}\ncore id\t: {}\n\n"
     cpuinfo = "".join(stanza.format(cpu, cpu // 4, cpu % 2) for cpu in range(8))
     read = topology({"/proc/cpuinfo": cpuinfo})
@@ -103,7 +103,7 @@ def test_without_sysfs_the_cpus_come_from_cpuinfo():
     assert [sorted(core.cpus) for core in read.cores] == [[0, 2], [1, 3], [4, 6], [5, 7]]
 
 
-def test_the_deepest_cache_groups_cpus_and_instruction_caches_do_not_count():
+def test_deepest_cache_groups_cpus_and_instruction_caches_do_not_count():
     files = {f"{CPU}/online": "0-1"}
     for cpu in range(2):
         for index, (level, kind, shared) in enumerate(
@@ -116,7 +116,7 @@ def test_the_deepest_cache_groups_cpus_and_instruction_caches_do_not_count():
     assert (cache.cpus, cache.level, cache.size_bytes) == ({0, 1}, 2, 512 * 1024)
 
 
-def test_a_set_of_cpus_that_cannot_be_read_is_refused_by_name():
+def test_unreadable_cpu_set_is_refused_by_name():
     with pytest.raises(TopologyError, match=r"thread_siblings: 'zz' is not a set of CPUs"):
         topology(cpus_with("thread_siblings", ["zz"], online="0"))
 
@@ -131,13 +131,13 @@ def test_a_set_of_cpus_that_cannot_be_read_is_refused_by_name():
         pytest.param("10 20 30 40", {}, {}, id="a-row-that-fits-nothing-is-unknown"),
     ],
 )
-def test_distances(row, listed, distances):
+def test_numa_distances_are_read(row, listed, distances):
     files = {f"{CPU}/online": "0-3", f"{NODE}/node0/cpumap": "f", f"{NODE}/node4/cpumap": "0"}
     files |= {f"{NODE}/node0/distance": row} | {f"{NODE}/{name}": text for name, text in listed.items()}
     assert dict(topology(files).numa_nodes[0].distances) == distances
 
 
-def test_nodes_without_cpus_and_with_ids_that_skip_are_kept():
+def test_numa_nodes_without_cpus_and_gaps_in_ids_are_kept():
     files = {f"{CPU}/online": "0-3", f"{NODE}/node0/cpumap": "f", f"{NODE}/node4/cpulist": ""}
     assert [(node.id, sorted(node.cpus)) for node in topology(files).numa_nodes] == [
         (0, [0, 1, 2, 3]),

@@ -49,7 +49,7 @@ MODES = {
 
 
 @pytest.mark.parametrize(("machine", "mode"), MODES.values(), ids=MODES.keys())
-def test_the_mode_and_by_what_it_is_told(machine, mode):
+def test_gpu_memory_mode_is_read_with_its_evidence(machine, mode):
     assert gpu_memory_mode(machine) == mode
 
 
@@ -61,11 +61,11 @@ def test_the_mode_and_by_what_it_is_told(machine, mode):
         pytest.param(machines.gb10(), {}, id="one memory for both"),
     ],
 )
-def test_memory_of_gpus_by_numa_node(machine, held):
+def test_gpu_memory_is_listed_by_numa_node(machine, held):
     assert memory_of_gpus(machine) == held
 
 
-def test_a_document_has_the_mode_so_that_two_of_them_can_be_compared():
+def test_document_contains_the_gpu_memory_mode():
     told = to_document(driven(EMPTY, "driver"))["gpu_memory_mode"]
     assert told == {"mode": "driver", "reason": f"{SET} driver"}
     assert to_document(machines.lab_node())["gpu_memory_mode"] is None

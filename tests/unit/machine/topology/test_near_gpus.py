@@ -40,11 +40,11 @@ def cut(machine: NodeTopology, *numbers: int) -> NodeTopology:
         pytest.param(gaudi2(), 2, None, id="no GPUs of NVIDIA"),
     ],
 )
-def test_the_most_nvlinks_on_one_numa_node(machine, size, best):
+def test_gpu_sets_with_most_nvlinks_on_one_numa_node_are_found(machine, size, best):
     assert sets_of(machine, size) == best
 
 
-def test_the_nics_below_the_switch_of_a_gpu():
+def test_nics_below_the_switch_of_a_gpu_are_found():
     machine = dgx_1v()
     below = nics_below_switches(machine)
     assert [below[gpu.pci_address] for gpu in machine.gpus] == [(f"mlx5_{n // 2}",) for n in range(8)]

@@ -33,5 +33,5 @@ def route(interface: str, destination: str, mask: str, flags: str = "0001", metr
         pytest.param("eth0 what is this\n", [], id="another-form"),
     ],
 )
-def test_networks_of_interfaces(routes: str, networks: list[str]) -> None:
+def test_networks_of_interfaces_are_read(routes: str, networks: list[str]) -> None:
     assert [f"{one.interface} {one.network}" for one in read_networks(HEAD + routes)] == networks

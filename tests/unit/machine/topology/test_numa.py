@@ -19,7 +19,7 @@ NODE = "/sys/devices/system/node"
         pytest.param(None, [None, None, None], id="a kernel before 5.10 does not tell"),
     ],
 )
-def test_the_kernel_names_generic_initiators(listed, told):
+def test_generic_initiators_come_from_the_kernel(listed, told):
     files = {f"{NODE}/node{number}/cpulist": "0-3\n" if number == 0 else "\n" for number in range(3)}
     if listed is not None:
         files[f"{NODE}/has_generic_initiator"] = listed
@@ -32,6 +32,6 @@ def test_the_kernel_names_generic_initiators(listed, told):
     [(2, 0), (10, 0), (18, 1), (26, 1), (33, 1)],
     ids=["GPU0", "GPU1", "GPU2", "GPU3", "one that waits for a MIG instance"],
 )
-def test_a_gpu_on_its_own_memory_is_near_to_its_own_grace(memory_node, nearest):
+def test_gpu_on_its_own_memory_node_is_near_its_own_grace(memory_node, nearest):
     gpu = Gpu("0008:01:00.0", "10de", "2941", memory_node)
     assert nearest_numa_node(gpu, machines.grace_blackwell_tray()) == nearest

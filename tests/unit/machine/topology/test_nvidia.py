@@ -35,7 +35,7 @@ CLUSTER = "00112233-4455-6677-8899-aabbccddeeff"
         pytest.param("00010000:43:00.0", "10000:43:00.0", id="a-domain-of-five-digits-as-behind-vmd"),
     ],
 )
-def test_bus_ids_become_sysfs_addresses(bus_id, address):
+def test_bus_id_becomes_a_sysfs_address(bus_id, address):
     assert sysfs_address(bus_id) == address
 
 
@@ -84,7 +84,7 @@ def nvml(*gpus, **said):
         ),
     ],
 )
-def test_nvmls_numbers_get_their_names(answers, field, value):
+def test_nvml_numbers_become_names(answers, field, value):
     assert getattr(of_nvml(**answers), field) == value
 
 
@@ -108,12 +108,12 @@ def test_nvmls_numbers_get_their_names(answers, field, value):
         ),
     ],
 )
-def test_the_health_mask_of_a_fabric_is_read(state, mask, expected):
+def test_fabric_health_mask_is_read(state, mask, expected):
     found = of_nvml(fabric_state=state, fabric_status="Success", fabric_health_mask=mask)
     assert found.fabric_state == expected
 
 
-def test_instances_get_their_devices_and_processes():
+def test_instances_have_their_devices_and_processes():
     gpu = of_nvml(
         gpu_instances=[
             {"id": 1, "profile": 9, "start": 4, "size": 4},
@@ -133,13 +133,13 @@ def test_instances_get_their_devices_and_processes():
     assert gpu.pids == (7, 8, 9)
 
 
-def test_who_may_not_list_instances_knows_the_devices_alone():
+def test_only_mig_devices_are_known_without_permission_to_list_instances():
     device = {"gpu_instance": 1, "compute_instance": 0, "uuid": "MIG-a", "slices": 2}
     gpu = of_nvml(gpu_instances=None, mig_devices=[device])
     assert (gpu.gpu_instances, gpu.mig_devices) == (None, (MigDevice(1, 0, "MIG-a"),))
 
 
-def test_gpus_that_offer_the_same_profiles_share_them():
+def test_gpus_with_the_same_profiles_share_them():
     profile = {"id": 19, "name": "MIG 1g.10gb", "slices": 1, "limit": 7, "memory_mib": 9984}
     offers = [{**profile, "starts": [0, 1], "size": 1}]
     first, second = read_gpu_answers(
@@ -155,11 +155,11 @@ def test_gpus_that_offer_the_same_profiles_share_them():
     [([0, 0, 0], "off"), ([2, 1, 0], "on"), ([2, 1, 1], "devtools"), (None, None)],
     ids=["off", "on", "for-developers", "not-told"],
 )
-def test_confidential_computing_is_named(state, word):
+def test_confidential_computing_state_is_read(state, word):
     assert read_driver(nvml(confidential_computing=state)).confidential_computing == word
 
 
-def test_versions_of_the_driver_are_told_apart():
+def test_driver_nvml_and_cuda_versions_are_kept_apart():
     said = {"driver_version": "580.95.05", "nvml_version": "13.580.82.07", "cuda_version": 13010}
     assert read_driver(nvml(**said)) == NvidiaDriver("580.95.05", "13.580.82.07", "13.1")
 
@@ -178,7 +178,7 @@ def answer(address, **more):
     return {"pci_address": f"0000{address.upper()}", "name": "NVIDIA H100", **more}
 
 
-def test_a_gpu_without_an_address_is_the_one_that_is_left():
+def test_gpu_without_an_address_gets_the_only_remaining_address():
     lost = {"index": 1, "unanswered": "GPU is lost"}
     answers = {"gpus": [answer(FIRST, index=0), lost, answer(THIRD, index=2)]}
     found = machine(answers, FIRST, SECOND, THIRD)
@@ -189,7 +189,7 @@ def test_a_gpu_without_an_address_is_the_one_that_is_left():
     ]
 
 
-def test_gpus_that_cannot_be_told_apart_are_not_guessed():
+def test_indistinguishable_gpus_are_not_guessed():
     answers = {"gpus": [answer(FIRST, index=0), {"index": 1, "unanswered": "GPU is lost"}]}
     found = machine(answers, FIRST, SECOND, THIRD)
     assert [(found[address].index, found[address].unanswered) for address in (SECOND, THIRD)] == [
@@ -197,7 +197,7 @@ def test_gpus_that_cannot_be_told_apart_are_not_guessed():
     ] * 2
 
 
-def test_a_driver_that_did_not_start_leaves_its_reason_with_each_of_its_gpus():
+def test_driver_start_failure_is_reported_on_each_of_its_gpus():
     answers = {"error": "Driver Not Loaded", "gpus": []}
     found = machine(answers, FIRST, SECOND, drivers=[(FIRST, "nvidia"), (SECOND, "vfio-pci")])
     assert [(gpu.driver, gpu.unanswered) for gpu in found.values()] == [
@@ -206,22 +206,22 @@ def test_a_driver_that_did_not_start_leaves_its_reason_with_each_of_its_gpus():
     ]
 
 
-def test_a_host_that_was_not_asked_accuses_no_gpu():
+def test_gpus_of_an_unqueried_host_have_no_error():
     assert [gpu.unanswered for gpu in machine(None, FIRST).values()] == [None]
 
 
-def test_place_and_link_are_those_of_sysfs():
+def test_place_and_link_come_from_sysfs():
     answers = {"gpus": [answer(FIRST, pci_device_id=0x233010DE, pcie_generation=5, pcie_width=16)]}
     (gpu,) = machine(answers, FIRST, **{f"{PCI}/{FIRST}/current_link_width": "8"}).values()
     assert (gpu.numa_node, gpu.link.width, gpu.driver_link.width) == (0, 8, 16)
 
 
-def test_nvmls_link_stands_in_where_sysfs_has_none():
+def test_nvml_link_is_used_where_sysfs_has_none():
     answers = {"gpus": [answer(FIRST, pcie_generation=5, pcie_width=16)]}
     assert machine(answers, FIRST)[FIRST].link == PciLink(32.0, 16, None, None)
 
 
-def test_the_address_of_an_nvswitch_is_a_switch():
+def test_nvswitch_address_counts_as_a_switch():
     switch = "0000:c4:00.0"
     peers = {f"0000{SECOND}": 2, f"0000{switch}": 4, "switch": 6}
     answers = {"gpus": [answer(FIRST, nvlink_peers=peers), answer(SECOND)]}
@@ -236,7 +236,7 @@ def smi(name):
     return list(read_gpu_answers(snapshot)), read_driver(snapshot)
 
 
-def test_a_gpu_in_mig_mode_is_read_from_nvidia_smi():
+def test_gpu_in_mig_mode_is_read_from_nvidia_smi():
     (gpu, _), driver = smi("h100-v12.xml")
     assert driver == NvidiaDriver("550.127.05", cuda_version="12.4")
     assert (gpu.pci_address, gpu.device, gpu.subsystem) == ("0000:1b:00.0", "2330", "10de:16c1")
@@ -255,7 +255,7 @@ def test_a_gpu_in_mig_mode_is_read_from_nvidia_smi():
     assert (gpu.recovery_action, gpu.nvlinks, gpu.unanswered) == ("none", None, None)
 
 
-def test_a_gpu_that_waits_is_read_from_nvidia_smi():
+def test_gpu_with_a_pending_mig_mode_is_read_from_nvidia_smi():
     (_, gpu), _ = smi("h100-v12.xml")
     assert (gpu.mig_mode, gpu.mig_pending, gpu.gpu_instances) == ("disabled", "enabled", ())
     assert (gpu.fabric, gpu.fabric_state) == (None, FabricState("in-progress"))
@@ -265,7 +265,7 @@ def test_a_gpu_that_waits_is_read_from_nvidia_smi():
     assert (gpu.index, gpu.pids, gpu.unanswered) == (1, (4343,), None)
 
 
-def test_a_gpu_that_a_vm_was_given_is_read_from_nvidia_smi():
+def test_gpu_passed_through_to_a_vm_is_read_from_nvidia_smi():
     (gpu,), _ = smi("a10g-v11.xml")
     assert (gpu.virtualization, gpu.mig_capable, gpu.mig_mode) == ("passthrough", False, None)
     assert (gpu.ecc, gpu.persistence) == (Ecc(True, False, 7, 7), False)
@@ -273,7 +273,7 @@ def test_a_gpu_that_a_vm_was_given_is_read_from_nvidia_smi():
     assert (gpu.fabric_state, gpu.recovery_action, gpu.addressing_mode, gpu.gsp_firmware) == (None,) * 4
 
 
-def test_the_newest_document_is_read():
+def test_newest_nvidia_smi_document_is_read():
     (gpu, *_), _ = smi("b200-v13.xml")
     assert (gpu.mig_mode, gpu.mig_pending) == ("enabled", "disabled")
     assert gpu.mig_devices == (MigDevice(0, 0, "MIG-44444444-0000-5000-8000-000000000000"),)
@@ -286,7 +286,7 @@ def test_the_newest_document_is_read():
     )
 
 
-def test_gpus_that_do_not_answer_say_why_and_know_nothing():
+def test_unanswering_gpus_keep_the_reason_and_no_values():
     (_, lost, unknown), _ = smi("b200-v13.xml")
     assert (lost.unanswered, unknown.unanswered) == ("GPU is lost", "Unknown Error")
     for gpu in (lost, unknown):
@@ -297,14 +297,14 @@ def test_gpus_that_do_not_answer_say_why_and_know_nothing():
 
 
 @pytest.mark.parametrize("name", ["a10g-v11.xml", "h100-v12.xml", "b200-v13.xml"])
-def test_what_identifies_a_board_stays_out_of_a_snapshot(name):
+def test_board_identifiers_are_not_captured(name):
     text = redact_nvidia_smi((DOCUMENTS / name).read_text())
     leaks = ("<serial>", "16500", "train.py", "secret", "<pdi>", "chassis_serial", "fabric_guid")
     assert [leak for leak in leaks if leak in text] == []
     assert "<uuid>GPU-" in text
 
 
-def test_nvml_is_believed_before_nvidia_smi():
+def test_nvml_overrides_nvidia_smi():
     text = (DOCUMENTS / "h100-v12.xml").read_text()
     (gpu,) = read_gpu_answers(Snapshot({}, nvml={"gpus": [answer(THIRD)]}, nvidia_smi=text))
     assert gpu.pci_address == THIRD

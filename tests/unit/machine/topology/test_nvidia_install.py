@@ -24,12 +24,12 @@ def install(files=None, links=None, **said):
         pytest.param(CONTAINER, "550.54", False, id="a version of two numbers"),
     ],
 )
-def test_the_loaded_module_tells_its_version_and_kind(said, version, is_open):
+def test_loaded_module_gives_its_version_and_kind(said, version, is_open):
     found = install({"/proc/driver/nvidia/version": said})
     assert (found.loaded, found.open_module) == (version, is_open)
 
 
-def test_a_host_without_any_trace_has_none():
+def test_host_without_a_trace_of_nvidia_software_has_no_install():
     assert (
         read_nvidia_install(Snapshot(files={}, commands={"present": "/dev/char/1:3", "daemons": ""})) is None
     )
@@ -49,7 +49,7 @@ def test_a_host_without_any_trace_has_none():
         pytest.param({}, None, id="no library"),
     ],
 )
-def test_the_library_has_its_version_in_its_name(links, version):
+def test_library_version_comes_from_its_file_name(links, version):
     assert install(links=links).library == version
 
 
@@ -65,7 +65,7 @@ def test_the_library_has_its_version_in_its_name(links, version):
         pytest.param(None, "modprobe.blacklist=nouveau", None, id="not captured"),
     ],
 )
-def test_nouveau_is_kept_out_by_modprobe_or_the_command_line(rules, arguments, kept_out):
+def test_nouveau_is_blocked_by_modprobe_or_the_command_line(rules, arguments, kept_out):
     files = {"/proc/cmdline": arguments}
     if rules is not None:
         files["/usr/lib/modprobe.d/a.conf"] = rules
@@ -80,7 +80,7 @@ def test_nouveau_is_kept_out_by_modprobe_or_the_command_line(rules, arguments, k
         pytest.param("/sys/module/nvidia", None, id="nothing is linked at all"),
     ],
 )
-def test_links_of_device_numbers_are_told_where_udev_makes_them(present, links):
+def test_char_links_are_known_only_where_udev_makes_them(present, links):
     assert install(present=present).char_links is links
 
 
@@ -103,11 +103,11 @@ def test_links_of_device_numbers_are_told_where_udev_makes_them(present, links):
         ),
     ],
 )
-def test_the_imex_service_is_enabled_disabled_or_masked(present, links, service):
+def test_state_of_the_imex_service_is_read(present, links, service):
     assert install(links=links, present=present).imex_service == service
 
 
-def test_packages_are_compared_without_epoch_and_distribution():
+def test_package_versions_lose_epoch_and_distribution_suffix():
     rows = (
         "install installed nvidia-fabricmanager-580 1:580.95.05-0ubuntu0.24.04.1\n"
         "deinstall config-files nvidia-imex-570 570.1-1\ninstall installed nvlsm 2025.06.6-1\n"
@@ -143,7 +143,7 @@ def test_nvswitches_are_known_by_their_pci_ids():
         pytest.param("", None, id="not captured"),
     ],
 )
-def test_the_module_that_runs_tells_the_mode_of_the_gpus_memory(parameters, mode):
+def test_running_module_gives_the_gpu_memory_mode(parameters, mode):
     assert install({"/proc/driver/nvidia/params": parameters}).gpu_memory_mode == mode
 
 
@@ -182,5 +182,5 @@ OPTIONS = "options nvidia NVreg_CoherentGPUMemoryMode"
         pytest.param({"/etc/modprobe.d/a.conf": f"# {OPTIONS}=driver\n"}, "", id="a comment"),
     ],
 )
-def test_modprobe_tells_the_mode_that_is_loaded_next(files, mode):
+def test_modprobe_options_give_the_next_gpu_memory_mode(files, mode):
     assert install(files).gpu_memory_mode_next == mode

@@ -28,7 +28,7 @@ from tests.fixtures.pcie import PCI, function
         pytest.param("0x060400", "10de", "1af1", 0, 0, id="a-switch-is-neither"),
     ],
 )
-def test_what_counts(pci_class, vendor, device, gpus, accelerators):
+def test_gpus_and_accelerators_are_recognised_by_class_and_id(pci_class, vendor, device, gpus, accelerators):
     snapshot = Snapshot(files=function("0000:01:00.0", pci_class, vendor, device))
     assert (len(read_gpus(snapshot)), len(read_accelerators(snapshot))) == (gpus, accelerators)
 
@@ -43,7 +43,7 @@ def test_what_counts(pci_class, vendor, device, gpus, accelerators):
         pytest.param("8086", "1020", None, id="another-vendor"),
     ],
 )
-def test_names_of_accelerators(vendor, device, name):
+def test_accelerator_name_is_read(vendor, device, name):
     links = {f"{PCI}/0000:01:00.0/driver": "/sys/bus/pci/drivers/habanalabs"}
     files = function("0000:01:00.0", "0x120000", vendor, device, numa_node="1")
     (found,) = read_accelerators(Snapshot(files, links))
@@ -60,19 +60,19 @@ def test_names_of_accelerators(vendor, device, name):
         pytest.param("", None, id="no-such-file"),
     ],
 )
-def test_the_numa_node_of_a_gpus_memory(status, numa_node):
+def test_numa_node_of_gpu_memory_is_read(status, numa_node):
     files = function("0009:01:00.0", "0x030200", device="2342")
     files["/proc/driver/nvidia/gpus/0009:01:00.0/numa_status"] = status
     (gpu,) = read_gpus(Snapshot(files))
     assert gpu.memory_numa_node == numa_node
 
 
-def test_a_numa_node_of_minus_one_is_unknown():
+def test_numa_node_of_minus_one_is_unknown():
     (gpu,) = read_gpus(Snapshot(files=function("0000:01:00.0", "0x030200", numa_node="-1")))
     assert gpu.numa_node is None
 
 
-def test_link_speeds_that_the_kernel_does_not_know_are_unknown():
+def test_link_speed_unknown_to_the_kernel_stays_unknown():
     link = {"current_link_speed": "Unknown", "current_link_width": "255", "max_link_speed": "32.0 GT/s PCIe"}
     (gpu,) = read_gpus(Snapshot(files=function("0000:01:00.0", "0x030200", **link)))
     assert (gpu.link.speed, gpu.link.width, gpu.link.max_speed) == (None, None, 32.0)
@@ -84,7 +84,7 @@ def nics(files, links):
     return [(nic.pci_address, nic.interface, nic.rdma_device) for nic in found]
 
 
-def test_a_software_rdma_device_belongs_to_the_function_of_its_interface():
+def test_software_rdma_device_belongs_to_the_function_of_its_interface():
     files = function("0000:81:00.0", "0x020000") | {"/sys/class/infiniband/rxe0/parent": "ens10"}
     links = {
         "/sys/class/net/ens10": "/sys/devices/pci0000:80/0000:80:00.0/0000:81:00.0/virtio3/net/ens10",
@@ -93,7 +93,7 @@ def test_a_software_rdma_device_belongs_to_the_function_of_its_interface():
     assert nics(files, links) == [("0000:81:00.0", "ens10", "rxe0")]
 
 
-def test_a_bonded_rdma_device_belongs_to_its_function():
+def test_bonded_rdma_device_belongs_to_its_function():
     files = function("0000:18:00.0", "0x020000") | {
         "/sys/class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/0": "bond0"
     }
@@ -105,7 +105,7 @@ def test_a_bonded_rdma_device_belongs_to_its_function():
     assert nics(files, links) == [("0000:18:00.0", "ens1", "mlx5_bond_0")]
 
 
-def test_two_interfaces_of_one_function_are_told_apart():
+def test_two_interfaces_of_one_function_are_two_nics():
     files = function("0000:18:00.0", "0x020000") | {
         "/sys/class/infiniband/mlx4_0/ports/1/gid_attrs/ndevs/0": "ens1d1"
     }
@@ -116,17 +116,17 @@ def test_two_interfaces_of_one_function_are_told_apart():
     assert nics(files, links) == [("0000:18:00.0", "ens1", None), ("0000:18:00.0", "ens1d1", "mlx4_0")]
 
 
-def test_a_network_function_without_an_interface_is_still_a_nic():
+def test_network_function_without_an_interface_is_a_nic():
     assert nics(function("0000:18:00.0", "0x020700"), {}) == [("0000:18:00.0", None, None)]
 
 
-def test_paths_begin_at_the_root_complex():
+def test_pci_path_starts_at_the_root_complex():
     target = "/sys/devices/platform/bus/pci0000:15/0000:15:01.0/0000:1b:00.0"
     paths = read_pci_paths(Snapshot({}, {f"{PCI}/0000:1b:00.0": target}), ["0000:1b:00.0", "0000:ff:00.0"])
     assert paths == {"0000:1b:00.0": ("pci0000:15", "0000:15:01.0", "0000:1b:00.0")}
 
 
-def test_an_nvme_controller_is_told_from_other_storage():
+def test_nvme_controller_is_distinguished_from_other_storage():
     drive, disk = "0000:01:00.0", "0000:02:00.0"
     snapshot = Snapshot(files=function(drive, "0x010802", numa_node="1") | function(disk, "0x010601"))
     assert read_nvmes(snapshot) == (Nvme(drive, None, 1),)
@@ -144,7 +144,7 @@ def test_an_nvme_controller_is_told_from_other_storage():
         pytest.param("0x110100", False, id="counters of a chipset"),
     ],
 )
-def test_other_devices_are_those_without_a_kind_of_their_own(pci_class, is_other):
+def test_other_devices_exclude_known_device_classes(pci_class, is_other):
     snapshot = Snapshot(files=function("0000:00:17.0", pci_class, numa_node="1"))
     found = [(one.pci_address, one.pci_class, one.numa_node) for one in read_other_devices(snapshot)]
     assert found == ([("0000:00:17.0", pci_class[2:6], 1)] if is_other else [])

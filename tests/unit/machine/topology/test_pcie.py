@@ -44,7 +44,9 @@ def chained(*headers: tuple[int, int, int]) -> bytes:
         pytest.param(None, None, id="not-read"),
     ],
 )
-def test_access_control_is_found_in_the_chain(space: bytes | None, expected: AccessControl | None) -> None:
+def test_access_control_is_found_in_the_capability_list(
+    space: bytes | None, expected: AccessControl | None
+) -> None:
     assert access_control(space) == expected
 
 
@@ -71,14 +73,14 @@ def conventional(*links: tuple[int, int, int], register: int = 0x2936) -> bytes:
         pytest.param(None, None, id="not-read"),
     ],
 )
-def test_the_device_control_register_is_found(space: bytes | None, expected: int | None) -> None:
+def test_device_control_register_is_found(space: bytes | None, expected: int | None) -> None:
     assert device_control(space) == expected
 
 
 @pytest.mark.parametrize(
     ("register", "read", "payload"), [(0x2936, 512, 256), (0x5000, 4096, 128), (0, 128, 128)]
 )
-def test_sizes_of_packets_are_read(tmp_path: Path, register: int, read: int, payload: int) -> None:
+def test_packet_sizes_are_read(tmp_path: Path, register: int, read: int, payload: int) -> None:
     root = write_functions(tmp_path, hgx_h100())
     for file in root.glob("sys/devices/pci*/**/config"):
         file.write_bytes(conventional((0x40, 0x10, 0), register=register))
@@ -87,7 +89,7 @@ def test_sizes_of_packets_are_read(tmp_path: Path, register: int, read: int, pay
 
 
 @pytest.mark.parametrize("size", [0, 64, 256])
-def test_a_space_that_was_not_read_whole_says_nothing(tmp_path: Path, size: int) -> None:
+def test_truncated_config_space_gives_no_access_control(tmp_path: Path, size: int) -> None:
     root = write_functions(tmp_path, hgx_h100())
     for file in root.glob("sys/devices/pci*/**/config"):
         file.write_bytes(file.read_bytes()[:size])
@@ -95,7 +97,7 @@ def test_a_space_that_was_not_read_whole_says_nothing(tmp_path: Path, size: int)
     assert {each.access_control for each in machine.pci_functions} <= {None}
 
 
-def test_a_function_that_has_left_the_bus_says_nothing(tmp_path: Path) -> None:
+def test_function_gone_from_the_bus_gives_no_access_control(tmp_path: Path) -> None:
     root = write_functions(tmp_path, hgx_h100())
     (root / "sys/bus/pci/devices/0000:15:01.0/config").write_bytes(b"\xff" * 4096)
     held = {each.pci_address: each.access_control for each in read_topology(from_root(root)).pci_functions}
@@ -104,7 +106,7 @@ def test_a_function_that_has_left_the_bus_says_nothing(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=4096))
-def test_no_bytes_are_too_strange(space: bytes) -> None:
+def test_any_configuration_space_is_read_without_error(space: bytes) -> None:
     assert len(list(extended_capabilities(space))) <= 1024
     access_control(space)
     clean = from_text(as_text(space))
@@ -113,23 +115,23 @@ def test_no_bytes_are_too_strange(space: bytes) -> None:
 
 
 @given(st.text(max_size=200), st.dictionaries(st.text(max_size=3), st.integers(0, 5000), max_size=3))
-def test_no_text_and_no_dump_is_too_strange(text: str, sizes: dict[str, int]) -> None:
+def test_any_dump_text_is_read_without_error(text: str, sizes: dict[str, int]) -> None:
     from_text(text)
     of_dump(sizes, text.splitlines())
 
 
 @given(st.dictionaries(st.text(max_size=3), st.binary(max_size=600), max_size=4))
-def test_no_vpd_is_too_strange(vpds: dict[str, bytes]) -> None:
+def test_any_vpd_is_read_without_error(vpds: dict[str, bytes]) -> None:
     assert set(cards(vpds)) <= set(vpds)
 
 
-def test_a_serial_number_stays_on_the_host() -> None:
+def test_serial_number_stays_on_the_host() -> None:
     assert bytes.fromhex("b8cef60300d1a2b3") in SPACE
     assert "b8cef60300d1a2b3" not in as_text(SPACE)
     assert access_control(from_text(as_text(SPACE))) == access_control(SPACE)
 
 
-def test_a_gpus_window_and_the_iommu_are_read(tmp_path: Path) -> None:
+def test_gpu_bar_size_and_iommu_are_read(tmp_path: Path) -> None:
     machine = machine_of(tmp_path, gb300(), domain="DMA-FQ")
     assert {gpu.bar1_bytes for gpu in machine.gpus} == {128 * 2**30}
     gpus = {each.pci_address: each for each in machine.pci_functions if each.pci_class == GPU}

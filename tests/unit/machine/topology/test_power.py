@@ -23,12 +23,12 @@ def state(cpu: int, index: int, name: str, latency: int) -> dict[str, str]:
     return {f"{folder}/name": name, f"{folder}/latency": str(latency)}
 
 
-def test_cpus_with_the_same_state_stand_together_and_offline_ones_do_not():
+def test_cpus_with_the_same_idle_state_are_grouped_without_offline_cpus():
     held = files(**state(0, 0, "POLL", 0), **state(1, 0, "POLL", 0), **state(2, 0, "POLL", 0))
     assert read_topology(Snapshot(held)).idle_states == (IdleState(0, "POLL", 0, frozenset({0, 1})),)
 
 
-def test_cpus_of_another_kind_have_states_of_their_own():
+def test_cpus_of_different_types_have_separate_idle_states():
     held = files(**state(0, 1, "C6", 170), **state(1, 1, "C6", 20))
     assert read_topology(Snapshot(held)).idle_states == (
         IdleState(1, "C6", 20, frozenset({1})),
@@ -36,24 +36,24 @@ def test_cpus_of_another_kind_have_states_of_their_own():
     )
 
 
-def test_without_sleep_states_there_are_none_to_know():
+def test_idle_states_are_unknown_where_the_kernel_lists_none():
     assert read_topology(Snapshot(files())).idle_states is None
 
 
 @pytest.mark.parametrize(
     ("text", "cpus"), [("(null)", frozenset()), ("", frozenset()), ("2-3", frozenset({2, 3})), (None, None)]
 )
-def test_cpus_without_a_tick(text: str | None, cpus: frozenset[int] | None):
+def test_tickless_cpus_are_read(text: str | None, cpus: frozenset[int] | None):
     held = files() if text is None else files(**{f"{CPU}/nohz_full": text})
     assert read_topology(Snapshot(held)).nohz_full == cpus
 
 
-def test_the_maker_of_the_cpu():
+def test_cpu_vendor_is_read():
     held = files(**{"/proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: X\n"})
     assert read_topology(Snapshot(held)).cpu_vendor == "GenuineIntel"
 
 
-def test_modules_of_the_kernel_that_runs():
+def test_loadable_modules_are_those_of_the_running_kernel():
     said = (
         "/lib/modules/6.8.0-31-generic/kernel/net/ipv4/tcp_bbr.ko.zst"
         " /lib/modules/6.5.0-1-generic/kernel/net/sched/sch_fq.ko"

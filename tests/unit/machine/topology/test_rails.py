@@ -71,7 +71,7 @@ def one_each(count):
         pytest.param(machines.lab_node, [], [], id="no-rdma"),
     ],
 )
-def test_machines(machine, distances, chosen):
+def test_known_machines_get_their_expected_rails(machine, distances, chosen):
     topology = machine()
     assert [rail.distance for rail in rails(topology)] == distances
     assert best(topology) == chosen
@@ -169,7 +169,7 @@ CLOSE = "0000:11:00.0"
         ),
     ],
 )
-def test_rails_of_one_gpu(devices, expected):
+def test_single_gpu_gets_its_rails(devices, expected):
     found = by_name(host(gpu(CLOSE), *devices))
     assert list(found.items()) == list(expected.items())
 
@@ -200,11 +200,11 @@ def test_rails_of_one_gpu(devices, expected):
         ),
     ],
 )
-def test_gpus_share_the_devices_that_are_equally_near(devices, chosen):
+def test_gpus_share_equally_near_devices(devices, chosen):
     assert best(host(*devices)) == chosen
 
 
-def test_a_gpu_moves_on_where_another_one_has_no_choice():
+def test_gpu_yields_its_device_to_a_gpu_without_a_choice():
     """Both devices are PXB from the first GPU, one of them alone PIX from the second."""
     first, second = gpu("0000:13:00.0"), gpu("0000:11:00.0")
     topology = host(second, first, nic("mlx5_0", "0000:11:01.0"), nic("mlx5_1", "0000:12:01.0"))
@@ -260,7 +260,7 @@ def test_every_gpu_with_a_known_distance_to_a_carrier_is_on_a_rail(topology):
 
 @settings(max_examples=200, deadline=None)
 @given(topologies())
-def test_no_management_function_is_a_rail_and_every_other_function_of_its_own_is(topology):
+def test_every_physical_function_except_management_is_a_rail(topology):
     names = {rail.device.name for rail in rails(topology)}
     assert not names & {one.name for one in topology.rdma_devices if one.management}
     own = {one.name for one in topology.rdma_devices if not one.management and one.physical_function is None}
@@ -269,7 +269,7 @@ def test_no_management_function_is_a_rail_and_every_other_function_of_its_own_is
 
 @settings(max_examples=200, deadline=None)
 @given(topologies())
-def test_no_gpu_has_a_nearer_device_than_its_best(topology):
+def test_best_device_of_a_gpu_is_its_nearest(topology):
     order = ("PIX", "PXB", "PHB", "NODE", "SYS", None)
     gpus = {one.pci_address: one for one in topology.gpus}
     for address, chosen in best_devices(topology).items():
@@ -280,7 +280,7 @@ def test_no_gpu_has_a_nearer_device_than_its_best(topology):
 
 @settings(max_examples=100, deadline=None)
 @given(topologies())
-def test_no_other_choice_has_fewer_gpus_on_the_busiest_device(topology):
+def test_busiest_device_has_the_fewest_possible_gpus(topology):
     choices = [
         [rail.number for rail in rails(topology) if address in rail.gpus]
         for address in list(best_devices(topology))[:5]
@@ -293,7 +293,7 @@ def test_no_other_choice_has_fewer_gpus_on_the_busiest_device(topology):
 
 @settings(max_examples=200, deadline=None)
 @given(topologies(), st.randoms(use_true_random=False))
-def test_neither_names_nor_the_order_of_devices_change_a_rail(topology, random):
+def test_device_names_and_order_do_not_change_rails(topology, random):
     names = [one.name for one in topology.rdma_devices]
     random.shuffle(names)
     renamed = [replace(one, name=name) for one, name in zip(topology.rdma_devices, names, strict=True)]

@@ -54,32 +54,32 @@ DEVICES = [
 
 
 @pytest.mark.parametrize("devices", DEVICES)
-def test_what_is_there_is_read(devices, tmp_path):
+def test_every_rdma_device_is_read(devices, tmp_path):
     laid_out = rdma_host(*devices)
     assert read_topology(from_root(write_tree(tmp_path, laid_out))).rdma_devices == laid_out.rdma_devices
 
 
-def test_one_device_of_two_bonded_ports_names_both(tmp_path):
+def test_device_of_two_bonded_ports_names_both(tmp_path):
     bonded = rdma_device("mlx5_bond_0", PF, "ens1f0", bond="bond0", bond_interfaces=("ens1f0", "ens1f1"))
     second = Nic(SECOND, "ens1f1", None, "InfiniBand", None, "mlx5_core", 0)
     laid_out = rdma_host(bonded, nics=[second])
     assert read_topology(from_root(write_tree(tmp_path, laid_out))).rdma_devices == (bonded,)
 
 
-def test_a_bond_of_ports_with_a_device_each_is_none_of_rdma(tmp_path):
+def test_bond_of_ports_with_a_device_each_is_not_an_rdma_device(tmp_path):
     devices = (rdma_device("mlx5_0", PF, "ens1f0"), rdma_device("mlx5_1", SECOND, "ens1f1"))
     root = write_tree(tmp_path, rdma_host(*devices))
     write(root, "/sys/class/net/bond0/bonding/slaves", "ens1f0 ens1f1\n")
     assert read_topology(from_root(root)).rdma_devices == devices
 
 
-def test_software_takes_its_numa_node_from_the_interface(tmp_path):
+def test_software_rdma_device_gets_its_numa_node_from_the_interface(tmp_path):
     laid_out = rdma_host(SOFTWARE, nics=[Nic(CARD, "ens1", "rxe0", "Ethernet", PORT.rate, "virtio-pci", 1)])
     read = read_topology(from_root(write_tree(tmp_path, laid_out)))
     assert (read.rdma_devices, read.nics) == ((SOFTWARE,), laid_out.nics)
 
 
-def test_software_that_an_old_kernel_shows_below_a_function_is_none_of_it():
+def test_software_rdma_device_does_not_belong_to_the_function_above():
     files = {
         f"/sys/bus/pci/devices/{CARD}/numa_node": "1",
         "/sys/class/infiniband/rxe0/parent": "ens1",
@@ -101,5 +101,5 @@ def test_software_that_an_old_kernel_shows_below_a_function_is_none_of_it():
         pytest.param("", None, id="no-ib-core"),
     ],
 )
-def test_the_netns_mode_is_that_of_ib_core(text, mode):
+def test_netns_mode_comes_from_ib_core(text, mode):
     assert read_rdma_netns({"/sys/module/ib_core/parameters/netns_mode": text}) == mode

@@ -31,12 +31,12 @@ def machine(request):
     )
 
 
-def test_a_tree_is_read_as_the_machine_it_was_written_for(machine, tmp_path):
+def test_written_machine_tree_is_read_unchanged(machine, tmp_path):
     read = read_topology(from_root(write_tree(tmp_path, machine)))
     assert replace(read, userland=None, core_caches=()) == machine  # which has those below the L3 alone
 
 
-def test_a_snapshot_without_cpus_is_no_machine():
+def test_snapshot_without_cpus_is_refused():
     with pytest.raises(TopologyError, match="names no online CPU"):
         read_topology(Snapshot(files={"/proc/meminfo": "MemTotal: 1 kB"}))
 
@@ -54,6 +54,6 @@ def test_a_snapshot_without_cpus_is_no_machine():
         pytest.param("/dev/sda / ext4 rw 0 0\n", None, id="not-mounted-is-unknown"),
     ],
 )
-def test_cgroup_version(mounts, version):
+def test_cgroup_version_is_read(mounts, version):
     files = {"/sys/devices/system/cpu/online": "0", "/proc/mounts": mounts}
     assert read_topology(Snapshot(files=files)).cgroup_version == version

@@ -18,28 +18,28 @@ MOST_KIB = 64
 
 
 @pytest.mark.parametrize("name", ready_machines())
-def test_a_file_has_the_form_of_today(name):
+def test_ready_machine_file_has_the_current_format(name):
     text = (machine_dir() / f"{name}.json").read_text(encoding="utf-8")
     assert text == text_of(name), "python -m tests.fixtures.ready_machines writes them"
 
 
 @pytest.mark.parametrize("name", ready_machines())
-def test_a_file_is_small(name):
+def test_ready_machine_file_is_small(name):
     assert (machine_dir() / f"{name}.json").stat().st_size < MOST_KIB * 1024
 
 
 @pytest.mark.parametrize("name", ready_machines())
-def test_a_ready_machine_can_be_planned(name):
+def test_ready_machine_can_be_planned(name):
     assert plan_node(ready_machine(name), load_profile("cpu-only")).kubelet.version
 
 
-def test_the_page_describes_each():
+def test_every_ready_machine_is_on_the_page():
     page = (REPOSITORY / "docs" / "command-line.md").read_text(encoding="utf-8")
     table = page.partition("| ready machine |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(ready_machines())
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones():
+def test_unknown_name_is_refused_and_known_names_are_listed():
     with pytest.raises(TopologyError, match="dgx-h100, ") as refused:
         ready_machine("dgx-h10")
     assert "no ready machine 'dgx-h10'" in refused.value.message
@@ -55,12 +55,12 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
         pytest.param(("1a03", "2000", None), "1a03:2000", id="an unknown maker"),
     ],
 )
-def test_a_gpu_without_a_driver_has_the_model_of_its_pci_ids(gpu, model):
+def test_gpu_without_a_driver_gets_its_model_from_pci_ids(gpu, model):
     vendor, device, name = gpu
     assert model_of(Gpu("0000:01:00.0", vendor, device, 0, name=name)) == model
 
 
-def test_every_gpu_that_can_be_cut_has_a_model():
+def test_every_partitionable_gpu_has_a_model():
     from numaforge.roles.mig.models import models
 
     devices = {f"10de:{device}" for model in models() for device in model.devices}

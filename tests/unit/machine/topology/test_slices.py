@@ -16,7 +16,7 @@ from tests.fixtures import machines
         pytest.param(machines.dgx_h100, {"nvidia.com/gpu": 8}, id="another-vendor"),
     ],
 )
-def test_partitions_that_cannot_be_counted_are_not_promised(build, resources):
+def test_uncountable_partitions_are_not_promised(build, resources):
     topology = build()
     assert {name: len(devices) for name, devices in inventory_of(topology).items()} == resources
     assert bool(countable_gpus(topology.gpus)) is bool(resources)

@@ -77,7 +77,7 @@ def rack(*others: Tray, like: int = 3) -> dict[str, Tray]:
         ),
     ],
 )
-def test_what_trays_do_not_agree_in_is_said_by_groups(trays, what, groups):
+def test_disagreeing_trays_are_grouped_by_value(trays, what, groups):
     (found,) = disagreements(trays)
     assert (found.what, found.groups) == (what, groups)
     assert [*found.groups] == [*groups]
@@ -94,11 +94,11 @@ def test_what_trays_do_not_agree_in_is_said_by_groups(trays, what, groups):
         pytest.param({}, id="no-tray"),
     ],
 )
-def test_where_trays_agree_nothing_is_said(trays):
+def test_agreeing_trays_give_no_disagreement(trays):
     assert disagreements(trays) == ()
 
 
-def test_trays_of_two_cliques_may_have_two_lists_and_drivers():
+def test_trays_of_different_cliques_may_differ_in_imex_list_and_driver():
     other = replace(TRAY, cliques=(f"{RACK}.2",), nodes="f" * 16, driver="branch 615")
     assert {each.what for each in disagreements(rack(other))} == {"clique"}
 
@@ -133,11 +133,11 @@ def tray(**install: Any) -> NodeTopology:
         pytest.param(KINDS["h100-pcie"](), None, id="no-nvlink-domain"),
     ],
 )
-def test_a_machine_is_a_tray_by_its_nvlink_domain(machine, found):
+def test_tray_is_recognised_by_its_nvlink_domain(machine, found):
     assert tray_of(machine) == found
 
 
 @pytest.mark.parametrize("found", [TRAY, None], ids=["a-tray", "none"])
-def test_a_tray_is_read_as_it_was_written(found):
+def test_tray_survives_a_round_trip(found):
     said = found and {**asdict(found), "cliques": [*found.cliques]}
     assert tray_in(said) == found

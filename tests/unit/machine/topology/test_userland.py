@@ -81,11 +81,11 @@ def userland(files: dict[str, str] | None = None, **commands: str) -> Userland:
     return read
 
 
-def test_a_snapshot_without_a_look_at_it_has_none():
+def test_snapshot_without_userland_capture_has_no_userland():
     assert read_userland(Snapshot({})) is None
 
 
-def test_containerd_1_is_read():
+def test_containerd_1_configuration_is_read():
     said = {"containerd --version": "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20"}
     files = "/etc/containerd/config.toml:version = 2\netc/containerd/conf.d/99-nvidia.toml:  version = 2\n"
     commands = {**said, "containerd config dump": DUMP, "containerd files": files}
@@ -101,7 +101,7 @@ def test_containerd_1_is_read():
     )
 
 
-def test_containerd_2_is_read():
+def test_containerd_2_configuration_is_read():
     assert userland(**{"containerd config dump": DUMP_3}).containerd == Containerd(
         config_version=3,
         imports=("/etc/containerd/conf.d/*.toml",),
@@ -115,11 +115,11 @@ def test_containerd_2_is_read():
 
 
 @pytest.mark.parametrize("answer", ["", "not toml at all", "[plugins"], ids=["nothing", "no TOML", "cut off"])
-def test_what_cannot_be_read_is_unknown(answer):
+def test_unreadable_containerd_config_is_unknown(answer):
     assert userland(**{"containerd config dump": answer}).containerd in (None, Containerd())
 
 
-def test_no_registry_and_no_password_leaves_the_host(tmp_path):
+def test_registries_and_passwords_stay_on_the_host(tmp_path):
     """The lines that the script takes are still TOML, and mean the same."""
     kept = subprocess.run(
         ["sh", "-c", 'grep -E "$1" | grep -v "\\.registry"', "sh", catalogue.CONTAINERD_KEYS],
@@ -133,7 +133,7 @@ def test_no_registry_and_no_password_leaves_the_host(tmp_path):
     assert reduced == whole
 
 
-def test_packages_are_told_with_what_holds_them():
+def test_packages_are_listed_with_their_holds():
     rows = (
         "hold installed kubelet 1.36.3-1.1\ninstall installed linux-image-6.1.0-30-amd64 6.1.124-1\n"
         "deinstall config-files linux-image-6.1.0-29-amd64 6.1.123-1\n"
@@ -160,7 +160,7 @@ def test_packages_are_told_with_what_holds_them():
         pytest.param("/etc/zypp/locks", "type: package\nsolvable_name: kernel-core\n", id="zypper"),
     ],
 )
-def test_locks_of_other_package_managers_are_read(path, text):
+def test_package_locks_of_other_package_managers_are_read(path, text):
     rows = "install installed kernel-core 5.14.0\ninstall installed kubelet 1.36.3\n"
     held = {
         p.name: p.held for p in userland({path: text}, packages=rows, present="/usr/bin/dnf").packages or ()
@@ -180,7 +180,7 @@ def test_locks_of_other_package_managers_are_read(path, text):
         ("kubectl", "kubelet"),
     ],
 )
-def test_a_package_belongs_to_one_kind(name, kind):
+def test_package_belongs_to_one_kind(name, kind):
     assert package_kind(name) == kind
 
 
@@ -198,7 +198,7 @@ def test_a_package_belongs_to_one_kind(name, kind):
         ),
     ],
 )
-def test_unattended_upgrades_are_told(text, upgrades, skipped):
+def test_unattended_upgrades_are_reported(text, upgrades, skipped):
     read = userland({"/etc/apt/apt.conf.d/20auto-upgrades": text}, present="/usr/bin/apt-mark")
     assert (read.upgrades, read.upgrades_skip) == (upgrades, skipped)
 
@@ -228,7 +228,7 @@ def test_limits_and_units_of_daemons_are_read():
         pytest.param("/system.slice/docker-1.scope/kubepods/pod1/1", None, id="a-pod-of-kind"),
     ],
 )
-def test_a_daemon_is_a_system_service_or_in_a_pod(cgroup, process):
+def test_daemon_is_a_system_service_or_in_a_pod(cgroup, process):
     files = {"/proc/7/comm": "chronyd\n", "/proc/7/cgroup": f"0::{cgroup}\n"}
     units = (
         "chrony.service 7 /system.slice/chrony.service\n"
@@ -241,7 +241,7 @@ def test_a_daemon_is_a_system_service_or_in_a_pod(cgroup, process):
     assert processes == ((process,) if process else ())
 
 
-def test_a_profile_of_tuned_is_read_with_what_it_includes():
+def test_tuned_profile_is_read_with_its_includes():
     files = {
         catalogue.TUNED_PROFILE: "mine\n",
         "/etc/tuned/mine/tuned.conf": "[main]\ninclude=parent\n[sysctl]\nvm.swappiness = 1\n",
@@ -251,7 +251,7 @@ def test_a_profile_of_tuned_is_read_with_what_it_includes():
     assert tuned == {"cpu.governor": "performance", "main.include": "parent", "sysctl.vm.swappiness": "1"}
 
 
-def test_files_of_sysctl_come_in_the_order_in_which_they_count():
+def test_sysctl_files_are_in_precedence_order():
     files = {
         "/usr/lib/sysctl.d/99-a.conf": "vm.swappiness = 2\n",
         "/etc/sysctl.d/10-b.conf": "# a comment\n-net/ipv4/conf/eth0.1/rp_filter = 1\n",
@@ -263,7 +263,7 @@ def test_files_of_sysctl_come_in_the_order_in_which_they_count():
     }
 
 
-def test_the_script_finds_what_the_reader_of_folders_finds(tmp_path):
+def test_script_and_folder_reader_find_the_same(tmp_path):
     root = write_tree(tmp_path, lab_node())
     write(root, catalogue.TUNED_PROFILE, "mine\n")
     write(root, "/etc/tuned/mine/tuned.conf", "[main]\ninclude=parent, mine\n")
@@ -299,7 +299,7 @@ POD_LOG = "/var/log/pods/nvidia-network-operator_rdma-shared-dp-ds-x7k2p_0f1e/rd
         ),
     ],
 )
-def test_drivers_of_claims_are_known_by_their_sockets(present, drivers):
+def test_claim_drivers_are_found_by_their_sockets(present, drivers):
     assert userland(present=present).claim_drivers == drivers
 
 
@@ -311,6 +311,6 @@ def test_drivers_of_claims_are_known_by_their_sockets(present, drivers):
         pytest.param("/opt/cni/bin/rdma", (False, True), id="the-cni-plugin-is-installed"),
     ],
 )
-def test_who_gives_rdma_devices_to_pods_is_known_by_its_files(present, found):
+def test_rdma_plugin_and_cni_are_found_by_their_files(present, found):
     read = userland(present=present)
     assert (read.rdma_plugin, read.rdma_cni) == found

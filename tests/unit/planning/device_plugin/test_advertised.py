@@ -52,7 +52,7 @@ CUT = ("3g.40gb", "1g.10gb", "1g.10gb")
         ),
     ],
 )
-def test_resources(gpus, config, counts):
+def test_advertised_resources_follow_the_config(gpus, config, counts):
     told = parse_device_plugin(config, "plugin.yaml")
     assert advertised(told, cut_into(*gpus)) == counts
 
@@ -66,13 +66,13 @@ def test_resources(gpus, config, counts):
     ],
     ids=["time-slicing does not", "time-slicing that is told to", "MPS does whatever it is told"],
 )
-def test_requests_for_several_replicas_are_refused(sharing, refuses):
+def test_multi_replica_requests_are_refused_by_mps_and_on_request(sharing, refuses):
     config = parse_device_plugin(f"sharing: {{{sharing}}}", "plugin.yaml")
     [devices] = inventory_of(cut_into(None), shared=config.sharing.taken).values()
     assert {device.one_per_request for device in devices} == {refuses}
 
 
-def test_gpus_of_other_vendors_are_not_this_plugins():
+def test_gpus_of_other_vendors_are_not_advertised():
     machine = cut_into(None, None)
     machine = replace(machine, gpus=(machine.gpus[0], replace(machine.gpus[1], vendor="1002")))
     assert advertised(parse_device_plugin("{}", "plugin.yaml"), machine) == {"nvidia.com/gpu": 1}
@@ -86,19 +86,19 @@ def test_gpus_of_other_vendors_are_not_this_plugins():
         ("1g.24gb-me", "nvidia.com/mig-1g.24gb-me"),
     ],
 )
-def test_a_plus_is_a_dot_in_a_resource(profile, name):
+def test_plus_becomes_a_dot_in_a_resource_name(profile, name):
     assert mig_resource(profile) == name
 
 
 @pytest.mark.parametrize("suffix", ["", ".shared"])
-def test_the_resource_of_every_known_profile_is_recognised_as_the_plugins(suffix):
+def test_resource_of_every_known_profile_is_recognised(suffix):
     for model in models():
         for profile in model.profiles:
             assert GPU_RESOURCE.fullmatch(mig_resource(profile.name) + suffix), profile.name
 
 
 @pytest.mark.parametrize("name", ["rdma/hca", "nvidia.com/GH100_H100", "nvidia.com/hostdev", "amd.com/gpu"])
-def test_resources_of_others_are_not_the_plugins(name):
+def test_resources_of_other_plugins_are_not_recognised(name):
     assert not GPU_RESOURCE.fullmatch(name)
 
 
@@ -117,26 +117,26 @@ def planned(bus: int, *instances: MigInstance, mode: str = "enabled") -> MigPlan
     return MigPlan((MigGpu(f"0000:{bus:02x}:00.0", None, mode, instances),))
 
 
-def test_a_planned_gpu_is_as_planned_and_another_as_it_is():
+def test_planned_gpus_follow_the_plan_and_others_their_current_state():
     there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
     plan = planned(1, MigInstance("3g.40gb", 9, 4, 4, (1, 2)))
     gpus = (gpu(1), gpu(2, mig_mode="enabled", gpu_instances=there), gpu(3))
     assert found(*gpus, plan=plan) == {0: ("1c.3g.40gb", "2c.3g.40gb"), 1: ("1g.10gb",), 2: None}
 
 
-def test_a_gpu_whose_mig_mode_is_planned_off_is_whole():
+def test_gpu_with_mig_planned_off_counts_as_whole():
     there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
     cut = gpu(1, mig_mode="enabled", gpu_instances=there)
     assert found(cut, plan=planned(1, mode="disabled")) == {0: None}
 
 
-def test_the_drivers_own_name_goes_before_ours():
+def test_profile_name_of_the_driver_overrides_ours():
     there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
     offer = MigProfileOffer(19, "1g.11gb", 1, 7, None, 1)
     assert found(gpu(1, mig_mode="enabled", gpu_instances=there, mig_profiles=(offer,))) == {0: ("1g.11gb",)}
 
 
-def test_gpus_of_another_driver_and_of_other_vendors_are_not_nvmls():
+def test_gpus_of_other_drivers_and_vendors_do_not_count_for_nvml():
     gpus = (gpu(1, driver="vfio-pci"), replace(gpu(2), vendor="1002"), gpu(3, driver="nvidia"))
     assert len(found(*gpus)) == 1
 
@@ -149,7 +149,7 @@ UNKNOWN_PROFILE = gpu(
 @pytest.mark.parametrize(
     "unknown", [UNKNOWN_PROFILE, gpu(1, mig_mode="enabled")], ids=["a profile", "all instances"]
 )
-def test_what_is_not_known_is_no_reason_to_refuse(unknown):
+def test_unknown_mig_devices_are_not_refused(unknown):
     machine = replace(lab_node(), gpus=(unknown,))
     assert mig_device_names(as_cut(machine, NO_PLAN).gpus[0]) is None
     assert refused(machine, "single") is None
@@ -178,12 +178,12 @@ def devices(count: int, *numa_nodes: int | None) -> list[Device]:
         pytest.param(devices(8, 0, 1), 8210, 4194640, id="the shortest that is refused"),
     ],
 )
-def test_a_list_is_as_long_as_the_kubelets_own_types_make_it(listed, replicas, size):
+def test_list_size_matches_the_kubelets_own_types(listed, replicas, size):
     """The sizes are those of k8s.io/kubelet v0.36.3, sent with grpc v1.79.3."""
     assert announced_bytes(listed, replicas) == size
 
 
-def test_the_most_replicas_are_the_last_that_are_taken():
+def test_replica_limit_is_the_largest_accepted_number():
     assert most_replicas(devices(8, 0, 1)) == 8209
     assert announced_bytes(devices(8, 0, 1), 8209) <= MOST_BYTES < announced_bytes(devices(8, 0, 1), 8210)
 
@@ -198,7 +198,7 @@ def test_the_most_replicas_are_the_last_that_are_taken():
         pytest.param(2**63 - 1, {"nvidia.com/gpu": 0}, id="all that the plugin can read"),
     ],
 )
-def test_replicas_are_counted_and_what_the_kubelet_does_not_take_is_none(replicas, counts):
+def test_replicas_multiply_until_the_kubelet_refuses_the_list(replicas, counts):
     text = f"sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: {replicas}}}]}}}}"
     config, machine = parse_device_plugin(text, "plugin.yaml"), cut_into(None, None)
     assert advertised(config, machine) == counts

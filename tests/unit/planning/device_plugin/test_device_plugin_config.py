@@ -42,13 +42,13 @@ def mps(*resources: str, flags: str = "mpsRoot: /run/nvidia/mps") -> str:
 # The texts after the field are those of k8s-device-plugin: api/config/v1 (replicas.go, resources.go, imex.go,
 # config.go, strategy.go) and validateFlags in cmd/nvidia-device-plugin/main.go.
 @pytest.mark.parametrize(("text", "field", "said"), CASES["refused"].values(), ids=CASES["refused"])
-def test_what_the_plugin_refuses_is_refused_in_its_words(text, field, said):
+def test_plugin_refusal_is_reported_in_the_words_of_the_plugin(text, field, said):
     with pytest.raises(PlanError) as refused:
         parse_device_plugin(text, "plugin.yaml")
     assert str(refused.value).startswith(f"plugin.yaml: {field}: {said}")
 
 
-def test_a_name_of_63_characters_is_accepted():
+def test_name_of_63_characters_is_accepted():
     name = f"nvidia.com/{'x' * 52}"
     config = parse_device_plugin(time_slicing(f"{{name: {name}, replicas: 2}}"), "plugin.yaml")
     assert [*config.sharing.taken.replicas] == [name]
@@ -57,7 +57,7 @@ def test_a_name_of_63_characters_is_accepted():
 @pytest.mark.parametrize(
     ("text", "said"), CASES["accepted_by_the_plugin"].values(), ids=CASES["accepted_by_the_plugin"]
 )
-def test_what_the_plugin_accepts_without_a_word_is_refused(text, said):
+def test_config_the_plugin_silently_accepts_is_refused(text, said):
     with pytest.raises(PlanError, match=said.replace("?", r"\?")):
         parse_device_plugin(text, "plugin.yaml")
 
@@ -102,7 +102,7 @@ imex: {channelIDs: [0], required: true}
 
 
 @pytest.mark.parametrize(("text", "found"), CASES["wrong_everywhere"].values(), ids=CASES["wrong_everywhere"])
-def test_what_is_wrong_on_every_machine(text, found):
+def test_faults_independent_of_the_machine_are_found(text, found):
     assert [[one.id, one.text] for one in check_config(parse_device_plugin(text, "plugin.yaml"))] == found
 
 
@@ -112,13 +112,13 @@ SEVEN = ("1g.10gb",) * 7
 @pytest.mark.parametrize(
     ("text", "gpus", "found"), CASES["wrong_on_a_machine"].values(), ids=CASES["wrong_on_a_machine"]
 )
-def test_what_is_wrong_on_a_machine(text, gpus, found):
+def test_faults_on_a_given_machine_are_found_with_a_remedy(text, gpus, found):
     findings = check_machine(parse_device_plugin(text, "plugin.yaml"), cut_into(*gpus))
     assert [[str(one.severity), one.text] for one in findings] == found
     assert all(one.remedy for one in findings)
 
 
-def test_a_gpu_whose_mig_devices_are_not_known_is_said_not_to_be_counted():
+def test_gpu_with_unknown_mig_devices_is_reported_as_uncounted():
     machine = cut_into(SEVEN, None)
     machine = replace(machine, gpus=(replace(machine.gpus[0], gpu_instances=None), machine.gpus[1]))
     config = parse_device_plugin("flags: {migStrategy: mixed}", "plugin.yaml")
@@ -149,7 +149,7 @@ def lines(text: str, machine: NodeTopology) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_lost_gpu_ends_the_plugin_with_every_strategy(strategy):
+def test_lost_gpu_ends_the_plugin_with_every_strategy(strategy):
     lost = with_second(cut_into(None, None, None), index=1, mig_mode=None, unanswered="GPU is lost")
     begins = (
         "error starting plugins: unable to add default resources to config: error visiting devices: "
@@ -168,13 +168,13 @@ def test_a_lost_gpu_ends_the_plugin_with_every_strategy(strategy):
         pytest.param({"unanswered": NOT_LISTED}, None, id="NVML does not count it"),
     ],
 )
-def test_a_gpu_that_the_plugin_does_not_stumble_over_is_not_called_lost(changes, driver):
+def test_gpu_that_does_not_stop_the_plugin_is_not_reported_lost(changes, driver):
     machine = with_second(cut_into(None, None), **changes)
     machine = replace(machine, nvidia=NvidiaDriver("580.95.05", error=driver))
     assert lines("flags: {migStrategy: none}", machine) == []
 
 
-def test_a_gpu_that_the_driver_does_not_count_is_not_advertised():
+def test_gpu_not_counted_by_the_driver_is_not_advertised():
     machine = with_second(cut_into(None, None, None), unanswered=NOT_LISTED)
     config = parse_device_plugin("flags: {migStrategy: none}", "plugin.yaml")
     assert advertised(config, as_listed(machine)) == {"nvidia.com/gpu": 2}
@@ -192,7 +192,7 @@ def test_a_gpu_that_the_driver_does_not_count_is_not_advertised():
         ),
     ],
 )
-def test_single_compares_more_than_the_names_of_mig_devices(second, found):
+def test_strategy_single_compares_more_than_mig_device_names(second, found):
     machine = with_second(cut_into(SEVEN, SEVEN), **second)
     config = parse_device_plugin("flags: {migStrategy: single}", "plugin.yaml")
     assert [one.text for one in check_machine(config, machine)] == found
@@ -215,12 +215,12 @@ def test_single_compares_more_than_the_names_of_mig_devices(second, found):
         pytest.param("required: true", False, [], id="none is asked for"),
     ],
 )
-def test_a_channel_that_is_required_has_to_be_there(text, channel, found):
+def test_required_imex_channel_must_exist(text, channel, found):
     machine = replace(cut_into(None), nvidia_install=NvidiaInstall(imex_channel=channel))
     assert lines(f"imex: {{{text}}}", machine) == found
 
 
-def test_names_in_another_case_and_the_last_of_repeated_keys_count_as_for_the_plugin() -> None:
+def test_key_case_is_ignored_and_the_last_repeated_key_counts() -> None:
     text = "flags: {migstrategy: single}\nflags: {migstrategy: mixed, FailOnInitError: true}"
     config = parse_device_plugin(text, "config.yaml")
     assert (config.flags.mig_strategy, config.flags.fail_on_init_error) == ("mixed", True)

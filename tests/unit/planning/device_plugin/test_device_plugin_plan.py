@@ -62,7 +62,7 @@ def planned(mig: MigPlan, **section: object) -> NodePlan:
     return with_device_plugin(base, dgx_h100(), profile(**section))
 
 
-def test_a_profile_without_the_section_says_nothing():
+def test_profile_without_device_plugin_plans_no_config_or_label():
     plan = plan_node(dgx_h100(), load_profile({"name": "serve"}), "1.36.2")
     assert (plan.device_plugin, plan.labels) == (None, {})
 
@@ -96,7 +96,7 @@ def test_a_profile_without_the_section_says_nothing():
         ),
     ],
 )
-def test_what_is_advertised_stands_in_the_plugin_s_part_and_in_allocatable(mig, section, advertised):
+def test_advertised_devices_match_allocatable(mig, section, advertised):
     plan = planned(mig, **section)
     assert plan.device_plugin.advertised == advertised
     assert plan.allocatable.devices == advertised
@@ -109,7 +109,7 @@ def test_what_is_advertised_stands_in_the_plugin_s_part_and_in_allocatable(mig, 
         pytest.param("none", {"nvidia.com/gpu": 16}, id="but for none, which looks at no MIG device"),
     ],
 )
-def test_what_a_gpu_is_cut_into_is_not_known(strategy, devices):
+def test_unknown_mig_instances_are_not_predicted_unless_mig_is_ignored(strategy, devices):
     topology = dgx_h100()
     unknown = replace(topology.gpus[0], mig_mode="enabled", gpu_instances=None)
     topology = replace(topology, gpus=(unknown, *topology.gpus[1:]))
@@ -127,7 +127,7 @@ def test_what_a_gpu_is_cut_into_is_not_known(strategy, devices):
         pytest.param({"time_slicing": {"gpu": 2}}, [1], "single-numa-node", id="replicas: with one"),
     ],
 )
-def test_pods_have_one_replica(section, largest, policy):
+def test_largest_pods_have_one_replica_of_a_shared_gpu(section, largest, policy):
     plan = plan_node(dgx_h100(), profile(**section), "1.36.2")
     assert [pod.devices for pod in plan.largest_pods] == [*largest]
     assert plan.kubelet.settings["topologyManagerPolicy"] == policy
@@ -165,12 +165,12 @@ def test_resources_of_other_plugins_stay_in_allocatable():
         ),
     ],
 )
-def test_what_the_plugin_refuses_is_refused_while_planning(mig, section, said):
+def test_config_the_plugin_would_refuse_is_refused_while_planning(mig, section, said):
     with pytest.raises(PlanError, match=said):
         planned(mig, **section)
 
 
-def test_sharing_what_the_machine_does_not_have_is_a_notice():
+def test_sharing_a_missing_resource_is_noticed():
     plan = planned(MigPlan(), time_slicing={"mig-1g.10gb": 2})
     assert [one.message for one in plan.notices if one.id == "shares-nothing"] == [
         "this machine has no nvidia.com/mig-1g.10gb to share"
@@ -206,19 +206,19 @@ def test_sharing_what_the_machine_does_not_have_is_a_notice():
         ),
     ],
 )
-def test_labels_of_the_node(mig, section, labels):
+def test_node_gets_its_labels(mig, section, labels):
     plan = planned(mig, **section)
     assert plan.labels == labels
     said = {one.subject: one.value for one in plan.decisions if one.subject.startswith("labels.")}
     assert said == {f"labels.{name}": value for name, value in labels.items()}
 
 
-def test_where_a_dra_driver_has_the_gpus_no_device_plugin_is_planned():
+def test_device_plugin_is_refused_beside_a_dra_driver():
     with pytest.raises(PlanError, match="a DRA driver has the GPUs"):
         planned(cut(managed_by="dra-driver"), time_slicing={"gpu": 2})
 
 
-def test_a_node_that_leaves_its_geometry_to_the_operator_names_the_operator_s_config():
+def test_node_with_operator_managed_geometry_names_the_operators_config():
     [(name, value)] = planned(cut(SEVEN, managed_by="gpu-operator")).labels.items()
     assert name == "nvidia.com/mig.config"
     assert value.startswith("serve-")
@@ -234,7 +234,7 @@ def test_a_node_that_leaves_its_geometry_to_the_operator_names_the_operator_s_co
     ],
     ids=["time-slicing", "MPS with another name", "one GPU filled first", "nothing shared"],
 )
-def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
+def test_rendered_config_reads_back_as_the_same_plan(section):
     plan = planned(MigPlan(), **section)
     config = parse_device_plugin(device_plugin_text(plan), "rendered")
     wish, cut_so = profile(**section), MigPlan(strategy=config.flags.mig_strategy)
@@ -245,7 +245,7 @@ def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
     assert policy == ("packed" if section.get("packed") else None)
 
 
-def test_the_config_map_has_a_key_for_each_kind_of_node():
+def test_config_map_has_a_key_per_node_kind():
     plans = [
         planned(MigPlan(), time_slicing={"gpu": 4}, config="shared"),
         planned(MigPlan(), time_slicing={"gpu": 4}, config="shared"),
@@ -262,7 +262,7 @@ def test_two_texts_under_one_key_are_refused():
         device_plugin_config_map(plans, "plugin", "gpu-operator")
 
 
-def test_a_plan_without_the_section_has_no_configuration():
+def test_plan_without_the_section_has_no_configuration():
     with pytest.raises(PlanError, match="section device_plugin"):
         device_plugin_text(plan_node(dgx_h100(), load_profile({"name": "serve"}), "1.36.2"))
 
@@ -279,12 +279,12 @@ def test_a_plan_without_the_section_has_no_configuration():
         pytest.param({"config": "a b"}, "is not a label's value", id="a name that is no label"),
     ],
 )
-def test_wishes_that_are_none(section, said):
+def test_invalid_device_plugin_settings_are_refused(section, said):
     with pytest.raises(ProfileError, match=said):
         profile(**section)
 
 
-def test_a_profile_with_a_geometry_is_planned_shared_and_labelled_together():
+def test_mig_profile_is_planned_shared_and_labelled_together():
     wish = {
         "name": "slices",
         "mig": {"gpus": [{"devices": {"1g.10gb": 7}}], "label": True, "managed_by": "gpu-operator"},

@@ -62,7 +62,7 @@ def written(placements) -> str:
         ),
     ],
 )
-def test_a_change(present, wanted, keep, destroy, create):
+def test_difference_keeps_destroys_and_creates_instances(present, wanted, keep, destroy, create):
     change = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
     assert isinstance(change, Difference)
     assert written(change.keep) == keep
@@ -83,14 +83,14 @@ def test_a_change(present, wanted, keep, destroy, create):
         ),
     ],
 )
-def test_what_is_in_use_and_in_the_way_is_named(present, wanted, named):
+def test_busy_instance_in_the_way_is_named(present, wanted, named):
     answer = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
     assert isinstance(answer, Difference)
     assert written(answer.in_the_way) == named
     assert all(one.busy == "a process" for one in answer.in_the_way)
 
 
-def test_what_does_not_fit_an_empty_gpu_is_a_collision():
+def test_wish_too_large_for_an_empty_gpu_is_a_collision():
     wanted = whole(*(profile_of(A100, name) for name in ("3g.20gb", "3g.20gb", "1g.5gb")))
     assert isinstance(difference(A100, there("1g.5gb@0!"), wanted), Collision)
 
@@ -118,7 +118,7 @@ def test_what_does_not_fit_an_empty_gpu_is_a_collision():
         pytest.param(["3g.20gb@4"], "1c.3g.20gb=3", "4:1+1+1", "", id="what is not known is not claimed"),
     ],
 )
-def test_compute_instances(present, wanted, in_the_end, recut):
+def test_only_compute_instances_are_recreated_where_gpu_instances_fit(present, wanted, in_the_end, recut):
     change = difference(A100, there(*present), wanted_instances(A100, parse_counts(wanted.split())))
     assert isinstance(change, Difference)
     sizes = [f"{one.start}:{'+'.join(map(str, one.compute_instances))}" for one in change.instances]
@@ -127,14 +127,14 @@ def test_compute_instances(present, wanted, in_the_end, recut):
     assert (change.destroy, change.create) == ((), ())
 
 
-def test_of_two_that_one_stays_which_needs_no_other_compute_instances():
+def test_instance_with_fitting_compute_instances_is_kept():
     present = there("3g.20gb@0:3", "3g.20gb@4:1+1+1")
     change = difference(A100, present, wanted_instances(A100, {"1c.3g.20gb": 3}))
     assert isinstance(change, Difference)
     assert (written(change.keep), change.recut) == ("3g.20gb@4", ())
 
 
-def test_a_recut_of_what_is_in_use_is_in_the_way():
+def test_recut_of_a_busy_instance_is_in_the_way():
     change = difference(A100, there("3g.20gb@0:3!"), wanted_instances(A100, {"1c.3g.20gb": 3}))
     assert isinstance(change, Difference)
     assert written(change.in_the_way) == "3g.20gb@0"
@@ -154,7 +154,7 @@ def cases(draw) -> tuple[MigModel, list[LiveInstance], list]:
 
 
 @given(cases())
-def test_no_change_destroys_fewer(case):
+def test_no_other_change_destroys_fewer_instances(case):
     model, present, wanted = case
     answer = difference(model, present, whole(*wanted))
     known = [(one, one.busy is not None) for one in present]

@@ -76,16 +76,16 @@ def lies(key: str, text: str, fixed: tuple[MigInstance, ...] = ()) -> str | None
         ),
     ],
 )
-def test_a_geometry_lies_there_or_does_not_fit(key, wanted, expected):
+def test_geometry_is_placed_or_does_not_fit(key, wanted, expected):
     assert lies(key, wanted) == expected
 
 
-def test_the_order_of_the_wish_does_not_matter():
+def test_profile_order_does_not_change_the_placement():
     wishes = permutations(profiles("a100-40gb", "1g.5gb=2 2g.10gb 3g.20gb"))
     assert len({place(model_named("a100-40gb"), wish) for wish in wishes}) == 1
 
 
-def test_what_stays_is_an_obstacle():
+def test_kept_instance_is_an_obstacle():
     model = model_named("a100-40gb")
     stays = (profile_of(model, "1g.5gb").at(1),)
     assert lies("a100-40gb", "3g.20gb", stays) == "3g.20gb@4"
@@ -93,7 +93,7 @@ def test_what_stays_is_an_obstacle():
     assert lies("a100-40gb", "1g.5gb=7", stays) is None
 
 
-def test_the_base_profiles_of_the_seven_slice_family_have_77_geometries():
+def test_base_profiles_of_the_seven_slice_family_have_77_geometries():
     model = model_named("h100-80gb")
     base = [profile for profile in model.profiles if not profile.attributes]
     wishes = product(*(range(profile.limit + 1) for profile in base))
@@ -134,7 +134,7 @@ def multisets(model: MigModel) -> Iterator[tuple[MigProfile, ...]]:
 
 
 @pytest.mark.parametrize("model", ONE_OF_EACH_FAMILY, ids=lambda model: model.key)
-def test_every_multiset_is_judged_as_by_trying_everything(model):
+def test_placement_agrees_with_exhaustive_search(model):
     legal = geometries(model)
     for wanted in multisets(model):
         placed = place(model, wanted)
@@ -148,7 +148,7 @@ def test_every_multiset_is_judged_as_by_trying_everything(model):
 
 
 @pytest.mark.parametrize("model", ONE_OF_EACH_FAMILY[:2], ids=lambda model: model.key)
-def test_what_collides_is_minimal_and_the_advice_fits(model):
+def test_collision_is_minimal_and_its_advice_fits(model):
     for wanted in multisets(model):
         if place(model, wanted) is not None:
             continue
@@ -189,13 +189,13 @@ def test_what_collides_is_minimal_and_the_advice_fits(model):
         ),
     ],
 )
-def test_the_reason_names_what_collides(key, wanted, colliding, reason):
+def test_reason_names_the_colliding_profiles(key, wanted, colliding, reason):
     collision = explain(model_named(key), profiles(key, wanted))
     assert counted_names(collision.profiles) == colliding
     assert reason in collision.reasons[0]
 
 
-def test_the_reason_names_what_stays():
+def test_reason_names_the_kept_instance():
     model = model_named("a100-40gb")
     stays = (profile_of(model, "1g.5gb").at(2),)
     collision = explain(model, profiles("a100-40gb", "4g.20gb"), stays)
@@ -204,7 +204,7 @@ def test_the_reason_names_what_stays():
     )
 
 
-def test_the_advice_is_what_fits_with_fewer_and_with_smaller_instances():
+def test_advice_lists_fewer_or_smaller_instances_that_fit():
     collision = explain(model_named("a100-40gb"), profiles("a100-40gb", "3g.20gb=2 1g.5gb"))
     assert [*map(counted_names, collision.fewer)] == ["2 x 3g.20gb", "3g.20gb, 1g.5gb"]
     assert [*map(counted_names, collision.swapped)] == ["3g.20gb, 2g.10gb, 1g.5gb"]
@@ -219,6 +219,6 @@ def test_the_advice_is_what_fits_with_fewer_and_with_smaller_instances():
         pytest.param("3g.20gb", [(3,)], id="a whole one by default"),
     ],
 )
-def test_compute_instances_share_as_few_gpu_instances_as_hold_them(wanted, expected):
+def test_compute_instances_fill_the_fewest_gpu_instances(wanted, expected):
     found = wanted_instances(model_named("a100-40gb"), parse_counts(wanted.split()))
     assert [one.compute_instances for one in found] == expected

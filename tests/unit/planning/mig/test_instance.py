@@ -12,7 +12,7 @@ HALF = MigInstance("3g.40gb", 9, 4, 4, (2, 1))
 GPU = MigGpu("0000:1b:00.0", None, "enabled", (HALF, MigInstance("1g.10gb", 19, 0, 1, (1,))))
 
 
-def test_a_gpu_is_read_as_it_was_written():
+def test_mig_gpu_survives_a_round_trip():
     assert MigGpu.read(asdict(GPU)) == GPU
 
 
@@ -24,7 +24,7 @@ def test_a_gpu_is_read_as_it_was_written():
         pytest.param((), (), id="none"),
     ],
 )
-def test_what_nvml_finds_has_the_form_of_a_plan(slices, compute):
+def test_nvml_instance_has_the_form_of_a_planned_instance(slices, compute):
     found = GpuInstance(
         7, 9, 4, 4, tuple(ComputeInstance(at, each) for at, each in enumerate(slices)), (4711,)
     )

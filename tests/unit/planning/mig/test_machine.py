@@ -46,19 +46,19 @@ def test_every_gpu_gets_placements():
         ]
 
 
-def test_gpus_are_counted_in_pci_order_and_only_nvidias():
+def test_only_nvidia_gpus_are_counted_and_in_pci_order():
     other = replace(gpu("0000", 0), vendor="1002")
     plan = planned(with_gpus(gpu("2330", 9), other, gpu("20b0", 3)), on("1g.5gb: 1", "[0]"), on("", "[1]"))
     assert [(one.index, one.model.key) for one in plan.gpus] == [(0, "a100-40gb"), (1, "h100-80gb")]
 
 
-def test_gpus_that_no_entry_names_are_left_as_they_are():
+def test_gpus_without_an_entry_are_left_unchanged():
     plan = planned(dgx_h100(), on("1g.10gb: 7", "[0, 3]"))
     assert [one.index for one in plan.gpus] == [0, 3]
     assert plan.untouched == (1, 2, 4, 5, 6, 7)
 
 
-def test_profiles_are_found_by_the_name_of_another_driver():
+def test_profiles_are_found_by_another_drivers_names():
     plan = planned(grace_blackwell_tray(), on("1g.24gb: 1, 3g.95gb: 1"))
     assert [each.profile for each in plan.gpus[0].change.create] == ["3g.93gb", "1g.23gb"]
 
@@ -73,7 +73,7 @@ def test_profiles_are_found_by_the_name_of_another_driver():
         pytest.param(None, "3g.48gb: 1", [], id="a memory that is not known"),
     ],
 )
-def test_a_name_that_mig_parted_would_refuse_is_told(memory, profiles, said):
+def test_name_that_mig_parted_would_refuse_is_noticed(memory, profiles, said):
     one = replace(gpu("2321"), memory_bytes=memory and memory * 2**30)
     machine = with_gpus(one, replace(one, pci_address="0000:02:00.0"))
     expected = []
@@ -87,7 +87,7 @@ def test_a_name_that_mig_parted_would_refuse_is_told(memory, profiles, said):
     assert [one.message for one in plan.notices if one.id == "mig-parted-name"] == expected
 
 
-def test_compute_instances_lie_in_their_gpu_instance():
+def test_compute_instances_are_placed_in_their_gpu_instance():
     plan = planned(dgx_h100(), on("1c.3g.40gb: 4"))
     assert [each.compute_instances for each in plan.gpus[0].change.create] == [(1, 1, 1), (1,)]
 
@@ -123,17 +123,17 @@ def test_compute_instances_lie_in_their_gpu_instance():
         ),
     ],
 )
-def test_what_the_mode_needs(device, mode, entry, changes, notices):
+def test_mig_mode_change_needs_per_model(device, mode, entry, changes, notices):
     [one] = planned(with_gpus(gpu(device, mode=mode)), entry).gpus
     assert (one.mode_changes, one.notices) == (changes, notices)
 
 
-def test_what_does_not_fit_has_its_collision():
+def test_geometry_that_does_not_fit_gets_its_collision():
     collision = planned(dgx_h100(), on("3g.40gb: 2, 1g.10gb: 1")).gpus[0].collision
     assert collision.swapped
 
 
-def test_a_gpu_without_mig_is_as_a_config_wants_it_that_turns_mig_off():
+def test_gpu_without_mig_matches_a_config_with_mig_off():
     plan = planned(with_gpus(gpu("1db6", capable=False, mode=None)), OFF)
     assert plan.fits
     assert plan.gpus[0].mode_changes is False
@@ -143,13 +143,13 @@ H100_FILTER = 'device-filter: "0x233010DE", '
 A100_FILTER = 'device-filter: "0x20B010DE", '
 
 
-def test_a_file_for_several_models_is_told_what_matches_nothing():
+def test_entry_that_matches_no_gpu_is_noticed():
     plan = planned(dgx_h100(), A100_FILTER + on("1g.5gb: 7"), H100_FILTER + on("1g.10gb: 7"))
     assert plan.fits
     assert [one.message for one in plan.notices] == ["mig-configs.a[0] matches no GPU of this machine"]
 
 
-def test_subsystems_are_not_compared():
+def test_subsystem_ids_are_not_compared():
     filters = 'device-filter: ["0x233110DE", "0x233010DE:0x16C010DE"], '
     plan = planned(dgx_h100(), filters + on("1g.10gb: 7"))
     assert len(plan.gpus) == 8
@@ -172,7 +172,7 @@ def test_subsystems_are_not_compared():
         ),
     ],
 )
-def test_a_config_that_is_not_for_this_machine_is_refused(machine, entries, said):
+def test_config_for_another_machine_is_refused(machine, entries, said):
     with pytest.raises(PlanError) as caught:
         planned(machine, *entries)
     assert said in str(caught.value)

@@ -45,13 +45,13 @@ def test_every_key_is_read():
         pytest.param("devices: [1], mig-enabled: false, mig-devices: {}", 0, (1,), {}, id="off, with none"),
     ],
 )
-def test_short_forms(text, filters, devices, mig_devices):
+def test_short_forms_are_read(text, filters, devices, mig_devices):
     entry = entry_of(text)
     assert (len(entry.device_filter), entry.devices, entry.mig_devices) == (filters, devices, mig_devices)
 
 
 @pytest.mark.parametrize(("entry", "field", "said"), CASES["mistakes"].values(), ids=CASES["mistakes"])
-def test_a_mistake_is_named_with_its_place(entry, field, said):
+def test_error_is_reported_with_its_path(entry, field, said):
     text = message(file(entry))
     assert text.startswith(f"config.yaml: mig-configs.a[0]{f'.{field}' if field else ''}: ")
     assert said in text
@@ -79,11 +79,11 @@ def test_a_mistake_is_named_with_its_place(entry, field, said):
         ),
     ],
 )
-def test_what_is_no_file_of_mig_parted_is_refused(text, said):
+def test_invalid_mig_parted_file_is_refused(text, said):
     assert said in message(text)
 
 
-def test_every_mistake_of_a_file_is_named_at_once():
+def test_all_errors_of_a_file_are_reported_at_once():
     text = message(
         "version: v1\nmig-configs:\n  a: [{devices: 0}]\n  b: [{devices: all, mig-enabled: true}]\n"
     )
@@ -95,6 +95,6 @@ def test_every_mistake_of_a_file_is_named_at_once():
     ]
 
 
-def test_the_last_one_of_repeated_keys_counts_as_for_mig_parted() -> None:
+def test_last_repeated_key_counts_as_in_mig_parted() -> None:
     text = "version: v1\nmig-configs: {a: [{devices: [0], devices: all, mig-enabled: false}]}"
     assert parse_config(text, "config.yaml")["a"][0].devices is None

@@ -36,17 +36,17 @@ def gpu(device: str, gibibytes: float | None = None, name: str | None = None) ->
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.key)
-def test_slices_and_memory_give_the_names_that_nvidia_uses(model):
+def test_profile_names_match_nvidias(model):
     assert " ".join(profile.name for profile in model.profiles) == NAMES[model.key]
 
 
-def test_each_model_is_named_once():
+def test_model_names_are_unique():
     names = [name for row in MODELS for name in (row.key, *row.products)]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.key)
-def test_no_two_profiles_of_a_model_have_one_name_or_one_id(model):
+def test_profile_names_and_ids_are_unique_per_model(model):
     assert len({profile.name for profile in model.profiles}) == len(model.profiles)
     assert len({profile.id for profile in model.profiles}) == len(model.profiles)
 
@@ -70,7 +70,7 @@ def test_no_two_profiles_of_a_model_have_one_name_or_one_id(model):
         pytest.param(gpu("2941"), "gb200-186gb", id="memory unknown: the first of the id"),
     ],
 )
-def test_a_gpu_is_recognised(found, key):
+def test_gpu_model_is_recognised(found, key):
     assert model_of(found).key == key
 
 
@@ -82,7 +82,7 @@ def test_a_gpu_is_recognised(found, key):
         pytest.param(gpu("2330", 64), "has 64 GB of memory; its MIG profiles are known with 80", id="memory"),
     ],
 )
-def test_an_unknown_gpu_is_refused(found, message):
+def test_unknown_gpu_is_refused(found, message):
     with pytest.raises(PlanError, match=message):
         model_of(found)
 
@@ -90,18 +90,18 @@ def test_an_unknown_gpu_is_refused(found, message):
 @pytest.mark.parametrize(
     "text", ["h100-80gb", "H100-SXM5-80GB", "NVIDIA H100-PCIe-80GB", "2330", "10DE:2330", "0x233010DE"]
 )
-def test_a_model_is_found_by_key_product_and_pci_id(text):
+def test_model_is_found_by_key_product_and_pci_id(text):
     assert model_named(text).key == "h100-80gb"
 
 
 @pytest.mark.parametrize("text", ["RTX PRO 5000 Blackwell", "rtx-pro-4500-32gb", "Thor iGPU"])
-def test_a_model_with_unknown_placements_is_refused(text):
+def test_model_with_unknown_placements_is_refused(text):
     with pytest.raises(PlanError, match="where its GPU instances lie is not known"):
         model_named(text)
 
 
 @pytest.mark.parametrize("text", ["H100", "h200", "gpu", "", "9999"])
-def test_a_piece_of_a_name_is_no_model(text):
+def test_partial_model_name_is_refused(text):
     with pytest.raises(PlanError, match="is not among"):
         model_named(text)
 
@@ -121,7 +121,7 @@ def test_a_piece_of_a_name_is_no_model(text):
         ("2c.2g.10gb+me", ProfileName(2, 10, "+me", 2)),
     ],
 )
-def test_a_name_is_read(text, expected):
+def test_profile_name_is_parsed(text, expected):
     assert parse_profile_name(text) == expected
 
 
@@ -130,7 +130,7 @@ def test_a_name_is_read(text, expected):
     ["", "1g", "1g.5", "g.5gb", "0g.5gb", "1g.05gb", "1G.5GB", "1g.5gb+", "1g.5gb+me-gfx", "1g.5gb+me,me",
      "1g.5gb +me", "4c.3g.20gb", "1g.5gb\n", "\u0661g.5gb", "all"],
 )  # fmt: skip
-def test_what_is_no_name_is_refused(text):
+def test_invalid_mig_profile_name_is_refused(text):
     with pytest.raises(NumaforgeError):
         parse_profile_name(text)
 
@@ -142,7 +142,7 @@ def test_each_profile_is_found_by_its_own_name(model):
 
 @pytest.mark.parametrize("one", ["gb200-186gb", "gb200-189gb"])
 @pytest.mark.parametrize("other", ["gb200-186gb", "gb200-189gb"])
-def test_a_profile_is_found_by_the_name_that_another_driver_gives_it(one, other):
+def test_profile_is_found_by_another_drivers_name(one, other):
     found = [profile_of(model_named(one), profile.name).id for profile in model_named(other).profiles]
     assert found == [profile.id for profile in model_named(one).profiles]
 
@@ -158,7 +158,7 @@ def test_a_profile_is_found_by_the_name_that_another_driver_gives_it(one, other)
         pytest.param("h100-80gb", "5g.40gb", id="slices that it does not have"),
     ],
 )
-def test_a_profile_that_the_model_does_not_have_is_refused_with_those_that_it_has(key, name):
+def test_unknown_profile_is_refused_with_the_profiles_of_the_model(key, name):
     with pytest.raises(PlanError) as caught:
         profile_of(model_named(key), name)
     assert f"has no profile {name}" in caught.value.message

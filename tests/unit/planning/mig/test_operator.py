@@ -94,7 +94,7 @@ def plan(**geometries: tuple[MigInstance, ...] | None) -> MigPlan:
         ),
     ],
 )
-def test_entries_of_a_machine(topology, mig, entries):
+def test_machine_gets_its_operator_entries(topology, mig, entries):
     assert [
         (one["devices"], one["device-filter"][0], one.get("mig-devices"))
         for one in operator_entries(mig, topology)
@@ -134,12 +134,12 @@ def test_entries_of_a_machine(topology, mig, entries):
         ),
     ],
 )
-def test_what_mig_parted_cannot_say_is_refused(topology, said):
+def test_machine_that_mig_parted_cannot_express_is_refused(topology, said):
     with pytest.raises(PlanError, match=said):
         operator_entries(plan(b01=SEVEN), topology)
 
 
-def test_a_config_is_named_by_profile_and_geometry():
+def test_config_name_depends_on_profile_and_geometry():
     seven, parts = (operator_entries(plan(b01=cut), machine(gpu(1))) for cut in (SEVEN, PARTS))
     assert operator_name("serve", seven) == operator_name("serve", seven)
     assert (
@@ -149,7 +149,7 @@ def test_a_config_is_named_by_profile_and_geometry():
 
 
 @pytest.mark.parametrize("profile", ["my profile/ä", "x" * 80, "-", "a.b-"])
-def test_a_config_s_name_is_a_label_s_value(profile):
+def test_config_name_is_a_valid_label_value(profile):
     name = operator_name(profile, [])
     assert len(name) <= 63
     assert name.replace("-", "").replace(".", "").isalnum()
@@ -164,7 +164,7 @@ def node(name: str, **geometries: tuple[MigInstance, ...] | None) -> tuple[NodeP
     return replace(base, mig=plan(**geometries)), topology
 
 
-def test_the_config_map_is_read_by_our_own_strict_reader_and_gives_the_plan_again():
+def test_config_map_survives_a_round_trip_through_the_strict_reader():
     nodes = [
         node("n1", b01=SEVEN, b02=SEVEN, b03=A100),
         node("n2", b01=PARTS, b02=SEVEN, b03=None),
@@ -193,14 +193,14 @@ def test_the_config_map_is_read_by_our_own_strict_reader_and_gives_the_plan_agai
             assert Counter(names) == Counter(mig_device_names(gpu_after))
 
 
-def test_a_refusal_names_the_host():
+def test_refusal_names_the_host():
     wanted, topology = node("n1", b01=SEVEN)
     topology = replace(topology, gpus=(*topology.gpus, gpu(9, mig_mode="enabled")))
     with pytest.raises(PlanError, match="n1: GPU 3"):
         operator_config_map([(wanted, topology)], "mig", "gpu-operator")
 
 
-def test_a_whole_dgx_is_one_entry():
+def test_whole_dgx_is_one_entry():
     gpus = tuple(replace(one, mig_mode="disabled") for one in dgx_h100().gpus)
     topology = replace(dgx_h100(), gpus=gpus)
     everything = MigPlan(tuple(MigGpu(one.pci_address, None, "enabled", SEVEN) for one in gpus))

@@ -96,16 +96,16 @@ def refusal(topology: NodeTopology, profile: NodeProfile) -> str:
         ),
     ],
 )
-def test_counts(devices, expected):
+def test_device_counts_are_placed(devices, expected):
     assert lies(plan_mig(machine(gpu()), wish({"devices": devices})).value) == expected
 
 
-def test_placements_are_taken_as_they_are_said():
+def test_given_placements_are_used_unchanged():
     plan = plan_mig(machine(gpu()), wish({"placements": {"3g": [4], "1g.10gb": [2, 0]}})).value
     assert lies(plan) == "1g.10gb@0, 1g.10gb@2, 3g.40gb@4"
 
 
-def test_the_mode_alone():
+def test_mode_alone_plans_no_instances():
     plan = plan_mig(machine(gpu(), gpu(bus=2)), wish({"indices": [0], "mode": "enabled"})).value
     assert [(one.mode, one.instances) for one in plan.gpus] == [("enabled", ())]
 
@@ -120,7 +120,7 @@ def test_the_mode_alone():
         pytest.param({"model": "10de:20b0"}, ["GPU-2"], id="by PCI id"),
     ],
 )
-def test_gpus_are_named(selection, chosen):
+def test_selection_picks_the_named_gpus(selection, chosen):
     found = machine(gpu(bus=1), gpu("20b0", bus=2), gpu(bus=3))
     assert [one.uuid for one in plan_mig(found, wish({**selection, "mode": "enabled"})).value.gpus] == chosen
 
@@ -133,7 +133,7 @@ def test_gpus_are_named(selection, chosen):
         pytest.param((None, 0), ["GPU-2", "GPU-1"], id="a lost GPU gets the number that is left"),
     ],
 )
-def test_gpus_are_counted_as_nvml_does(indices, expected):
+def test_gpus_are_counted_in_nvml_order(indices, expected):
     found = machine(*(gpu(bus=bus, index=index) for bus, index in enumerate(indices, 1)))
     chosen = [
         plan_mig(found, wish({"indices": [index], "mode": "enabled"})).value.gpus[0].uuid for index in (0, 1)
@@ -141,23 +141,23 @@ def test_gpus_are_counted_as_nvml_does(indices, expected):
     assert chosen == expected
 
 
-def test_a_gpu_without_mig_is_as_it_is_wanted_where_mig_is_off():
+def test_gpu_without_mig_satisfies_mig_off():
     plan = plan_mig(machine(gpu("1db6", mig_capable=False, mig_mode=None)), wish({"mode": "disabled"}))
     assert plan.value.gpus == ()
 
 
-def test_a_machine_without_nvidia_gpus_has_nothing_to_cut():
+def test_machine_without_nvidia_gpus_has_nothing_to_partition():
     planned = plan_mig(machine(replace(gpu(), vendor="1002")), wish({"devices": {"1g": "all"}}))
     assert planned.value == MigPlan()
     assert [one.id for one in planned.notices] == ["no-mig-gpu"]
 
 
-def test_a_profile_without_mig_says_nothing():
+def test_profile_without_mig_plans_nothing():
     planned = plan_mig(dgx_h100(), load_profile({}))
     assert (planned.value, planned.decisions, planned.notices) == (MigPlan(), (), ())
 
 
-def test_mig_parted_says_it_as_well():
+def test_mig_parted_file_plans_mig_as_well():
     entry = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}
     parted = {"version": "v1", "mig-configs": {"a": [entry], "b": [{**entry, "devices": [0]}]}}
     profile = load_profile({"mig": {"mig_parted": parted, "config": "a"}})
@@ -165,7 +165,7 @@ def test_mig_parted_says_it_as_well():
     assert (one.uuid, [each.start for each in one.instances]) == ("GPU-2", [0, 1])
 
 
-def test_boards_are_told_apart_by_their_subsystem():
+def test_boards_are_distinguished_by_subsystem():
     filters = {"device-filter": "0x233010DE:0x16C110DE", "devices": "all", "mig-enabled": False}
     profile = load_profile({"mig": {"mig_parted": {"version": "v1", "mig-configs": {"a": [filters]}}}})
     found = machine(gpu(bus=1, subsystem="10de:16c0"), gpu(bus=2, subsystem="10de:16c1"))
@@ -188,7 +188,7 @@ def test_boards_are_told_apart_by_their_subsystem():
         ),
     ],
 )
-def test_the_smallest_change(there, devices, keep, destroy, create):
+def test_plan_makes_the_smallest_change(there, devices, keep, destroy, create):
     [one] = plan_profile(machine(cut(*there)), wish({"devices": devices}, strategy="none")).gpus
     found = [
         " ".join(str(each.start) for each in placements)
@@ -201,7 +201,7 @@ def test_the_smallest_change(there, devices, keep, destroy, create):
     assert (one.refusal, *found) == (None, keep, destroy, create)
 
 
-def test_a_gpu_instance_of_a_profile_that_is_not_known_makes_room():
+def test_instance_of_an_unknown_profile_makes_room():
     found = cut("19@0")
     unknown = GpuInstance(9, 99, 4, 2)
     plan = machine(replace(found, gpu_instances=(*(found.gpu_instances or ()), unknown)))
@@ -262,7 +262,7 @@ PODS = (DeviceHolder("MIG-0-0", "nvidia.com/mig-1g.10gb", "a/web", "main", prese
         ),
     ],
 )
-def test_what_is_in_use_is_not_taken_unless_a_drain_may(found, entry, said):
+def test_gpu_in_use_is_refused_unless_a_drain_is_allowed(found, entry, said):
     assert said in refusal(found, wish(entry, strategy="none"))
     assert plan_mig(found, wish(entry, strategy="none", in_use="drain")).value.gpus
 
@@ -276,13 +276,13 @@ def test_what_is_in_use_is_not_taken_unless_a_drain_may(found, entry, said):
         pytest.param(None, {}, False, id="not looked for"),
     ],
 )
-def test_the_dra_driver_for_gpus_is_told_of(claims, mig, told):
+def test_registered_dra_driver_is_noticed_unless_it_manages_mig(claims, mig, told):
     found = machine(gpu(), nvidia_install=NvidiaInstall(gpu_claims=claims))
     notices = plan_mig(found, wish({"mode": "enabled"}, **mig)).notices
     assert ("mig-dra-driver" in [notice.id for notice in notices]) is told
 
 
-def test_a_pod_that_is_gone_holds_nothing():
+def test_holder_of_a_deleted_pod_counts_as_free():
     found = machine(cut("19@0"), device_holders=tuple(replace(one, present=False) for one in PODS))
     assert plan_mig(found, wish({"devices": {"7g": 1}})).value.gpus
 
@@ -441,18 +441,18 @@ A100 = {"device": "20b0"}
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_a_host_is_touched(found, profile, said):
+def test_impossible_plan_is_refused_before_a_host_is_touched(found, profile, said):
     assert said in refusal(found, profile)
 
 
-def test_each_reason_is_said_once_with_its_gpus():
+def test_each_reason_is_reported_once_with_its_gpus():
     found = machine(gpu(bus=1, unanswered="GPU is lost"), gpu("20b7", bus=2), gpu("20b7", bus=3))
     lines = refusal(found, wish({"devices": {"3g": 1}})).splitlines()
     assert lines[0].startswith("mig: GPU 0: NVML has no answer")
     assert lines[2].startswith("GPU 1-2: A30 has no profile 3g")
 
 
-def test_a_mode_that_is_pending_and_wanted_is_no_obstacle():
+def test_pending_mode_that_is_wanted_is_accepted():
     assert plan_mig(machine(gpu(**A100, mig_pending="enabled")), wish({"mode": "enabled"})).value.gpus
 
 
@@ -468,14 +468,14 @@ def offers(model: MigModel, **names: str) -> tuple[MigProfileOffer, ...]:
     )
 
 
-def test_names_are_the_drivers():
+def test_profile_names_come_from_the_driver():
     found = gpu("2941", memory_bytes=186 * GIB, mig_profiles=offers(model_named("GB200"), _19="1g.24gb"))
     planned = plan_mig(machine(found), wish({"devices": {"1g": 1}}))
     assert lies(planned.value) == "1g.24gb@0"
     assert "mig-not-confirmed" not in [one.id for one in planned.notices]
 
 
-def test_a_model_that_is_not_in_the_table_is_what_nvml_offers():
+def test_model_missing_from_the_table_uses_nvml_offers():
     found = gpu("2bb3", memory_bytes=48 * GIB, mig_profiles=(
         MigProfileOffer(5, "2g.24gb", 2, 2, None, 6, (0, 6)),
         MigProfileOffer(14, "1g.12gb", 1, 4, None, 3, (0, 3, 6, 9)),
@@ -498,7 +498,7 @@ def test_a_model_that_is_not_in_the_table_is_what_nvml_offers():
         pytest.param({"name": "nonsense"}, id="names that can be read"),
     ],
 )
-def test_an_unknown_model_needs_all_of_nvmls_answers(change):
+def test_unknown_model_needs_every_nvml_answer(change):
     offer = MigProfileOffer(14, "1g.12gb", 1, 4, None, 3, (0, 3, 6, 9))
     found = gpu("2bb3", memory_bytes=48 * GIB, mig_profiles=(replace(offer, **change),))
     assert "10de:2bb3 is not among the GPUs" in refusal(machine(found), wish({"devices": {"1g": 1}}))
@@ -521,7 +521,7 @@ def test_an_unknown_model_needs_all_of_nvmls_answers(change):
         pytest.param(gpu(), {"mode": "disabled"}, ("MIG disabled", "the profile's choice"), id="Hopper, off"),
     ],
 )  # fmt: skip
-def test_a_decision_says_what_a_change_takes(found, entry, said):
+def test_decision_names_the_consequences_of_a_mode_change(found, entry, said):
     decision = plan_mig(machine(found), wish(entry)).decisions[0]
     assert decision.subject == "mig.gpu[0]"
     assert (decision.value, decision.reason[-len(said[1]) :]) == said
@@ -538,12 +538,12 @@ def test_a_decision_says_what_a_change_takes(found, entry, said):
         pytest.param(gpu(), {}, None, id="nothing to know"),
     ],
 )
-def test_what_to_know(found, mig, notice):
+def test_gpus_get_their_mig_notices(found, mig, notice):
     planned = plan_mig(machine(found), wish({"devices": {"1g": 1}}, **mig))
     assert [one.id for one in planned.notices] == ([notice] if notice else [])
 
 
-def test_a_guest_reboots_for_the_mode_of_an_ampere():
+def test_guest_reboots_for_the_mode_of_an_ampere():
     profile = load_profile({"mig": {"gpus": [{"mode": "enabled"}]}, "maintenance": {"reboot": "allowed"}})
     planned = plan_mig(machine(gpu(**A100, virtualization="passthrough")), profile)
     assert [one.id for one in planned.notices] == ["mig-reboot"]
@@ -553,7 +553,7 @@ def test_a_guest_reboots_for_the_mode_of_an_ampere():
 GUEST = {**A100, "virtualization": "passthrough"}
 
 
-def test_gpus_whose_mode_only_a_reboot_changes_stay_as_they_are_while_none_is_allowed():
+def test_gpus_needing_a_forbidden_reboot_stay_unchanged():
     there = machine(gpu(**GUEST), gpu(**GUEST, bus=2, mig_mode="enabled"))
     planned = plan_mig(there, wish({"devices": {"1g": 1}}))
     assert [one.pci_address for one in planned.value.pending] == ["0000:01:00.0"]
@@ -561,12 +561,12 @@ def test_gpus_whose_mode_only_a_reboot_changes_stay_as_they_are_while_none_is_al
     assert [one.id for one in planned.notices] == ["mig-reboot", "reboot-pending"]
 
 
-def test_a_gpu_in_use_that_stays_as_it_is_refuses_nothing():
+def test_unchanged_gpu_in_use_refuses_nothing():
     planned = plan_mig(machine(gpu(**GUEST, pids=(4711,))), wish({"mode": "enabled"}))
     assert (planned.value.gpus, len(planned.value.pending)) == ((), 1)
 
 
-def test_the_label_of_a_node_that_waits_says_what_its_gpus_are_now():
+def test_label_of_a_waiting_node_shows_the_current_mig_mode():
     there = machine(gpu(**GUEST, mig_mode="enabled"))
     assert plan_mig(there, wish({"mode": "disabled"}, label=True)).value.label == "mig-enabled"
 
@@ -580,7 +580,7 @@ def test_the_label_of_a_node_that_waits_says_what_its_gpus_are_now():
     ],
     ids=["some MIG", "no MIG", "not asked"],
 )
-def test_the_label(entry, label, expected):
+def test_mig_label_is_set_only_on_request(entry, label, expected):
     assert plan_mig(machine(gpu()), wish(entry, label=label)).value.label == expected
 
 
@@ -593,13 +593,13 @@ def test_the_label(entry, label, expected):
         pytest.param((), None, ["mig-label-unknown"], id="no GPU"),
     ],
 )
-def test_the_label_of_a_node_whose_gpus_stay_as_they_are(gpus, label, notices):
+def test_mig_label_of_unchanged_gpus_follows_their_current_mode(gpus, label, notices):
     planned = plan_mig(machine(*gpus), load_profile({"mig": {"label": True}}))
     assert planned.value.label == label
     assert [notice.id for notice in planned.notices] == notices
 
 
-def test_the_dra_driver_keeps_its_gpu_instances():
+def test_dra_driver_keeps_its_gpu_instances():
     found = machine(cut("19@0!"))
     profile = wish({"mode": "enabled"}, managed_by="dra-driver")
     assert plan_mig(found, profile).value.gpus[0].instances == ()
@@ -637,12 +637,12 @@ def test_the_dra_driver_keeps_its_gpu_instances():
         pytest.param([], {}, {}, id="without MIG it is not predicted"),
     ],
 )
-def test_allocatable(gpus, mig, devices):
+def test_allocatable_lists_the_planned_mig_devices(gpus, mig, devices):
     plan = plan_node(dgx_h100(), load_profile({"mig": {"gpus": gpus, **mig}}))
     assert plan.allocatable.devices == devices
 
 
-def test_what_the_plan_does_not_touch_counts_as_it_is():
+def test_gpus_outside_the_plan_count_as_currently_cut():
     gpus = [gpu(bus=1), cut("19@0", "19@1", mig_profiles=offers(H100))]
     found = machine(*[replace(one, pci_address=f"0000:0{n}:00.0") for n, one in enumerate(gpus)])
     plan = plan_node(
@@ -707,7 +707,7 @@ def asking(profiles: list[MigProfile], split: set[MigProfile] | None = None, **m
 
 @given(changes())
 @settings(deadline=None)
-def test_no_plan_destroys_fewer(case):
+def test_no_other_plan_destroys_fewer_instances(case):
     model, present, busy, wanted = case
     [one] = plan_profile(holding(model, present, busy), asking(wanted)).gpus
     fewest = fewest_destroyed(model, [*zip(present, busy, strict=True)], wanted)
@@ -718,7 +718,7 @@ def test_no_plan_destroys_fewer(case):
 
 @given(changes(), st.data())
 @settings(deadline=None)
-def test_the_plan_is_the_same_once_it_is_carried_out(case, data):
+def test_mig_plan_is_unchanged_after_being_applied(case, data):
     model, present, busy, wanted = case
     has, gets = (data.draw(st.sets(st.sampled_from(model.profiles))) for _ in range(2))
     before = holding(model, present, busy, has)
@@ -734,7 +734,7 @@ def test_the_plan_is_the_same_once_it_is_carried_out(case, data):
     assert allowed(model, [*one.change.instances])
 
 
-def test_the_document_of_a_plan_is_the_same_once_it_is_carried_out():
+def test_plan_document_is_unchanged_after_being_applied():
     profile = load_profile({"extends": "inference-mig", "mig": {"strategy": "single"}})
     before = dgx_h100()
     before = replace(before, gpus=tuple(replace(one, gpu_instances=()) for one in before.gpus))
@@ -742,7 +742,7 @@ def test_the_document_of_a_plan_is_the_same_once_it_is_carried_out():
     assert dumps(plan_node(as_cut(before, plan.mig), profile)) == dumps(plan)
 
 
-def test_the_plan_keeps_it():
+def test_saved_plan_keeps_its_mig_section():
     plan: NodePlan = plan_node(dgx_h100(), load_profile("inference-mig"))
     assert loads(dumps(plan)).mig == plan.mig
     assert plan.mig.label == "mig-enabled"

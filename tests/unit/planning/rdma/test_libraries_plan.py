@@ -47,14 +47,14 @@ def notices(planned: NodePlan) -> set[str]:
     return {notice.id for notice in planned.notices} & ours
 
 
-def test_a_profile_that_says_nothing_tells_nothing():
+def test_profile_without_libraries_sets_no_variables():
     planned = plan_node(dgx(nccl_conf="NCCL_DEBUG=WARN\n"), load_profile({"name": "none"}))
     assert planned.rdma.libraries == loads(dumps(planned)).rdma.libraries
     assert environment(planned.rdma.libraries) == {}
     assert "/etc/nccl.conf" not in [file.path for file in planned.files]
 
 
-def test_every_value_of_a_dgx_h100():
+def test_dgx_h100_gets_its_expected_values():
     planned = plan(dgx(), ucx=True, nvshmem=True)
     assert environment(planned.rdma.libraries) == {
         "NCCL_IB_HCA": f"={ALL_RAILS}",
@@ -88,7 +88,7 @@ def test_every_value_has_its_decision():
     ],
     ids=["default route", "name", "NIC without a network", "its network", "wider network", "other network"],
 )
-def test_the_socket_interface(wanted, interface):
+def test_socket_interface_is_set_as_requested(wanted, interface):
     assert told(dgx(), socket_interface=wanted)["NCCL_SOCKET_IFNAME"] == interface
 
 
@@ -101,12 +101,12 @@ def test_the_socket_interface(wanted, interface):
     ],
     ids=["no such name", "no such network", "several interfaces"],
 )
-def test_an_interface_that_is_not_there_is_refused(wanted, said):
+def test_missing_interface_is_refused(wanted, said):
     with pytest.raises(PlanError, match=said):
         plan(dgx(), socket_interface=wanted)
 
 
-def test_without_a_default_route_no_interface_is_named():
+def test_no_socket_interface_is_set_without_a_default_route():
     planned = plan(replace(dgx(), networks=()))
     assert "NCCL_SOCKET_IFNAME" not in environment(planned.rdma.libraries)
     assert notices(planned) == {"no-default-route"}
@@ -146,7 +146,7 @@ FUNCTION = RdmaDevice(
         "nothing where distances are unknown",
     ],
 )
-def test_the_devices_of_nccl(machine, libraries, expected, noticed):
+def test_nccl_gets_its_devices(machine, libraries, expected, noticed):
     planned = plan(machine, **libraries)
     found = environment(planned.rdma.libraries).get("NCCL_IB_HCA")
     assert found == (None if expected is None else f"={expected}")
@@ -154,7 +154,7 @@ def test_the_devices_of_nccl(machine, libraries, expected, noticed):
 
 
 @pytest.mark.parametrize("name", ["mlx5_77", "mlx5_9"], ids=["not there", "NVSwitch management"])
-def test_a_device_that_cannot_be_used_is_refused(name):
+def test_unusable_rdma_device_is_refused(name):
     with pytest.raises(PlanError, match=name):
         plan(dgx(more=[MANAGEMENT]), more_devices=[name])
 
@@ -185,13 +185,13 @@ NEAR, FAR = [("pci0000:00", 0)], [("pci0000:80", 1)]
         "not raised where a distance is unknown",
     ],
 )
-def test_the_level_of_gpudirect(machine, level, noticed):
+def test_gpudirect_level_follows_the_topology(machine, level, noticed):
     planned = plan(machine)
     assert environment(planned.rdma.libraries).get("NCCL_NET_GDR_LEVEL") == level
     assert notices(planned) == noticed
 
 
-def test_a_level_is_not_named_where_gpus_hang_on_their_cpus():
+def test_gdr_level_is_not_set_where_gpus_are_attached_to_their_cpus():
     built = with_gpus(NEAR, NEAR, nvidia_install=OPEN_MODULE)
     grace = replace(built, gpus=tuple(replace(gpu, addressing_mode="ats") for gpu in built.gpus))
     assert "NCCL_NET_GDR_LEVEL" not in told(grace)
@@ -213,12 +213,12 @@ TWO_NICS = [("pci0000:00", 0), ("pci0000:80", 1)]
     ],
     ids=["GPUs that share a port are counted", "GPUs that share two ports take turns"],
 )
-def test_nvshmem_is_told_whose_each_port_is(machine, expected):
+def test_nvshmem_mapping_shares_ports_between_gpus(machine, expected):
     variables = told(machine, nvshmem=True)
     assert {name: value for name, value in variables.items() if name.startswith("NVSHMEM_HCA")} == expected
 
 
-def test_vllm_is_told_pairs_and_sets_the_lists_of_each_worker_itself():
+def test_vllm_gets_gpu_nic_pairs_in_place_of_device_lists():
     variables = told(dgx(), vllm=True, ucx=True, nvshmem=True)
     pairs = variables.pop("VLLM_GPU_NIC_PCIE_MAPPING").split(",")
     assert pairs[0] == "0000:1b:00.0=0000:18:00.0"
@@ -231,14 +231,14 @@ def test_vllm_is_told_pairs_and_sets_the_lists_of_each_worker_itself():
     }
 
 
-def test_vllm_is_told_nothing_where_a_worker_would_not_start():
+def test_vllm_mapping_is_left_out_when_a_worker_would_not_start():
     planned = plan(dgx(down=["mlx5_3"]), vllm=True, ucx=True)
     assert notices(planned) == {"rail-down", "vllm-mapping-left"}
     assert "VLLM_NIC_SELECTION_VARS" not in environment(planned.rdma.libraries)
     assert "UCX_NET_DEVICES" in environment(planned.rdma.libraries)
 
 
-def test_the_process_of_one_gpu_gets_its_own_ports():
+def test_single_gpu_process_gets_its_own_ports():
     libraries = plan(dgx(), vllm=True).rdma.libraries
     assert environment(libraries, "overlay", 3) == {
         "NCCL_IB_HCA": "=mlx5_3:1",
@@ -254,7 +254,7 @@ def test_the_process_of_one_gpu_gets_its_own_ports():
 # ---- virtual machines ----
 
 
-def test_a_guest_that_hides_its_tree_says_nothing_of_single_gpus():
+def test_guest_with_hidden_pci_tree_gets_no_mapping_per_gpu():
     guest = with_gpus([*NEAR, *NEAR], [*NEAR, *NEAR], nvidia_install=OPEN_MODULE)
     guest = replace(guest, gpus=tuple(replace(gpu, virtualization="passthrough") for gpu in guest.gpus))
     planned = plan(guest, vllm=True, ucx=True)
@@ -271,7 +271,7 @@ def guest_with(*switches: dict[str, Any]) -> NodePlan:
     return plan(guest, pcie_switches=list(switches))
 
 
-def test_what_the_provider_says_of_switches_makes_rails():
+def test_switches_named_by_the_provider_make_rails():
     planned = guest_with(
         {"devices": ["0000:01:00.0", "0000:82:00.0"]}, {"devices": ["0000:02:00.0", "0000:81:00.0"]}
     )
@@ -283,7 +283,7 @@ def test_what_the_provider_says_of_switches_makes_rails():
     assert notices(planned) == set()
 
 
-def test_a_gpu_of_which_the_provider_says_nothing_has_no_rail():
+def test_gpu_outside_the_provider_switches_has_no_rail():
     planned = guest_with({"devices": ["0000:01:00.0", "0000:82:00.0"]})
     assert [rail.gpu for rail in planned.rdma.libraries.gpus] == ["GPU0"]
     assert notices(planned) == {"rail-unknown", "device-on-no-rail"}
@@ -297,12 +297,12 @@ def test_a_gpu_of_which_the_provider_says_nothing_has_no_rail():
     ],
     ids=["a device that is not there", "a NUMA node that is not there"],
 )
-def test_a_switch_of_another_machine_is_refused(switch, said):
+def test_switch_with_unknown_devices_or_numa_node_is_refused(switch, said):
     with pytest.raises(PlanError, match=said):
         guest_with(switch)
 
 
-def test_a_switch_needs_its_numa_node_where_the_kernel_does_not_say_it():
+def test_switch_needs_its_numa_node_when_the_kernel_reports_none():
     guest = with_gpus([(None, None)], [(None, None)])
     devices = {"devices": ["0000:01:00.0", "0000:81:00.0"]}
     with pytest.raises(PlanError, match="the kernel does not know its NUMA node"):
@@ -350,7 +350,7 @@ def instinct(*, peer_memory: bool = False) -> NodeTopology:
         ),
     ],
 )
-def test_rccl_is_told_by_the_variables_that_it_reads(machine, wish, variables):
+def test_rccl_gets_only_variables_that_rccl_reads(machine, wish, variables):
     assert told(machine, **wish) == variables
 
 
@@ -371,13 +371,13 @@ def test_each_library_has_its_own_file(machine, path):
     assert loads(dumps(planned)).rdma.libraries.conf_path == path
 
 
-def test_what_is_not_nvidia_s_is_left_out_with_a_notice():
+def test_nvidia_only_libraries_are_left_out_with_a_notice():
     planned = plan(instinct(), nvshmem=True, vllm=True)
     assert "nvshmem-left" in {notice.id for notice in planned.notices}
     assert planned.rdma.libraries.variables["VLLM_NIC_SELECTION_VARS"] == "UCX_NET_DEVICES:1"
 
 
-def test_where_gpus_are_far_from_nics_the_level_is_raised_for_rccl_with_peer_memory_alone():
+def test_far_nics_raise_the_rccl_level_only_with_peer_memory():
     for clients, level, left in (((), None, {"gdr-level-left"}), (("amdkfd",), "PHB", set())):
         far = with_gpus([("0000:00", 0)], [("0000:40", 0)])
         gpus = tuple(replace(gpu, vendor="1002", device="740f") for gpu in far.gpus)
@@ -386,7 +386,7 @@ def test_where_gpus_are_far_from_nics_the_level_is_raised_for_rccl_with_peer_mem
         assert notices(planned) & {"gdr-level-left"} == left
 
 
-def test_an_rccl_conf_of_the_admin_stays_and_comes_back():
+def test_admins_rccl_conf_is_kept_and_restored():
     machine = replace(instinct(), nccl_conf="NCCL_DEBUG=WARN\n")
     first = plan(machine)
     assert first.rdma.libraries.admin_conf == "NCCL_DEBUG=WARN\n"
@@ -403,7 +403,7 @@ def test_an_rccl_conf_of_the_admin_stays_and_comes_back():
 ADMINS = "# ours since 2023\nNCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME==bond0\n"
 
 
-def test_what_the_admin_says_stays_and_comes_back():
+def test_nccl_conf_of_the_admin_is_kept_and_restored():
     machine = dgx(nccl_conf=ADMINS)
     first = plan(machine)
     assert first.rdma.libraries.admin_conf == ADMINS
@@ -418,7 +418,7 @@ def test_what_the_admin_says_stays_and_comes_back():
     assert plan_node(changed, load_profile({"name": "unnamed"})).rdma.libraries.admin_conf is None
 
 
-def test_a_host_whose_plan_was_lost_still_knows_the_admins_part():
+def test_admin_settings_survive_a_lost_plan():
     ours = "# Written by numaforge from the profile x.\nNCCL_IB_HCA==mlx5_0:1\n"
     kept = f"{ours}# What the admin has here, and gets back:\nNCCL_DEBUG=WARN\n"
     assert plan(dgx(nccl_conf=ours)).rdma.libraries.admin_conf is None
@@ -435,12 +435,12 @@ def test_a_host_whose_plan_was_lost_still_knows_the_admins_part():
     ],
     ids=["another interface", "other devices", "line ends of another system", "not read"],
 )
-def test_an_nccl_conf_that_would_be_lost_is_refused(machine, said):
+def test_plan_that_would_lose_the_nccl_conf_is_refused(machine, said):
     with pytest.raises(PlanError, match=said):
         plan(machine)
 
 
-def test_a_pinned_gid_index_of_the_admin_is_noticed():
+def test_pinned_gid_index_of_the_admin_gets_a_notice():
     assert "nccl-gid-index-pinned" in notices(plan(dgx(nccl_conf="NCCL_IB_GID_INDEX=3\n")))
 
 
@@ -473,7 +473,7 @@ def test_a_pinned_gid_index_of_the_admin_is_noticed():
         ({"nccl_config": True}, "did you mean nccl_conf"),
     ],
 )  # fmt: skip
-def test_what_no_library_would_take_is_refused(libraries, said):
+def test_values_that_no_library_accepts_are_refused(libraries, said):
     with pytest.raises(ProfileError, match=said):
         load_profile({"rdma": {"libraries": libraries}})
 
@@ -482,7 +482,7 @@ def test_what_no_library_would_take_is_refused(libraries, said):
     gpus=st.lists(st.sampled_from([*NEAR, *FAR, ("pci0000:10", 0), (None, None)]), max_size=8),
     nics=st.lists(st.sampled_from([*NEAR, *FAR, ("pci0000:10", 0), (None, None)]), max_size=8),
 )
-def test_every_port_that_is_named_exists_once(gpus, nics):
+def test_listed_ports_exist_and_are_listed_once(gpus, nics):
     profile = load_profile({"rdma": {"libraries": {"nccl_conf": True, "ucx": True, "nvshmem": True}}})
     libraries = plan_libraries(with_gpus(gpus, nics), profile, LibrariesPlan()).value
     exist = {f"mlx5_{number}:1" for number in range(len(nics))}

@@ -39,14 +39,14 @@ def test_nodes_with_equal_configurations_share_their_manifests():
     ]
 
 
-def test_nodes_whose_interfaces_have_other_names_have_manifests_of_their_own():
+def test_nodes_with_different_interface_names_get_separate_manifests():
     one = planned(dgx_h100(), "a")
     other = planned(renamed(dgx_h100(), "ibp24s0", "ib0"), "b")
     assert len(names(one, other, planned(hgx_a100(), "c"))) == 6
     assert one.labels[POOLS_LABEL] != other.labels[POOLS_LABEL]
 
 
-def test_a_daemon_set_runs_where_the_label_of_the_plan_is_and_reads_its_own_config_map():
+def test_daemon_set_runs_on_labelled_nodes_with_its_own_config_map():
     plan = planned(dgx_h100())
     (config_map, daemon_set), labels = plugin_manifests([plan], "registry/plugin:1", "rdma", "net")
     pod = daemon_set["spec"]["template"]["spec"]
@@ -61,7 +61,7 @@ def test_a_daemon_set_runs_where_the_label_of_the_plan_is_and_reads_its_own_conf
 
 
 # deployment/k8s/base/daemonset.yaml of the plugin.
-def test_the_plugin_gets_what_upstreams_manifest_gives_it():
+def test_plugin_gets_the_settings_of_the_upstream_manifest():
     _, daemon_set = plugin_manifests([planned(dgx_h100())], "registry/plugin:1", "rdma", "net")[0]
     pod = daemon_set["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -77,7 +77,7 @@ def test_the_plugin_gets_what_upstreams_manifest_gives_it():
     }
 
 
-def test_a_kubelet_with_another_root_directory_looks_for_plugins_there():
+def test_plugin_folder_follows_the_kubelets_root_directory():
     plan = planned(dgx_h100())
     assert plan.kubelet is not None
     moved = replace(plan, kubelet=replace(plan.kubelet, root_dir="/data/kubelet"))
@@ -91,6 +91,6 @@ def test_a_kubelet_with_another_root_directory_looks_for_plugins_there():
     assert pools_name(moved.rdma, moved.kubelet) != pools_name(plan.rdma, plan.kubelet)
 
 
-def test_a_plan_without_pools_is_refused():
+def test_plan_without_pools_is_refused():
     with pytest.raises(PlanError, match="has no pools of RDMA devices"):
         plugin_manifests([replace(planned(dgx_h100()), rdma=type(planned(dgx_h100()).rdma)())], "i", "r", "n")

@@ -145,7 +145,7 @@ def functions(node: Node) -> Iterator[Node]:
         yield from functions(below)
 
 
-def test_a_virtual_machine_is_told_of_its_hosts_switches() -> None:
+def test_topology_of_a_virtual_machine_shows_the_switches_of_the_host() -> None:
     switch = HiddenSwitch("ffff:ff:00.0", 1, ("0001:00:00.0",), ("0101:00:00.0",), 32, 16)
     bare = HiddenSwitch("ffff:ff:01.0", 0, ("0002:00:00.0",), ("0102:00:00.0",))
     system = Loader(of_hidden_switches((switch, bare))).load()
@@ -165,7 +165,7 @@ def test_a_virtual_machine_is_told_of_its_hosts_switches() -> None:
     ]
 
 
-def test_the_tree_of_a_dgx_h100_has_a_gpu_and_a_nic_below_each_switch() -> None:
+def test_dgx_h100_topology_has_a_gpu_and_a_nic_below_each_switch() -> None:
     system = Loader(of_machine(dgx_h100())).load()
     switches = [pci for cpu in system.below for pci in cpu.below]
     assert [len(cpu.below) for cpu in system.below] == [4, 4]
@@ -175,12 +175,12 @@ def test_the_tree_of_a_dgx_h100_has_a_gpu_and_a_nic_below_each_switch() -> None:
 
 
 @pytest.mark.parametrize("machine", [pytest.param(build(), id=name) for name, build in MACHINES.items()])
-def test_nccl_loads_the_tree_of_every_machine(machine: NodeTopology) -> None:
+def test_nccl_loads_the_topology_of_every_machine(machine: NodeTopology) -> None:
     shown = {function.attributes["busid"] for function in functions(Loader(of_machine(machine)).load())}
     assert {gpu.pci_address for gpu in machine.gpus if gpu.pci_address in machine.pci_paths} <= shown
 
 
-def test_the_file_on_the_host_begins_with_a_comment_that_nccl_skips() -> None:
+def test_topology_file_starts_with_a_comment_that_nccl_skips() -> None:
     switches = [{"devices": ["0000:1b:00.0", "0000:18:00.0"]}]
     profile = {"name": "a--b", "rdma": {"libraries": {"nccl_conf": True, "pcie_switches": switches}}}
     text = render_plan(plan_node(dgx(), load_profile(profile)))["/etc/numaforge/nccl-topology.xml"]
@@ -202,12 +202,12 @@ def test_the_file_on_the_host_begins_with_a_comment_that_nccl_skips() -> None:
     ],
     ids=["XML declaration", "another version", "tab", "function without a CPU"],
 )
-def test_the_loader_of_these_tests_refuses_what_nccl_refuses(text: str) -> None:
+def test_test_loader_refuses_what_nccl_refuses(text: str) -> None:
     with pytest.raises(LoadError):
         Loader(text).load()
 
 
-def test_more_switches_than_a_bus_has_devices_are_refused() -> None:
+def test_more_switches_than_bus_slots_are_refused() -> None:
     switches = [{"devices": [f"0000:{n:02x}:00.0", f"0001:{n:02x}:00.0"]} for n in range(33)]
     profile = load_profile({"rdma": {"libraries": {"pcie_switches": switches}}})
     with pytest.raises(PlanError, match="more than 32"):

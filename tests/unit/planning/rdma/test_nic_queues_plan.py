@@ -39,20 +39,20 @@ def notices(chosen: NodePlan) -> dict[str, str]:
     return {notice.id: notice.message for notice in chosen.notices}
 
 
-def test_each_reserved_cpu_serves_one():
+def test_each_reserved_cpu_serves_one_queue():
     assert queues(plan(fabric(), combined="reserved")) == {"eth1": "8"}
 
 
-def test_a_number_is_taken_as_it_is():
+def test_given_queue_count_is_used_unchanged():
     assert queues(plan(fabric(), combined=16)) == {"eth1": "16"}
 
 
-def test_the_nic_of_the_default_route_is_changed_where_it_is_named():
+def test_named_nic_of_the_default_route_is_changed():
     assert queues(plan(fabric(), combined="reserved", nics=["eth0"])) == {"eth0": "8"}
 
 
 @pytest.mark.parametrize("name", ["mlx5_1", "eth1", "0000:40:00.0"])
-def test_a_nic_is_known_by_any_of_its_names(name):
+def test_nic_is_recognised_by_any_of_its_names(name):
     assert queues(plan(fabric(), combined=4, nics=[name])) == {"eth1": "4"}
 
 
@@ -63,13 +63,13 @@ def test_a_nic_is_known_by_any_of_its_names(name):
         pytest.param([Network("eth1", "10.0.0.0/8")], "is not known", id="no-route"),
     ],
 )
-def test_where_the_default_route_hides_its_nic_none_is_changed(routes, said):
+def test_no_nic_is_changed_when_the_default_routes_nic_is_unknown(routes, said):
     chosen = plan(fabric(*routes), combined="reserved")
     assert queues(chosen) == {}
     assert said in notices(chosen)["nic-queues-default-route"]
 
 
-def test_virtual_functions_are_left_alone():
+def test_virtual_functions_are_left_unchanged():
     machine = fabric()
     devices = [
         replace(device, physical_function="0000:18:00.0") if device.name == "mlx5_1" else device
@@ -80,22 +80,22 @@ def test_virtual_functions_are_left_alone():
     assert "no-nic-for-queues" in notices(chosen)
 
 
-def test_a_nic_that_is_not_there_is_refused_with_those_that_are():
+def test_unknown_nic_is_refused_with_the_known_nics():
     with pytest.raises(PlanError, match="no NIC eth9") as refused:
         plan(fabric(), combined="reserved", nics=["eth9"])
     assert "mlx5_0 = eth0 = 0000:18:00.0" in (refused.value.remedy or "")
 
 
-def test_without_reserved_cpus_there_is_no_number():
+def test_reserved_queue_count_without_reserved_cpus_is_refused():
     with pytest.raises(PlanError, match="reserves none"):
         plan_node(two_cpu_vm(), load_profile({"nic_queues": {"combined": "reserved"}}))
 
 
-def test_a_boot_makes_them_again():
+def test_nic_queues_are_restored_at_boot():
     chosen = plan(fabric(), combined="reserved")
     assert NicSetting("eth1", "channels", "8") in chosen.rdma.host.nics
     assert "/etc/systemd/system/numaforge-nics.service" in [file.path for file in chosen.files]
 
 
-def test_unset_changes_nothing():
+def test_unset_queues_change_nothing():
     assert queues(plan(fabric())) == {}

@@ -30,17 +30,17 @@ def found(findings) -> list[list[str | None]]:
 @pytest.mark.parametrize(
     ("pool", "expected"), CASES["on_every_machine"].values(), ids=CASES["on_every_machine"]
 )
-def test_on_every_machine(pool, expected):
+def test_findings_on_every_machine_are_reported(pool, expected):
     assert found(check_config(config(pool))) == expected
 
 
-def test_the_words_of_the_plugin_are_shown():
+def test_finding_quotes_the_plugins_error_message():
     twice = check_config(config({}, {"resourcePrefix": "example.com"}))
     assert [each.text for each in twice] == ['error: resource name "a" already exists']
     assert "whatever its prefix" in twice[0].remedy
 
 
-def test_a_key_like_a_known_one_is_named():
+def test_misspelt_key_gets_a_suggestion():
     (finding,) = check_config(config({"rdmaHcamaxx": 5}))
     assert finding.remedy == "did you mean rdmaHcaMax?"
 
@@ -48,7 +48,7 @@ def test_a_key_like_a_known_one_is_named():
 @pytest.mark.parametrize(
     ("interval", "expected"), [(0, ["rdma-never-updated"]), (-1, ["rdma-config-refused"]), (60, [])]
 )
-def test_the_interval(interval, expected):
+def test_update_interval_is_checked(interval, expected):
     assert [each.id for each in check_config(config({}, periodicUpdateInterval=interval))] == expected
 
 
@@ -83,7 +83,7 @@ def test_the_interval(interval, expected):
         ),
     ],
 )
-def test_on_a_machine(pools, expected):
+def test_findings_on_one_machine_are_reported(pools, expected):
     findings = check_machine(config(*pools), dgx_h100())
     assert [(each.id, each.severity) for each in findings] == expected
 
@@ -103,12 +103,12 @@ def test_on_a_machine(pools, expected):
         ),
     ],
 )
-def test_the_remedy_names_what_excludes_all_devices(selectors, remedy):
+def test_remedy_names_the_selector_that_excludes_all_devices(selectors, remedy):
     [finding] = check_machine(config({"selectors": selectors}), dgx_h100())
     assert finding.remedy == remedy
 
 
-def test_resources_that_share_several_devices_are_named_once():
+def test_resources_sharing_several_devices_are_reported_once():
     everything = {"selectors": {"drivers": ["mlx5_core"]}}
     findings = check_machine(config(everything, {"resourceName": "b"} | everything), dgx_h100())
     assert [each.id for each in findings].count("rdma-pools-overlap") == 1
@@ -122,7 +122,7 @@ def test_resources_that_share_several_devices_are_named_once():
         pytest.param({"pci_address": None}, "rdma-device-without-function", id="a software device"),
     ],
 )
-def test_devices_that_are_not_for_pods(changes, expected):
+def test_devices_unfit_for_pods_are_reported(changes, expected):
     machine = dgx_h100()
     first, second, *rest = machine.rdma_devices
     known = {"character_devices": ("umad1", "uverbs1")}
@@ -132,7 +132,7 @@ def test_devices_that_are_not_for_pods(changes, expected):
     assert expected in [each.id for each in findings]
 
 
-def test_an_exclusive_network_namespace_ends_the_plugin():
+def test_exclusive_network_namespace_ends_the_plugin():
     machine = replace(dgx_h100(), rdma_netns="exclusive")
     (finding,) = check_machine(config({}), machine)
     assert (finding.id, finding.text) == (
@@ -142,14 +142,14 @@ def test_an_exclusive_network_namespace_ends_the_plugin():
     assert advertised(config({}), machine) == {}
 
 
-def test_what_is_advertised():
+def test_only_pools_with_devices_advertise_resources():
     nothing = {"resourceName": "b", "selectors": {"ifNames": ["ib7"]}}
     assert advertised(config({}, nothing), dgx_h100()) == {"rdma/a": 63, "rdma/b": 0}
 
 
 @pytest.mark.parametrize("machine", [dgx_h100(), hgx_a100()], ids=["DGX H100", "HGX A100"])
 @pytest.mark.parametrize("per", ["rail", "device"])
-def test_our_own_configuration_has_nothing_wrong_with_it(machine, per):
+def test_generated_configuration_has_no_findings(machine, per):
     profile = NodeProfile.model_validate({"name": "p", "rdma": {"device_plugin": {"per": per}}})
     pools = plan_pools(machine, profile).value
     read = parse_plugin_config(plugin_text(pools), "config.json")

@@ -14,7 +14,7 @@ RECORD = json.loads((Path(__file__).parent / "plugin_answers.json").read_text(en
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in RECORD["cases"]])
-def test_the_plugin_says_the_same(case):
+def test_resources_match_the_recorded_answers_of_the_plugin(case):
     assert answer(case["config"], RECORD["functions"]) == comparable(case)
 
 
@@ -42,13 +42,13 @@ def test_the_plugin_says_the_same(case):
         pytest.param("[" * 100_000, "not valid JSON", id="nested too deeply"),
     ],
 )
-def test_what_the_plugin_cannot_read_is_refused_with_its_place(text, said):
+def test_config_the_plugin_cannot_read_is_refused_with_its_position(text, said):
     with pytest.raises(PlanError) as refused:
         parse_plugin_config(text, "config.json")
     assert said in str(refused.value)
 
 
-def test_keys_that_the_plugin_drops_are_kept_with_their_places():
+def test_keys_ignored_by_the_plugin_are_kept_with_their_paths():
     read = parse_plugin_config('{"a": 1, "configList": [{"rdmaHcamaxx": 1, "selectors": {"pf": []}}]}', "f")
     assert [path for path, _ in read.unknown] == [
         "a",
@@ -57,7 +57,7 @@ def test_keys_that_the_plugin_drops_are_kept_with_their_places():
     ]
 
 
-def test_what_is_written_is_read_back():
+def test_written_config_reads_back_unchanged():
     pool = RdmaPool("example.com/rail0", 7, ("mlx5_0",), ("0000:18:00.0",), {"ifNames": ("ib0",)})
     text = plugin_text([pool, RdmaPool("rdma/b", 1, ("b",), ("0000:19:00.0",), {"vendors": ("15b3",)})])
     read = parse_plugin_config(text, "f")

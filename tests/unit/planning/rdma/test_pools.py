@@ -50,7 +50,7 @@ def planned(topology: NodeTopology, **keys) -> dict[str, tuple[str, ...]]:
     return {pool.resource: pool.devices for pool in plan_pools(topology, wish(**keys)).value}
 
 
-def test_a_dgx_h100_has_a_resource_for_each_of_its_eight_rails():
+def test_dgx_h100_has_a_resource_per_rail():
     pools = plan_pools(dgx_h100(), wish(per="rail")).value
     assert [pool.resource for pool in pools] == [f"rdma/rail{number}" for number in range(8)]
     assert [len(pool.gpus) for pool in pools] == [1] * 8
@@ -76,7 +76,7 @@ def test_a_dgx_h100_has_a_resource_for_each_of_its_eight_rails():
         ),
     ],
 )
-def test_resources_are_named_by_what_they_hold(keys, resources):
+def test_resources_are_named_by_their_grouping(keys, resources):
     devices = (device("mlx5_0", 1), device("mlx5_1", 2, numa_node=1), device("mlx5_10", 3, numa_node=1))
     assert list(planned(with_devices(*devices, numa_nodes=2), **keys)) == resources
 
@@ -128,7 +128,7 @@ def test_resources_are_named_by_what_they_hold(keys, resources):
         ),
     ],
 )
-def test_left_out_are(changes, keys, told):
+def test_left_out_devices_are_reported_with_a_reason(changes, keys, told):
     topology = with_devices(device("mlx5_0", 1), device("odd", 2, **changes))
     decided = plan_pools(topology, wish(per="rail", **keys))
     assert [pool.devices for pool in decided.value] == [("mlx5_0",)]
@@ -156,17 +156,17 @@ def test_left_out_are(changes, keys, told):
         ),
     ],
 )
-def test_offered_are(changes, keys):
+def test_odd_but_usable_device_is_offered(changes, keys):
     topology = with_devices(device("mlx5_0", 1), device("odd", 2, **changes))
     assert len(planned(topology, per="device", **keys)) == 2
 
 
-def test_character_devices_that_the_snapshot_does_not_know_are_no_alarm():
+def test_unknown_character_devices_are_not_noticed():
     decided = plan_pools(with_devices(device("mlx5_0", 1, character_devices=())), wish(per="rail"))
     assert (len(decided.value), decided.notices) == (1, ())
 
 
-def test_a_module_that_is_not_loaded_is_named_and_keeps_no_device_out():
+def test_missing_module_is_reported_and_excludes_no_device():
     topology = with_devices(device("mlx5_0", 1, character_devices=("uverbs0",)))
     decided = plan_pools(topology, wish(per="rail"))
     assert [notice.id for notice in decided.notices] == ["rdma-module-missing"]
@@ -177,36 +177,36 @@ def test_a_module_that_is_not_loaded_is_named_and_keeps_no_device_out():
 EXCLUSIVE = replace(with_devices(device("mlx5_0", 1)), rdma_netns="exclusive")
 
 
-def test_an_exclusive_network_namespace_is_named():
+def test_exclusive_network_namespace_is_reported():
     assert [each.id for each in plan_pools(EXCLUSIVE, wish(per="rail")).notices] == ["rdma-netns-exclusive"]
 
 
-def test_one_that_the_profile_makes_shared_is_not_named():
+def test_network_namespace_that_the_profile_shares_is_not_noticed():
     shared = load_profile({"rdma": {"host": {"netns": "shared"}, "device_plugin": {"per": "rail"}}})
     assert plan_pools(EXCLUSIVE, shared).notices == ()
 
 
-def test_devices_of_one_network_namespace_each_are_not_shared():
+def test_pools_beside_exclusive_network_namespaces_are_refused():
     both = load_profile({"rdma": {"host": {"netns": "exclusive"}, "device_plugin": {"per": "rail"}}})
     with pytest.raises(PlanError, match=r"is rail, and rdma\.host\.netns is exclusive") as refused:
         plan_pools(with_devices(device("mlx5_0", 1)), both)
     assert "rdma.host.netns: shared" in (refused.value.remedy or "")
 
 
-def test_a_selection_that_fits_nothing_is_named():
+def test_selection_without_a_match_is_reported():
     decided = plan_pools(with_devices(device("mlx5_0", 1)), wish(per="rail", exclude=[{"names": ["ens*"]}]))
     assert [str(each.message) for each in decided.notices] == [
         "rdma.device_plugin.exclude[0] fits no device of this machine"
     ]
 
 
-def test_a_machine_without_devices_has_no_pools_and_a_notice():
+def test_machine_without_devices_has_no_pools_and_gets_a_notice():
     decided = plan_pools(bare_machine(), wish(per="rail", deployed=True))
     assert (decided.value, [each.id for each in decided.notices]) == ((), ["rdma-no-device"])
 
 
 @pytest.mark.parametrize("name", ["mlx5_0", "mlx5_1", "mlx5_8"])
-def test_a_cable_that_is_out_changes_no_resource(name):
+def test_unplugged_cable_changes_no_resource(name):
     machine = hgx_a100()
     down = (RdmaPort(1, "InfiniBand", "DOWN", "10 Gb/sec (4X SDR)"),)
     devices = (replace(each, ports=down) if each.name == name else each for each in machine.rdma_devices)
@@ -214,14 +214,14 @@ def test_a_cable_that_is_out_changes_no_resource(name):
     assert planned(unplugged, per="rail") == planned(machine, per="rail")
 
 
-def test_virtual_functions_belong_to_the_rail_of_their_physical_one():
+def test_virtual_functions_are_on_the_rail_of_their_physical_function():
     physical = device("mlx5_0", 1), device("mlx5_1", 2)
     virtual = device("mlx5_2", 3, physical_function="0000:02:00.0")
     pools = planned(with_devices(*physical, virtual), per="rail", virtual_functions=True)
     assert pools == {"rdma/rail0": ("mlx5_0",), "rdma/rail1": ("mlx5_1", "mlx5_2")}
 
 
-def test_a_software_device_is_offered_by_the_function_of_its_interface_where_the_profile_says_so():
+def test_opted_in_software_device_is_offered_by_its_interface():
     rxe = device("rxe0", 0, pci_address=None, interface="ens10", driver=None, vendor=None, device=None)
     nic = Nic("0000:81:00.0", "ens10", None, "Ethernet", None, "virtio_net", 1)
     topology = replace(bare_machine(), nics=(nic,), rdma_devices=(rxe,))
@@ -229,7 +229,7 @@ def test_a_software_device_is_offered_by_the_function_of_its_interface_where_the
     assert (pool.pci_addresses, pool.selectors) == (("0000:81:00.0",), {"ifNames": ("ens10",)})
 
 
-def test_the_first_interface_of_a_function_selects_it_as_the_plugin_sees_it():
+def test_pool_selects_the_first_interface_that_the_plugin_sees():
     topology = with_devices(device("mlx5_0", 1, interface="eth0np0"))
     (nic,) = topology.nics
     topology = replace(topology, nics=(nic, replace(nic, interface="eth0_rep1")))
@@ -237,7 +237,7 @@ def test_the_first_interface_of_a_function_selects_it_as_the_plugin_sees_it():
     assert pool.selectors == {"ifNames": ("eth0_rep1",)}
 
 
-def test_a_device_without_an_interface_is_selected_by_hardware_where_that_is_its_own():
+def test_device_without_interface_is_selected_by_unique_hardware_ids():
     bare = device("mlx5_1", 2, interface=None, device="101b")
     pools = plan_pools(with_devices(device("mlx5_0", 1), bare), wish(per="rail")).value
     assert [pool.selectors for pool in pools] == [
@@ -281,7 +281,7 @@ def test_a_device_without_an_interface_is_selected_by_hardware_where_that_is_its
         ),
     ],
 )
-def test_refused_with_a_remedy_are(devices, keys, said):
+def test_impossible_pools_are_refused_with_a_remedy(devices, keys, said):
     with pytest.raises(PlanError) as refused:
         plan_pools(with_devices(*devices, numa_nodes=2), wish(**keys))
     assert said in refused.value.message
@@ -325,14 +325,14 @@ def test_refused_with_a_remedy_are(devices, keys, said):
         ),
     ],
 )
-def test_a_profile_is_refused_for(keys, said):
+def test_invalid_device_plugin_profile_is_refused(keys, said):
     with pytest.raises(NumaforgeError) as refused:
         load_profile({"name": "p", "rdma": {"device_plugin": keys}})
     assert said in str(refused.value)
     assert "rdma.device_plugin" in str(refused.value)
 
 
-def test_a_plan_predicts_the_resources_and_the_label_where_the_plugin_is_deployed():
+def test_plan_predicts_resources_and_label_of_a_deployed_plugin():
     plan = plan_node(dgx_h100(), wish(per="numa_node", deployed=True), "1.36.1")
     assert {k: v for k, v in plan.allocatable.devices.items() if k.startswith("rdma/")} == {
         "rdma/numa0": 63,
@@ -342,7 +342,7 @@ def test_a_plan_predicts_the_resources_and_the_label_where_the_plugin_is_deploye
     assert from_document(to_document(plan)) == plan
 
 
-def test_a_plan_predicts_nothing_of_a_plugin_that_is_not_deployed():
+def test_plan_predicts_nothing_for_an_undeployed_plugin():
     plan = plan_node(dgx_h100(), wish(per="rail"), "1.36.1")
     assert (len(plan.rdma.pools), plan.allocatable.devices, plan.labels) == (8, {}, {})
 
@@ -376,7 +376,7 @@ def decided_or_refused(topology: NodeTopology, per: str) -> Reasoned[tuple[RdmaP
 
 
 @given(topology=fabrics(), per=st.sampled_from(("rail", "numa_node", "device", "machine")))
-def test_every_device_is_in_exactly_one_pool_whose_selectors_match_its_devices_alone(topology, per):
+def test_every_device_is_in_exactly_one_pool_with_exact_selectors(topology, per):
     decided = decided_or_refused(topology, per)
     if decided is None:
         assert any(each.interface is None for each in topology.rdma_devices)
@@ -391,6 +391,6 @@ def test_every_device_is_in_exactly_one_pool_whose_selectors_match_its_devices_a
 
 
 @pytest.mark.parametrize("per", ["rail", "numa_node", "device", "machine"])
-def test_a_hgx_a100_with_storage_nics_has_every_device_in_one_pool(per):
+def test_hgx_a100_with_storage_nics_has_every_device_in_one_pool(per):
     held = [name for names in planned(hgx_a100(), per=per).values() for name in names]
     assert sorted(held) == sorted(f"mlx5_{number}" for number in range(10))

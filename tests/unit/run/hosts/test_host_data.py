@@ -46,7 +46,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_mistake_names_the_key_the_value_and_what_is_accepted(name, value, message):
+def test_mistake_names_the_key_the_value_and_accepted_values(name, value, message):
     assert message in mistakes_in({name: value, "theirs": object()})[name]
 
 
@@ -66,7 +66,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("data", ACCEPTED.values(), ids=ACCEPTED)
-def test_what_is_accepted_is_no_mistake(data):
+def test_accepted_data_has_no_mistakes(data):
     assert mistakes_in(data) == {}
 
 
@@ -93,7 +93,7 @@ def noticed(*data: dict[str, object], group: dict[str, object] | None = None) ->
 
 
 @pytest.mark.parametrize(("data", "meant"), MISSPELT.values(), ids=MISSPELT)
-def test_a_datum_that_nothing_reads_is_noticed_with_what_was_meant(data, meant):
+def test_unknown_host_data_is_reported_with_suggestion(data, meant):
     name = next(iter(data))
     said = f"host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
     assert noticed(data) == [f"gpu-1: {said}"]
@@ -107,7 +107,7 @@ def test_a_datum_that_nothing_reads_is_noticed_with_what_was_meant(data, meant):
         ("ansible_shell_type", ""),
     ],
 )
-def test_ansibles_other_data_are_noticed(name, why):
+def test_other_ansible_data_are_reported(name, why):
     assert noticed({name: True}) == [f"gpu-1: host data {name}: is Ansible's, and not read{why}"]
 
 
@@ -118,12 +118,12 @@ def test_hosts_with_the_same_mistake_are_named_together():
 
 
 @pytest.mark.parametrize("word", ["no", "False", "off", "0"])
-def test_a_word_that_turns_a_switch_of_pyinfra_on_is_noticed(word):
+def test_text_that_enables_a_pyinfra_switch_is_reported(word):
     said = f"host data _sudo: the text {word!r} turns it on, as any word does; write False"
     assert noticed({"_sudo": word}, {"_sudo": False}, {"_sudo": word}) == [f"gpu-[1,3]: {said}"]
 
 
-def test_names_that_lead_to_one_address_are_noticed():
+def test_names_that_share_an_address_are_reported():
     same = {"ssh_hostname": "10.0.0.7"}
     assert noticed(same, same, {}) == ["gpu-[1-2]: all have the address 10.0.0.7: name a host once"]
     assert noticed({"ssh_hostname": "gpu-2"}, {}) == [
@@ -156,17 +156,17 @@ NOT_NOTICED = {
 }
 
 
-def test_hosts_behind_one_address_by_port_are_not_noticed():
+def test_hosts_sharing_an_address_by_port_are_not_reported():
     assert noticed({"ssh_hostname": "nat", "ssh_port": 1}, {"ssh_hostname": "nat", "ssh_port": 2}) == []
 
 
 @pytest.mark.parametrize("data", NOT_NOTICED.values(), ids=NOT_NOTICED)
-def test_data_of_an_admins_own_are_not_noticed(data):
+def test_custom_admin_data_are_not_reported(data):
     assert noticed(data) == []
 
 
 @pytest.mark.parametrize("datum", TABLE, ids=lambda datum: datum.name)
-def test_what_stands_in_for_a_bad_value_is_of_pyinfras_type(datum):
+def test_replacement_for_bad_value_has_pyinfra_type(datum):
     from pyinfra.connectors.ssh import ConnectorData
 
     if datum.name.startswith("ssh_"):

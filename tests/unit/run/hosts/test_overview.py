@@ -24,7 +24,7 @@ from numaforge.run.hosts.overview import Overview
         pytest.param(logging.INFO, "[gpu-1] Ready", "without a message: run it again with -v", id="no error"),
     ],
 )
-def test_why_a_host_has_failed(level: int, message: str, reason: str) -> None:
+def test_failed_host_shows_its_reason(level: int, message: str, reason: str) -> None:
     state = State(Inventory((["gpu-1", "gpu-2"], {})), Config())
     host = state.inventory.get_host("gpu-1")
     overview = Overview()

@@ -41,11 +41,11 @@ def place() -> str:
     return util.get_call_location()
 
 
-def test_the_place_of_a_call_is_the_same(ours: None) -> None:
+def test_call_location_is_kept(ours: None) -> None:
     assert place().endswith("test_patches.py")
 
 
-def test_another_pyinfra_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_pyinfra_version_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(util, "stack", list)
     read_frames_once()
     assert util.stack is list
@@ -82,14 +82,14 @@ def replaced(file: Path) -> Iterator[str]:
                 yield f"{file.name}: {name}"
 
 
-def test_nothing_else_assigns_to_names_of_pyinfra() -> None:
+def test_only_patches_module_assigns_to_pyinfra_names() -> None:
     package = Path(patches.__file__).parents[2]
     files = [*package.rglob("*.py"), *(package / "roles").resolve().rglob("*.py")]
     assert [found for file in files if file.name != "patches.py" for found in replaced(file)] == []
     assert len([*replaced(Path(patches.__file__))]) > 3
 
 
-def test_each_says_until_when_it_is_needed() -> None:
+def test_each_patch_documents_until_when_it_is_needed() -> None:
     functions = [each for each in vars(patches).values() if inspect.isfunction(each)]
     ours = [each for each in functions if each.__module__ == patches.__name__ and each.__name__[0] != "_"]
     assert [each.__name__ for each in ours if "Until " not in (each.__doc__ or "")] == []

@@ -69,9 +69,7 @@ def righted(right: str, *lines: str) -> Answer:
     ids=["root", "sudo-asks-for-nothing", "sudo-asks-for-a-password"],
 )
 @pytest.mark.parametrize("without", ["", "gzip", "base64"])
-def test_a_script_runs_as_root_by_the_right_that_there_is(
-    run, programs, environment, answer, without
-) -> None:
+def test_script_runs_as_root_or_with_available_sudo(run, programs, environment, answer, without) -> None:
     write(programs / "sudo", SUDO)
     if without:
         (programs / without).unlink()
@@ -82,12 +80,12 @@ def test_without_sudo_nothing_runs(run, programs) -> None:
     assert detect(run, programs, "echo one", FAKE_UID="1000") == righted("nosudo")
 
 
-def test_a_banner_before_the_answer_is_left_out(run, programs) -> None:
+def test_banner_before_the_answer_is_skipped(run, programs) -> None:
     output = run("-c", AS_ROOT, stdin=asking("echo one"), path=str(programs), FAKE_UID="0")
     assert Answer.of(["Welcome", *output]) == righted("root", "one")
 
 
-def test_a_packed_answer_that_is_cut_off_is_refused(run, programs) -> None:
+def test_truncated_packed_answer_is_refused(run, programs) -> None:
     script = asking("i=0; while [ $i -lt 9999 ]; do echo $i; i=$((i + 1)); done")
     output = run("-c", AS_ROOT, stdin=script, path=str(programs), FAKE_UID="0")
     half = len(output) // 2
@@ -95,12 +93,12 @@ def test_a_packed_answer_that_is_cut_off_is_refused(run, programs) -> None:
         Answer.of([*output[:half], output[half][:7]])
 
 
-def test_a_packed_answer_that_is_none_is_refused() -> None:
+def test_invalid_packed_answer_is_refused() -> None:
     with pytest.raises(HostError, match="cannot be unpacked"):
         Answer.of(["numaforge answers", "numaforge packed", "bm9uc2Vuc2U="])
 
 
-def test_a_script_on_stdin_runs_as_any_other(shell) -> None:
+def test_script_on_stdin_runs_like_any_other(shell) -> None:
     """It has its arguments, words, traps and the status of its last command; nothing is left for cat."""
     script = """printf '%s\\n' "$#" "$2" "it's \\$HOME \\\\"
 cat
@@ -121,6 +119,6 @@ def test_no_shell_reads_a_script_byte_by_byte(run) -> None:
     assert int(reads.removeprefix("syscr: ")) < 1000
 
 
-def test_a_shell_that_is_only_said_to_be_bash_loses_nothing(run) -> None:
+def test_shell_that_only_claims_to_be_bash_loses_no_script_lines(run) -> None:
     script = f"echo begun\n: {'x' * 50_000}\necho ended\n"
     assert run("-s", stdin=scripts.on_stdin(script), BASH_VERSION="5.2") == ["begun", "ended"]
