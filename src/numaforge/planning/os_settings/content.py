@@ -6,17 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.lib.cpulist import format_cpulist, format_cpumask
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
-from numaforge.roles.hugepages.paths import hugepage_counts
-from numaforge.roles.interrupts.expected import WORKQUEUES
-from numaforge.roles.kernel_values.paths import (
-    ENERGY_PREFERENCE,
-    GOVERNOR,
-    IDLE_STATE,
-    knob_values,
-    online,
-)
+from numaforge.roles.hugepages import expected as hugepages
+from numaforge.roles.interrupts import expected as interrupts
+from numaforge.roles.kernel_values import expected as kernel_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -58,22 +52,9 @@ def sysctls_of(plan: NodePlan) -> dict[str, str]:
 
 def sysfs_of(plan: NodePlan) -> dict[str, str]:
     """Return every value below /sys that a plan sets by a fixed path."""
-    tuning = plan.tuning
-    values = {
-        **{online(cpu): "0" for cpu in sorted(tuning.offline.cpus)},
-        **{GOVERNOR.format(cpu): governor for cpu, governor in sorted(tuning.governors.items())},
-        **{ENERGY_PREFERENCE.format(cpu): word for cpu, word in sorted(tuning.energy_preferences.items())},
-        **{
-            IDLE_STATE.format(cpu, state.index): "1"
-            for state in tuning.idle_states_off
-            for cpu in sorted(state.cpus)
-        },
-        **knob_values(tuning),
-        **{path: str(count) for path, count in hugepage_counts(plan).items()},
-    }
-    if plan.interrupts.workqueues:
-        values[WORKQUEUES] = format_cpumask(plan.interrupts.workqueues)
-    return values
+    rows = (*kernel_values.expected(plan), *hugepages.expected(plan), *interrupts.expected(plan))
+    fixed = (row for row in rows if row.path.startswith("/sys/") and "*" not in row.path)
+    return {path: row.text for row in fixed for path in row.paths()}
 
 
 def module_options(plan: NodePlan) -> dict[str, list[str]]:
