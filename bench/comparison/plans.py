@@ -31,11 +31,11 @@ from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.startup.check import check
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.report.wording import counted
 from tests.fixtures.machines import KUBEADM_CONFIG, epyc_nps4, machine, many_numa_nodes
 from tests.machines.files import stored
 

@@ -12,6 +12,7 @@ from numaforge.kubelet_minors.values.booleans import truth
 from numaforge.lib.codec import CpuSet
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.quantity import counted
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.roles.cpus.core_order import CoreOrder, cores_by_numa_node, isolated_cpus
 from numaforge.roles.cpus.default_amounts import (
@@ -411,8 +412,8 @@ def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
             notices.append(
                 Notice(
                     "fewer-cpus-than-gpus",
-                    f"NUMA node {node.id} has {_devices_on(topology, node)} and {cpus_left} "
-                    f"CPU{'' if cpus_left == 1 else 's'} left for their pods",
+                    f"NUMA node {node.id} has {_devices_on(topology, node)} and "
+                    f"{counted(cpus_left, 'CPU')} left for their pods",
                 )
             )
     return tuple(notices)

@@ -18,8 +18,8 @@ from numaforge.commands.one_host import captured
 from numaforge.commands.options import limit_option
 from numaforge.lib import ansible
 from numaforge.lib.errors import ExitCode, HostError
+from numaforge.lib.quantity import counted
 from numaforge.report.terminal import complain, progress, remark, save
-from numaforge.report.wording import counted
 
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers

@@ -55,7 +55,7 @@ def verify(
     from numaforge.cluster.schedulers.kubectl_get import Kubectl
     from numaforge.cluster.schedulers.slices import slice_deviations
     from numaforge.cluster.schedulers.systems import generate as generated
-    from numaforge.report.wording import counted
+    from numaforge.lib.quantity import counted
 
     nodes, code = served_nodes(sources, profile, kubelet_version)
     if not nodes:

@@ -11,8 +11,8 @@ import click
 from numaforge.commands.machine import is_image_root, plan_of, plan_or_machine, plan_with, planning_options
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
+from numaforge.lib.quantity import counted
 from numaforge.report.terminal import show, show_json
-from numaforge.report.wording import counted
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology

@@ -21,12 +21,12 @@ from numaforge.fleet.audit.fleet import Failed, FleetAudit
 from numaforge.fleet.audit.machine import AuditedMachine, audited
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.lib.ordering import unlike
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import saved_plan
 from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
 from numaforge.report.terminal import progress, verbosity
-from numaforge.report.wording import counted
 from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
 

@@ -11,8 +11,8 @@ import click
 from numaforge.commands.init import write_folder
 from numaforge.commands.machine import answers_of, each_named, machine_and_plan
 from numaforge.lib.errors import ExitCode
+from numaforge.lib.quantity import counted
 from numaforge.report.terminal import print_data, remark, show_json
-from numaforge.report.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,8 @@ from numaforge.commands.one_host import asked_of
 from numaforge.commands.options import output_option
 from numaforge.commands.os_settings import SYSTEMS, write_os_settings
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
+from numaforge.lib.quantity import counted
 from numaforge.report.terminal import echo_lines, print_data, remark, show_json
-from numaforge.report.wording import counted
 
 if TYPE_CHECKING:
     from numaforge.lib.file_content import FileContent

@@ -14,7 +14,7 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.lib.mistakes import shown
 from numaforge.lib.ordering import unlike
-from numaforge.report.wording import counted
+from numaforge.lib.quantity import counted
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -172,7 +172,7 @@ def _verified(
 
     Raises HostError where pytest ends without a result.
     """
-    from numaforge.report.wording import counted
+    from numaforge.lib.quantity import counted
     from numaforge.rollout.program import every_core
     from numaforge.verification import suite
     from numaforge.verification.reach import write_hosts

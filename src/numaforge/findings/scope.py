@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from numaforge.findings.engine import Applicability, Scope, Seen, applies
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaInstall
 from numaforge.machine.topology.vendors import NVIDIA
 
@@ -121,5 +122,5 @@ def one_value(
 
 
 def _counted(gpus: Sequence[Gpu], none: str) -> Applicability:
-    count = f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+    count = counted(len(gpus), "GPU")
     return Applicability(True, count) if gpus else Applicability(False, none)

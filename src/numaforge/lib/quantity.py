@@ -256,3 +256,8 @@ def _without_factor(number: int, factor: int) -> tuple[int, int]:
             number //= powers[power]
             times += 2**power
     return number, times
+
+
+def counted(count: int | Fraction, singular: str, plural: str | None = None) -> str:
+    """Return a count with its noun: `1 package`, `2 packages`."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"

@@ -10,10 +10,11 @@ from numaforge.fleet.audit.facts import PEER_RULE
 from numaforge.fleet.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Changes, FleetAudit
 from numaforge.fleet.audit.peers import Unusual
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.report.audit_documents import state_counts, state_of
 from numaforge.report.hostnames import folded, in_short, without_name
 from numaforge.report.terminal import Screen, line_of, style
-from numaforge.report.wording import counted, some_of, wrapped
+from numaforge.report.wording import some_of, wrapped
 
 _COLOURS = {"not read": "red", "error": "red", "warning": "yellow", "note": "cyan", "sound": "green"}
 _MOST = 10  # groups of each part of the screen

@@ -13,11 +13,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numaforge import __version__
 from numaforge.fleet.audit.fleet import AuditFinding, Changes, FleetAudit
 from numaforge.lib.ordering import first_of, grouped
+from numaforge.lib.quantity import counted
 from numaforge.lib.resources import template_dir
 from numaforge.report.audit_documents import STATES, state_counts, state_of
 from numaforge.report.hostnames import folded
 from numaforge.report.printable import plain
-from numaforge.report.wording import counted
 
 _IN_WORDS = {"error": "with errors", "warning": "with warnings", "note": "with notes"}
 

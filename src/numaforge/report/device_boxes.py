@@ -9,6 +9,7 @@ from math import ceil
 from typing import TypeAlias
 
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import (
     Device,
     direct_nvlinks,
@@ -43,7 +44,7 @@ from numaforge.report.machine_wording import (
 )
 from numaforge.report.near_gpus import linked_lines
 from numaforge.report.slices import GpuPart, GpuParts, parts_of
-from numaforge.report.wording import counted, human_bytes, joined
+from numaforge.report.wording import human_bytes, joined
 
 Drawn: TypeAlias = Device | Nvme
 """What has a chip in the picture."""

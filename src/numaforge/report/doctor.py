@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.preflight import Check, errors
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import Screen, line_of, style
-from numaforge.report.wording import counted, wrapped
+from numaforge.report.wording import wrapped
 
 _OK = "ok"
 _COLOURS = {_OK: "green", "warning": "yellow", "error": "red"}

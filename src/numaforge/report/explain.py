@@ -11,11 +11,11 @@ from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
-from numaforge.lib.quantity import format_amount
+from numaforge.lib.quantity import counted, format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import style
-from numaforge.report.wording import amount_in_words, counted, wrapped
+from numaforge.report.wording import amount_in_words, wrapped
 
 if TYPE_CHECKING:
     from numaforge.cluster.explain.allocation import RequestCount

@@ -8,8 +8,8 @@ from typing import Any
 
 from numaforge.findings import Finding, Rule, Severity
 from numaforge.findings.engine import Judgement, Verdict
+from numaforge.lib.quantity import counted
 from numaforge.report.terminal import line_of, style
-from numaforge.report.wording import counted
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _OTHERS = {

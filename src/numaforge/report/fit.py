@@ -10,9 +10,10 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.quantity import counted
 from numaforge.report.admit import in_the_way
 from numaforge.report.columns import add_row, assembled, columns, text_line
-from numaforge.report.wording import counted, human_bytes
+from numaforge.report.wording import human_bytes
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape

@@ -9,11 +9,12 @@ from typing import Any
 
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.node.bundle import FileChange, diff
 from numaforge.report.hostnames import alike, folded, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen, style
-from numaforge.report.wording import counted, wrapped
+from numaforge.report.wording import wrapped
 
 STATES = {
     "in progress": "red",

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from numaforge.findings.gpudirect.pairs import Pair, Works
 from numaforge.lib.ordering import grouped, natural
+from numaforge.lib.quantity import counted
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import Screen, screen, style
-from numaforge.report.wording import counted, wrapped
+from numaforge.report.wording import wrapped
 
 _PLACE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _COLOURS = {Works.YES: "green", Works.NO: "red", Works.UNKNOWN: "yellow"}

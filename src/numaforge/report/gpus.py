@@ -9,11 +9,12 @@ from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.holders import pods_on, uuids_of
 from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaDriver
 from numaforge.report.columns import assembled
 from numaforge.report.slices import parts_of
-from numaforge.report.wording import counted, some_of
+from numaforge.report.wording import some_of
 
 _Say = Callable[[Gpu, NodeTopology], str]
 
@@ -94,7 +95,7 @@ def _fabric(gpu: Gpu, _: NodeTopology) -> str:
 def _faults(gpu: Gpu, _: NodeTopology) -> str:
     errors = gpu.ecc and gpu.ecc.uncorrected_volatile
     faults = [
-        f"{errors} uncorrected memory error{'' if errors == 1 else 's'}" if errors else "",
+        counted(errors, "uncorrected memory error") if errors else "",
         "row remapping failed" if gpu.remapped_rows and gpu.remapped_rows.failed else "",
         f"the driver asks for {gpu.recovery_action}" if gpu.recovery_action not in (None, "none") else "",
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
-from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.lib.quantity import counted, format_bytes, parse_bytes
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
 from numaforge.machine.topology.model import Core, CpuSet, Gpu, L3Cache, NodeTopology, NumaNode
 from numaforge.report.boxes import (
@@ -35,7 +35,7 @@ from numaforge.report.machine_wording import cpu_counts, memory_and_devices, pol
 from numaforge.report.rails import rails_box
 from numaforge.report.slices import gpus_planned
 from numaforge.report.sums import Grain
-from numaforge.report.wording import counted, human_bytes, joined
+from numaforge.report.wording import human_bytes, joined
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.gpu_models import model_of
 from numaforge.machine.topology.links import nodes_of_gpus
 from numaforge.machine.topology.pcie_lanes import lanes
 from numaforge.machine.topology.slices import partitions_of
-from numaforge.report.wording import counted, human_bytes, joined
+from numaforge.report.wording import human_bytes, joined
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink

@@ -11,12 +11,13 @@ from rich.padding import Padding
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded
 from numaforge.report.machine_wording import accelerator_label, gpu_label
 from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import screen
-from numaforge.report.wording import counted, human_bytes, wrapped_cpulist
+from numaforge.report.wording import human_bytes, wrapped_cpulist
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology

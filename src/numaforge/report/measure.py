@@ -10,9 +10,10 @@ from numaforge.fleet.measure.kinds import KINDS
 from numaforge.fleet.measure.record import MEASUREMENT, Figure, Measurement
 from numaforge.fleet.measure.siblings import names_by_make, outliers_first, slow_of
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import Screen, style
-from numaforge.report.wording import counted, wrapped
+from numaforge.report.wording import wrapped
 
 _FEW = 2
 """Up to this many machines are shown in full; of more, what is slow and a summary by make."""

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
+from numaforge.lib.quantity import counted
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.machine_wording import gpu_label
 from numaforge.report.slices import (
@@ -24,7 +25,6 @@ from numaforge.report.slices import (
     unit_width,
     within,
 )
-from numaforge.report.wording import counted
 from numaforge.roles.mig.geometry import counted_names
 from numaforge.roles.mig.models import known_model
 

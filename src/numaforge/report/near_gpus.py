@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.ordering import natural
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import direct_nvlinks, gpu_names, nvlinks_between
 from numaforge.machine.topology.near_gpus import (
     most_linked,
@@ -14,7 +15,7 @@ from numaforge.machine.topology.near_gpus import (
     nvlinks_among,
     whole_gpus,
 )
-from numaforge.report.wording import counted, some_of
+from numaforge.report.wording import some_of
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import Gpu, NodeTopology

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
-from numaforge.lib.quantity import format_bytes, parse_bytes
+from numaforge.lib.quantity import counted, format_bytes, parse_bytes
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.hostnames import folded
@@ -23,7 +23,7 @@ from numaforge.report.mig import geometry_section
 from numaforge.report.slices import partitions_section
 from numaforge.report.sums import Grain
 from numaforge.report.tables import empty_nodes, is_empty, title_line
-from numaforge.report.wording import counted, human_bytes, joined, wrapped_cpulist
+from numaforge.report.wording import human_bytes, joined, wrapped_cpulist
 
 if TYPE_CHECKING:
     from numaforge.lib.file_content import PlannedFile

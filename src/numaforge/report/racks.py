@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.trays import Disagreement
 from numaforge.report.hostnames import in_short
-from numaforge.report.wording import counted
 
 
 def disagreement_text(disagreement: Disagreement) -> str:

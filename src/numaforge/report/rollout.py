@@ -13,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.trays import NODE_LISTS
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.racks import disagreement_text
-from numaforge.report.wording import counted, some_of
+from numaforge.report.wording import some_of
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
 from numaforge.rollout.stages import Stage
 

@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numaforge.kubelet.admission.scheduler import is_counted
+from numaforge.lib.quantity import counted
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.fit import free_document, left_on_node
 from numaforge.report.hostnames import folded
-from numaforge.report.wording import counted
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.shapes import KindOutcome, Load, SettingOutcome, ShapesReport

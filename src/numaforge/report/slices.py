@@ -14,10 +14,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.slices import partitions_of
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.report.columns import assembled
-from numaforge.report.wording import counted, human_bytes
+from numaforge.report.wording import human_bytes
 from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partitions
 from numaforge.roles.amd_partitions.plan import partitioned
 from numaforge.roles.mig.devices import as_instance

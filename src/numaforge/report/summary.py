@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from numaforge.lib.quantity import counted
 from numaforge.report.columns import text_line
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.printable import in_one_line, plain
 from numaforge.report.terminal import Screen
-from numaforge.report.wording import ELLIPSIS, counted
+from numaforge.report.wording import ELLIPSIS
 
 if TYPE_CHECKING:
     from numaforge.rollout.fleet import FleetReport

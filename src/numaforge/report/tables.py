@@ -10,7 +10,7 @@ from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
-from numaforge.lib.quantity import parse_bytes
+from numaforge.lib.quantity import counted, parse_bytes
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
 from numaforge.machine.topology.memory_mode import DRIVER, NUMA, gpu_memory_mode
 from numaforge.machine.topology.model import (
@@ -35,7 +35,7 @@ from numaforge.report.machine_wording import (
     slices_label,
 )
 from numaforge.report.rails import rail_table
-from numaforge.report.wording import counted, human_bytes, joined, wrapped_cpulist
+from numaforge.report.wording import human_bytes, joined, wrapped_cpulist
 
 if TYPE_CHECKING:
     from numaforge.roles.memory.plan import NumaNodePlan

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
 from numaforge.report.machine_wording import (
     accelerator_label,
@@ -19,7 +20,7 @@ from numaforge.report.machine_wording import (
 )
 from numaforge.report.printable import in_one_line
 from numaforge.report.slices import parts_of
-from numaforge.report.wording import counted, human_bytes, joined
+from numaforge.report.wording import human_bytes, joined
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import CoreCaches, NodeTopology, NumaNode

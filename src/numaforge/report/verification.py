@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from numaforge.lib.errors import ExitCode
+from numaforge.lib.quantity import counted
 from numaforge.report.hostnames import alike, folded
 from numaforge.report.terminal import Screen, style
-from numaforge.report.wording import counted, wrapped
+from numaforge.report.wording import wrapped
 from numaforge.verification.suite import CaseResult, failures
 
 _STATES = {"not as planned": "red", "unreachable": "yellow", "as planned": "green"}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.lib.quantity import counted
 from numaforge.report.printable import in_one_line, spaced, with_whole_commands
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -35,11 +36,6 @@ def amount_in_words(resource: str, amount: Fraction) -> str:
     if resource in ("memory", "ephemeral-storage") or in_pages(resource):
         return f"{human_bytes(int(amount))} {resource}"
     return f"{number} {resource}"
-
-
-def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """Return a count with its noun: `1 package`, `2 packages`."""
-    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[str]:

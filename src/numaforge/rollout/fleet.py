@@ -14,6 +14,7 @@ from typing import Protocol
 
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.lib.ordering import natural
+from numaforge.lib.quantity import counted
 from numaforge.rollout.budget import Budget, CachedPool, Pool, Usage
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states
@@ -328,7 +329,7 @@ class Fleet:
         blocked, limit = self._blocked, self.settings.max_blocked
         if limit is not None and blocked > limit:
             refused = f", {self.refused} of them refused" if self.refused else ""
-            nodes = "1 node is" if blocked == 1 else f"{blocked} nodes are"
+            nodes = counted(blocked, "node is", "nodes are")
             self.stop(f"{nodes} blocked{refused}, and no more than {limit} may be")
 
     @property

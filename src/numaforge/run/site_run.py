@@ -29,9 +29,9 @@ from pyinfra_cli.log import LogFormatter, LogHandler  # type: ignore[import-unty
 from pyinfra_cli.util import exec_file, load_deploy_file  # type: ignore[import-untyped]
 
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
+from numaforge.lib.quantity import counted
 from numaforge.report.fleet import HostSummary
 from numaforge.report.terminal import complain, progress
-from numaforge.report.wording import counted
 from numaforge.run.hosts.interrupts import INTERRUPTED, changes, interrupts
 from numaforge.run.hosts.overview import FORGET, MAINTENANCE, Overview, collect
 from numaforge.run.hosts.pyinfra_errors import of_file

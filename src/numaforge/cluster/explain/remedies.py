@@ -28,7 +28,7 @@ from numaforge.kubelet_minors.options import (
 )
 from numaforge.kubelet_minors.values.pages import in_pages, size_of
 from numaforge.lib.errors import KubeletConfigError, NumaforgeError
-from numaforge.lib.quantity import format_amount, format_bytes, parse_bytes
+from numaforge.lib.quantity import counted, format_amount, format_bytes, parse_bytes
 
 _MOST_CLAIMED = 1024
 """Devices of a resource that claims serve on a node: its slices have 128 each."""
@@ -281,7 +281,7 @@ class _Trial:
         for value in _evenly(values, self._most_trials()):
             pod = self.about.pod.asking(container, {CPU: Fraction(value)})
             yield (
-                f"{value} CPU{'' if value == 1 else 's'} instead of {cpus} in the container {container.name}",
+                f"{counted(value, 'CPU')} instead of {cpus} in the container {container.name}",
                 self._changed(pod),
             )
 
@@ -526,7 +526,7 @@ def _page_of(resource: str) -> int:
 
 def _amount_words(resource: str, value: Fraction) -> str:
     if resource == CPU:
-        return f"{value} CPU{'' if value == 1 else 's'}"
+        return counted(value, "CPU")
     if resource == MEMORY or in_pages(resource):
         return f"{format_bytes(int(value))} {resource}"
     return f"{value} {resource}"

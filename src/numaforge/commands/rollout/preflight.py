@@ -12,12 +12,12 @@ from numaforge.commands.over_inventory import say_how, say_notices
 from numaforge.commands.rollout.options import NOT_HERE
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.lib.ordering import natural
+from numaforge.lib.quantity import counted
 from numaforge.preflight.cluster import RBAC
 from numaforge.preflight.runner import verification_check
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.racks import disagreement_text
 from numaforge.report.terminal import progress
-from numaforge.report.wording import counted
 from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.fleet import Member

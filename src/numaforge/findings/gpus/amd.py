@@ -9,6 +9,7 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.kubelet.admission.amd_resources import LISTED, kind_of
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
 from numaforge.machine.topology.vendors import AMD
 
@@ -29,11 +30,7 @@ def _cut(machine: NodeTopology) -> list[tuple[Gpu, GpuPartition]]:
 
 
 def _counted(number: int, none: str) -> Applicability:
-    return (
-        Applicability(True, f"{number} AMD GPU{'' if number == 1 else 's'}")
-        if number
-        else Applicability(False, none)
-    )
+    return Applicability(True, counted(number, "AMD GPU")) if number else Applicability(False, none)
 
 
 @applies("with an AMD GPU that is not given to a guest")

@@ -9,6 +9,7 @@ from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import has_hbm
 from numaforge.findings.gpus.nvidia_driver import NVML
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import Gpu, NodeTopology
 
 _CGROUPFS = re.compile(r"^cgroupDriver:\s*[\"']?cgroupfs\b", re.MULTILINE)
@@ -59,7 +60,7 @@ def _ever(gpu: Gpu) -> int | None:
 
 def _uncorrected(when: str) -> Callable[[int], str | None]:
     def wrong(count: int) -> str | None:
-        return f"{count} uncorrected error{'' if count == 1 else 's'} {when}" if count else None
+        return f"{counted(count, 'uncorrected error')} {when}" if count else None
 
     return wrong
 

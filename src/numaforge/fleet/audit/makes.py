@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.gpu_models import MODELS
 from numaforge.machine.topology.model import NodeTopology
 
@@ -36,9 +37,7 @@ class Make:
 def make_of(machine: NodeTopology) -> Make:
     """Return the make of a machine; ignores the number of devices, as some may be lost."""
     maker, packages = _MAKERS.get(machine.cpu_vendor or "", ""), len(machine.packages)
-    processors = (
-        f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
-    )
+    processors = counted(packages, f"{maker}{machine.architecture or 'unknown'} package")
     ids = {f"{gpu.vendor}:{gpu.device}" for gpu in machine.gpus}
     devices = {MODELS.get(model_id, model_id) for model_id in ids}
     devices |= {

@@ -20,6 +20,7 @@ from numaforge.kubelet.admission.settings import NONE, STATIC
 from numaforge.kubelet_minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import NodeTopology
 
 MOST_PODS = 5000
@@ -290,7 +291,7 @@ def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advic
     for cpus in range(most // step * step, 0, -step):
         pods = fill(scenario, pod.asking(largest, {CPU: Fraction(cpus)})).pods
         if pods > configured.pods:
-            fewer = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
+            fewer = counted(cpus, "CPU")
             yield Advice(f"{fewer} instead of {largest.whole_cpus} for the container {largest.name}", pods)
             return
 

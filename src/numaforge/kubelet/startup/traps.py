@@ -31,7 +31,7 @@ from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import first_of
-from numaforge.lib.quantity import Quantity
+from numaforge.lib.quantity import Quantity, counted
 from numaforge.machine.topology.model import Core, CpuSet, NodeTopology
 
 _Findings = Iterator[Finding]
@@ -462,7 +462,7 @@ def _partial_cores(
     with_siblings = cpu.reserved | siblings
     yield configuration.places.finding(
         "NF506",
-        f"{len(partial)} {'core is' if len(partial) == 1 else 'cores are'} reserved in part: {consequence}",
+        f"{counted(len(partial), 'core is', 'cores are')} reserved in part: {consequence}",
         f'reserve whole cores: reservedSystemCPUs: "{format_cpulist(with_siblings)}"',
         path,
     )
@@ -480,8 +480,8 @@ def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: Cp
         if node.cpus and len(free_cpus) < gpus * threads:
             yield configuration.places.finding(
                 "NF508",
-                f"NUMA node {node.id} has {gpus} GPU{'' if gpus == 1 else 's'} and {len(free_cpus)} "
-                f"CPU{'' if len(free_cpus) == 1 else 's'} left for pods: not a core for each GPU",
+                f"NUMA node {node.id} has {counted(gpus, 'GPU')} and {counted(len(free_cpus), 'CPU')} left "
+                "for pods: not a core for each GPU",
                 "reserve CPUs on another NUMA node, or fewer of them",
                 path,
             )
@@ -512,7 +512,7 @@ def _single_numa_node(
         return
     reserved = cpu.reserved if cpu else frozenset()
     cpus = max(len(node.cpus - reserved) for node in nodes)
-    largest = f"{cpus} exclusive CPU{'' if cpus == 1 else 's'}"
+    largest = counted(cpus, "exclusive CPU")
     near = [gpu.numa_node for gpu in topology.gpus]
     gpus = near.count(None) + max(near.count(node.id) for node in topology.numa_nodes)
     if gpus < len(near):  # a GPU of unknown NUMA node gives no hint, so it never causes a refusal

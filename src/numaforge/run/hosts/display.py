@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyinfra.api import Host
 
+from numaforge.lib.quantity import counted
 from numaforge.lib.reasons import Notice
 from numaforge.lib.unfinished import Unfinished
 from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
 from numaforge.report.printable import plain
-from numaforge.report.wording import counted
 from numaforge.run.hosts.overview import overview
 
 if TYPE_CHECKING:
