@@ -157,8 +157,9 @@ def test_second_interrupt_leaves_change_running_and_reports_its_fate(node: Sandb
     hold(node)
     reason = left(node, tmp_path)["reason"]
     node.run("touch /run/go")
+    # The run names the step that it saw last; the node may have gone on since.
     assert re.fullmatch(
-        rf"change {transaction(node)} is being applied \((keeping|apply files)\); "
+        rf"change {transaction(node)} is being applied \([a-z ]+\); "
         "afterwards it undoes itself unless it is confirmed: run apply again to keep it",
         reason,
     )
