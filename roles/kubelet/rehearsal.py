@@ -211,7 +211,8 @@ def refusal(goal: Goal, rehearsed: Rehearsed) -> str:
     if rehearsed.verdict is Verdict.REFUSED:
         return "; ".join(rehearsed.lines)
     if rehearsed.verdict is Verdict.UNKNOWN and _policy(goal) == "required":
-        return f"{rehearsed.sentence}; maintenance.rehearsal is required"
+        way_out = "the profile says maintenance.rehearsal: required; when-possible goes on without one"
+        return f"{rehearsed.sentence}; {way_out}"
     return ""
 
 

@@ -216,7 +216,7 @@ def test_plan_refused_only_by_the_kubelet_is_refused_and_reportable() -> None:
 )
 def test_unknown_outcome_is_refused_only_if_a_rehearsal_is_required(policy: str, refused: bool) -> None:
     unknown = Rehearsed(Verdict.UNKNOWN, "systemd does not run")
-    assert bool(refusal(with_policy(policy), unknown)) is refused
+    assert ("maintenance.rehearsal: required" in refusal(with_policy(policy), unknown)) is refused
 
 
 def test_kubelets_own_numbers_are_compared_with_the_plan() -> None:
