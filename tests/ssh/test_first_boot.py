@@ -417,6 +417,17 @@ def test_unjoined_node_reports_to_no_cluster(node: Sandbox) -> None:
     assert (done.returncode, done.stdout) == (0, "the node has joined no cluster: nothing to report to\n")
 
 
+def test_report_says_that_it_waits_for_the_kubelets_login(node: Sandbox) -> None:
+    done = node.run(
+        f"{NUMAFORGE} boot --report > /run/report 2>&1 & "
+        "until [ -s /run/report ]; do kill -0 $! || exit 1; sleep 0.05; done; kill $!; cat /run/report"
+    )
+    assert (done.returncode, done.stdout) == (
+        0,
+        "the kubelet has no login yet (/etc/kubernetes/kubelet.conf): waits for it for 600 s\n",
+    )
+
+
 def test_report_false_contacts_no_api_server(node: Sandbox) -> None:
     write(node, SETTINGS, "profile: own\nreport: false\n")
     done = node.run(f"{NUMAFORGE} boot --report")

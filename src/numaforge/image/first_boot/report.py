@@ -50,6 +50,8 @@ def report(
     if is_held and not kubeconfig.exists():
         return None
     deadline = time.monotonic() + _JOIN_SECONDS
+    if not kubeconfig.exists():
+        say_line(f"the kubelet has no login yet ({kubeconfig}): waits for it for {_JOIN_SECONDS:.0f} s")
     while not kubeconfig.exists():  # kubeadm joins once cloud-init has finished
         if time.monotonic() > deadline:
             raise HostUnreachableError(
