@@ -29,26 +29,18 @@ FIRST = [CPX.gpus[0].pci_address]
 ALL = [gpu.pci_address for gpu in CPX.gpus]
 
 
-@pytest.mark.parametrize(
-    ("machine", "findings"),
-    [
-        pytest.param(CPX, {}, id="a-sound-machine"),
-        pytest.param(changed(CPX, 1, partition={"compute": None}), {"NG801": FIRST}, id="a-silent-GPU"),
-        pytest.param(
-            changed(CPX, 1, partition={"compute": "QPX", "count": 4}), {"NG802": FIRST}, id="modes-of-a-hive"
-        ),
-        pytest.param(
-            changed(CPX, 1, partition={"count": None}), {"NG803": FIRST}, id="partitions-are-missing"
-        ),
-        pytest.param(changed(CPX, partition={"named": "amdgpu_xcp."}), {"NG804": ALL}, id="other-names"),
-        pytest.param(changed(CPX, 1, numa_node=None), {"NG805": FIRST}, id="no-NUMA-node"),
-        pytest.param(
-            changed(CPX, 1, ras=(RasErrors("umc", 2, 0), RasErrors("gfx", 0, 9))),
-            {"NG806": FIRST},
-            id="errors",
-        ),
-    ],
-)
+FINDINGS = {
+    "a-sound-machine": (CPX, {}),
+    "a-silent-GPU": (changed(CPX, 1, partition={"compute": None}), {"NG801": FIRST}),
+    "modes-of-a-hive": (changed(CPX, 1, partition={"compute": "QPX", "count": 4}), {"NG802": FIRST}),
+    "partitions-are-missing": (changed(CPX, 1, partition={"count": None}), {"NG803": FIRST}),
+    "other-names": (changed(CPX, partition={"named": "amdgpu_xcp."}), {"NG804": ALL}),
+    "no-NUMA-node": (changed(CPX, 1, numa_node=None), {"NG805": FIRST}),
+    "errors": (changed(CPX, 1, ras=(RasErrors("umc", 2, 0), RasErrors("gfx", 0, 9))), {"NG806": FIRST}),
+}
+
+
+@pytest.mark.parametrize(("machine", "findings"), FINDINGS.values(), ids=FINDINGS)
 def test_each_machine_gives_its_expected_findings(
     machine: NodeTopology, findings: dict[str, list[str]]
 ) -> None:

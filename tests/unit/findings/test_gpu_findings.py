@@ -419,32 +419,23 @@ def of_models(*devices: str) -> NodeTopology:
 H100, H200, L40S, T4 = "2330", "2335", "26b9", "1eb8"
 
 
-@pytest.mark.parametrize(
-    ("devices", "expected"),
-    [
-        pytest.param([H100, H100, H100], [], id="one model"),
-        pytest.param([H100], [], id="one GPU"),
-        pytest.param(
-            [H100, H200, H100, H100],
-            [(1, "NVIDIA H200 beside 3 x NVIDIA H100 80GB HBM3")],
-            id="the odd one is named",
-        ),
-        pytest.param(
-            [L40S, H100, H100, T4],
-            [
-                (0, "NVIDIA L40S beside 2 x NVIDIA H100 80GB HBM3, 1 x NVIDIA T4"),
-                (3, "NVIDIA T4 beside 1 x NVIDIA L40S, 2 x NVIDIA H100 80GB HBM3"),
-            ],
-            id="each of several odd ones is named",
-        ),
-        pytest.param([H100, H200], [(None, "1 x NVIDIA H100 80GB HBM3, 1 x NVIDIA H200")], id="none is odd"),
-        pytest.param(
-            [T4, H100, T4, H100],
-            [(None, "2 x NVIDIA T4, 2 x NVIDIA H100 80GB HBM3")],
-            id="as many of each",
-        ),
-    ],
-)
+MODELS = {
+    "one model": ([H100, H100, H100], []),
+    "one GPU": ([H100], []),
+    "the odd one is named": ([H100, H200, H100, H100], [(1, "NVIDIA H200 beside 3 x NVIDIA H100 80GB HBM3")]),
+    "each of several odd ones is named": (
+        [L40S, H100, H100, T4],
+        [
+            (0, "NVIDIA L40S beside 2 x NVIDIA H100 80GB HBM3, 1 x NVIDIA T4"),
+            (3, "NVIDIA T4 beside 1 x NVIDIA L40S, 2 x NVIDIA H100 80GB HBM3"),
+        ],
+    ),
+    "none is odd": ([H100, H200], [(None, "1 x NVIDIA H100 80GB HBM3, 1 x NVIDIA H200")]),
+    "as many of each": ([T4, H100, T4, H100], [(None, "2 x NVIDIA T4, 2 x NVIDIA H100 80GB HBM3")]),
+}
+
+
+@pytest.mark.parametrize(("devices", "expected"), MODELS.values(), ids=MODELS)
 def test_minority_gpu_model_is_named(devices, expected):
     findings = by.judged(RULES, machine := of_models(*devices))["NG602"].findings
     places = {each.pci_address: number for number, each in enumerate(machine.gpus)}
@@ -464,72 +455,51 @@ def test_gpu_not_offered_by_the_plugin_does_not_count_as_another_model(other):
     assert by.judged(RULES, machine)["NG602"].findings == ()
 
 
-@pytest.mark.parametrize(
-    ("kind", "change", "rule"),
-    [
-        pytest.param(
-            "l40s-pcie",
-            second(link=PciLink(2.5, 16, 16.0, 16)),
-            "NG502",
-            id="a GPU at rest is slow by itself",
-        ),
-        pytest.param(
-            "passthrough-guest",
-            second(link=PciLink(2.5, 1, 32.0, 16)),
-            "NG501",
-            id="a guest's PCIe is made by the hypervisor",
-        ),
-        pytest.param(
-            "h100-pcie-bridges", second(nvlinks=8), "NG306", id="a card has as many links as it has bridges"
-        ),
-        pytest.param(
-            "hgx-a100",
-            second(nvlinks=0, mig_mode="enabled", mig_pending="enabled"),
-            "NG306",
-            id="MIG mode takes the links down",
-        ),
-        pytest.param(
-            "hgx-h100",
-            second(fabric_state=FabricState("not-started"), mig_mode="enabled", mig_pending="enabled"),
-            "NG304",
-            id="a GPU in MIG mode has no peers",
-        ),
-        pytest.param(TRAY, install(daemons=()), "NG307", id="a tray without any IMEX daemon"),
-        pytest.param(
-            TRAY,
-            install(compute_domains=True, imex_service="enabled", imex_nodes=18, daemons=(IMEX_HOST,)),
-            "NG307",
-            id="the DRA driver uses the host's IMEX daemon",
-        ),
-        pytest.param(
-            TRAY,
-            install(compute_domains=True, imex_service="enabled", imex_nodes=18, imex_commands=True),
-            "NG310",
-            id="a host-managed daemon takes commands of the DRA driver",
-        ),
-        pytest.param(
-            TRAY,
-            install(compute_domains=True, imex_service="enabled", imex_nodes=18, imex_commands=None),
-            "NG310",
-            id="an older snapshot does not say whether it takes commands",
-        ),
-        pytest.param(
-            TRAY,
-            install(compute_domains=False, imex_service="enabled", imex_nodes=18, imex_commands=False),
-            "NG310",
-            id="no DRA driver is here",
-        ),
-        pytest.param(
-            "hgx-h100",
-            install(packages={}),
-            "NG203",
-            id="a fabric manager in a container brings its own version",
-        ),
-        pytest.param(
-            "gh200", install(char_links=False, cdi_specs=("/etc/cdi/nvidia.yaml",)), "NG601", id="CDI"
-        ),
-    ],
-)
+HARMLESS = {
+    "a GPU at rest is slow by itself": ("l40s-pcie", second(link=PciLink(2.5, 16, 16.0, 16)), "NG502"),
+    "a guest's PCIe is made by the hypervisor": (
+        "passthrough-guest",
+        second(link=PciLink(2.5, 1, 32.0, 16)),
+        "NG501",
+    ),
+    "a card has as many links as it has bridges": ("h100-pcie-bridges", second(nvlinks=8), "NG306"),
+    "MIG mode takes the links down": (
+        "hgx-a100",
+        second(nvlinks=0, mig_mode="enabled", mig_pending="enabled"),
+        "NG306",
+    ),
+    "a GPU in MIG mode has no peers": (
+        "hgx-h100",
+        second(fabric_state=FabricState("not-started"), mig_mode="enabled", mig_pending="enabled"),
+        "NG304",
+    ),
+    "a tray without any IMEX daemon": (TRAY, install(daemons=()), "NG307"),
+    "the DRA driver uses the host's IMEX daemon": (
+        TRAY,
+        install(compute_domains=True, imex_service="enabled", imex_nodes=18, daemons=(IMEX_HOST,)),
+        "NG307",
+    ),
+    "a host-managed daemon takes commands of the DRA driver": (
+        TRAY,
+        install(compute_domains=True, imex_service="enabled", imex_nodes=18, imex_commands=True),
+        "NG310",
+    ),
+    "an older snapshot does not say whether it takes commands": (
+        TRAY,
+        install(compute_domains=True, imex_service="enabled", imex_nodes=18, imex_commands=None),
+        "NG310",
+    ),
+    "no DRA driver is here": (
+        TRAY,
+        install(compute_domains=False, imex_service="enabled", imex_nodes=18, imex_commands=False),
+        "NG310",
+    ),
+    "a fabric manager in a container brings its own version": ("hgx-h100", install(packages={}), "NG203"),
+    "CDI": ("gh200", install(char_links=False, cdi_specs=("/etc/cdi/nvidia.yaml",)), "NG601"),
+}
+
+
+@pytest.mark.parametrize(("kind", "change", "rule"), HARMLESS.values(), ids=HARMLESS)
 def test_harmless_conditions_raise_no_false_alarm(kind, change, rule):
     machine = change(KINDS[kind]())
     assert rule not in with_verdict(machine, Verdict.FOUND)

@@ -251,32 +251,29 @@ CROSSED = tuple(
 )
 
 
-@pytest.mark.parametrize(
-    ("built", "expected"),
-    [
-        pytest.param(
-            ONE_SOCKET,
-            {
-                ("GPU0", "mlx5_0"): ("PXB", "0002:03:00.0"),
-                ("GPU1", "mlx5_1"): ("PXB", "0012:03:00.0"),
-            },
-            id="each-its-own",
-        ),
-        pytest.param(
-            CROSSED,
-            {
-                ("GPU0", "mlx5_1"): ("PXB", "0002:03:00.0"),
-                ("GPU1", "mlx5_0"): ("PXB", "0012:03:00.0"),
-            },
-            id="whatever-the-addresses-of-the-nics-are",
-        ),
-        pytest.param(
-            without_vpd(ONE_SOCKET, OTHER),
-            {(gpu, nic): ("NODE", None) for gpu in ("GPU0", "GPU1") for nic in ("mlx5_0", "mlx5_1")},
-            id="all-are-equally-near-where-no-vpd-tells",
-        ),
-    ],
-)
+DISTANCES = {
+    "each-its-own": (
+        ONE_SOCKET,
+        {
+            ("GPU0", "mlx5_0"): ("PXB", "0002:03:00.0"),
+            ("GPU1", "mlx5_1"): ("PXB", "0012:03:00.0"),
+        },
+    ),
+    "whatever-the-addresses-of-the-nics-are": (
+        CROSSED,
+        {
+            ("GPU0", "mlx5_1"): ("PXB", "0002:03:00.0"),
+            ("GPU1", "mlx5_0"): ("PXB", "0012:03:00.0"),
+        },
+    ),
+    "all-are-equally-near-where-no-vpd-tells": (
+        without_vpd(ONE_SOCKET, OTHER),
+        {(gpu, nic): ("NODE", None) for gpu in ("GPU0", "GPU1") for nic in ("mlx5_0", "mlx5_1")},
+    ),
+}
+
+
+@pytest.mark.parametrize(("built", "expected"), DISTANCES.values(), ids=DISTANCES)
 def test_direct_nic_distance_is_measured_from_its_second_function(tmp_path, built, expected):
     pairs = gpu_nic_pairs(machine_of(tmp_path, built))
     assert {(each.gpu, each.nic): (each.distance, each.direct) for each in pairs if each.rail} == expected

@@ -106,23 +106,20 @@ def test_each_fault_is_found_and_nothing_else(rule):
 PACKAGES = (InstalledPackage("nvidia-driver-580", "580.95", "driver", held=False),)
 
 
-@pytest.mark.parametrize(
-    ("userland", "expected"),
-    [
-        pytest.param({"packages": PACKAGES}, {"NH201", "NH202"}, id="not held, and upgraded unattended"),
-        pytest.param({"packages": PACKAGES, "upgrades": False}, {"NH202"}, id="not held"),
-        pytest.param(
-            {"packages": PACKAGES, "upgrades_skip": ("nvidia-",)}, {"NH202"}, id="skipped by the upgrades"
-        ),
-        pytest.param(
-            {"packages": PACKAGES, "upgrades_skip": ("[", "driver")},
-            {"NH201", "NH202"},
-            id="patterns that match nothing",
-        ),
-        pytest.param({"packages": (replace(PACKAGES[0], held=True),)}, set(), id="held"),
-        pytest.param({"packages": (replace(PACKAGES[0], held=None),), "upgrades": None}, set(), id="unknown"),
-    ],
-)
+OPEN_PACKAGES = {
+    "not held, and upgraded unattended": ({"packages": PACKAGES}, {"NH201", "NH202"}),
+    "not held": ({"packages": PACKAGES, "upgrades": False}, {"NH202"}),
+    "skipped by the upgrades": ({"packages": PACKAGES, "upgrades_skip": ("nvidia-",)}, {"NH202"}),
+    "patterns that match nothing": (
+        {"packages": PACKAGES, "upgrades_skip": ("[", "driver")},
+        {"NH201", "NH202"},
+    ),
+    "held": ({"packages": (replace(PACKAGES[0], held=True),)}, set()),
+    "unknown": ({"packages": (replace(PACKAGES[0], held=None),), "upgrades": None}, set()),
+}
+
+
+@pytest.mark.parametrize(("userland", "expected"), OPEN_PACKAGES.values(), ids=OPEN_PACKAGES)
 def test_packages_open_to_unattended_change_are_found(userland, expected):
     assert found(worker(**userland)) == expected
 
@@ -143,55 +140,49 @@ def planned(machine: NodeTopology, tuning: dict[str, Any], **sections: Any) -> N
     return replace(machine, previous_plan=dumps(plan))
 
 
-@pytest.mark.parametrize(
-    ("userland", "tuning", "evidence"),
-    [
-        pytest.param(
-            {
-                "services": ("tuned.service",),
-                "tuned_profiles": ("throughput-performance",),
-                "tuned": {"sysctl.vm.swappiness": "10"},
-            },
-            {"sysctls": {"vm.swappiness": 1}},
-            "TuneD sets vm.swappiness to 10, and the plan to 1",
-            id="TuneD sets another value",
-        ),
-        pytest.param(
-            {
-                "services": ("tuned.service",),
-                "tuned_profiles": ("nvidia-h100-performance",),
-                "tuned": {"vm.transparent_hugepages": "always"},
-            },
-            {"transparent_hugepages": "madvise"},
-            "nvidia-tuned sets transparent huge pages to always, and the plan to madvise",
-            id="NVIDIA's profile sets another value",
-        ),
-        pytest.param(
-            {"sysctl_files": {"/etc/sysctl.d/99-local.conf": {"vm.swappiness": "60"}}},
-            {"sysctls": {"vm.swappiness": 1}},
-            "a file of sysctl.d sets vm.swappiness to 60 at boot",
-            id="a later file of sysctl.d",
-        ),
-        pytest.param(
-            {"processes": (*SOUND.processes, HostProcess("openshift-tuned", in_pod=True))},
-            {"sysctls": {"vm.swappiness": 1}},
-            "a TuneD in a pod may set sysctls",
-            id="the Node Tuning Operator",
-        ),
-        pytest.param(
-            {},
-            {"sysctls": {"vm.overcommit_memory": 2}, "unsafe": {"vm.overcommit_memory": "no memory"}},
-            "the kubelet sets vm.overcommit_memory to 1 when it starts",
-            id="the kubelet",
-        ),
-        pytest.param(
-            {"driver_tuning": ("RUN_SYSCTL",)},
-            {"sysctls": {"net.core.default_qdisc": "fq"}},
-            "NVIDIA's network driver sets sysctls of the network",
-            id="the network driver",
-        ),
-    ],
-)
+CONFLICTS = {
+    "TuneD sets another value": (
+        {
+            "services": ("tuned.service",),
+            "tuned_profiles": ("throughput-performance",),
+            "tuned": {"sysctl.vm.swappiness": "10"},
+        },
+        {"sysctls": {"vm.swappiness": 1}},
+        "TuneD sets vm.swappiness to 10, and the plan to 1",
+    ),
+    "NVIDIA's profile sets another value": (
+        {
+            "services": ("tuned.service",),
+            "tuned_profiles": ("nvidia-h100-performance",),
+            "tuned": {"vm.transparent_hugepages": "always"},
+        },
+        {"transparent_hugepages": "madvise"},
+        "nvidia-tuned sets transparent huge pages to always, and the plan to madvise",
+    ),
+    "a later file of sysctl.d": (
+        {"sysctl_files": {"/etc/sysctl.d/99-local.conf": {"vm.swappiness": "60"}}},
+        {"sysctls": {"vm.swappiness": 1}},
+        "a file of sysctl.d sets vm.swappiness to 60 at boot",
+    ),
+    "the Node Tuning Operator": (
+        {"processes": (*SOUND.processes, HostProcess("openshift-tuned", in_pod=True))},
+        {"sysctls": {"vm.swappiness": 1}},
+        "a TuneD in a pod may set sysctls",
+    ),
+    "the kubelet": (
+        {},
+        {"sysctls": {"vm.overcommit_memory": 2}, "unsafe": {"vm.overcommit_memory": "no memory"}},
+        "the kubelet sets vm.overcommit_memory to 1 when it starts",
+    ),
+    "the network driver": (
+        {"driver_tuning": ("RUN_SYSCTL",)},
+        {"sysctls": {"net.core.default_qdisc": "fq"}},
+        "NVIDIA's network driver sets sysctls of the network",
+    ),
+}
+
+
+@pytest.mark.parametrize(("userland", "tuning", "evidence"), CONFLICTS.values(), ids=CONFLICTS)
 def test_conflicting_manager_is_named_with_its_setting(userland, tuning, evidence):
     machine = planned(tunable(**userland), tuning)
     (finding,) = judged(machine)["NH203"].findings
@@ -209,56 +200,46 @@ def test_power_daemon_conflicts_with_the_governor():
 ALONE = {"devices": "reserved", "irqbalance": "off", "default_affinity": "reserved"}
 
 
-@pytest.mark.parametrize(
-    ("userland", "sections", "evidence"),
-    [
-        pytest.param(
-            {"services": ("ksmtuned.service",)},
-            {"tuning": {"ksm": False}},
-            "ksmtuned sets the merging of pages (KSM)",
-            id="ksmtuned",
-        ),
-        pytest.param({"services": ("ksmtuned.service",)}, {}, None, id="ksmtuned, and no KSM is planned"),
-        pytest.param(
-            {"driver_tuning": ("RUN_AFFINITY_TUNER",)},
-            {"interrupts": ALONE},
-            "NVIDIA's network driver sets the affinity of NICs' interrupts when it is loaded",
-            id="mlnx_affinity",
-        ),
-        pytest.param(
-            {"services": ("irqbalance.service",)},
-            {"interrupts": {"default_affinity": "reserved"}},
-            "irqbalance sets where later interrupts start",
-            id="irqbalance beside the default affinity",
-        ),
-        pytest.param(
-            {"services": ("irqbalance.service",)},
-            {"interrupts": ALONE},
-            None,
-            id="irqbalance that is stopped",
-        ),
-        pytest.param(
-            {
-                "services": ("tuned.service",),
-                "tuned_profiles": ("mine",),
-                "tuned": {"scheduler.default_irq_smp_affinity": "5"},
-            },
-            {"interrupts": ALONE},
-            "TuneD sets where later interrupts start to 5",
-            id="TuneD's default affinity",
-        ),
-        pytest.param(
-            {
-                "services": ("tuned.service",),
-                "tuned_profiles": ("mine",),
-                "tuned": {"scheduler.default_irq_smp_affinity": "${f:cpulist_invert:${isolated_cores}}"},
-            },
-            {"interrupts": ALONE},
-            None,
-            id="a variable of TuneD's, which is unknown",
-        ),
-    ],
-)
+SERVICES = {
+    "ksmtuned": (
+        {"services": ("ksmtuned.service",)},
+        {"tuning": {"ksm": False}},
+        "ksmtuned sets the merging of pages (KSM)",
+    ),
+    "ksmtuned, and no KSM is planned": ({"services": ("ksmtuned.service",)}, {}, None),
+    "mlnx_affinity": (
+        {"driver_tuning": ("RUN_AFFINITY_TUNER",)},
+        {"interrupts": ALONE},
+        "NVIDIA's network driver sets the affinity of NICs' interrupts when it is loaded",
+    ),
+    "irqbalance beside the default affinity": (
+        {"services": ("irqbalance.service",)},
+        {"interrupts": {"default_affinity": "reserved"}},
+        "irqbalance sets where later interrupts start",
+    ),
+    "irqbalance that is stopped": ({"services": ("irqbalance.service",)}, {"interrupts": ALONE}, None),
+    "TuneD's default affinity": (
+        {
+            "services": ("tuned.service",),
+            "tuned_profiles": ("mine",),
+            "tuned": {"scheduler.default_irq_smp_affinity": "5"},
+        },
+        {"interrupts": ALONE},
+        "TuneD sets where later interrupts start to 5",
+    ),
+    "a variable of TuneD's, which is unknown": (
+        {
+            "services": ("tuned.service",),
+            "tuned_profiles": ("mine",),
+            "tuned": {"scheduler.default_irq_smp_affinity": "${f:cpulist_invert:${isolated_cores}}"},
+        },
+        {"interrupts": ALONE},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("userland", "sections", "evidence"), SERVICES.values(), ids=SERVICES)
 def test_services_for_ksm_and_irq_balancing_are_named(userland, sections, evidence):
     cpus = {"reserved": {"cores_per_numa_node": 1}}
     machine = replace(
@@ -268,28 +249,22 @@ def test_services_for_ksm_and_irq_balancing_are_named(userland, sections, eviden
     assert [finding.evidence.startswith(evidence or "-") for finding in findings] == [True] * bool(evidence)
 
 
-@pytest.mark.parametrize(
-    "userland",
-    [
-        pytest.param(
-            {
-                "services": ("tuned.service",),
-                "tuned_profiles": ("mine",),
-                "tuned": {"sysctl.vm.swappiness": "1", "cpu.governor": "powersave"},
-            },
-            id="the same value, and a knob that is not planned",
-        ),
-        pytest.param(
-            {"tuned_profiles": ("mine",), "tuned": {"sysctl.vm.swappiness": "60"}}, id="TuneD does not run"
-        ),
-        pytest.param(
-            {"sysctl_files": {"/usr/lib/sysctl.d/50-default.conf": {"vm.swappiness": "60"}}},
-            id="an earlier file of sysctl.d",
-        ),
-        pytest.param({"services": ("tlp.service",)}, id="a power daemon, and no governor is planned"),
-        pytest.param({"driver_tuning": ("RUN_AFFINITY_TUNER",)}, id="a tuner of interrupts"),
-    ],
-)
+HARMLESS = {
+    "the same value, and a knob that is not planned": {
+        "services": ("tuned.service",),
+        "tuned_profiles": ("mine",),
+        "tuned": {"sysctl.vm.swappiness": "1", "cpu.governor": "powersave"},
+    },
+    "TuneD does not run": {"tuned_profiles": ("mine",), "tuned": {"sysctl.vm.swappiness": "60"}},
+    "an earlier file of sysctl.d": {
+        "sysctl_files": {"/usr/lib/sysctl.d/50-default.conf": {"vm.swappiness": "60"}}
+    },
+    "a power daemon, and no governor is planned": {"services": ("tlp.service",)},
+    "a tuner of interrupts": {"driver_tuning": ("RUN_AFFINITY_TUNER",)},
+}
+
+
+@pytest.mark.parametrize("userland", HARMLESS.values(), ids=HARMLESS)
 def test_manager_without_conflicting_settings_is_not_named(userland):
     machine = planned(tunable(**userland), {"sysctls": {"vm.swappiness": 1}})
     assert judged(machine)["NH203"].verdict is Verdict.PASSED

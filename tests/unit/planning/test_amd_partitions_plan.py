@@ -71,99 +71,74 @@ SPX_NPS4 = {"compute": "SPX", "memory": "NPS4"}
 NOT_CONFIRMED = {"device": "75a3"}
 
 
-@pytest.mark.parametrize(
-    ("machine", "wish", "why"),
-    [
-        pytest.param(
-            mi300x(),
-            SPX_NPS4,
+REFUSALS = {
+    "fewer-partitions-than-parts-of-memory": (
+        mi300x(),
+        SPX_NPS4,
+        (
             "GPU 0-7: SPX makes 1 of its 8 XCDs, 8 each; NPS4 makes 4 of its 8 HBM stacks, 48 GiB each; "
-            "Linux allows NPS1 with SPX, and not NPS4; NPS4 goes with QPX and CPX",
-            id="fewer-partitions-than-parts-of-memory",
+            "Linux allows NPS1 with SPX, and not NPS4; NPS4 goes with QPX and CPX"
         ),
-        pytest.param(
-            changed(
-                mi300x(), partition={"memory_of": {"DPX": ("NPS1",)}, "available_memory": ("NPS1", "NPS2")}
-            ),
-            {"compute": "DPX", "memory": "NPS2"},
-            "its driver allows NPS1 with DPX, and not NPS2",
-            id="its-own-driver-says-no",
-        ),
-        pytest.param(
-            mi300x(),
-            {"compute": "DPX", "memory": "NPS2"},
-            "MI300X cannot be asked for NPS2: its driver offers NPS1, NPS4",
-            id="a-memory-mode-that-the-driver-does-not-offer",
-        ),
-        pytest.param(
-            changed(mi300x(), partition={"available_memory": ()}),
-            CPX,
-            "MI300X cannot be asked for NPS4: its driver does not report which memory modes it supports",
-            id="a-driver-too-old-to-change-it",
-        ),
-        pytest.param(
-            mi300x(),
-            {"compute": "TPX"},
-            "MI300X cannot be asked for TPX: its driver offers SPX, DPX, QPX, CPX",
-            id="three-partitions-of-eight-dies",
-        ),
-        pytest.param(
-            mi300x(),
-            {"compute": "TPX", "memory": "NPS4"},
-            "MI300X has 8 XCDs and no TPX: its modes are SPX, DPX, QPX, CPX",
-            id="three-partitions-with-another-memory-mode",
-        ),
-        pytest.param(
-            changed(mi300x(), **NOT_CONFIRMED),
-            SPX_NPS4,
-            "no more parts of memory than of compute go together",
-            id="a-model-without-a-table-by-its-counts",
-        ),
-        pytest.param(
-            changed(mi300x(), driver="amdgpu"),
-            {"indices": [0], "compute": "CPX", "memory": "NPS4"},
-            "NPS4 for GPU 0, NPS1 for GPU 1-7: XGMI joins these GPUs in one hive",
-            id="half-of-a-hive",
-        ),
-        pytest.param(
-            mi210(),
-            CPX,
-            "GPU 0-7: 1002:740f: amdgpu is not its driver, so its modes are unknown",
-            id="no-driver",
-        ),
-        pytest.param(
-            changed(mi210(), driver="amdgpu"),
-            CPX,
-            "its driver offers no partitions",
-            id="cannot-be-partitioned",
-        ),
-        pytest.param(
-            changed(mi300x(), device="74b5"),
-            CPX,
-            "a virtual function: its modes are set on its host",
-            id="a-virtual-function",
-        ),
-        pytest.param(
-            changed(mi300x(), partition={"compute": None, "memory": None}),
-            {"compute": "CPX"},
-            "its driver does not report its modes",
-            id="a-GPU-that-tells-nothing",
-        ),
-        pytest.param(
-            mi300x(),
-            {"indices": [0], "compute": "CPX"},
-            "cpx_nps1 and spx_nps1 on one node end AMD's device plugin",
-            id="several-modes-with-the-strategy-single",
-        ),
-        pytest.param(mi300x(), {"indices": [9], "compute": "CPX"}, "there is no AMD GPU 9", id="no-such-GPU"),
-        pytest.param(
-            mi300x(), {"model": "mi355x", "compute": "CPX"}, "no GPU is a mi355x", id="no-such-model"
-        ),
-        pytest.param(
-            mi300x(), {"model": "h100", "compute": "CPX"}, "'h100' is not an AMD model", id="not-a-model"
-        ),
-    ],
-)
+    ),
+    "its-own-driver-says-no": (
+        changed(mi300x(), partition={"memory_of": {"DPX": ("NPS1",)}, "available_memory": ("NPS1", "NPS2")}),
+        {"compute": "DPX", "memory": "NPS2"},
+        "its driver allows NPS1 with DPX, and not NPS2",
+    ),
+    "a-memory-mode-that-the-driver-does-not-offer": (
+        mi300x(),
+        {"compute": "DPX", "memory": "NPS2"},
+        "MI300X cannot be asked for NPS2: its driver offers NPS1, NPS4",
+    ),
+    "a-driver-too-old-to-change-it": (
+        changed(mi300x(), partition={"available_memory": ()}),
+        CPX,
+        "MI300X cannot be asked for NPS4: its driver does not report which memory modes it supports",
+    ),
+    "three-partitions-of-eight-dies": (
+        mi300x(),
+        {"compute": "TPX"},
+        "MI300X cannot be asked for TPX: its driver offers SPX, DPX, QPX, CPX",
+    ),
+    "three-partitions-with-another-memory-mode": (
+        mi300x(),
+        {"compute": "TPX", "memory": "NPS4"},
+        "MI300X has 8 XCDs and no TPX: its modes are SPX, DPX, QPX, CPX",
+    ),
+    "a-model-without-a-table-by-its-counts": (
+        changed(mi300x(), **NOT_CONFIRMED),
+        SPX_NPS4,
+        "no more parts of memory than of compute go together",
+    ),
+    "half-of-a-hive": (
+        changed(mi300x(), driver="amdgpu"),
+        {"indices": [0], "compute": "CPX", "memory": "NPS4"},
+        "NPS4 for GPU 0, NPS1 for GPU 1-7: XGMI joins these GPUs in one hive",
+    ),
+    "no-driver": (mi210(), CPX, "GPU 0-7: 1002:740f: amdgpu is not its driver, so its modes are unknown"),
+    "cannot-be-partitioned": (changed(mi210(), driver="amdgpu"), CPX, "its driver offers no partitions"),
+    "a-virtual-function": (
+        changed(mi300x(), device="74b5"),
+        CPX,
+        "a virtual function: its modes are set on its host",
+    ),
+    "a-GPU-that-tells-nothing": (
+        changed(mi300x(), partition={"compute": None, "memory": None}),
+        {"compute": "CPX"},
+        "its driver does not report its modes",
+    ),
+    "several-modes-with-the-strategy-single": (
+        mi300x(),
+        {"indices": [0], "compute": "CPX"},
+        "cpx_nps1 and spx_nps1 on one node end AMD's device plugin",
+    ),
+    "no-such-GPU": (mi300x(), {"indices": [9], "compute": "CPX"}, "there is no AMD GPU 9"),
+    "no-such-model": (mi300x(), {"model": "mi355x", "compute": "CPX"}, "no GPU is a mi355x"),
+    "not-a-model": (mi300x(), {"model": "h100", "compute": "CPX"}, "'h100' is not an AMD model"),
+}
+
+
+@pytest.mark.parametrize(("machine", "wish", "why"), REFUSALS.values(), ids=REFUSALS)
 def test_refused(machine, wish, why):
     with pytest.raises(PlanError) as refused:
         plan(machine, wish)
@@ -202,29 +177,22 @@ def test_compute_mode_alone_causes_no_driver_reload_notice():
     assert "amd-memory-mode" not in notices(plan(mi300x(), {"compute": "CPX"}))
 
 
-@pytest.mark.parametrize(
-    ("machine", "notice"),
-    [
-        pytest.param(
-            changed(mi300x(), **NOT_CONFIRMED), "amd-modes-not-confirmed", id="no-table-of-the-model"
+NOTICES = {
+    "no-table-of-the-model": (changed(mi300x(), **NOT_CONFIRMED), "amd-modes-not-confirmed"),
+    "other-names": (changed(mi300x(), partition={"named": "amdgpu_xcp."}), "amd-partitions-not-listed"),
+    "no-NUMA-node": (changed(mi300x(), numa_node=None), "amd-partitions-without-node"),
+    "MI300A": (
+        changed(
+            mi300x(),
+            device="74a0",
+            partition={"available_compute": ("SPX", "TPX", "CPX"), "available_memory": ("NPS1",)},
         ),
-        pytest.param(
-            changed(mi300x(), partition={"named": "amdgpu_xcp."}),
-            "amd-partitions-not-listed",
-            id="other-names",
-        ),
-        pytest.param(changed(mi300x(), numa_node=None), "amd-partitions-without-node", id="no-NUMA-node"),
-        pytest.param(
-            changed(
-                mi300x(),
-                device="74a0",
-                partition={"available_compute": ("SPX", "TPX", "CPX"), "available_memory": ("NPS1",)},
-            ),
-            "amd-unified-memory",
-            id="MI300A",
-        ),
-    ],
-)
+        "amd-unified-memory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("machine", "notice"), NOTICES.values(), ids=NOTICES)
 def test_partition_plan_gives_its_notice(machine, notice):
     assert notice in notices(plan(machine, {"compute": "CPX"}))
 
@@ -256,26 +224,22 @@ def test_without_the_manager_a_unit_is_written_and_no_label():
     ]
 
 
-@pytest.mark.parametrize(
-    ("build", "gpus", "why"),
-    [
-        pytest.param(
-            mi300x,
-            [{"compute": "QPX", "memory": "NPS4"}],
-            "it takes NPS4 with CPX alone, and not with QPX",
-            id="stricter-than-the-driver",
-        ),
-        pytest.param(
-            mi300x,
-            [{"indices": [0], "compute": "CPX"}, {"indices": [1], "compute": "DPX"}],
-            "numbers of GPUs for each mode, and not which ones",
-            id="several-modes",
-        ),
-        pytest.param(
-            mi300x, [{"indices": [0], "compute": "SPX"}], "7 of 8 GPUs are left out", id="some-left-out"
-        ),
-    ],
-)
+MANAGER_REFUSALS = {
+    "stricter-than-the-driver": (
+        mi300x,
+        [{"compute": "QPX", "memory": "NPS4"}],
+        "it takes NPS4 with CPX alone, and not with QPX",
+    ),
+    "several-modes": (
+        mi300x,
+        [{"indices": [0], "compute": "CPX"}, {"indices": [1], "compute": "DPX"}],
+        "numbers of GPUs for each mode, and not which ones",
+    ),
+    "some-left-out": (mi300x, [{"indices": [0], "compute": "SPX"}], "7 of 8 GPUs are left out"),
+}
+
+
+@pytest.mark.parametrize(("build", "gpus", "why"), MANAGER_REFUSALS.values(), ids=MANAGER_REFUSALS)
 def test_modes_the_manager_cannot_apply_are_refused(build, gpus, why):
     with pytest.raises(PlanError, match=why):
         plan(build(), *gpus, managed_by="device-config-manager", naming="mixed")

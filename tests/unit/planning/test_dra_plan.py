@@ -115,31 +115,27 @@ def test_sources_of_replaced_settings_are_dropped():
     assert profile.sources["tuning.governor"]
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        pytest.param(
-            {"cpu_manager_policy": "static"},
-            "kubelet.cpu_manager_policy: cannot be static with resource_engine: dra",
-            id="static-cpus",
-        ),
-        pytest.param(
-            {"memory_manager_policy": "Static"},
-            "kubelet.memory_manager_policy: cannot be Static with resource_engine: dra",
-            id="static-memory",
-        ),
-        pytest.param(
-            {"topology_manager_policy": "restricted"},
-            "kubelet.topology_manager_policy: cannot be restricted with resource_engine: dra",
-            id="alignment",
-        ),
-        pytest.param(
-            {"cpu_manager_options": {"full-pcpus-only": True}},
-            "kubelet.cpu_manager_options: has no effect with resource_engine: dra",
-            id="options-of-a-manager-that-is-off",
-        ),
-    ],
-)
+MANAGERS = {
+    "static-cpus": (
+        {"cpu_manager_policy": "static"},
+        "kubelet.cpu_manager_policy: cannot be static with resource_engine: dra",
+    ),
+    "static-memory": (
+        {"memory_manager_policy": "Static"},
+        "kubelet.memory_manager_policy: cannot be Static with resource_engine: dra",
+    ),
+    "alignment": (
+        {"topology_manager_policy": "restricted"},
+        "kubelet.topology_manager_policy: cannot be restricted with resource_engine: dra",
+    ),
+    "options-of-a-manager-that-is-off": (
+        {"cpu_manager_options": {"full-pcpus-only": True}},
+        "kubelet.cpu_manager_options: has no effect with resource_engine: dra",
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "message"), MANAGERS.values(), ids=MANAGERS)
 def test_kubelet_managers_beside_the_dra_engine_are_refused(said, message):
     told = refusal(lab_node(), kubelet={**ENGINE, **said})
     assert message in told

@@ -147,28 +147,24 @@ def test_mig_with_driver_managed_memory_is_noticed():
     assert "gpu-memory-mig" not in said(planned(cut, "numa"))
 
 
-@pytest.mark.parametrize(
-    ("machine", "wish", "message"),
-    [
-        pytest.param(dgx_h100(), {"mode": "driver"}, "this machine has no such GPU", id="cards"),
-        pytest.param(called("dgx-spark"), {"mode": "numa"}, "no such GPU", id="gb10, one memory for both"),
-        pytest.param(
-            driven(called("gb200"), None, "570.133.20"), {"mode": "driver"}, "driver 570 cannot", id="570"
-        ),
-        pytest.param(
-            called("gb200"),
-            {"mode": "numa", "modules": {"options": {"nvidia": [f"{OPTION}=driver"]}}},
-            f"has {OPTION}=driver, and gpu_memory numa is {OPTION}=numa",
-            id="two-modes",
-        ),
-        pytest.param(
-            called("gb200"),
-            {"mode": "driver", "hugepages": [{"size": "512Mi", "count": 4, "numa_nodes": [2]}]},
-            "NUMA node 2 has 0 of memory",
-            id="pages of what is gone",
-        ),
-    ],
-)
+REFUSALS = {
+    "cards": (dgx_h100(), {"mode": "driver"}, "this machine has no such GPU"),
+    "gb10, one memory for both": (called("dgx-spark"), {"mode": "numa"}, "no such GPU"),
+    "570": (driven(called("gb200"), None, "570.133.20"), {"mode": "driver"}, "driver 570 cannot"),
+    "two-modes": (
+        called("gb200"),
+        {"mode": "numa", "modules": {"options": {"nvidia": [f"{OPTION}=driver"]}}},
+        f"has {OPTION}=driver, and gpu_memory numa is {OPTION}=numa",
+    ),
+    "pages of what is gone": (
+        called("gb200"),
+        {"mode": "driver", "hugepages": [{"size": "512Mi", "count": 4, "numa_nodes": [2]}]},
+        "NUMA node 2 has 0 of memory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("machine", "wish", "message"), REFUSALS.values(), ids=REFUSALS)
 def test_impossible_gpu_memory_mode_is_refused(machine, wish, message):
     with pytest.raises(PlanError, match=message):
         planned(machine, **wish)

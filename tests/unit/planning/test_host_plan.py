@@ -71,20 +71,16 @@ def test_login_only_limit_writes_no_unit_file():
     assert limits_path("kubelet.service") not in texts(planned({"limits": {"memlock": "unlimited"}}))
 
 
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        pytest.param(
-            {"nofile": 1048577}, "1048577 open files, and the kernel", id="more than the kernel allows"
-        ),
-        pytest.param(
-            {"nofile": "unlimited"}, "nofile", id="open files without a limit, that lock out logins"
-        ),
-        pytest.param({"stack": "-1"}, "stack", id="negative"),
-        pytest.param({"stack": "big"}, "not a Kubernetes quantity", id="no quantity"),
-        pytest.param({"nice": 1}, "unknown key", id="a limit that is not set here"),
-    ],
-)
+LIMITS = {
+    "more than the kernel allows": ({"nofile": 1048577}, "1048577 open files, and the kernel"),
+    "open files without a limit, that lock out logins": ({"nofile": "unlimited"}, "nofile"),
+    "negative": ({"stack": "-1"}, "stack"),
+    "no quantity": ({"stack": "big"}, "not a Kubernetes quantity"),
+    "a limit that is not set here": ({"nice": 1}, "unknown key"),
+}
+
+
+@pytest.mark.parametrize(("limits", "message"), LIMITS.values(), ids=LIMITS)
 def test_impossible_limit_is_refused(limits, message):
     with pytest.raises(NumaforgeError, match=re.escape(message)):
         planned({"limits": limits})
@@ -203,41 +199,32 @@ def found(plan: NodePlan, *said: str) -> NodeState:
     return NodeState(states, (), said={"packages": said})
 
 
-@pytest.mark.parametrize(
-    ("said", "hold", "loose", "record"),
-    [
-        pytest.param(
-            (), "kubelet\nlinux-image-amd64\n", "", "kubelet\nlinux-image-amd64\n", id="nothing is held"
-        ),
-        pytest.param(
-            ("held linux-image-amd64",), "kubelet\n", "", "kubelet\n", id="what the admin holds is not ours"
-        ),
-        pytest.param(
-            ("held linux-image-amd64", "ours linux-image-amd64"),
-            "kubelet\n",
-            "",
-            "kubelet\nlinux-image-amd64\n",
-            id="what we held is still ours",
-        ),
-        pytest.param(
-            ("held kubelet", "held linux-image-amd64", "held nvidia-driver", "ours nvidia-driver"),
-            "",
-            "nvidia-driver\n",
-            "",
-            id="what we held and is no longer wanted is let go",
-        ),
-        pytest.param(
-            ("held kubelet", "held linux-image-amd64", "ours nvidia-driver"),
-            "",
-            "",
-            "",
-            id="what someone let go before is forgotten",
-        ),
-        pytest.param(
-            ("held kubelet", "held linux-image-amd64", "held htop"), None, "", "", id="all is held, and more"
-        ),
-    ],
-)
+HOLDS = {
+    "nothing is held": ((), "kubelet\nlinux-image-amd64\n", "", "kubelet\nlinux-image-amd64\n"),
+    "what the admin holds is not ours": (("held linux-image-amd64",), "kubelet\n", "", "kubelet\n"),
+    "what we held is still ours": (
+        ("held linux-image-amd64", "ours linux-image-amd64"),
+        "kubelet\n",
+        "",
+        "kubelet\nlinux-image-amd64\n",
+    ),
+    "what we held and is no longer wanted is let go": (
+        ("held kubelet", "held linux-image-amd64", "held nvidia-driver", "ours nvidia-driver"),
+        "",
+        "nvidia-driver\n",
+        "",
+    ),
+    "what someone let go before is forgotten": (
+        ("held kubelet", "held linux-image-amd64", "ours nvidia-driver"),
+        "",
+        "",
+        "",
+    ),
+    "all is held, and more": (("held kubelet", "held linux-image-amd64", "held htop"), None, "", ""),
+}
+
+
+@pytest.mark.parametrize(("said", "hold", "loose", "record"), HOLDS.values(), ids=HOLDS)
 def test_missing_holds_are_added_and_only_own_holds_are_released(said, hold, loose, record):
     plan = planned({"hold_packages": ["kernel", "kubelet"]})
     transaction = need(goal(plan), found(plan, *said))

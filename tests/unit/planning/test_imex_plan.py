@@ -149,24 +149,15 @@ def test_needed_imex_change_drains_the_node(wish, said, needed):
     assert part is None or part.drains
 
 
-@pytest.mark.parametrize(
-    ("wish", "said", "message"),
-    [
-        pytest.param(HOST, ("unit disabled",), "there is no nvidia-imex", id="no-package"),
-        pytest.param(
-            HOST,
-            ("program yes", "address 10.0.9.9"),
-            "none of its addresses .10.0.9.9.",
-            id="a-strangers-list",
-        ),
-        pytest.param(
-            {"mode": "driver-managed"}, (*RUNS, "pod-daemon yes"), "a ComputeDomain is alive", id="alive"
-        ),
-        pytest.param(
-            {}, (*RUNS, "pod-daemon yes", "recorded unit enabled"), "alive", id="alive-on-the-way-back"
-        ),
-    ],
-)
+REFUSED_BY_THE_NODE = {
+    "no-package": (HOST, ("unit disabled",), "there is no nvidia-imex"),
+    "a-strangers-list": (HOST, ("program yes", "address 10.0.9.9"), "none of its addresses .10.0.9.9."),
+    "alive": ({"mode": "driver-managed"}, (*RUNS, "pod-daemon yes"), "a ComputeDomain is alive"),
+    "alive-on-the-way-back": ({}, (*RUNS, "pod-daemon yes", "recorded unit enabled"), "alive"),
+}
+
+
+@pytest.mark.parametrize(("wish", "said", "message"), REFUSED_BY_THE_NODE.values(), ids=REFUSED_BY_THE_NODE)
 def test_imex_change_that_the_node_cannot_make_is_refused(wish, said, message):
     with pytest.raises(HostError, match=message):
         imex.need(goal(wish), found(*said), ())
@@ -180,25 +171,20 @@ LISTED = replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("wish", "more", "found"),
-    [
-        pytest.param({}, {}, ("numa", BY_HOST, "ab" * 32, 18), id="nothing-asked-is-as-it-is"),
-        pytest.param(
-            {"mode": "driver-managed"}, {}, ("numa", NOT_BY_HOST, None, None), id="by-the-dra-driver"
-        ),
-        pytest.param(HOST, {}, ("numa", BY_HOST, checksum(TRAYS), 2), id="the-list-of-the-profile"),
-        pytest.param(
-            {},
-            {"gpu_memory": "driver", "maintenance": {"reboot": "allowed"}},
-            ("driver", BY_HOST, "ab" * 32, 18),
-            id="the-memory-mode-after-the-boot",
-        ),
-        pytest.param(
-            {}, {"gpu_memory": "driver"}, ("numa", BY_HOST, "ab" * 32, 18), id="a-mode-that-waits-for-a-boot"
-        ),
-    ],
-)
+COMPARED = {
+    "nothing-asked-is-as-it-is": ({}, {}, ("numa", BY_HOST, "ab" * 32, 18)),
+    "by-the-dra-driver": ({"mode": "driver-managed"}, {}, ("numa", NOT_BY_HOST, None, None)),
+    "the-list-of-the-profile": (HOST, {}, ("numa", BY_HOST, checksum(TRAYS), 2)),
+    "the-memory-mode-after-the-boot": (
+        {},
+        {"gpu_memory": "driver", "maintenance": {"reboot": "allowed"}},
+        ("driver", BY_HOST, "ab" * 32, 18),
+    ),
+    "a-mode-that-waits-for-a-boot": ({}, {"gpu_memory": "driver"}, ("numa", BY_HOST, "ab" * 32, 18)),
+}
+
+
+@pytest.mark.parametrize(("wish", "more", "found"), COMPARED.values(), ids=COMPARED)
 def test_tray_is_compared_as_planned(wish, more, found):
     there = planned_tray(LISTED, planned(wish, LISTED, **more))
     assert (there.memory_mode, there.imex, there.nodes, there.nodes_count) == found

@@ -84,82 +84,66 @@ def planned(
 ALLOCATABLE = format_cpulist(planned().cpus.allocatable)
 
 
-@pytest.mark.parametrize(
-    ("topology", "kernel", "cmdline"),
-    [
-        pytest.param(INTEL, {"iommu": "passthrough"}, "intel_iommu=on iommu=pt", id="iommu-of-intel"),
-        pytest.param(AMD, {"iommu": "passthrough"}, "iommu=pt", id="iommu-of-amd-is-on-already"),
-        pytest.param(ARM, {"iommu": "passthrough"}, "iommu.passthrough=1", id="iommu-of-arm"),
-        pytest.param(POWER, {"iommu": "passthrough"}, "", id="iommu-of-another-cpu-is-left-alone"),
-        pytest.param(INTEL, {"iommu": False}, "intel_iommu=off", id="yaml-reads-off-as-false"),
-        pytest.param(AMD, {"iommu": "off"}, "amd_iommu=off", id="iommu-off-on-amd"),
-        pytest.param(INTEL, {"iommu": "keep"}, "", id="iommu-kept"),
-        pytest.param(
-            INTEL,
-            {"isolated_cpus": "allocatable"},
-            f"isolcpus=managed_irq,domain,{ALLOCATABLE}",
-            id="isolated-are-all-but-the-reserved",
-        ),
-        pytest.param(INTEL, {"nohz_full": "allocatable"}, f"nohz_full={ALLOCATABLE}", id="without-a-tick"),
-        pytest.param(
-            replace(INTEL, nohz_full=None), {"nohz_full": "allocatable"}, "", id="a-kernel-that-always-ticks"
-        ),
-        pytest.param(INTEL, {"rcu_nocbs": "allocatable"}, f"rcu_nocbs={ALLOCATABLE}", id="rcu-elsewhere"),
-        pytest.param(INTEL, {"init_on_alloc": False}, "init_on_alloc=0", id="pages-not-cleared"),
-        pytest.param(INTEL, {"numa_balancing": False}, "numa_balancing=disable", id="numa-balancing"),
-        pytest.param(INTEL, {"skew_tick": True}, "skew_tick=1", id="ticks-spread"),
-        pytest.param(
-            INTEL,
-            {"max_cstate": 1},
-            "intel_idle.max_cstate=1 processor.max_cstate=1",
-            id="sleep-states-of-intel-have-two-drivers",
-        ),
-        pytest.param(AMD, {"max_cstate": 1}, "processor.max_cstate=1", id="sleep-states-of-amd"),
-        pytest.param(ARM, {"max_cstate": 1}, "", id="sleep-states-of-arm-have-no-parameter"),
-        pytest.param(
-            INTEL,
-            {"cmdline": ["console=tty0", "console=ttyS0,115200"]},
-            "console=tty0 console=ttyS0,115200",
-            id="every-console-in-its-order",
-        ),
-        pytest.param(
-            INTEL,
-            {"cmdline": ["quiet"], "skew_tick": True},
-            "quiet skew_tick=1",
-            id="after-what-is-said-in-full",
-        ),
-    ],
-)
+INTENTS = {
+    "iommu-of-intel": (INTEL, {"iommu": "passthrough"}, "intel_iommu=on iommu=pt"),
+    "iommu-of-amd-is-on-already": (AMD, {"iommu": "passthrough"}, "iommu=pt"),
+    "iommu-of-arm": (ARM, {"iommu": "passthrough"}, "iommu.passthrough=1"),
+    "iommu-of-another-cpu-is-left-alone": (POWER, {"iommu": "passthrough"}, ""),
+    "yaml-reads-off-as-false": (INTEL, {"iommu": False}, "intel_iommu=off"),
+    "iommu-off-on-amd": (AMD, {"iommu": "off"}, "amd_iommu=off"),
+    "iommu-kept": (INTEL, {"iommu": "keep"}, ""),
+    "isolated-are-all-but-the-reserved": (
+        INTEL,
+        {"isolated_cpus": "allocatable"},
+        f"isolcpus=managed_irq,domain,{ALLOCATABLE}",
+    ),
+    "without-a-tick": (INTEL, {"nohz_full": "allocatable"}, f"nohz_full={ALLOCATABLE}"),
+    "a-kernel-that-always-ticks": (replace(INTEL, nohz_full=None), {"nohz_full": "allocatable"}, ""),
+    "rcu-elsewhere": (INTEL, {"rcu_nocbs": "allocatable"}, f"rcu_nocbs={ALLOCATABLE}"),
+    "pages-not-cleared": (INTEL, {"init_on_alloc": False}, "init_on_alloc=0"),
+    "numa-balancing": (INTEL, {"numa_balancing": False}, "numa_balancing=disable"),
+    "ticks-spread": (INTEL, {"skew_tick": True}, "skew_tick=1"),
+    "sleep-states-of-intel-have-two-drivers": (
+        INTEL,
+        {"max_cstate": 1},
+        "intel_idle.max_cstate=1 processor.max_cstate=1",
+    ),
+    "sleep-states-of-amd": (AMD, {"max_cstate": 1}, "processor.max_cstate=1"),
+    "sleep-states-of-arm-have-no-parameter": (ARM, {"max_cstate": 1}, ""),
+    "every-console-in-its-order": (
+        INTEL,
+        {"cmdline": ["console=tty0", "console=ttyS0,115200"]},
+        "console=tty0 console=ttyS0,115200",
+    ),
+    "after-what-is-said-in-full": (INTEL, {"cmdline": ["quiet"], "skew_tick": True}, "quiet skew_tick=1"),
+}
+
+
+@pytest.mark.parametrize(("topology", "kernel", "cmdline"), INTENTS.values(), ids=INTENTS)
 def test_kernel_intent_becomes_parameters_of_the_machine(topology, kernel, cmdline):
     chosen = planned(topology, **kernel)
     assert " ".join(chosen.kernel.cmdline) == cmdline
 
 
-@pytest.mark.parametrize(
-    ("topology", "kernel", "said"),
-    [
-        pytest.param(
-            INTEL,
-            {"cmdline": ["iommu=pt"], "iommu": "passthrough"},
-            r"kernel\.cmdline says iommu=pt, and kernel\.iommu comes to iommu=pt",
-            id="said-twice",
-        ),
-        pytest.param(
-            INTEL, {"cmdline": ["skew-tick=0"], "skew_tick": True}, "skew-tick=0", id="said-twice-with-a-dash"
-        ),
-        pytest.param(
-            replace(INTEL, os_release={"ID": "rocky", "ID_LIKE": "rhel fedora"}),
-            {"cmdline": ["console=tty0", "console=ttyS0,115200"]},
-            "keeps one of each name",
-            id="grubby-keeps-one-console",
-        ),
-        pytest.param(ARM, {"iommu": "off"}, "Arm kernel has no parameter", id="iommu-off-on-arm"),
-        pytest.param(
-            INTEL, {"isolated_cpus": "0-3"}, "reserved for the system", id="reserved-cpus-are-not-isolated"
-        ),
-        pytest.param(INTEL, {"nohz_full": "4,99"}, "CPUs 99 are not online", id="no-such-cpu"),
-    ],
-)
+REFUSALS = {
+    "said-twice": (
+        INTEL,
+        {"cmdline": ["iommu=pt"], "iommu": "passthrough"},
+        r"kernel\.cmdline says iommu=pt, and kernel\.iommu comes to iommu=pt",
+    ),
+    "said-twice-with-a-dash": (INTEL, {"cmdline": ["skew-tick=0"], "skew_tick": True}, "skew-tick=0"),
+    "grubby-keeps-one-console": (
+        replace(INTEL, os_release={"ID": "rocky", "ID_LIKE": "rhel fedora"}),
+        {"cmdline": ["console=tty0", "console=ttyS0,115200"]},
+        "keeps one of each name",
+    ),
+    "iommu-off-on-arm": (ARM, {"iommu": "off"}, "Arm kernel has no parameter"),
+    "reserved-cpus-are-not-isolated": (INTEL, {"isolated_cpus": "0-3"}, "reserved for the system"),
+    "no-such-cpu": (INTEL, {"nohz_full": "4,99"}, "CPUs 99 are not online"),
+}
+
+
+@pytest.mark.parametrize(("topology", "kernel", "said"), REFUSALS.values(), ids=REFUSALS)
 def test_impossible_kernel_settings_are_refused(topology, kernel, said):
     with pytest.raises(PlanError, match=said):
         planned(topology, **kernel)
@@ -197,19 +181,15 @@ def pages(size: str, count: int, **more: Any) -> dict[str, Any]:
     return {"size": size, "count_per_numa_node": count, "at": "boot", **more}
 
 
-@pytest.mark.parametrize(
-    ("kernel", "hugepages", "cmdline"),
-    [
-        pytest.param(
-            "6.8.0", [pages("1Gi", 1)], "hugepagesz=1G hugepages=0:1,1:1,2:1,3:1", id="by-numa-node"
-        ),
-        pytest.param("5.15.0", [pages("2Mi", 8)], "hugepagesz=2M hugepages=32", id="an-older-kernel-spreads"),
-        pytest.param(
-            "6.8.0", [pages("2Mi", 8, numa_node=1)], "hugepagesz=2M hugepages=1:8", id="one-numa-node-only"
-        ),
-        pytest.param("6.8.0", [pages("2Mi", 0)], "", id="no-pages"),
-    ],
-)
+BOOT_PAGES = {
+    "by-numa-node": ("6.8.0", [pages("1Gi", 1)], "hugepagesz=1G hugepages=0:1,1:1,2:1,3:1"),
+    "an-older-kernel-spreads": ("5.15.0", [pages("2Mi", 8)], "hugepagesz=2M hugepages=32"),
+    "one-numa-node-only": ("6.8.0", [pages("2Mi", 8, numa_node=1)], "hugepagesz=2M hugepages=1:8"),
+    "no-pages": ("6.8.0", [pages("2Mi", 0)], ""),
+}
+
+
+@pytest.mark.parametrize(("kernel", "hugepages", "cmdline"), BOOT_PAGES.values(), ids=BOOT_PAGES)
 def test_pages_are_reserved_at_boot(kernel, hugepages, cmdline):
     chosen = planned(replace(INTEL, kernel=kernel), hugepages)
     assert " ".join(chosen.kernel.cmdline) == cmdline

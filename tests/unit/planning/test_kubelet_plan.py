@@ -554,40 +554,36 @@ def divided(numa_nodes_per_package: int, *, gpus: bool = True, vendor: str = "Au
 NPS1 = "or choose NPS1 in the firmware, without L3 as NUMA domain"
 
 
-@pytest.mark.parametrize(
-    ("topology", "policy", "says"),
-    [
-        pytest.param(
-            divided(4),
-            "best-effort",
-            "several NUMA nodes, with prefer-closest-numa-nodes near ones; " + NPS1,
-            id="best-effort-takes-near-ones",
-        ),
-        pytest.param(
-            divided(4),
-            "single-numa-node",
-            "refuses a pod that needs more: set kubelet.topology_manager_policy: best-effort; " + NPS1,
-            id="single-numa-node-is-too-strict",
-        ),
-        pytest.param(
-            divided(4),
-            "restricted",
-            "refuses a pod whose GPUs need fewer NUMA nodes than its CPUs: set "
-            "kubelet.topology_manager_policy: best-effort; " + NPS1,
-            id="restricted-is-too-strict",
-        ),
-        pytest.param(
-            divided(4),
-            "none",
-            "none aligns none of them: set kubelet.topology_manager_policy: best-effort",
-            id="none-aligns-nothing",
-        ),
-        pytest.param(divided(2), "best-effort", "2 packages are 4 NUMA nodes", id="NPS2"),
-        pytest.param(divided(1), "best-effort", None, id="NPS1-is-not-divided"),
-        pytest.param(divided(4, gpus=False), "best-effort", None, id="without-GPUs"),
-        pytest.param(divided(4, vendor="GenuineIntel"), "best-effort", None, id="not-an-EPYC"),
-    ],
-)
+DIVIDED = {
+    "best-effort-takes-near-ones": (
+        divided(4),
+        "best-effort",
+        "several NUMA nodes, with prefer-closest-numa-nodes near ones; " + NPS1,
+    ),
+    "single-numa-node-is-too-strict": (
+        divided(4),
+        "single-numa-node",
+        "refuses a pod that needs more: set kubelet.topology_manager_policy: best-effort; " + NPS1,
+    ),
+    "restricted-is-too-strict": (
+        divided(4),
+        "restricted",
+        "refuses a pod whose GPUs need fewer NUMA nodes than its CPUs: set "
+        "kubelet.topology_manager_policy: best-effort; " + NPS1,
+    ),
+    "none-aligns-nothing": (
+        divided(4),
+        "none",
+        "none aligns none of them: set kubelet.topology_manager_policy: best-effort",
+    ),
+    "NPS2": (divided(2), "best-effort", "2 packages are 4 NUMA nodes"),
+    "NPS1-is-not-divided": (divided(1), "best-effort", None),
+    "without-GPUs": (divided(4, gpus=False), "best-effort", None),
+    "not-an-EPYC": (divided(4, vendor="GenuineIntel"), "best-effort", None),
+}
+
+
+@pytest.mark.parametrize(("topology", "policy", "says"), DIVIDED.values(), ids=DIVIDED)
 def test_choice_on_a_firmware_divided_epyc_is_explained(topology, policy, says):
     chosen = plan(topology, "1.36", topology_manager_policy=policy)
     messages = [notice.message for notice in chosen.notices if notice.id == "divided-packages"]

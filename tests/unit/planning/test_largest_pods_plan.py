@@ -54,35 +54,32 @@ def shapes(chosen: NodePlan) -> list[tuple[int, int]]:
     return [(pod.devices, pod.cpus) for pod in chosen.largest_pods]
 
 
-@pytest.mark.parametrize(
-    ("topology", "expected", "because"),
-    [
-        pytest.param(
-            dgx_h100(),
-            "best-effort",
+DEFAULTS = {
+    "GPUs on both sockets": (
+        dgx_h100(),
+        "best-effort",
+        (
             "the 8 GPUs are near 2 NUMA nodes: single-numa-node and restricted would refuse a pod with a "
-            "core and all of them; best-effort aligns what fits and admits the rest",
-            id="GPUs on both sockets",
+            "core and all of them; best-effort aligns what fits and admits the rest"
         ),
-        pytest.param(epyc_gpu(), "best-effort", "the 8 GPUs are near 8 NUMA nodes", id="a GPU per NUMA node"),
-        pytest.param(
-            grace_blackwell_tray(), "best-effort", "the 4 GPUs are near 2 NUMA nodes", id="a Grace tray"
-        ),
-        pytest.param(
-            gpus_near(1, 1, 1, 1),
-            "single-numa-node",
-            "single-numa-node admits a pod with all 4 GPUs",
-            id="all GPUs on one socket",
-        ),
-        pytest.param(
-            gpus_near(None, None),
-            "single-numa-node",
-            "single-numa-node admits a pod with all 2 GPUs",
-            id="GPUs without a NUMA node",
-        ),
-        pytest.param(lab_node(), "single-numa-node", "4 NUMA nodes have CPUs", id="no GPUs"),
-    ],
-)
+    ),
+    "a GPU per NUMA node": (epyc_gpu(), "best-effort", "the 8 GPUs are near 8 NUMA nodes"),
+    "a Grace tray": (grace_blackwell_tray(), "best-effort", "the 4 GPUs are near 2 NUMA nodes"),
+    "all GPUs on one socket": (
+        gpus_near(1, 1, 1, 1),
+        "single-numa-node",
+        "single-numa-node admits a pod with all 4 GPUs",
+    ),
+    "GPUs without a NUMA node": (
+        gpus_near(None, None),
+        "single-numa-node",
+        "single-numa-node admits a pod with all 2 GPUs",
+    ),
+    "no GPUs": (lab_node(), "single-numa-node", "4 NUMA nodes have CPUs"),
+}
+
+
+@pytest.mark.parametrize(("topology", "expected", "because"), DEFAULTS.values(), ids=DEFAULTS)
 def test_default_policy_admits_a_pod_with_all_gpus(
     topology: NodeTopology, expected: str, because: str
 ) -> None:

@@ -21,57 +21,48 @@ def profile(section: dict[str, Any] | None = None, **host: Any) -> Any:
     return load_profile({**wish, "modules": section or {}})
 
 
-@pytest.mark.parametrize(
-    ("wish", "planned"),
-    [
-        pytest.param(profile(), ModulesPlan(), id="nothing-unless-asked"),
-        pytest.param(profile(modules="mlx5"), ModulesPlan(MLX5), id="the-set-for-mlx5"),
-        pytest.param(
-            profile({"load": ["nvidia-peermem", "ib_umad"]}, modules=["ib_umad"]),
-            ModulesPlan(("nvidia_peermem", "ib_umad")),
-            id="both-sections-each-module-once",
-        ),
-        pytest.param(
-            profile(netns="shared"), ModulesPlan(options={"ib_core": ("netns_mode=1",)}), id="netns-shared"
-        ),
-        pytest.param(
-            profile({"options": {"ib_core": ["recv_queue_size=512"]}}, netns="exclusive"),
-            ModulesPlan(options={"ib_core": ("recv_queue_size=512", "netns_mode=0")}),
-            id="netns-beside-other-options",
-        ),
-        pytest.param(profile({"blocked": ["nouveau"]}), ModulesPlan(blocked=("nouveau",)), id="blocked"),
-    ],
-)
+PLANS = {
+    "nothing-unless-asked": (profile(), ModulesPlan()),
+    "the-set-for-mlx5": (profile(modules="mlx5"), ModulesPlan(MLX5)),
+    "both-sections-each-module-once": (
+        profile({"load": ["nvidia-peermem", "ib_umad"]}, modules=["ib_umad"]),
+        ModulesPlan(("nvidia_peermem", "ib_umad")),
+    ),
+    "netns-shared": (profile(netns="shared"), ModulesPlan(options={"ib_core": ("netns_mode=1",)})),
+    "netns-beside-other-options": (
+        profile({"options": {"ib_core": ["recv_queue_size=512"]}}, netns="exclusive"),
+        ModulesPlan(options={"ib_core": ("recv_queue_size=512", "netns_mode=0")}),
+    ),
+    "blocked": (profile({"blocked": ["nouveau"]}), ModulesPlan(blocked=("nouveau",))),
+}
+
+
+@pytest.mark.parametrize(("wish", "planned"), PLANS.values(), ids=PLANS)
 def test_module_plan_per_profile(wish: Any, planned: ModulesPlan) -> None:
     assert plan_modules(wish).value == planned
 
 
-@pytest.mark.parametrize(
-    ("modules", "host", "message"),
-    [
-        pytest.param({"load": ["ib umad"]}, {}, "'ib umad' is not the name of a kernel module", id="a-space"),
-        pytest.param({"load": ["/bin/sh"]}, {}, "not the name of a kernel module", id="a-path"),
-        pytest.param({"options": {"nvidia": ['a="b c"']}}, {}, "not an option of a module", id="quotes"),
-        pytest.param({"options": {"nvidia": ["a=1", "a=2"]}}, {}, "has a more than once", id="said-twice"),
-        pytest.param(
-            {"load": ["nouveau"], "blocked": ["nouveau"]}, {}, "blocks nouveau and asks for it", id="both"
-        ),
-        pytest.param(
-            {"blocked": ["ib_umad"]}, {"modules": "mlx5"}, "which rdma.host needs", id="rdma-needs-it"
-        ),
-        pytest.param(
-            {"options": {"ib_core": ["netns_mode=0"]}},
-            {"netns": "shared"},
-            "has netns_mode=0, and rdma.host.netns shared is netns_mode=1",
-            id="two-modes",
-        ),
-        pytest.param({}, {"modules": "mlx4"}, "mlx5", id="no-such-set"),
-        pytest.param({}, {"max_read_request": 3000}, "4096", id="no-power-of-two"),
-        pytest.param({}, {"pfc": [8]}, "7", id="no-such-priority"),
-        pytest.param({}, {"pfc": [3, 3]}, "more than once", id="a-priority-twice"),
-        pytest.param({}, {"nics": ["mlx5_0; reboot"]}, "is not a NIC", id="not-a-name"),
-    ],
-)
+REFUSALS = {
+    "a-space": ({"load": ["ib umad"]}, {}, "'ib umad' is not the name of a kernel module"),
+    "a-path": ({"load": ["/bin/sh"]}, {}, "not the name of a kernel module"),
+    "quotes": ({"options": {"nvidia": ['a="b c"']}}, {}, "not an option of a module"),
+    "said-twice": ({"options": {"nvidia": ["a=1", "a=2"]}}, {}, "has a more than once"),
+    "both": ({"load": ["nouveau"], "blocked": ["nouveau"]}, {}, "blocks nouveau and asks for it"),
+    "rdma-needs-it": ({"blocked": ["ib_umad"]}, {"modules": "mlx5"}, "which rdma.host needs"),
+    "two-modes": (
+        {"options": {"ib_core": ["netns_mode=0"]}},
+        {"netns": "shared"},
+        "has netns_mode=0, and rdma.host.netns shared is netns_mode=1",
+    ),
+    "no-such-set": ({}, {"modules": "mlx4"}, "mlx5"),
+    "no-power-of-two": ({}, {"max_read_request": 3000}, "4096"),
+    "no-such-priority": ({}, {"pfc": [8]}, "7"),
+    "a-priority-twice": ({}, {"pfc": [3, 3]}, "more than once"),
+    "not-a-name": ({}, {"nics": ["mlx5_0; reboot"]}, "is not a NIC"),
+}
+
+
+@pytest.mark.parametrize(("modules", "host", "message"), REFUSALS.values(), ids=REFUSALS)
 def test_impossible_module_settings_are_refused(
     modules: dict[str, Any], host: dict[str, Any], message: str
 ) -> None:

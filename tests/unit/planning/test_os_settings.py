@@ -94,26 +94,21 @@ def test_every_ready_profile_fits_the_schema(system: System, machine: Any) -> No
     assert checked
 
 
-@pytest.mark.parametrize(
-    ("names", "value"),
-    [
-        pytest.param(("kubelet", "extraConfig", "cpuManagerPolicy"), "static", id="kubelet"),
-        pytest.param(("sysctls", "vm.swappiness"), "1", id="sysctl"),
-        pytest.param(
-            ("sysfs", "devices/system/cpu/cpu7/cpufreq/scaling_governor"), "performance", id="governor"
-        ),
-        pytest.param(("sysfs", "kernel/mm/transparent_hugepage/defrag"), "never", id="knob"),
-        pytest.param(
-            ("sysfs", "devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages"), "4", id="pages"
-        ),
-        pytest.param(("kernel", "modules", 0), {"name": "nvidia_peermem"}, id="module"),
-        pytest.param(
-            ("kernel", "modules", 1),
-            {"name": "nvidia", "parameters": ["NVreg_EnableStreamMemOPs=1"]},
-            id="options of a module",
-        ),
-    ],
-)
+TALOS = {
+    "kubelet": (("kubelet", "extraConfig", "cpuManagerPolicy"), "static"),
+    "sysctl": (("sysctls", "vm.swappiness"), "1"),
+    "governor": (("sysfs", "devices/system/cpu/cpu7/cpufreq/scaling_governor"), "performance"),
+    "knob": (("sysfs", "kernel/mm/transparent_hugepage/defrag"), "never"),
+    "pages": (("sysfs", "devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages"), "4"),
+    "module": (("kernel", "modules", 0), {"name": "nvidia_peermem"}),
+    "options of a module": (
+        ("kernel", "modules", 1),
+        {"name": "nvidia", "parameters": ["NVreg_EnableStreamMemOPs=1"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("names", "value"), TALOS.values(), ids=TALOS)
 def test_plan_becomes_a_talos_patch(names: tuple[str | int, ...], value: object) -> None:
     patch, _, _ = written("talos")
     assert at(patch["machine"], *names) == value
@@ -164,30 +159,26 @@ def test_bottlerocket_cuts_gpus_into_one_profile_per_model() -> None:
     assert "mig" not in left_out
 
 
-@pytest.mark.parametrize(
-    ("wish", "why"),
-    [
-        pytest.param(
-            {"gpus": [{"devices": {"3g.40gb": 1, "1g.10gb": 4}}]}, "of one profile", id="two profiles"
-        ),
-        pytest.param({"gpus": [{"devices": {"1g.10gb": 3}}]}, "of one profile", id="a part of a GPU"),
-        pytest.param(
-            {
-                "gpus": [
-                    {"indices": [0], "devices": {"1g.10gb": 7}},
-                    {"indices": [1], "devices": {"7g.80gb": 1}},
-                ]
-            },
-            "all GPUs of a model alike",
-            id="GPUs cut in two ways",
-        ),
-        pytest.param(
-            {"managed_by": "gpu-operator", "gpus": [{"devices": {"1g.10gb": 7}}]},
-            "mig.managed_by: gpu-operator cuts",
-            id="cut by the GPU operator",
-        ),
-    ],
-)
+LEFT_OUT = {
+    "two profiles": ({"gpus": [{"devices": {"3g.40gb": 1, "1g.10gb": 4}}]}, "of one profile"),
+    "a part of a GPU": ({"gpus": [{"devices": {"1g.10gb": 3}}]}, "of one profile"),
+    "GPUs cut in two ways": (
+        {
+            "gpus": [
+                {"indices": [0], "devices": {"1g.10gb": 7}},
+                {"indices": [1], "devices": {"7g.80gb": 1}},
+            ]
+        },
+        "all GPUs of a model alike",
+    ),
+    "cut by the GPU operator": (
+        {"managed_by": "gpu-operator", "gpus": [{"devices": {"1g.10gb": 7}}]},
+        "mig.managed_by: gpu-operator cuts",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wish", "why"), LEFT_OUT.values(), ids=LEFT_OUT)
 def test_geometry_that_bottlerocket_cannot_cut_is_left_out(wish: dict[str, Any], why: str) -> None:
     machine = dgx_h100()
     settings = settings_of("bottlerocket", machine, planned({"name": "t", "mig": wish}, machine))

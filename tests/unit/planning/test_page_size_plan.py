@@ -79,29 +79,26 @@ def test_unknown_page_size_is_noticed():
 SMALL, LARGE = ("64Ki", "2Mi", "32Mi", "1Gi"), ("2Mi", "512Mi", "16Gi")
 
 
-@pytest.mark.parametrize(
-    ("sizes", "wish", "message"),
-    [
-        pytest.param(
-            LARGE,
-            {"kernel": {"cmdline": ["default_hugepagesz=1G"]}},
-            "default_hugepagesz=1G, and this kernel, with pages of 64Ki, has huge pages of 2Mi, 512Mi, 16Gi",
-            id="a-default-of-1G-on-64Ki",
-        ),
-        pytest.param(
-            SMALL,
-            {"kernel": {"cmdline": ["default_hugepagesz=512M"]}},
-            "this kernel, with pages of 4Ki, has huge pages of 64Ki, 2Mi, 32Mi, 1Gi",
-            id="a-default-of-512M-on-4Ki",
-        ),
-        pytest.param(
-            LARGE,
-            {"hugepages": [{"size": "1Gi", "count": 2}]},
-            "no pool for pages of 1Gi: its kernel has pages of 64Ki",
-            id="a-pool-of-1Gi-on-64Ki",
-        ),
-    ],
-)
+MISSING_SIZES = {
+    "a-default-of-1G-on-64Ki": (
+        LARGE,
+        {"kernel": {"cmdline": ["default_hugepagesz=1G"]}},
+        "default_hugepagesz=1G, and this kernel, with pages of 64Ki, has huge pages of 2Mi, 512Mi, 16Gi",
+    ),
+    "a-default-of-512M-on-4Ki": (
+        SMALL,
+        {"kernel": {"cmdline": ["default_hugepagesz=512M"]}},
+        "this kernel, with pages of 4Ki, has huge pages of 64Ki, 2Mi, 32Mi, 1Gi",
+    ),
+    "a-pool-of-1Gi-on-64Ki": (
+        LARGE,
+        {"hugepages": [{"size": "1Gi", "count": 2}]},
+        "no pool for pages of 1Gi: its kernel has pages of 64Ki",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sizes", "wish", "message"), MISSING_SIZES.values(), ids=MISSING_SIZES)
 def test_huge_page_sizes_missing_at_this_page_size_are_refused(sizes, wish, message):
     with pytest.raises(PlanError, match=re.escape(message)):
         plan_node(arm(*sizes), load_profile(wish))

@@ -92,21 +92,17 @@ def test_damage_is_reported_with_its_place(change, message):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("", "plan: not JSON: ", id="empty"),
-        pytest.param("{", "plan: not JSON: ", id="cut-off-at-once"),
-        pytest.param(dumps(plan_node(dgx_h100(), load_profile({})))[:-40], "plan: not JSON: ", id="cut-off"),
-        pytest.param("[" * 100_000, "plan: not JSON: ", id="nested-too-deeply"),
-        pytest.param(
-            '{"schema": 1, "hostname": "\\udc80"}',
-            "plan: not JSON: a text holds half",
-            id="half-a-character",
-        ),
-        pytest.param("[]", "plan: a plan is a JSON object", id="a-list"),
-    ],
-)
+OTHER_TEXTS = {
+    "empty": ("", "plan: not JSON: "),
+    "cut-off-at-once": ("{", "plan: not JSON: "),
+    "cut-off": (dumps(plan_node(dgx_h100(), load_profile({})))[:-40], "plan: not JSON: "),
+    "nested-too-deeply": ("[" * 100_000, "plan: not JSON: "),
+    "half-a-character": ('{"schema": 1, "hostname": "\\udc80"}', "plan: not JSON: a text holds half"),
+    "a-list": ("[]", "plan: a plan is a JSON object"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), OTHER_TEXTS.values(), ids=OTHER_TEXTS)
 def test_text_other_than_a_plan_is_refused(text, message):
     with pytest.raises(PlanError) as caught:
         loads(text)

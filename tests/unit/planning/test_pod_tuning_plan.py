@@ -70,22 +70,17 @@ def test_irqbalance_config_file_is_set_for_crio_on_debian(manager, allow, file):
     assert drop_in(plan(host(manager=manager), allow)).get("irqbalance_config_file") == file
 
 
-@pytest.mark.parametrize(
-    ("machine", "said"),
-    [
-        pytest.param(host(kubelet=kubeadm_kubelet()), "the container runtime is containerd", id="containerd"),
-        pytest.param(
-            host(
-                kubelet=replace(
-                    kubeadm_kubelet(), flags=("--container-runtime-endpoint=/run/k3s/containerd",)
-                )
-            ),
-            "k3s with its own containerd",
-            id="k3s",
-        ),
-        pytest.param(host("1.31.5"), "CRI-O 1.31 has no inherit_default_runtime", id="too-old"),
-    ],
-)
+OTHER_RUNTIMES = {
+    "containerd": (host(kubelet=kubeadm_kubelet()), "the container runtime is containerd"),
+    "k3s": (
+        host(kubelet=replace(kubeadm_kubelet(), flags=("--container-runtime-endpoint=/run/k3s/containerd",))),
+        "k3s with its own containerd",
+    ),
+    "too-old": (host("1.31.5"), "CRI-O 1.31 has no inherit_default_runtime"),
+}
+
+
+@pytest.mark.parametrize(("machine", "said"), OTHER_RUNTIMES.values(), ids=OTHER_RUNTIMES)
 def test_runtime_without_annotations_gets_no_pod_tuning_and_a_notice(machine, said):
     chosen = plan(machine)
     assert chosen.pod_tuning == PodTuningPlan()
@@ -121,35 +116,27 @@ def test_pods_without_exclusive_cpus_are_noticed(policy):
     assert ("pod-tuning-without-own-cpus" in notices(chosen)) is (policy == "none")
 
 
-@pytest.mark.parametrize(
-    ("allow", "profile", "said"),
-    [
-        pytest.param(
-            ["interrupts"],
-            {"interrupts": {"irqbalance": "reserved"}},
-            "interrupts.irqbalance is reserved",
-            id="irqbalance",
-        ),
-        pytest.param(
-            ["interrupts"],
-            {"interrupts": {"irqbalance": "off"}},
-            "interrupts.irqbalance is off",
-            id="irqbalance-that-is-off-and-would-run-once",
-        ),
-        pytest.param(
-            ["interrupts"],
-            {"interrupts": {"default_affinity": "reserved"}},
-            "interrupts.default_affinity is reserved",
-            id="default-affinity",
-        ),
-        pytest.param(
-            ["governor"],
-            {"tuning": {"governor": "performance"}},
-            "tuning.governor is performance",
-            id="governor",
-        ),
-    ],
-)
+SET_TWICE = {
+    "irqbalance": (
+        ["interrupts"],
+        {"interrupts": {"irqbalance": "reserved"}},
+        "interrupts.irqbalance is reserved",
+    ),
+    "irqbalance-that-is-off-and-would-run-once": (
+        ["interrupts"],
+        {"interrupts": {"irqbalance": "off"}},
+        "interrupts.irqbalance is off",
+    ),
+    "default-affinity": (
+        ["interrupts"],
+        {"interrupts": {"default_affinity": "reserved"}},
+        "interrupts.default_affinity is reserved",
+    ),
+    "governor": (["governor"], {"tuning": {"governor": "performance"}}, "tuning.governor is performance"),
+}
+
+
+@pytest.mark.parametrize(("allow", "profile", "said"), SET_TWICE.values(), ids=SET_TWICE)
 def test_tuning_set_for_pod_and_node_is_refused_with_a_working_remedy(allow, profile, said):
     with pytest.raises(PlanError, match=said) as refusal:
         plan(host(), allow, **profile)

@@ -219,22 +219,16 @@ def test_pool_is_filled_per_numa_node():
     ]
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        pytest.param(
-            plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\nkernel.panic = 1"})), id="newline"
-        ),
-        pytest.param(plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\x1b[2J"})), id="escape"),
-        pytest.param(
-            plan_with(kubelet(exec_start="/bin/kubelet\nExecStartPre=/bin/evil")), id="second-command"
-        ),
-        pytest.param(
-            plan_with(tuning=TuningPlan(governors={0: "performance\nw /etc/passwd - - - - x"})), id="line"
-        ),
-        pytest.param(replace(plan_with(tuning=TUNED), profile="x\n[Unit]"), id="header-that-ends-early"),
-    ],
-)
+INJECTIONS = {
+    "newline": plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\nkernel.panic = 1"})),
+    "escape": plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\x1b[2J"})),
+    "second-command": plan_with(kubelet(exec_start="/bin/kubelet\nExecStartPre=/bin/evil")),
+    "line": plan_with(tuning=TuningPlan(governors={0: "performance\nw /etc/passwd - - - - x"})),
+    "header-that-ends-early": replace(plan_with(tuning=TUNED), profile="x\n[Unit]"),
+}
+
+
+@pytest.mark.parametrize("plan", INJECTIONS.values(), ids=INJECTIONS)
 def test_file_with_injected_content_is_refused(plan):
     with pytest.raises(PlanError):
         render_plan(plan)

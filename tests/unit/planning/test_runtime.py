@@ -26,44 +26,32 @@ def machine(install: KubeletInstall | None, *running: HostProcess) -> NodeTopolo
     return replace(lab_node(), kubelet=install, userland=Userland(processes=running))
 
 
-@pytest.mark.parametrize(
-    ("built", "units"),
-    [
-        pytest.param(
-            machine(asking()), ("containerd.service", "kubelet.service"), id="containerd-by-default"
-        ),
-        pytest.param(machine(asking(CRIO)), ("crio.service", "kubelet.service"), id="cri-o"),
-        pytest.param(
-            machine(asking(drop_ins={"10.conf": f"{KIND}containerRuntimeEndpoint: {CRIO}\n"})),
-            ("crio.service", "kubelet.service"),
-            id="cri-o-of-a-drop-in",
-        ),
-        pytest.param(
-            machine(
-                asking(CRIO, flags=("--container-runtime-endpoint=unix:///run/containerd/containerd.sock",))
-            ),
-            ("containerd.service", "kubelet.service"),
-            id="a-flag-wins",
-        ),
-        pytest.param(
-            machine(asking(K3S, unit="k3s.service"), HostProcess("containerd", "k3s.service")),
-            ("k3s.service",),
-            id="k3s-is-one-unit",
-        ),
-        pytest.param(
-            machine(asking(CRIO), HostProcess("containerd", "containerd.service")),
-            ("crio.service", "kubelet.service"),
-            id="dockers-containerd-beside-it",
-        ),
-        pytest.param(
-            machine(None, HostProcess("crio", "crio.service")), ("crio.service",), id="no-kubelet-what-runs"
-        ),
-        pytest.param(
-            machine(None, HostProcess("crio", None, in_pod=True)), ("containerd.service",), id="not-a-pods"
-        ),
-        pytest.param(machine(None), ("containerd.service",), id="an-image-in-which-nothing-runs"),
-    ],
-)
+UNITS = {
+    "containerd-by-default": (machine(asking()), ("containerd.service", "kubelet.service")),
+    "cri-o": (machine(asking(CRIO)), ("crio.service", "kubelet.service")),
+    "cri-o-of-a-drop-in": (
+        machine(asking(drop_ins={"10.conf": f"{KIND}containerRuntimeEndpoint: {CRIO}\n"})),
+        ("crio.service", "kubelet.service"),
+    ),
+    "a-flag-wins": (
+        machine(asking(CRIO, flags=("--container-runtime-endpoint=unix:///run/containerd/containerd.sock",))),
+        ("containerd.service", "kubelet.service"),
+    ),
+    "k3s-is-one-unit": (
+        machine(asking(K3S, unit="k3s.service"), HostProcess("containerd", "k3s.service")),
+        ("k3s.service",),
+    ),
+    "dockers-containerd-beside-it": (
+        machine(asking(CRIO), HostProcess("containerd", "containerd.service")),
+        ("crio.service", "kubelet.service"),
+    ),
+    "no-kubelet-what-runs": (machine(None, HostProcess("crio", "crio.service")), ("crio.service",)),
+    "not-a-pods": (machine(None, HostProcess("crio", None, in_pod=True)), ("containerd.service",)),
+    "an-image-in-which-nothing-runs": (machine(None), ("containerd.service",)),
+}
+
+
+@pytest.mark.parametrize(("built", "units"), UNITS.values(), ids=UNITS)
 def test_limits_and_pinned_memory_apply_to_the_same_units(
     built: NodeTopology, units: tuple[str, ...]
 ) -> None:

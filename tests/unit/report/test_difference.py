@@ -13,33 +13,30 @@ DOCUMENTS = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "expected"),
-    [
-        pytest.param({"a": {"b": 1}}, {"a": {"b": 2}}, [("a.b", 1, 2)], id="a value is named by its path"),
-        pytest.param({"a": 1}, {}, [("a", 1, None)], id="what one side lacks is None there"),
-        pytest.param(
-            {"gpus": [{"pci_address": "x", "n": 1}, {"pci_address": "y", "n": 1}]},
-            {"gpus": [{"pci_address": "y", "n": 1}, {"pci_address": "x", "n": 2}]},
-            [("gpus[x].n", 1, 2)],
-            id="entries are compared by their key, not by their place",
-        ),
-        pytest.param(
-            {"nodes": [{"id": 0}, {"id": 1}]},
-            {"nodes": [{"id": 1}]},
-            [("nodes[0]", {"id": 0}, None)],
-            id="an entry that one side alone has",
-        ),
-        pytest.param({"a": [1, 2]}, {"a": [1, 3]}, [("a", [1, 2], [1, 3])], id="lists of values are whole"),
-        pytest.param(
-            {"a": [{"id": 1, "n": 1}, {"id": 1, "n": 2}]},
-            {"a": [{"id": 1, "n": 1}, {"id": 1, "n": 3}]},
-            [("a[1].n", 2, 3)],
-            id="by their place where a key is there twice",
-        ),
-        pytest.param({"hostname": "a"}, {"hostname": "b"}, [], id="a host's own name is left out"),
-    ],
-)
+DIFFERENCES = {
+    "a value is named by its path": ({"a": {"b": 1}}, {"a": {"b": 2}}, [("a.b", 1, 2)]),
+    "what one side lacks is None there": ({"a": 1}, {}, [("a", 1, None)]),
+    "entries are compared by their key, not by their place": (
+        {"gpus": [{"pci_address": "x", "n": 1}, {"pci_address": "y", "n": 1}]},
+        {"gpus": [{"pci_address": "y", "n": 1}, {"pci_address": "x", "n": 2}]},
+        [("gpus[x].n", 1, 2)],
+    ),
+    "an entry that one side alone has": (
+        {"nodes": [{"id": 0}, {"id": 1}]},
+        {"nodes": [{"id": 1}]},
+        [("nodes[0]", {"id": 0}, None)],
+    ),
+    "lists of values are whole": ({"a": [1, 2]}, {"a": [1, 3]}, [("a", [1, 2], [1, 3])]),
+    "by their place where a key is there twice": (
+        {"a": [{"id": 1, "n": 1}, {"id": 1, "n": 2}]},
+        {"a": [{"id": 1, "n": 1}, {"id": 1, "n": 3}]},
+        [("a[1].n", 2, 3)],
+    ),
+    "a host's own name is left out": ({"hostname": "a"}, {"hostname": "b"}, []),
+}
+
+
+@pytest.mark.parametrize(("left", "right", "expected"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_differences_are_listed_by_path(left, right, expected):
     assert differences(left, right) == [Unlike(*one) for one in expected]
 

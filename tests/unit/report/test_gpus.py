@@ -37,47 +37,39 @@ def dgx(**changes):
     return replace(machine, gpus=(*(replace(gpu, **changes) for gpu in gpus[:2]), *gpus[2:]))
 
 
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        pytest.param(SLICED, "MIG instances: GPU 0-1: 2 x 1g.10gb, 1 x 3g.40gb", id="what-lies-in-them"),
-        pytest.param(
-            SLICED | {"mig_profiles": ()},
-            "MIG instances: GPU 0-1: 2 x profile 19, 1 x profile 9",
-            id="profiles-without-names",
-        ),
-        pytest.param(
-            SLICED | {"gpu_instances": None},
-            "MIG instances: GPU 0-1: 1 MIG device, placement not known",
-            id="devices-alone",
-        ),
-        pytest.param(SLICED | {"gpu_instances": ()}, "MIG instances: GPU 0-1: none", id="not-cut"),
-        pytest.param(
-            {"mig_pending": "enabled"}, "Waiting for a reset or a reboot: GPU 0-1: MIG enabled", id="mode"
-        ),
-        pytest.param(
-            {"ecc": Ecc(True, False), "remapped_rows": RemappedRows(0, 1, True, False)},
-            "Waiting for a reset or a reboot: GPU 0-1: ECC off, rows to remap",
-            id="memory",
-        ),
-        pytest.param(
-            {"fabric_state": FabricState("completed", "Success", ("route unhealthy",))},
-            "NVLink fabric: GPU 0-1: completed, route unhealthy",
-            id="fabric",
-        ),
-        pytest.param(
-            {"fabric_state": FabricState("completed", "SUCCESS", ("route unhealthy",))},
-            "NVLink fabric: GPU 0-1: completed, route unhealthy",
-            id="fabric in another spelling",
-        ),
-        pytest.param(
-            {"remapped_rows": RemappedRows(0, 9, False, True), "recovery_action": "reset"},
-            "Faults: GPU 0-1: row remapping failed, the driver asks for reset",
-            id="faults",
-        ),
-        pytest.param({"unanswered": "GPU is lost"}, "No answer: GPU 0-1: GPU is lost", id="lost"),
-    ],
-)
+NOTES = {
+    "what-lies-in-them": (SLICED, "MIG instances: GPU 0-1: 2 x 1g.10gb, 1 x 3g.40gb"),
+    "profiles-without-names": (
+        SLICED | {"mig_profiles": ()},
+        "MIG instances: GPU 0-1: 2 x profile 19, 1 x profile 9",
+    ),
+    "devices-alone": (
+        SLICED | {"gpu_instances": None},
+        "MIG instances: GPU 0-1: 1 MIG device, placement not known",
+    ),
+    "not-cut": (SLICED | {"gpu_instances": ()}, "MIG instances: GPU 0-1: none"),
+    "mode": ({"mig_pending": "enabled"}, "Waiting for a reset or a reboot: GPU 0-1: MIG enabled"),
+    "memory": (
+        {"ecc": Ecc(True, False), "remapped_rows": RemappedRows(0, 1, True, False)},
+        "Waiting for a reset or a reboot: GPU 0-1: ECC off, rows to remap",
+    ),
+    "fabric": (
+        {"fabric_state": FabricState("completed", "Success", ("route unhealthy",))},
+        "NVLink fabric: GPU 0-1: completed, route unhealthy",
+    ),
+    "fabric in another spelling": (
+        {"fabric_state": FabricState("completed", "SUCCESS", ("route unhealthy",))},
+        "NVLink fabric: GPU 0-1: completed, route unhealthy",
+    ),
+    "faults": (
+        {"remapped_rows": RemappedRows(0, 9, False, True), "recovery_action": "reset"},
+        "Faults: GPU 0-1: row remapping failed, the driver asks for reset",
+    ),
+    "lost": ({"unanswered": "GPU is lost"}, "No answer: GPU 0-1: GPU is lost"),
+}
+
+
+@pytest.mark.parametrize(("changes", "line"), NOTES.values(), ids=NOTES)
 def test_note_names_the_affected_gpus(changes, line):
     assert [note.plain for note in gpu_notes(dgx(**changes))] == [line]
 
@@ -121,22 +113,16 @@ def test_gpus_without_an_index_are_named_by_address():
     assert gpu_names(dgx_h100().gpus[:2]) == "0000:1b:00.0, 0000:43:00.0"
 
 
-@pytest.mark.parametrize(
-    ("driver", "words"),
-    [
-        pytest.param(None, "", id="none"),
-        pytest.param(NvidiaDriver("580.95.05", cuda_version="13.0"), "580.95.05, CUDA 13.0", id="versions"),
-        pytest.param(
-            NvidiaDriver("580.95.05", confidential_computing="on"),
-            "580.95.05, confidential computing on",
-            id="cc",
-        ),
-        pytest.param(NvidiaDriver("580.95.05", confidential_computing="off"), "580.95.05", id="without-cc"),
-        pytest.param(
-            NvidiaDriver(None, error="Driver Not Loaded"), "Driver Not Loaded", id="it-did-not-start"
-        ),
-    ],
-)
+DRIVERS = {
+    "none": (None, ""),
+    "versions": (NvidiaDriver("580.95.05", cuda_version="13.0"), "580.95.05, CUDA 13.0"),
+    "cc": (NvidiaDriver("580.95.05", confidential_computing="on"), "580.95.05, confidential computing on"),
+    "without-cc": (NvidiaDriver("580.95.05", confidential_computing="off"), "580.95.05"),
+    "it-did-not-start": (NvidiaDriver(None, error="Driver Not Loaded"), "Driver Not Loaded"),
+}
+
+
+@pytest.mark.parametrize(("driver", "words"), DRIVERS.values(), ids=DRIVERS)
 def test_driver_is_one_line(driver, words):
     assert driver_words(driver) == words
 

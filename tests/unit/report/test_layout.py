@@ -354,19 +354,15 @@ def test_plan_without_a_machine_shows_numa_nodes_and_cpus():
     assert {int(thread.data["cpu"]) for thread in of_kind(root, "thread")} == plan.cpus.online
 
 
-@pytest.mark.parametrize(
-    ("candidates", "width", "expected"),
-    [
-        pytest.param(["long text", "short"], 1000, "long text", id="the first that fits"),
-        pytest.param(
-            ["a very long text indeed", "short"], 40, "short", id="a shorter one where the first does not"
-        ),
-        pytest.param(
-            ["0-1,4-5,8-9"], text_width("0-1,4-5…", 10), "0-1,4-5…", id="else cut after a whole part"
-        ),
-        pytest.param(["anything"], 0, "", id="nothing where nothing fits"),
-    ],
-)
+TEXTS = {
+    "the first that fits": (["long text", "short"], 1000, "long text"),
+    "a shorter one where the first does not": (["a very long text indeed", "short"], 40, "short"),
+    "else cut after a whole part": (["0-1,4-5,8-9"], text_width("0-1,4-5…", 10), "0-1,4-5…"),
+    "nothing where nothing fits": (["anything"], 0, ""),
+}
+
+
+@pytest.mark.parametrize(("candidates", "width", "expected"), TEXTS.values(), ids=TEXTS)
 def test_first_text_that_fits_is_chosen_else_cut(candidates, width, expected):
     assert fitted(candidates, width, 10) == expected
 

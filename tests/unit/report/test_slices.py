@@ -32,46 +32,34 @@ def cut(gpu: Gpu, *instances: GpuInstance) -> Gpu:
     return replace(gpu, mig_mode="enabled", mig_capable=True, gpu_instances=instances)
 
 
-@pytest.mark.parametrize(
-    ("gpu", "modes", "words", "rows"),
-    [
-        pytest.param(instinct("SPX", "NPS1"), "SPX NPS1", "whole", (1, 1), id="a-whole-GPU"),
-        pytest.param(instinct("DPX", "NPS2"), "DPX NPS2", "2 partitions of 96 GiB", (2, 2), id="DPX-NPS2"),
-        pytest.param(
-            instinct("QPX", "NPS1"), "QPX NPS1", "4 partitions of 48 GiB", (4, 1), id="memory-not-divided"
+PARTS = {
+    "a-whole-GPU": (instinct("SPX", "NPS1"), "SPX NPS1", "whole", (1, 1)),
+    "DPX-NPS2": (instinct("DPX", "NPS2"), "DPX NPS2", "2 partitions of 96 GiB", (2, 2)),
+    "memory-not-divided": (instinct("QPX", "NPS1"), "QPX NPS1", "4 partitions of 48 GiB", (4, 1)),
+    "two-partitions-share-a-part": (
+        instinct("CPX", "NPS4"),
+        "CPX NPS4",
+        "8 partitions of 24 GiB, memory in 4 parts of 48 GiB",
+        (8, 4),
+    ),
+    "6-dies": (instinct("CPX", "NPS1", device="74a0"), "CPX NPS1", "6 partitions of 32 GiB", (6, 1)),
+    "memory-not-known": (instinct("CPX", "NPS1", memory_bytes=None), "CPX NPS1", "8 partitions", (8, 1)),
+    "no-memory-mode": (instinct("TPX", None), "TPX", "3 partitions of 64 GiB", (3, 1)),
+    "MIG-instances-in-place": (
+        cut(
+            dgx_h100().gpus[0],
+            GpuInstance(2, 9, 4, 4),
+            GpuInstance(7, 19, 0, 1),
+            GpuInstance(8, 19, 1, 1),
         ),
-        pytest.param(
-            instinct("CPX", "NPS4"),
-            "CPX NPS4",
-            "8 partitions of 24 GiB, memory in 4 parts of 48 GiB",
-            (8, 4),
-            id="two-partitions-share-a-part",
-        ),
-        pytest.param(
-            instinct("CPX", "NPS1", device="74a0"), "CPX NPS1", "6 partitions of 32 GiB", (6, 1), id="6-dies"
-        ),
-        pytest.param(
-            instinct("CPX", "NPS1", memory_bytes=None),
-            "CPX NPS1",
-            "8 partitions",
-            (8, 1),
-            id="memory-not-known",
-        ),
-        pytest.param(instinct("TPX", None), "TPX", "3 partitions of 64 GiB", (3, 1), id="no-memory-mode"),
-        pytest.param(
-            cut(
-                dgx_h100().gpus[0],
-                GpuInstance(2, 9, 4, 4),
-                GpuInstance(7, 19, 0, 1),
-                GpuInstance(8, 19, 1, 1),
-            ),
-            "MIG",
-            "2 x 1g.10gb, 1 x 3g.40gb",
-            (3,),
-            id="MIG-instances-in-place",
-        ),
-    ],
-)
+        "MIG",
+        "2 x 1g.10gb, 1 x 3g.40gb",
+        (3,),
+    ),
+}
+
+
+@pytest.mark.parametrize(("gpu", "modes", "words", "rows"), PARTS.values(), ids=PARTS)
 def test_gpu_parts_are_listed_in_order_of_place(
     gpu: Gpu, modes: str, words: str, rows: tuple[int, ...]
 ) -> None:

@@ -48,19 +48,15 @@ def test_machine_fits_80_columns_uncut(topology):
     assert "…" not in text
 
 
-@pytest.mark.parametrize(
-    ("topology", "rail"),
-    [
-        pytest.param(machines.hgx_a100(), "1  mlx5_1  GPU0, GPU1  PXB       GPU1     ACTIVE", id="shared"),
-        pytest.param(machines.hgx_a100(), "mlx5_8  none                           ACTIVE", id="storage"),
-        pytest.param(
-            machines.hgx_b200(), "mlx5_8   none                     ACTIVE  manages NVSwitches", id="no-nic"
-        ),
-        pytest.param(
-            machines.nvlink_bridges(), "0  mlx5_0  GPU0, GPU1  PHB       GPU0, GPU1  ACTIVE", id="one-for-two"
-        ),
-    ],
-)
+RAILS = {
+    "shared": (machines.hgx_a100(), "1  mlx5_1  GPU0, GPU1  PXB       GPU1     ACTIVE"),
+    "storage": (machines.hgx_a100(), "mlx5_8  none                           ACTIVE"),
+    "no-nic": (machines.hgx_b200(), "mlx5_8   none                     ACTIVE  manages NVSwitches"),
+    "one-for-two": (machines.nvlink_bridges(), "0  mlx5_0  GPU0, GPU1  PHB       GPU0, GPU1  ACTIVE"),
+}
+
+
+@pytest.mark.parametrize(("topology", "rail"), RAILS.values(), ids=RAILS)
 def test_each_rdma_device_shows_its_gpus(topology, rail):
     assert rail in [line.strip() for line in printed(topology_tables(topology)).splitlines()]
 
@@ -91,55 +87,44 @@ def test_long_cpulist_is_wrapped_not_cut():
     assert all(str(cpu) in text.replace(",", " ").split() for cpu in range(32))
 
 
-@pytest.mark.parametrize(
-    ("topology", "expected"),
-    [
-        pytest.param(machines.lab_node(), "12 inside a package, 32 between packages", id="by package"),
-        pytest.param(machines.dgx_h100(), "32 between packages", id="one NUMA node in a package"),
-        pytest.param(
-            replace(
-                machines.lab_node(),
-                numa_nodes=tuple(
-                    NumaNode(n, frozenset({n}), 1, {m: 10 + 10 * abs(n - m) for m in range(3)}, {})
-                    for n in range(3)
-                ),
+DISTANCES = {
+    "by package": (machines.lab_node(), "12 inside a package, 32 between packages"),
+    "one NUMA node in a package": (machines.dgx_h100(), "32 between packages"),
+    "each NUMA node where packages do not explain it": (
+        replace(
+            machines.lab_node(),
+            numa_nodes=tuple(
+                NumaNode(n, frozenset({n}), 1, {m: 10 + 10 * abs(n - m) for m in range(3)}, {})
+                for n in range(3)
             ),
-            "0 is 20 from 1, 30 from 2; 1 is 20 from 0,2; 2 is 20 from 1, 30 from 0",
-            id="each NUMA node where packages do not explain it",
         ),
-        pytest.param(
-            machines.grace_memory_only(), "80 to NUMA nodes of GPUs", id="a GPU's memory is no package"
-        ),
-        pytest.param(
-            machines.grace_blackwell_tray(),
-            "40 between packages, 80 or 120 to NUMA nodes of GPUs",
-            id="those of GPUs are near one package and far from the other",
-        ),
-    ],
-)
+        "0 is 20 from 1, 30 from 2; 1 is 20 from 0,2; 2 is 20 from 1, 30 from 0",
+    ),
+    "a GPU's memory is no package": (machines.grace_memory_only(), "80 to NUMA nodes of GPUs"),
+    "those of GPUs are near one package and far from the other": (
+        machines.grace_blackwell_tray(),
+        "40 between packages, 80 or 120 to NUMA nodes of GPUs",
+    ),
+}
+
+
+@pytest.mark.parametrize(("topology", "expected"), DISTANCES.values(), ids=DISTANCES)
 def test_numa_distances_are_one_line(topology: NodeTopology, expected):
     assert f"Distances: {expected}\n" in printed(topology_tables(topology), width=120)
 
 
-@pytest.mark.parametrize(
-    ("topology", "said"),
-    [
-        pytest.param(
-            machines.gb200_cdmm(),
-            "managed by the driver (CDMM): NVreg_CoherentGPUMemoryMode is driver",
-            id="the driver's",
-        ),
-        pytest.param(
-            machines.gb200_nvl72_tray(), "the node's own: NUMA nodes 2,10,18,26 have 744Gi", id="the node's"
-        ),
-        pytest.param(
-            machines.gb200_vm(),
-            "managed by the driver (CDMM): NVreg_CoherentGPUMemoryMode is driver",
-            id="a guest",
-        ),
-        pytest.param(machines.dgx_h100(), None, id="cards keep theirs"),
-    ],
-)
+GPU_MEMORY = {
+    "the driver's": (
+        machines.gb200_cdmm(),
+        "managed by the driver (CDMM): NVreg_CoherentGPUMemoryMode is driver",
+    ),
+    "the node's": (machines.gb200_nvl72_tray(), "the node's own: NUMA nodes 2,10,18,26 have 744Gi"),
+    "a guest": (machines.gb200_vm(), "managed by the driver (CDMM): NVreg_CoherentGPUMemoryMode is driver"),
+    "cards keep theirs": (machines.dgx_h100(), None),
+}
+
+
+@pytest.mark.parametrize(("topology", "said"), GPU_MEMORY.values(), ids=GPU_MEMORY)
 def test_gpu_memory_line_names_the_manager_on_grace_machines(topology: NodeTopology, said: str | None):
     lines = printed(topology_tables(topology), width=120).splitlines()
     assert [line for line in lines if line.startswith("GPU memory")] == (

@@ -22,36 +22,33 @@ NO_PLAN = MigPlan()
 CUT = ("3g.40gb", "1g.10gb", "1g.10gb")
 
 
-@pytest.mark.parametrize(
-    ("gpus", "config", "counts"),
-    [
-        pytest.param((None, None), "{}", {"nvidia.com/gpu": 2}, id="full GPUs"),
-        pytest.param(
-            (CUT, None),
-            "flags: {migStrategy: mixed}",
-            {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1},
-            id="mixed names each profile",
-        ),
-        pytest.param(
-            (("1g.10gb",) * 7,) * 2,
-            "flags: {migStrategy: single}",
-            {"nvidia.com/gpu": 14},
-            id="single counts MIG devices as GPUs",
-        ),
-        pytest.param((CUT,), "{}", {"nvidia.com/gpu": 1}, id="none sees no MIG"),
-        pytest.param(
-            ((),), "flags: {migStrategy: mixed}", {}, id="a GPU in MIG mode without instances is nothing"
-        ),
-        pytest.param((CUT,), "flags: {migStrategy: single}", {}, id="nothing where the plugin ends"),
-        pytest.param(
-            (CUT, None),
+ADVERTISED = {
+    "full GPUs": ((None, None), "{}", {"nvidia.com/gpu": 2}),
+    "mixed names each profile": (
+        (CUT, None),
+        "flags: {migStrategy: mixed}",
+        {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1},
+    ),
+    "single counts MIG devices as GPUs": (
+        (("1g.10gb",) * 7,) * 2,
+        "flags: {migStrategy: single}",
+        {"nvidia.com/gpu": 14},
+    ),
+    "none sees no MIG": ((CUT,), "{}", {"nvidia.com/gpu": 1}),
+    "a GPU in MIG mode without instances is nothing": (((),), "flags: {migStrategy: mixed}", {}),
+    "nothing where the plugin ends": ((CUT,), "flags: {migStrategy: single}", {}),
+    "what is shared, and under which name": (
+        (CUT, None),
+        (
             "{flags: {migStrategy: mixed}, sharing: {timeSlicing: {renameByDefault: true, resources: "
-            "[{name: gpu, replicas: 3}]}}}",
-            {"nvidia.com/gpu.shared": 3, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1},
-            id="what is shared, and under which name",
+            "[{name: gpu, replicas: 3}]}}}"
         ),
-    ],
-)
+        {"nvidia.com/gpu.shared": 3, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("gpus", "config", "counts"), ADVERTISED.values(), ids=ADVERTISED)
 def test_advertised_resources_follow_the_config(gpus, config, counts):
     told = parse_device_plugin(config, "plugin.yaml")
     assert advertised(told, cut_into(*gpus)) == counts

@@ -198,23 +198,20 @@ def test_strategy_single_compares_more_than_mig_device_names(second, found):
     assert [one.text for one in check_machine(config, machine)] == found
 
 
-@pytest.mark.parametrize(
-    ("text", "channel", "found"),
-    [
-        pytest.param("channelIDs: [0], required: true", True, [], id="it is there"),
-        pytest.param(
-            "channelIDs: [0], required: true",
-            False,
-            [("imex-channel-missing", f"{CHANNEL}requested IMEX channel channel0 does not exist")],
-            id="it is not there",
-        ),
-        pytest.param(
-            "channelIDs: [0], required: true", None, [("imex-channel-unknown", None)], id="not captured"
-        ),
-        pytest.param("channelIDs: [0]", False, [], id="not required"),
-        pytest.param("required: true", False, [], id="none is asked for"),
-    ],
-)
+CHANNELS = {
+    "it is there": ("channelIDs: [0], required: true", True, []),
+    "it is not there": (
+        "channelIDs: [0], required: true",
+        False,
+        [("imex-channel-missing", f"{CHANNEL}requested IMEX channel channel0 does not exist")],
+    ),
+    "not captured": ("channelIDs: [0], required: true", None, [("imex-channel-unknown", None)]),
+    "not required": ("channelIDs: [0]", False, []),
+    "none is asked for": ("required: true", False, []),
+}
+
+
+@pytest.mark.parametrize(("text", "channel", "found"), CHANNELS.values(), ids=CHANNELS)
 def test_required_imex_channel_must_exist(text, channel, found):
     machine = replace(cut_into(None), nvidia_install=NvidiaInstall(imex_channel=channel))
     assert lines(f"imex: {{{text}}}", machine) == found

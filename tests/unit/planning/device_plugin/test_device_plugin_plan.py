@@ -67,35 +67,27 @@ def test_profile_without_device_plugin_plans_no_config_or_label():
     assert (plan.device_plugin, plan.labels) == (None, {})
 
 
-@pytest.mark.parametrize(
-    ("mig", "section", "advertised"),
-    [
-        pytest.param(
-            MigPlan(),
-            {"time_slicing": {"gpu": 4}},
-            {"nvidia.com/gpu": 32},
-            id="each GPU is advertised so often",
-        ),
-        pytest.param(
-            MigPlan(),
-            {"mps": {"nvidia.com/gpu": 8}, "rename_shared": True},
-            {"nvidia.com/gpu.shared": 64},
-            id="shared GPUs under another name",
-        ),
-        pytest.param(
-            cut(MIXED, SEVEN),
-            {"time_slicing": {"mig-1g.10gb": 2}},
-            {"nvidia.com/gpu": 6, "nvidia.com/mig-1g.10gb": 16, "nvidia.com/mig-3g.40gb": 1},
-            id="MIG devices are shared by profile",
-        ),
-        pytest.param(
-            cut(*[SEVEN] * 8, strategy="single"),
-            {"config": "small"},
-            {"nvidia.com/gpu": 56},
-            id="single counts MIG devices as GPUs",
-        ),
-    ],
-)
+ADVERTISED = {
+    "each GPU is advertised so often": (MigPlan(), {"time_slicing": {"gpu": 4}}, {"nvidia.com/gpu": 32}),
+    "shared GPUs under another name": (
+        MigPlan(),
+        {"mps": {"nvidia.com/gpu": 8}, "rename_shared": True},
+        {"nvidia.com/gpu.shared": 64},
+    ),
+    "MIG devices are shared by profile": (
+        cut(MIXED, SEVEN),
+        {"time_slicing": {"mig-1g.10gb": 2}},
+        {"nvidia.com/gpu": 6, "nvidia.com/mig-1g.10gb": 16, "nvidia.com/mig-3g.40gb": 1},
+    ),
+    "single counts MIG devices as GPUs": (
+        cut(*[SEVEN] * 8, strategy="single"),
+        {"config": "small"},
+        {"nvidia.com/gpu": 56},
+    ),
+}
+
+
+@pytest.mark.parametrize(("mig", "section", "advertised"), ADVERTISED.values(), ids=ADVERTISED)
 def test_advertised_devices_match_allocatable(mig, section, advertised):
     plan = planned(mig, **section)
     assert plan.device_plugin.advertised == advertised
@@ -142,29 +134,22 @@ def test_resources_of_other_plugins_stay_in_allocatable():
     assert plan.allocatable.devices == {"nvidia.com/gpu": 16, "rdma/hca": 63}
 
 
-@pytest.mark.parametrize(
-    ("mig", "section", "said"),
-    [
-        pytest.param(
-            cut(SEVEN),
-            {"mps": {"gpu": 2}},
-            "using --mig-strategy=mixed is not supported with MPS",
-            id="MPS with MIG",
-        ),
-        pytest.param(
-            cut(*[SEVEN] * 8, strategy="single"),
-            {"mps": {"gpu": 2}},
-            "sharing using MPS is not supported for MIG devices",
-            id="MPS with MIG devices as GPUs",
-        ),
-        pytest.param(
-            cut(SEVEN, strategy="single"),
-            {"time_slicing": {"gpu": 2}},
-            "all devices on the node must be configured with the same migEnabled value",
-            id="single with some GPUs whole",
-        ),
-    ],
-)
+REFUSED = {
+    "MPS with MIG": (cut(SEVEN), {"mps": {"gpu": 2}}, "using --mig-strategy=mixed is not supported with MPS"),
+    "MPS with MIG devices as GPUs": (
+        cut(*[SEVEN] * 8, strategy="single"),
+        {"mps": {"gpu": 2}},
+        "sharing using MPS is not supported for MIG devices",
+    ),
+    "single with some GPUs whole": (
+        cut(SEVEN, strategy="single"),
+        {"time_slicing": {"gpu": 2}},
+        "all devices on the node must be configured with the same migEnabled value",
+    ),
+}
+
+
+@pytest.mark.parametrize(("mig", "section", "said"), REFUSED.values(), ids=REFUSED)
 def test_config_the_plugin_would_refuse_is_refused_while_planning(mig, section, said):
     with pytest.raises(PlanError, match=said):
         planned(mig, **section)
@@ -177,35 +162,28 @@ def test_sharing_a_missing_resource_is_noticed():
     ]
 
 
-@pytest.mark.parametrize(
-    ("mig", "section", "labels"),
-    [
-        pytest.param(
-            MigPlan(),
-            {"config": "shared"},
-            {"nvidia.com/device-plugin.config": "shared"},
-            id="the plugin's configuration",
-        ),
-        pytest.param(
-            cut(SEVEN),
-            {"config": "small"},
-            {"nvidia.com/device-plugin.config": "small", "nvidia.com/mig.strategy": "mixed"},
-            id="the strategy where a GPU is in MIG mode",
-        ),
-        pytest.param(
-            cut(SEVEN, strategy="none"),
-            {"config": "small"},
-            {"nvidia.com/device-plugin.config": "small"},
-            id="feature discovery writes no label for none",
-        ),
-        pytest.param(
-            cut(SEVEN, label="mig-enabled"), {}, {"numaforge.io/mig": "mig-enabled"}, id="a node with MIG"
-        ),
-        pytest.param(
-            cut(label="mig-disabled"), {}, {"numaforge.io/mig": "mig-disabled"}, id="a node without MIG"
-        ),
-    ],
-)
+LABELS = {
+    "the plugin's configuration": (
+        MigPlan(),
+        {"config": "shared"},
+        {"nvidia.com/device-plugin.config": "shared"},
+    ),
+    "the strategy where a GPU is in MIG mode": (
+        cut(SEVEN),
+        {"config": "small"},
+        {"nvidia.com/device-plugin.config": "small", "nvidia.com/mig.strategy": "mixed"},
+    ),
+    "feature discovery writes no label for none": (
+        cut(SEVEN, strategy="none"),
+        {"config": "small"},
+        {"nvidia.com/device-plugin.config": "small"},
+    ),
+    "a node with MIG": (cut(SEVEN, label="mig-enabled"), {}, {"numaforge.io/mig": "mig-enabled"}),
+    "a node without MIG": (cut(label="mig-disabled"), {}, {"numaforge.io/mig": "mig-disabled"}),
+}
+
+
+@pytest.mark.parametrize(("mig", "section", "labels"), LABELS.values(), ids=LABELS)
 def test_node_gets_its_labels(mig, section, labels):
     plan = planned(mig, **section)
     assert plan.labels == labels

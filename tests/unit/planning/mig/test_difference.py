@@ -40,28 +40,23 @@ def written(placements) -> str:
     return ", ".join(f"{one.profile}@{one.start}" for one in placements)
 
 
-@pytest.mark.parametrize(
-    ("present", "wanted", "keep", "destroy", "create"),
-    [
-        pytest.param(["3g.20gb@4"], ["3g.20gb"], "3g.20gb@4", "", "", id="nothing changes"),
-        pytest.param([], ["3g.20gb"], "", "", "3g.20gb@0", id="an empty GPU"),
-        pytest.param(["3g.20gb@0"], [], "", "3g.20gb@0", "", id="none is wanted"),
-        pytest.param(
-            ["1g.5gb@5"], ["1g.5gb", "3g.20gb"], "1g.5gb@5", "", "3g.20gb@0", id="the rest lies around it"
-        ),
-        pytest.param(
-            ["1g.5gb@0", "1g.5gb@6"],
-            ["4g.20gb", "1g.5gb"],
-            "1g.5gb@6",
-            "1g.5gb@0",
-            "4g.20gb@0",
-            id="of two alike, the one in the way goes",
-        ),
-        pytest.param(
-            ["1g.5gb@0", "1g.5gb@1!"], ["1g.5gb"], "1g.5gb@1", "1g.5gb@0", "", id="of two, that in use stays"
-        ),
-    ],
-)
+CHANGES = {
+    "nothing changes": (["3g.20gb@4"], ["3g.20gb"], "3g.20gb@4", "", ""),
+    "an empty GPU": ([], ["3g.20gb"], "", "", "3g.20gb@0"),
+    "none is wanted": (["3g.20gb@0"], [], "", "3g.20gb@0", ""),
+    "the rest lies around it": (["1g.5gb@5"], ["1g.5gb", "3g.20gb"], "1g.5gb@5", "", "3g.20gb@0"),
+    "of two alike, the one in the way goes": (
+        ["1g.5gb@0", "1g.5gb@6"],
+        ["4g.20gb", "1g.5gb"],
+        "1g.5gb@6",
+        "1g.5gb@0",
+        "4g.20gb@0",
+    ),
+    "of two, that in use stays": (["1g.5gb@0", "1g.5gb@1!"], ["1g.5gb"], "1g.5gb@1", "1g.5gb@0", ""),
+}
+
+
+@pytest.mark.parametrize(("present", "wanted", "keep", "destroy", "create"), CHANGES.values(), ids=CHANGES)
 def test_difference_keeps_destroys_and_creates_instances(present, wanted, keep, destroy, create):
     change = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
     assert isinstance(change, Difference)
@@ -70,19 +65,14 @@ def test_difference_keeps_destroys_and_creates_instances(present, wanted, keep, 
     assert written(change.create) == create
 
 
-@pytest.mark.parametrize(
-    ("present", "wanted", "named"),
-    [
-        pytest.param(["2g.10gb@0!"], ["1g.5gb"], "2g.10gb@0", id="it is not wanted"),
-        pytest.param(["1g.5gb@0!", "1g.5gb@5"], ["4g.20gb", "1g.5gb"], "1g.5gb@0", id="it lies in the way"),
-        pytest.param(
-            ["1g.5gb@0!", "1g.5gb@5!"],
-            ["4g.20gb", "1g.5gb"],
-            "1g.5gb@0",
-            id="only those in the way are named",
-        ),
-    ],
-)
+IN_THE_WAY = {
+    "it is not wanted": (["2g.10gb@0!"], ["1g.5gb"], "2g.10gb@0"),
+    "it lies in the way": (["1g.5gb@0!", "1g.5gb@5"], ["4g.20gb", "1g.5gb"], "1g.5gb@0"),
+    "only those in the way are named": (["1g.5gb@0!", "1g.5gb@5!"], ["4g.20gb", "1g.5gb"], "1g.5gb@0"),
+}
+
+
+@pytest.mark.parametrize(("present", "wanted", "named"), IN_THE_WAY.values(), ids=IN_THE_WAY)
 def test_busy_instance_in_the_way_is_named(present, wanted, named):
     answer = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
     assert isinstance(answer, Difference)
@@ -95,29 +85,25 @@ def test_wish_too_large_for_an_empty_gpu_is_a_collision():
     assert isinstance(difference(A100, there("1g.5gb@0!"), wanted), Collision)
 
 
-@pytest.mark.parametrize(
-    ("present", "wanted", "in_the_end", "recut"),
-    [
-        pytest.param(
-            ["3g.20gb@0:1+1+1", "3g.20gb@4:3"],
-            "3g.20gb 1c.3g.20gb=3",
-            "0:1+1+1 4:3",
-            "",
-            id="what is there as it is wanted stays so",
-        ),
-        pytest.param(
-            ["3g.20gb@0:1+1+1", "3g.20gb@4:3"], "3g.20gb=2", "0:3 4:3", "3g.20gb@0", id="the other is recut"
-        ),
-        pytest.param(
-            ["3g.20gb@0:3", "3g.20gb@4:3!"],
-            "3g.20gb 1c.3g.20gb=3",
-            "0:1+1+1 4:3",
-            "3g.20gb@0",
-            id="that in use stays as it is",
-        ),
-        pytest.param(["3g.20gb@4"], "1c.3g.20gb=3", "4:1+1+1", "", id="what is not known is not claimed"),
-    ],
-)
+RECUTS = {
+    "what is there as it is wanted stays so": (
+        ["3g.20gb@0:1+1+1", "3g.20gb@4:3"],
+        "3g.20gb 1c.3g.20gb=3",
+        "0:1+1+1 4:3",
+        "",
+    ),
+    "the other is recut": (["3g.20gb@0:1+1+1", "3g.20gb@4:3"], "3g.20gb=2", "0:3 4:3", "3g.20gb@0"),
+    "that in use stays as it is": (
+        ["3g.20gb@0:3", "3g.20gb@4:3!"],
+        "3g.20gb 1c.3g.20gb=3",
+        "0:1+1+1 4:3",
+        "3g.20gb@0",
+    ),
+    "what is not known is not claimed": (["3g.20gb@4"], "1c.3g.20gb=3", "4:1+1+1", ""),
+}
+
+
+@pytest.mark.parametrize(("present", "wanted", "in_the_end", "recut"), RECUTS.values(), ids=RECUTS)
 def test_only_compute_instances_are_recreated_where_gpu_instances_fit(present, wanted, in_the_end, recut):
     change = difference(A100, there(*present), wanted_instances(A100, parse_counts(wanted.split())))
     assert isinstance(change, Difference)

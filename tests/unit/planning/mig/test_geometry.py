@@ -24,58 +24,42 @@ def lies(key: str, text: str, fixed: tuple[MigInstance, ...] = ()) -> str | None
     return None if placed is None else ", ".join(f"{one.profile}@{one.start}" for one in placed)
 
 
-@pytest.mark.parametrize(
-    ("key", "wanted", "expected"),
-    [
-        pytest.param(
-            "a100-40gb",
-            "1g.5gb 1g.5gb 2g.10gb 3g.20gb",
-            "3g.20gb@4, 2g.10gb@0, 1g.5gb@2, 1g.5gb@3",
-            id="what NVML's own placement fails for",
-        ),
-        pytest.param("a100-40gb", "4g.20gb 3g.20gb", "4g.20gb@0, 3g.20gb@4", id="4g beside 3g"),
-        pytest.param(
-            "a100-40gb",
-            "1g.5gb=7",
-            "1g.5gb@0, 1g.5gb@1, 1g.5gb@2, 1g.5gb@3, 1g.5gb@4, 1g.5gb@5, 1g.5gb@6",
-            id="seven of 1g: the last memory slice stays free",
-        ),
-        pytest.param(
-            "rtx-pro-6000-96gb",
-            "1g.24gb=2 2g.48gb",
-            "2g.48gb@0, 1g.24gb@6, 1g.24gb@9",
-            id="twelve memory slices",
-        ),
-        pytest.param(
-            "a30-24gb", "1g.6gb=2 2g.12gb", "2g.12gb@0, 1g.6gb@2, 1g.6gb@3", id="four memory slices"
-        ),
-        pytest.param("a100-40gb", "3g.20gb=2 1g.5gb", None, id="3g twice leaves no memory for 1g"),
-        pytest.param("a100-40gb", "1g.10gb=4 1g.5gb", None, id="1g of a quarter four times takes it all"),
-        pytest.param("a100-40gb", "4g.20gb 1g.10gb=3", None, id="a quarter has three places beside 4g: no"),
-        pytest.param("a100-40gb", "7g.40gb 1g.5gb", None, id="7g is the whole GPU"),
-        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", None, id="one has the OFA"),
-        pytest.param("a100-40gb", "4g.20gb=2", None, id="the limit of a profile"),
-        pytest.param(
-            "rtx-pro-6000-96gb",
-            "1g.24gb+me.all 1g.24gb",
-            None,
-            id="one has all video decoders, and another one",
-        ),
-        pytest.param(
-            "rtx-pro-6000-96gb",
-            "1g.24gb+me.all 1g.24gb-me=3",
-            "1g.24gb+me.all@0, 1g.24gb-me@3, 1g.24gb-me@6, 1g.24gb-me@9",
-            id="one has all video decoders, and no other needs any",
-        ),
-        pytest.param("rtx-pro-6000-96gb", "1g.24gb+me 2g.48gb+me.all", None, id="two would have the OFA"),
-        pytest.param(
-            "rtx-pro-6000-96gb",
-            "1g.24gb+me 1g.24gb 2g.48gb",
-            "2g.48gb@0, 1g.24gb@6, 1g.24gb+me@9",
-            id="four video decoders and one OFA",
-        ),
-    ],
-)
+GEOMETRIES = {
+    "what NVML's own placement fails for": (
+        "a100-40gb",
+        "1g.5gb 1g.5gb 2g.10gb 3g.20gb",
+        "3g.20gb@4, 2g.10gb@0, 1g.5gb@2, 1g.5gb@3",
+    ),
+    "4g beside 3g": ("a100-40gb", "4g.20gb 3g.20gb", "4g.20gb@0, 3g.20gb@4"),
+    "seven of 1g: the last memory slice stays free": (
+        "a100-40gb",
+        "1g.5gb=7",
+        "1g.5gb@0, 1g.5gb@1, 1g.5gb@2, 1g.5gb@3, 1g.5gb@4, 1g.5gb@5, 1g.5gb@6",
+    ),
+    "twelve memory slices": ("rtx-pro-6000-96gb", "1g.24gb=2 2g.48gb", "2g.48gb@0, 1g.24gb@6, 1g.24gb@9"),
+    "four memory slices": ("a30-24gb", "1g.6gb=2 2g.12gb", "2g.12gb@0, 1g.6gb@2, 1g.6gb@3"),
+    "3g twice leaves no memory for 1g": ("a100-40gb", "3g.20gb=2 1g.5gb", None),
+    "1g of a quarter four times takes it all": ("a100-40gb", "1g.10gb=4 1g.5gb", None),
+    "a quarter has three places beside 4g: no": ("a100-40gb", "4g.20gb 1g.10gb=3", None),
+    "7g is the whole GPU": ("a100-40gb", "7g.40gb 1g.5gb", None),
+    "one has the OFA": ("a30-24gb", "1g.6gb+me 2g.12gb+me", None),
+    "the limit of a profile": ("a100-40gb", "4g.20gb=2", None),
+    "one has all video decoders, and another one": ("rtx-pro-6000-96gb", "1g.24gb+me.all 1g.24gb", None),
+    "one has all video decoders, and no other needs any": (
+        "rtx-pro-6000-96gb",
+        "1g.24gb+me.all 1g.24gb-me=3",
+        "1g.24gb+me.all@0, 1g.24gb-me@3, 1g.24gb-me@6, 1g.24gb-me@9",
+    ),
+    "two would have the OFA": ("rtx-pro-6000-96gb", "1g.24gb+me 2g.48gb+me.all", None),
+    "four video decoders and one OFA": (
+        "rtx-pro-6000-96gb",
+        "1g.24gb+me 1g.24gb 2g.48gb",
+        "2g.48gb@0, 1g.24gb@6, 1g.24gb+me@9",
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "wanted", "expected"), GEOMETRIES.values(), ids=GEOMETRIES)
 def test_geometry_is_placed_or_does_not_fit(key, wanted, expected):
     assert lies(key, wanted) == expected
 
@@ -160,35 +144,22 @@ def test_collision_is_minimal_and_its_advice_fits(model):
         assert all(place(model, one) is not None for one in (*collision.fewer, *collision.swapped))
 
 
-@pytest.mark.parametrize(
-    ("key", "wanted", "colliding", "reason"),
-    [
-        pytest.param(
-            "a100-40gb", "3g.20gb=2 1g.5gb", "2 x 3g.20gb, 1g.5gb", "they need 9 memory slices", id="memory"
-        ),
-        pytest.param(
-            "a100-40gb", "4g.20gb 2g.10gb=2", "4g.20gb, 2 x 2g.10gb", "8 compute slices", id="slices"
-        ),
-        pytest.param(
-            "a100-40gb",
-            "4g.20gb=3",
-            "2 x 4g.20gb",
-            "at most 1 of 4g.20gb can exist at once, not 2",
-            id="limit",
-        ),
-        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "the OFA", id="OFA"),
-        pytest.param(
-            "rtx-pro-6000-96gb",
-            "2g.48gb+me.all 1g.24gb=2",
-            "2g.48gb+me.all, 1g.24gb",
-            "they need 5 video decoders, the GPU has 4: 2g.48gb+me.all, 1g.24gb",
-            id="video decoders",
-        ),
-        pytest.param(
-            "a100-40gb", "2g.10gb=3 1g.10gb=2", "3 x 2g.10gb, 2 x 1g.10gb", "8 compute slices", id="both"
-        ),
-    ],
-)
+COLLISIONS = {
+    "memory": ("a100-40gb", "3g.20gb=2 1g.5gb", "2 x 3g.20gb, 1g.5gb", "they need 9 memory slices"),
+    "slices": ("a100-40gb", "4g.20gb 2g.10gb=2", "4g.20gb, 2 x 2g.10gb", "8 compute slices"),
+    "limit": ("a100-40gb", "4g.20gb=3", "2 x 4g.20gb", "at most 1 of 4g.20gb can exist at once, not 2"),
+    "OFA": ("a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "the OFA"),
+    "video decoders": (
+        "rtx-pro-6000-96gb",
+        "2g.48gb+me.all 1g.24gb=2",
+        "2g.48gb+me.all, 1g.24gb",
+        "they need 5 video decoders, the GPU has 4: 2g.48gb+me.all, 1g.24gb",
+    ),
+    "both": ("a100-40gb", "2g.10gb=3 1g.10gb=2", "3 x 2g.10gb, 2 x 1g.10gb", "8 compute slices"),
+}
+
+
+@pytest.mark.parametrize(("key", "wanted", "colliding", "reason"), COLLISIONS.values(), ids=COLLISIONS)
 def test_reason_names_the_colliding_profiles(key, wanted, colliding, reason):
     collision = explain(model_named(key), profiles(key, wanted))
     assert counted_names(collision.profiles) == colliding

@@ -92,36 +92,35 @@ def test_compute_instances_are_placed_in_their_gpu_instance():
     assert [each.compute_instances for each in plan.gpus[0].change.create] == [(1, 1, 1), (1,)]
 
 
+MODE_CHANGES = {
+    "Ampere needs a reset": (
+        "20b0",
+        "disabled",
+        on(""),
+        True,
+        ("a change of the MIG mode needs a reset of the GPU (Ampere)",),
+    ),
+    "Ampere keeps its mode": ("20b0", "enabled", on(""), False, ()),
+    "Hopper loses it at a reboot": (
+        "2330",
+        "disabled",
+        on(""),
+        True,
+        ("the MIG mode is lost at a reboot (Hopper)",),
+    ),
+    "off is not lost": ("2901", "enabled", OFF, True, ()),
+    "no answer of the driver": (
+        "20b7",
+        None,
+        on(""),
+        None,
+        ("its MIG mode is not known: it needs the driver's answer",),
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    ("device", "mode", "entry", "changes", "notices"),
-    [
-        pytest.param(
-            "20b0",
-            "disabled",
-            on(""),
-            True,
-            ("a change of the MIG mode needs a reset of the GPU (Ampere)",),
-            id="Ampere needs a reset",
-        ),
-        pytest.param("20b0", "enabled", on(""), False, (), id="Ampere keeps its mode"),
-        pytest.param(
-            "2330",
-            "disabled",
-            on(""),
-            True,
-            ("the MIG mode is lost at a reboot (Hopper)",),
-            id="Hopper loses it at a reboot",
-        ),
-        pytest.param("2901", "enabled", OFF, True, (), id="off is not lost"),
-        pytest.param(
-            "20b7",
-            None,
-            on(""),
-            None,
-            ("its MIG mode is not known: it needs the driver's answer",),
-            id="no answer of the driver",
-        ),
-    ],
+    ("device", "mode", "entry", "changes", "notices"), MODE_CHANGES.values(), ids=MODE_CHANGES
 )
 def test_mig_mode_change_needs_per_model(device, mode, entry, changes, notices):
     [one] = planned(with_gpus(gpu(device, mode=mode)), entry).gpus
@@ -156,22 +155,15 @@ def test_subsystem_ids_are_not_compared():
     assert "subsystem ids of GPUs are not known" in plan.notices[0].message
 
 
-@pytest.mark.parametrize(
-    ("machine", "entries", "said"),
-    [
-        pytest.param(
-            dgx_h100(), [A100_FILTER + on("1g.5gb: 7")], "its GPUs are 10de:2330", id="a filter for others"
-        ),
-        pytest.param(lab_node(), [OFF], "it has no NVIDIA GPU", id="a machine without GPUs"),
-        pytest.param(dgx_h100(), [on("", "[8]")], "there is no GPU 8", id="an index beyond the last"),
-        pytest.param(
-            dgx_h100(),
-            [on("", "[0, 1]"), OFF],
-            "GPU 0 is named by mig-configs.a[0] already",
-            id="a GPU twice",
-        ),
-    ],
-)
+OTHER_MACHINES = {
+    "a filter for others": (dgx_h100(), [A100_FILTER + on("1g.5gb: 7")], "its GPUs are 10de:2330"),
+    "a machine without GPUs": (lab_node(), [OFF], "it has no NVIDIA GPU"),
+    "an index beyond the last": (dgx_h100(), [on("", "[8]")], "there is no GPU 8"),
+    "a GPU twice": (dgx_h100(), [on("", "[0, 1]"), OFF], "GPU 0 is named by mig-configs.a[0] already"),
+}
+
+
+@pytest.mark.parametrize(("machine", "entries", "said"), OTHER_MACHINES.values(), ids=OTHER_MACHINES)
 def test_config_for_another_machine_is_refused(machine, entries, said):
     with pytest.raises(PlanError) as caught:
         planned(machine, *entries)

@@ -58,27 +58,21 @@ def test_error_is_reported_with_its_path(entry, field, said):
     assert "\n" not in text
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        pytest.param("", "not a configuration of mig-parted", id="empty"),
-        pytest.param("[1]", "not a configuration of mig-parted", id="a list"),
-        pytest.param("a: [", "not valid YAML", id="broken YAML"),
-        pytest.param("mig-configs: {}", "version: must be given", id="no version"),
-        pytest.param("version: v2\nmig-configs: {}", "version: 'v2' is not accepted; write 'v1'", id="v2"),
-        pytest.param("version: v1", "mig-configs: must be given", id="no configs"),
-        pytest.param("version: v1\nmig-configs: {}", "mig-configs: is empty", id="empty configs"),
-        pytest.param("version: v1\nmig-configs: {a: []}", "mig-configs.a: is empty", id="an empty config"),
-        pytest.param(
-            "version: v1\nmig-configs: {a: [7]}", "mig-configs.a[0]: 7 is not a mapping", id="entry"
-        ),
-        pytest.param(
-            "version: v1\nmig-config: {}\nmig-configs: {}",
-            "mig-config: unknown key; did you mean",
-            id="top key",
-        ),
-    ],
-)
+INVALID_FILES = {
+    "empty": ("", "not a configuration of mig-parted"),
+    "a list": ("[1]", "not a configuration of mig-parted"),
+    "broken YAML": ("a: [", "not valid YAML"),
+    "no version": ("mig-configs: {}", "version: must be given"),
+    "v2": ("version: v2\nmig-configs: {}", "version: 'v2' is not accepted; write 'v1'"),
+    "no configs": ("version: v1", "mig-configs: must be given"),
+    "empty configs": ("version: v1\nmig-configs: {}", "mig-configs: is empty"),
+    "an empty config": ("version: v1\nmig-configs: {a: []}", "mig-configs.a: is empty"),
+    "entry": ("version: v1\nmig-configs: {a: [7]}", "mig-configs.a[0]: 7 is not a mapping"),
+    "top key": ("version: v1\nmig-config: {}\nmig-configs: {}", "mig-config: unknown key; did you mean"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), INVALID_FILES.values(), ids=INVALID_FILES)
 def test_invalid_mig_parted_file_is_refused(text, said):
     assert said in message(text)
 

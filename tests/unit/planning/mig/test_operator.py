@@ -45,55 +45,47 @@ def plan(**geometries: tuple[MigInstance, ...] | None) -> MigPlan:
     )
 
 
-@pytest.mark.parametrize(
-    ("topology", "mig", "entries"),
-    [
-        pytest.param(
-            machine(gpu(1), gpu(2)),
-            plan(b01=SEVEN, b02=SEVEN),
-            [("all", "0x233010DE", {"1g.10gb": 7})],
-            id="GPUs that are alike are one entry",
+ENTRIES = {
+    "GPUs that are alike are one entry": (
+        machine(gpu(1), gpu(2)),
+        plan(b01=SEVEN, b02=SEVEN),
+        [("all", "0x233010DE", {"1g.10gb": 7})],
+    ),
+    "else they are named by index": (
+        machine(gpu(1), gpu(2)),
+        plan(b01=SEVEN, b02=PARTS),
+        [
+            ([0], "0x233010DE", {"1g.10gb": 7}),
+            ([1], "0x233010DE", {"1c.3g.40gb": 1, "1g.10gb": 1, "2c.3g.40gb": 1}),
+        ],
+    ),
+    "each model has its filter": (
+        machine(gpu(1), gpu(2, "20b0")),
+        plan(b01=SEVEN, b02=A100),
+        [("all", "0x233010DE", {"1g.10gb": 7}), ("all", "0x20B010DE", {"7g.40gb": 1})],
+    ),
+    "MIG off, and the mode alone": (
+        machine(gpu(1), gpu(2)),
+        plan(b01=None, b02=()),
+        [([0], "0x233010DE", None), ([1], "0x233010DE", {})],
+    ),
+    "GPUs outside the plan are said as they are, those without MIG too": (
+        machine(gpu(1), gpu(2), gpu(3, "26b9", mig_mode=None)),
+        plan(b01=SEVEN),
+        [([0], "0x233010DE", {"1g.10gb": 7}), ([1], "0x233010DE", None), ("all", "0x26B910DE", None)],
+    ),
+    "instances outside the plan stay": (
+        machine(
+            gpu(1),
+            gpu(2, mig_mode="enabled", gpu_instances=(GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3),)),)),
         ),
-        pytest.param(
-            machine(gpu(1), gpu(2)),
-            plan(b01=SEVEN, b02=PARTS),
-            [
-                ([0], "0x233010DE", {"1g.10gb": 7}),
-                ([1], "0x233010DE", {"1c.3g.40gb": 1, "1g.10gb": 1, "2c.3g.40gb": 1}),
-            ],
-            id="else they are named by index",
-        ),
-        pytest.param(
-            machine(gpu(1), gpu(2, "20b0")),
-            plan(b01=SEVEN, b02=A100),
-            [("all", "0x233010DE", {"1g.10gb": 7}), ("all", "0x20B010DE", {"7g.40gb": 1})],
-            id="each model has its filter",
-        ),
-        pytest.param(
-            machine(gpu(1), gpu(2)),
-            plan(b01=None, b02=()),
-            [([0], "0x233010DE", None), ([1], "0x233010DE", {})],
-            id="MIG off, and the mode alone",
-        ),
-        pytest.param(
-            machine(gpu(1), gpu(2), gpu(3, "26b9", mig_mode=None)),
-            plan(b01=SEVEN),
-            [([0], "0x233010DE", {"1g.10gb": 7}), ([1], "0x233010DE", None), ("all", "0x26B910DE", None)],
-            id="GPUs outside the plan are said as they are, those without MIG too",
-        ),
-        pytest.param(
-            machine(
-                gpu(1),
-                gpu(
-                    2, mig_mode="enabled", gpu_instances=(GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3),)),)
-                ),
-            ),
-            plan(b01=SEVEN),
-            [([0], "0x233010DE", {"1g.10gb": 7}), ([1], "0x233010DE", {"3g.40gb": 1})],
-            id="instances outside the plan stay",
-        ),
-    ],
-)
+        plan(b01=SEVEN),
+        [([0], "0x233010DE", {"1g.10gb": 7}), ([1], "0x233010DE", {"3g.40gb": 1})],
+    ),
+}
+
+
+@pytest.mark.parametrize(("topology", "mig", "entries"), ENTRIES.values(), ids=ENTRIES)
 def test_machine_gets_its_operator_entries(topology, mig, entries):
     assert [
         (one["devices"], one["device-filter"][0], one.get("mig-devices"))
@@ -101,39 +93,29 @@ def test_machine_gets_its_operator_entries(topology, mig, entries):
     ] == entries
 
 
-@pytest.mark.parametrize(
-    ("topology", "said"),
-    [
-        pytest.param(
-            machine(gpu(1), gpu(2, mig_mode=None)), "GPU 1: is in no plan", id="the mode is not known"
-        ),
-        pytest.param(
-            machine(gpu(1), gpu(2, mig_mode="enabled")),
-            "GPU 1: is in no plan",
-            id="the instances are not known",
-        ),
-        pytest.param(
-            machine(gpu(1), gpu(2, mig_mode="enabled", gpu_instances=(GpuInstance(1, 9, 4, 4),))),
-            "GPU 1: is in no plan",
-            id="a GPU instance without compute instances",
-        ),
-        pytest.param(
-            machine(
-                gpu(1),
-                gpu(
-                    2,
-                    mig_mode="enabled",
-                    gpu_instances=(GpuInstance(1, 99, 0, 1, (ComputeInstance(0, 1),)),),
-                ),
+INEXPRESSIBLE = {
+    "the mode is not known": (machine(gpu(1), gpu(2, mig_mode=None)), "GPU 1: is in no plan"),
+    "the instances are not known": (machine(gpu(1), gpu(2, mig_mode="enabled")), "GPU 1: is in no plan"),
+    "a GPU instance without compute instances": (
+        machine(gpu(1), gpu(2, mig_mode="enabled", gpu_instances=(GpuInstance(1, 9, 4, 4),))),
+        "GPU 1: is in no plan",
+    ),
+    "a GPU instance of an unknown profile": (
+        machine(
+            gpu(1),
+            gpu(
+                2,
+                mig_mode="enabled",
+                gpu_instances=(GpuInstance(1, 99, 0, 1, (ComputeInstance(0, 1),)),),
             ),
-            "GPU 1: is in no plan",
-            id="a GPU instance of an unknown profile",
         ),
-        pytest.param(
-            machine(gpu(1), gpu(2, driver="vfio-pci")), "another driver", id="a GPU that is passed through"
-        ),
-    ],
-)
+        "GPU 1: is in no plan",
+    ),
+    "a GPU that is passed through": (machine(gpu(1), gpu(2, driver="vfio-pci")), "another driver"),
+}
+
+
+@pytest.mark.parametrize(("topology", "said"), INEXPRESSIBLE.values(), ids=INEXPRESSIBLE)
 def test_machine_that_mig_parted_cannot_express_is_refused(topology, said):
     with pytest.raises(PlanError, match=said):
         operator_entries(plan(b01=SEVEN), topology)

@@ -212,56 +212,49 @@ IN_USE = "what would have to go is in use: 1g.10gb at 0:1 by"
 PODS = (DeviceHolder("MIG-0-0", "nvidia.com/mig-1g.10gb", "a/web", "main", present=True),)
 
 
-@pytest.mark.parametrize(
-    ("found", "entry", "said"),
-    [
-        pytest.param(
-            machine(cut("19@0!")),
-            {"devices": {"7g": 1}},
-            f"mig: GPU 0: {IN_USE} process 100\n  end them, or let a drain do it with mig.in_use: drain",
-            id="a process",
+GPUS_IN_USE = {
+    "a process": (
+        machine(cut("19@0!")),
+        {"devices": {"7g": 1}},
+        f"mig: GPU 0: {IN_USE} process 100\n  end them, or let a drain do it with mig.in_use: drain",
+    ),
+    "a process of a pod": (
+        machine(cut("19@0!"), gpu_processes={100: GpuProcess("python", "a/web")}),
+        {"mode": "disabled"},
+        f"{IN_USE} process 100 (a/web)",
+    ),
+    "a pod to which the kubelet has given it": (
+        machine(cut("19@0"), device_holders=PODS),
+        {"devices": {"7g": 1}},
+        f"{IN_USE} pod a/web",
+    ),
+    "a pod that the kubelet's checkpoint names": (
+        machine(cut("19@0"), device_holders=PODS, holders_doubt="the host has no python3"),
+        {"devices": {"7g": 1}},
+        f"{IN_USE} pod a/web, which may have ended (the kubelet did not say: the host has no python3)",
+    ),
+    "other compute instances": (
+        machine(cut("9@0!")),
+        {"devices": {"1c.3g.40gb": 3}},
+        "what would have to go is in use: 3g.40gb at 0:4 by process 100",
+    ),
+    "a change of the mode": (
+        machine(gpu(pids=(7, 8))),
+        {"mode": "enabled"},
+        "its MIG mode has to change while it is in use by process 7, process 8",
+    ),
+    "a shared GPU": (
+        machine(
+            gpu(),
+            device_holders=(DeviceHolder("GPU-1::2", "nvidia.com/gpu", "a/web", "main", present=True),),
         ),
-        pytest.param(
-            machine(cut("19@0!"), gpu_processes={100: GpuProcess("python", "a/web")}),
-            {"mode": "disabled"},
-            f"{IN_USE} process 100 (a/web)",
-            id="a process of a pod",
-        ),
-        pytest.param(
-            machine(cut("19@0"), device_holders=PODS),
-            {"devices": {"7g": 1}},
-            f"{IN_USE} pod a/web",
-            id="a pod to which the kubelet has given it",
-        ),
-        pytest.param(
-            machine(cut("19@0"), device_holders=PODS, holders_doubt="the host has no python3"),
-            {"devices": {"7g": 1}},
-            f"{IN_USE} pod a/web, which may have ended (the kubelet did not say: the host has no python3)",
-            id="a pod that the kubelet's checkpoint names",
-        ),
-        pytest.param(
-            machine(cut("9@0!")),
-            {"devices": {"1c.3g.40gb": 3}},
-            "what would have to go is in use: 3g.40gb at 0:4 by process 100",
-            id="other compute instances",
-        ),
-        pytest.param(
-            machine(gpu(pids=(7, 8))),
-            {"mode": "enabled"},
-            "its MIG mode has to change while it is in use by process 7, process 8",
-            id="a change of the mode",
-        ),
-        pytest.param(
-            machine(
-                gpu(),
-                device_holders=(DeviceHolder("GPU-1::2", "nvidia.com/gpu", "a/web", "main", present=True),),
-            ),
-            {"mode": "enabled"},
-            "in use by pod a/web",
-            id="a shared GPU",
-        ),
-    ],
-)
+        {"mode": "enabled"},
+        "in use by pod a/web",
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "entry", "said"), GPUS_IN_USE.values(), ids=GPUS_IN_USE)
 def test_gpu_in_use_is_refused_unless_a_drain_is_allowed(found, entry, said):
     assert said in refusal(found, wish(entry, strategy="none"))
     assert plan_mig(found, wish(entry, strategy="none", in_use="drain")).value.gpus
@@ -292,155 +285,123 @@ def test_holder_of_a_deleted_pod_counts_as_free():
 A100 = {"device": "20b0"}
 
 
-@pytest.mark.parametrize(
-    ("found", "profile", "said"),
-    [
-        pytest.param(
-            machine(gpu(), gpu(bus=2)),
-            wish({"devices": {"1g.99gb": 1}}),
-            "mig: GPU 0-1: H100-SXM5-80GB has no profile 1g.99gb\n  choose among 1g.10gb, 1g.10gb+me",
-            id="a profile that the model does not have",
-        ),
-        pytest.param(
-            machine(gpu("20b7")),
-            wish({"devices": {"3g": 1}}),
-            "A30 has no profile 3g\n",
-            id="a short name, too",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"devices": {"3g": 2, "1g": 1}}),
+REFUSALS = {
+    "a profile that the model does not have": (
+        machine(gpu(), gpu(bus=2)),
+        wish({"devices": {"1g.99gb": 1}}),
+        "mig: GPU 0-1: H100-SXM5-80GB has no profile 1g.99gb\n  choose among 1g.10gb, 1g.10gb+me",
+    ),
+    "a short name, too": (machine(gpu("20b7")), wish({"devices": {"3g": 1}}), "A30 has no profile 3g\n"),
+    "what does not fit": (
+        machine(gpu()),
+        wish({"devices": {"3g": 2, "1g": 1}}),
+        (
             "mig: GPU 0: these do not fit together: 2 x 3g.40gb, 1g.10gb\n"
             "  they need 9 memory slices, the GPU has 8\n"
-            "  what fits: 2 x 3g.40gb, or 3g.40gb, 1g.10gb, or 3g.40gb, 2g.20gb, 1g.10gb",
-            id="what does not fit",
+            "  what fits: 2 x 3g.40gb, or 3g.40gb, 1g.10gb, or 3g.40gb, 2g.20gb, 1g.10gb"
         ),
-        pytest.param(
-            machine(gpu()), wish({"devices": {"7g": 1, "1g": "all"}}), "do not fit together", id="none of all"
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"devices": {"1g": "all", "2g": "all"}}),
-            "1g and 2g cannot both be all\n  give one of them a number",
-            id="all of two",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"placements": {"3g.40gb": [1]}}),
-            "no 3g.40gb starts at 1\n  choose among 0, 4",
-            id="a start that a profile does not have",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"placements": {"3g.40gb": [0], "1g.10gb": [3]}}),
-            "3g.40gb at 0 and 1g.10gb at 3 overlap",
-            id="placements that overlap",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"placements": {"1g.10gb+me": [0, 1]}}),
-            "at most 1 of 1g.10gb+me can exist at once, not 2",
-            id="placements beyond a limit",
-        ),
-        pytest.param(
-            machine(gpu("1db6", mig_capable=False)), wish({"mode": "enabled"}), "has no MIG", id="no MIG"
-        ),
-        pytest.param(
-            machine(gpu("1db6")), wish({"mode": "enabled"}), "10de:1db6 is not among", id="an unknown model"
-        ),
-        pytest.param(
-            machine(gpu(virtualization="vgpu")),
-            wish({"mode": "disabled"}),
-            "it is a vGPU\n  its host decides about MIG",
-            id="a vGPU",
-        ),
-        pytest.param(
-            machine(gpu(unanswered="GPU is lost")),
-            wish({"mode": "disabled"}),
-            "NVML has no answer for it: GPU is lost\n  reset the GPU",
-            id="a lost GPU",
-        ),
-        pytest.param(
-            machine(gpu(driver="vfio-pci")),
-            wish({"mode": "enabled"}),
-            "the kernel driver vfio-pci has it\n  bind it to nvidia",
-            id="a GPU for virtual machines",
-        ),
-        pytest.param(
-            machine(gpu(mig_pending="enabled")),
-            wish({"mode": "disabled"}),
+    ),
+    "none of all": (machine(gpu()), wish({"devices": {"7g": 1, "1g": "all"}}), "do not fit together"),
+    "all of two": (
+        machine(gpu()),
+        wish({"devices": {"1g": "all", "2g": "all"}}),
+        "1g and 2g cannot both be all\n  give one of them a number",
+    ),
+    "a start that a profile does not have": (
+        machine(gpu()),
+        wish({"placements": {"3g.40gb": [1]}}),
+        "no 3g.40gb starts at 1\n  choose among 0, 4",
+    ),
+    "placements that overlap": (
+        machine(gpu()),
+        wish({"placements": {"3g.40gb": [0], "1g.10gb": [3]}}),
+        "3g.40gb at 0 and 1g.10gb at 3 overlap",
+    ),
+    "placements beyond a limit": (
+        machine(gpu()),
+        wish({"placements": {"1g.10gb+me": [0, 1]}}),
+        "at most 1 of 1g.10gb+me can exist at once, not 2",
+    ),
+    "no MIG": (machine(gpu("1db6", mig_capable=False)), wish({"mode": "enabled"}), "has no MIG"),
+    "an unknown model": (machine(gpu("1db6")), wish({"mode": "enabled"}), "10de:1db6 is not among"),
+    "a vGPU": (
+        machine(gpu(virtualization="vgpu")),
+        wish({"mode": "disabled"}),
+        "it is a vGPU\n  its host decides about MIG",
+    ),
+    "a lost GPU": (
+        machine(gpu(unanswered="GPU is lost")),
+        wish({"mode": "disabled"}),
+        "NVML has no answer for it: GPU is lost\n  reset the GPU",
+    ),
+    "a GPU for virtual machines": (
+        machine(gpu(driver="vfio-pci")),
+        wish({"mode": "enabled"}),
+        "the kernel driver vfio-pci has it\n  bind it to nvidia",
+    ),
+    "another mode is pending": (
+        machine(gpu(mig_pending="enabled")),
+        wish({"mode": "disabled"}),
+        (
             "its MIG mode is disabled, and enabled after the next reset or reboot\n"
-            "  set it back: `nvidia-smi -i 0000:01:00.0 -mig 0`",
-            id="another mode is pending",
+            "  set it back: `nvidia-smi -i 0000:01:00.0 -mig 0`"
         ),
-        pytest.param(
-            machine(gpu(), nvidia=NvidiaDriver("580", confidential_computing="on")),
-            wish({"mode": "enabled"}),
-            "confidential computing is on, and MIG needs it off",
-            id="confidential computing",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"devices": {"1c.3g.40gb": 2}}),
-            "MIG profile '1c.3g.40gb' does not match any resource patterns)",
-            id="compute instances that the device plugin does not take",
-        ),
-        pytest.param(
-            machine(gpu(), gpu(bus=2)),
-            wish({"indices": [0], "devices": {"1g": 1}}, strategy="single"),
-            ": all devices on the node must be configured with the same migEnabled value)",
-            id="single with a whole GPU",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"devices": {"1g": 1, "2g": 1}}, strategy="single"),
-            ": more than one MIG device type present on node)",
-            id="single with two kinds",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"mode": "enabled"}, strategy="single"),
-            "device 0 has no MIG devices configured)",
-            id="single without any",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"indices": [1], "mode": "enabled"}),
-            "mig.gpus[0].indices: there is no GPU 1\n  its GPUs are 0",
-            id="an index that is not there",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"uuids": ["GPU-7"], "mode": "enabled"}),
-            "mig.gpus[0].uuids: there is no GPU GPU-7\n  its GPUs are GPU-1",
-            id="a UUID that is not there",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"model": "a30-24gb", "mode": "enabled"}),
-            "mig.gpus[0].model: no GPU is a a30-24gb\n  its GPUs are 10de:2330",
-            id="a model that is not there",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"model": "h100", "mode": "enabled"}),
-            "mig.gpus[0].model: 'h100' is not among the GPUs",
-            id="a model that does not exist",
-        ),
-        pytest.param(
-            machine(gpu()),
-            wish({"mode": "enabled"}, {"indices": [0], "mode": "disabled"}),
-            "mig.gpus[1]: GPU 0 is named by mig.gpus[0] already",
-            id="a GPU that two entries name",
-        ),
-        pytest.param(
-            machine(),
-            wish({"indices": [0], "mode": "enabled"}),
-            "it has no NVIDIA GPU",
-            id="an index, no GPUs",
-        ),
-    ],
-)
+    ),
+    "confidential computing": (
+        machine(gpu(), nvidia=NvidiaDriver("580", confidential_computing="on")),
+        wish({"mode": "enabled"}),
+        "confidential computing is on, and MIG needs it off",
+    ),
+    "compute instances that the device plugin does not take": (
+        machine(gpu()),
+        wish({"devices": {"1c.3g.40gb": 2}}),
+        "MIG profile '1c.3g.40gb' does not match any resource patterns)",
+    ),
+    "single with a whole GPU": (
+        machine(gpu(), gpu(bus=2)),
+        wish({"indices": [0], "devices": {"1g": 1}}, strategy="single"),
+        ": all devices on the node must be configured with the same migEnabled value)",
+    ),
+    "single with two kinds": (
+        machine(gpu()),
+        wish({"devices": {"1g": 1, "2g": 1}}, strategy="single"),
+        ": more than one MIG device type present on node)",
+    ),
+    "single without any": (
+        machine(gpu()),
+        wish({"mode": "enabled"}, strategy="single"),
+        "device 0 has no MIG devices configured)",
+    ),
+    "an index that is not there": (
+        machine(gpu()),
+        wish({"indices": [1], "mode": "enabled"}),
+        "mig.gpus[0].indices: there is no GPU 1\n  its GPUs are 0",
+    ),
+    "a UUID that is not there": (
+        machine(gpu()),
+        wish({"uuids": ["GPU-7"], "mode": "enabled"}),
+        "mig.gpus[0].uuids: there is no GPU GPU-7\n  its GPUs are GPU-1",
+    ),
+    "a model that is not there": (
+        machine(gpu()),
+        wish({"model": "a30-24gb", "mode": "enabled"}),
+        "mig.gpus[0].model: no GPU is a a30-24gb\n  its GPUs are 10de:2330",
+    ),
+    "a model that does not exist": (
+        machine(gpu()),
+        wish({"model": "h100", "mode": "enabled"}),
+        "mig.gpus[0].model: 'h100' is not among the GPUs",
+    ),
+    "a GPU that two entries name": (
+        machine(gpu()),
+        wish({"mode": "enabled"}, {"indices": [0], "mode": "disabled"}),
+        "mig.gpus[1]: GPU 0 is named by mig.gpus[0] already",
+    ),
+    "an index, no GPUs": (machine(), wish({"indices": [0], "mode": "enabled"}), "it has no NVIDIA GPU"),
+}
+
+
+@pytest.mark.parametrize(("found", "profile", "said"), REFUSALS.values(), ids=REFUSALS)
 def test_impossible_plan_is_refused_before_a_host_is_touched(found, profile, said):
     assert said in refusal(found, profile)
 
@@ -609,34 +570,28 @@ def test_dra_driver_keeps_its_gpu_instances():
 # ---- what the node advertises ----
 
 
-@pytest.mark.parametrize(
-    ("gpus", "mig", "devices"),
-    [
-        pytest.param(
-            [{"indices": [0, 1], "devices": {"2g": 3}}],
-            {},
-            {"nvidia.com/gpu": 6, "nvidia.com/mig-2g.20gb": 6},
-            id="mixed: whole GPUs beside slices",
-        ),
-        pytest.param(
-            [{"devices": {"1g+me": 1}}], {}, {"nvidia.com/mig-1g.10gb.me": 8}, id="attributes after a dot"
-        ),
-        pytest.param([{"devices": {"1g": 7}}], {"strategy": "single"}, {"nvidia.com/gpu": 56}, id="single"),
-        pytest.param(
-            [{"devices": {"1c.3g.40gb": 6}}],
-            {"strategy": "single"},
-            {"nvidia.com/gpu": 48},
-            id="single counts compute instances",
-        ),
-        pytest.param([{"devices": {"1g": 7}}], {"strategy": "none"}, {"nvidia.com/gpu": 8}, id="none"),
-        pytest.param([{"mode": "enabled"}], {}, {}, id="MIG without GPU instances offers nothing"),
-        pytest.param([{"mode": "disabled"}], {}, {"nvidia.com/gpu": 8}, id="whole GPUs"),
-        pytest.param(
-            [{"mode": "enabled"}], {"managed_by": "dra-driver"}, {}, id="the DRA driver: not predicted"
-        ),
-        pytest.param([], {}, {}, id="without MIG it is not predicted"),
-    ],
-)
+ADVERTISED = {
+    "mixed: whole GPUs beside slices": (
+        [{"indices": [0, 1], "devices": {"2g": 3}}],
+        {},
+        {"nvidia.com/gpu": 6, "nvidia.com/mig-2g.20gb": 6},
+    ),
+    "attributes after a dot": ([{"devices": {"1g+me": 1}}], {}, {"nvidia.com/mig-1g.10gb.me": 8}),
+    "single": ([{"devices": {"1g": 7}}], {"strategy": "single"}, {"nvidia.com/gpu": 56}),
+    "single counts compute instances": (
+        [{"devices": {"1c.3g.40gb": 6}}],
+        {"strategy": "single"},
+        {"nvidia.com/gpu": 48},
+    ),
+    "none": ([{"devices": {"1g": 7}}], {"strategy": "none"}, {"nvidia.com/gpu": 8}),
+    "MIG without GPU instances offers nothing": ([{"mode": "enabled"}], {}, {}),
+    "whole GPUs": ([{"mode": "disabled"}], {}, {"nvidia.com/gpu": 8}),
+    "the DRA driver: not predicted": ([{"mode": "enabled"}], {"managed_by": "dra-driver"}, {}),
+    "without MIG it is not predicted": ([], {}, {}),
+}
+
+
+@pytest.mark.parametrize(("gpus", "mig", "devices"), ADVERTISED.values(), ids=ADVERTISED)
 def test_allocatable_lists_the_planned_mig_devices(gpus, mig, devices):
     plan = plan_node(dgx_h100(), load_profile({"mig": {"gpus": gpus, **mig}}))
     assert plan.allocatable.devices == devices

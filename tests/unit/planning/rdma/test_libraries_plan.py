@@ -327,29 +327,26 @@ def instinct(*, peer_memory: bool = False) -> NodeTopology:
     )
 
 
-@pytest.mark.parametrize(
-    ("machine", "wish", "variables"),
-    [
-        pytest.param(
-            instinct(),
-            {},
-            {"NCCL_DMABUF_ENABLE": "1", "NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0"},
-            id="DMA-BUF-without-a-peer-memory-client",
-        ),
-        pytest.param(
-            instinct(peer_memory=True),
-            {"ucx": True, "nvshmem": True},
-            {"NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0", "UCX_NET_DEVICES": ALL_RAILS},
-            id="nothing-of-NVSHMEM",
-        ),
-        pytest.param(
-            instinct(),
-            {"nccl": {"NCCL_DMABUF_ENABLE": 0}},
-            {"NCCL_DMABUF_ENABLE": "0", "NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0"},
-            id="the-profile-s-word-stays",
-        ),
-    ],
-)
+RCCL_VARIABLES = {
+    "DMA-BUF-without-a-peer-memory-client": (
+        instinct(),
+        {},
+        {"NCCL_DMABUF_ENABLE": "1", "NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0"},
+    ),
+    "nothing-of-NVSHMEM": (
+        instinct(peer_memory=True),
+        {"ucx": True, "nvshmem": True},
+        {"NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0", "UCX_NET_DEVICES": ALL_RAILS},
+    ),
+    "the-profile-s-word-stays": (
+        instinct(),
+        {"nccl": {"NCCL_DMABUF_ENABLE": 0}},
+        {"NCCL_DMABUF_ENABLE": "0", "NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("machine", "wish", "variables"), RCCL_VARIABLES.values(), ids=RCCL_VARIABLES)
 def test_rccl_gets_only_variables_that_rccl_reads(machine, wish, variables):
     assert told(machine, **wish) == variables
 

@@ -52,37 +52,26 @@ def test_update_interval_is_checked(interval, expected):
     assert [each.id for each in check_config(config({}, periodicUpdateInterval=interval))] == expected
 
 
-@pytest.mark.parametrize(
-    ("pools", "expected"),
-    [
-        pytest.param([{}], [], id="one device for a resource"),
-        pytest.param(
-            [{"selectors": {"ifNames": ["ib7"]}}],
-            [("rdma-selects-nothing", Severity.WARNING)],
-            id="no device",
-        ),
-        pytest.param(
-            [{"selectors": {"drivers": ["mlx5_core"]}}],
-            [("rdma-selects-several", Severity.WARNING)],
-            id="the devices of several NUMA nodes",
-        ),
-        pytest.param(
-            [{"selectors": {"ifNames": ["ibp24s0", "ibp64s0"]}}],
-            [("rdma-selects-several", Severity.NOTE)],
-            id="two devices of one NUMA node",
-        ),
-        pytest.param(
-            [{"selectors": {"ifNames": ["ibp24s0", "ib7"]}}],
-            [("rdma-selector-unmatched", Severity.NOTE)],
-            id="a name that no device has beside one that has",
-        ),
-        pytest.param(
-            [{}, {"resourceName": "b"}],
-            [("rdma-pools-overlap", Severity.WARNING)],
-            id="a device in two resources",
-        ),
-    ],
-)
+FINDINGS = {
+    "one device for a resource": ([{}], []),
+    "no device": ([{"selectors": {"ifNames": ["ib7"]}}], [("rdma-selects-nothing", Severity.WARNING)]),
+    "the devices of several NUMA nodes": (
+        [{"selectors": {"drivers": ["mlx5_core"]}}],
+        [("rdma-selects-several", Severity.WARNING)],
+    ),
+    "two devices of one NUMA node": (
+        [{"selectors": {"ifNames": ["ibp24s0", "ibp64s0"]}}],
+        [("rdma-selects-several", Severity.NOTE)],
+    ),
+    "a name that no device has beside one that has": (
+        [{"selectors": {"ifNames": ["ibp24s0", "ib7"]}}],
+        [("rdma-selector-unmatched", Severity.NOTE)],
+    ),
+    "a device in two resources": ([{}, {"resourceName": "b"}], [("rdma-pools-overlap", Severity.WARNING)]),
+}
+
+
+@pytest.mark.parametrize(("pools", "expected"), FINDINGS.values(), ids=FINDINGS)
 def test_findings_on_one_machine_are_reported(pools, expected):
     findings = check_machine(config(*pools), dgx_h100())
     assert [(each.id, each.severity) for each in findings] == expected

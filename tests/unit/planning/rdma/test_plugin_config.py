@@ -18,30 +18,27 @@ def test_resources_match_the_recorded_answers_of_the_plugin(case):
     assert answer(case["config"], RECORD["functions"]) == comparable(case)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        pytest.param('{"configList": [],', "config.json: not valid JSON", id="no JSON"),
-        pytest.param('{"configList": NaN}', "NaN is not valid JSON", id="NaN, which Go does not read"),
-        pytest.param('{"a": 1, "a": 2}', "the key 'a' is written twice", id="a key twice"),
-        pytest.param(
-            '{"configList": [], "configlist": []}',
-            "configlist is written twice, in two cases",
-            id="a key in two cases, of which Go takes the last",
-        ),
-        pytest.param(
-            '{"configList": [{"rdmaHcaMax": "63"}]}',
-            'config.json: configList[0].rdmaHcaMax: "63" is not a whole number',
-            id="a text in place of a number",
-        ),
-        pytest.param(
-            '{"configList": [{"selectors": {"ifNames": ["a", 1]}}]}',
-            "configList[0].selectors.ifNames[1]: 1 is not a text",
-            id="a number in place of a name",
-        ),
-        pytest.param("[" * 100_000, "not valid JSON", id="nested too deeply"),
-    ],
-)
+UNREADABLE = {
+    "no JSON": ('{"configList": [],', "config.json: not valid JSON"),
+    "NaN, which Go does not read": ('{"configList": NaN}', "NaN is not valid JSON"),
+    "a key twice": ('{"a": 1, "a": 2}', "the key 'a' is written twice"),
+    "a key in two cases, of which Go takes the last": (
+        '{"configList": [], "configlist": []}',
+        "configlist is written twice, in two cases",
+    ),
+    "a text in place of a number": (
+        '{"configList": [{"rdmaHcaMax": "63"}]}',
+        'config.json: configList[0].rdmaHcaMax: "63" is not a whole number',
+    ),
+    "a number in place of a name": (
+        '{"configList": [{"selectors": {"ifNames": ["a", 1]}}]}',
+        "configList[0].selectors.ifNames[1]: 1 is not a text",
+    ),
+    "nested too deeply": ("[" * 100_000, "not valid JSON"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), UNREADABLE.values(), ids=UNREADABLE)
 def test_config_the_plugin_cannot_read_is_refused_with_its_position(text, said):
     with pytest.raises(PlanError) as refused:
         parse_plugin_config(text, "config.json")

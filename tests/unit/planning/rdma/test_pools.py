@@ -57,77 +57,61 @@ def test_dgx_h100_has_a_resource_per_rail():
     assert {pool.tokens for pool in pools} == {63}
 
 
-@pytest.mark.parametrize(
-    ("keys", "resources"),
-    [
-        pytest.param({"per": "rail"}, ["rdma/rail0", "rdma/rail1", "rdma/rail2"], id="a rail each"),
-        pytest.param({"per": "numa_node"}, ["rdma/numa0", "rdma/numa1"], id="the devices of a NUMA node"),
-        pytest.param({"per": "device"}, ["rdma/mlx5_0", "rdma/mlx5_1", "rdma/mlx5_10"], id="one device each"),
-        pytest.param({"per": "machine"}, ["rdma/hca"], id="all devices together"),
-        pytest.param(
-            {"per": "machine", "resource_prefix": "example.com", "resource_name": "roce"},
-            ["example.com/roce"],
-            id="other names",
-        ),
-        pytest.param(
-            {"per": "numa_node", "resource_name": "n{numa_node}_hca"},
-            ["rdma/n0_hca", "rdma/n1_hca"],
-            id="a pattern",
-        ),
-    ],
-)
+GROUPINGS = {
+    "a rail each": ({"per": "rail"}, ["rdma/rail0", "rdma/rail1", "rdma/rail2"]),
+    "the devices of a NUMA node": ({"per": "numa_node"}, ["rdma/numa0", "rdma/numa1"]),
+    "one device each": ({"per": "device"}, ["rdma/mlx5_0", "rdma/mlx5_1", "rdma/mlx5_10"]),
+    "all devices together": ({"per": "machine"}, ["rdma/hca"]),
+    "other names": (
+        {"per": "machine", "resource_prefix": "example.com", "resource_name": "roce"},
+        ["example.com/roce"],
+    ),
+    "a pattern": ({"per": "numa_node", "resource_name": "n{numa_node}_hca"}, ["rdma/n0_hca", "rdma/n1_hca"]),
+}
+
+
+@pytest.mark.parametrize(("keys", "resources"), GROUPINGS.values(), ids=GROUPINGS)
 def test_resources_are_named_by_their_grouping(keys, resources):
     devices = (device("mlx5_0", 1), device("mlx5_1", 2, numa_node=1), device("mlx5_10", 3, numa_node=1))
     assert list(planned(with_devices(*devices, numa_nodes=2), **keys)) == resources
 
 
-@pytest.mark.parametrize(
-    ("changes", "keys", "told"),
-    [
-        pytest.param({"management": True}, {}, "manages NVSwitches", id="management functions never"),
-        pytest.param(
-            {"management": True},
-            {"include": [{"names": ["*"]}]},
-            "manages NVSwitches",
-            id="management functions not even by name",
-        ),
-        pytest.param({"character_devices": ("uverbs1",)}, {}, "it has no umad", id="no umad"),
-        pytest.param({"character_devices": ("umad1",)}, {}, "it has no uverbs", id="no uverbs"),
-        pytest.param(
-            {"driver": "efa", "character_devices": ("uverbs1",)},
-            {},
-            "it has no umad",
-            id="EFA never has umad",
-        ),
-        pytest.param({"pci_address": None}, {}, "software device", id="software devices"),
-        pytest.param(
-            {"pci_address": None, "interface": "br0"},
-            {"software_devices": True},
-            "its interface br0 has no PCI function",
-            id="software devices on no PCI function",
-        ),
-        pytest.param({"physical_function": "0000:99:00.0"}, {}, None, id="virtual functions"),
-        pytest.param({}, {"exclude": [{"names": ["o*"]}]}, None, id="what is excluded by name"),
-        pytest.param({}, {"exclude": [{"interfaces": ["ib2"]}]}, None, id="what is excluded by interface"),
-        pytest.param({}, {"include": [{"names": ["mlx5_?"]}]}, None, id="what is not included"),
-        pytest.param(
-            {"driver": "irdma"}, {"include": [{"drivers": ["mlx5_core"]}]}, None, id="another driver"
-        ),
-        pytest.param({"device": "101b"}, {"include": [{"ids": ["15b3:1021"]}]}, None, id="another PCI id"),
-        pytest.param(
-            {"ports": (RdmaPort(1, "Ethernet", "ACTIVE", None),)},
-            {"include": [{"link_layers": ["InfiniBand"]}]},
-            None,
-            id="another link layer",
-        ),
-        pytest.param(
-            {"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)},
-            {"down_ports": False},
-            "none of its ports is active",
-            id="devices without an active port, where the profile says so",
-        ),
-    ],
-)
+LEFT_OUT = {
+    "management functions never": ({"management": True}, {}, "manages NVSwitches"),
+    "management functions not even by name": (
+        {"management": True},
+        {"include": [{"names": ["*"]}]},
+        "manages NVSwitches",
+    ),
+    "no umad": ({"character_devices": ("uverbs1",)}, {}, "it has no umad"),
+    "no uverbs": ({"character_devices": ("umad1",)}, {}, "it has no uverbs"),
+    "EFA never has umad": ({"driver": "efa", "character_devices": ("uverbs1",)}, {}, "it has no umad"),
+    "software devices": ({"pci_address": None}, {}, "software device"),
+    "software devices on no PCI function": (
+        {"pci_address": None, "interface": "br0"},
+        {"software_devices": True},
+        "its interface br0 has no PCI function",
+    ),
+    "virtual functions": ({"physical_function": "0000:99:00.0"}, {}, None),
+    "what is excluded by name": ({}, {"exclude": [{"names": ["o*"]}]}, None),
+    "what is excluded by interface": ({}, {"exclude": [{"interfaces": ["ib2"]}]}, None),
+    "what is not included": ({}, {"include": [{"names": ["mlx5_?"]}]}, None),
+    "another driver": ({"driver": "irdma"}, {"include": [{"drivers": ["mlx5_core"]}]}, None),
+    "another PCI id": ({"device": "101b"}, {"include": [{"ids": ["15b3:1021"]}]}, None),
+    "another link layer": (
+        {"ports": (RdmaPort(1, "Ethernet", "ACTIVE", None),)},
+        {"include": [{"link_layers": ["InfiniBand"]}]},
+        None,
+    ),
+    "devices without an active port, where the profile says so": (
+        {"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)},
+        {"down_ports": False},
+        "none of its ports is active",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "keys", "told"), LEFT_OUT.values(), ids=LEFT_OUT)
 def test_left_out_devices_are_reported_with_a_reason(changes, keys, told):
     topology = with_devices(device("mlx5_0", 1), device("odd", 2, **changes))
     decided = plan_pools(topology, wish(per="rail", **keys))
@@ -136,26 +120,22 @@ def test_left_out_devices_are_reported_with_a_reason(changes, keys, told):
     assert [told in message for message in notices] == ([True] if told else [])
 
 
-@pytest.mark.parametrize(
-    ("changes", "keys"),
-    [
-        pytest.param({"character_devices": ("umad1", "uverbs1")}, {}, id="devices without issm"),
-        pytest.param({"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)}, {}, id="one whose cable is out"),
-        pytest.param(
-            {"ports": (RdmaPort(1, "InfiniBand", None, None),)},
-            {"down_ports": False},
-            id="one whose port is in no known state",
-        ),
-        pytest.param(
-            {"physical_function": "0000:99:00.0"},
-            {"virtual_functions": True},
-            id="virtual functions, where the profile says so",
-        ),
-        pytest.param(
-            {}, {"include": [{"names": ["mlx*"]}, {"names": ["odd"]}]}, id="what one selection fits"
-        ),
-    ],
-)
+USABLE = {
+    "devices without issm": ({"character_devices": ("umad1", "uverbs1")}, {}),
+    "one whose cable is out": ({"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)}, {}),
+    "one whose port is in no known state": (
+        {"ports": (RdmaPort(1, "InfiniBand", None, None),)},
+        {"down_ports": False},
+    ),
+    "virtual functions, where the profile says so": (
+        {"physical_function": "0000:99:00.0"},
+        {"virtual_functions": True},
+    ),
+    "what one selection fits": ({}, {"include": [{"names": ["mlx*"]}, {"names": ["odd"]}]}),
+}
+
+
+@pytest.mark.parametrize(("changes", "keys"), USABLE.values(), ids=USABLE)
 def test_odd_but_usable_device_is_offered(changes, keys):
     topology = with_devices(device("mlx5_0", 1), device("odd", 2, **changes))
     assert len(planned(topology, per="device", **keys)) == 2
@@ -246,41 +226,36 @@ def test_device_without_interface_is_selected_by_unique_hardware_ids():
     ]
 
 
-@pytest.mark.parametrize(
-    ("devices", "keys", "said"),
-    [
-        pytest.param(
-            (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, interface=None)),
-            {"per": "rail"},
-            "cannot distinguish mlx5_0 from other devices",
-            id="two like devices without interfaces",
-        ),
-        pytest.param(
-            (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, management=True, interface=None)),
-            {"per": "rail"},
-            "cannot distinguish mlx5_0 from other devices",
-            id="a device and a management function that is like it",
-        ),
-        pytest.param(
-            (device("mlx5_0", 1), device("mlx5_1", 1)),
-            {"per": "rail"},
-            "rdma/rail0 and rdma/rail1 are to hold devices of one PCI function, 0000:01:00.0",
-            id="two devices of one PCI function",
-        ),
-        pytest.param(
-            (device("mlx5_0", 1, numa_node=None),),
-            {"per": "numa_node"},
-            "does not report the NUMA node of mlx5_0",
-            id="an unknown NUMA node",
-        ),
-        pytest.param(
-            (device("mlx5-0", 1),),
-            {"per": "device"},
-            "the plugin takes no resource 'mlx5-0'",
-            id="a device's name that is no resource's",
-        ),
-    ],
-)
+IMPOSSIBLE_POOLS = {
+    "two like devices without interfaces": (
+        (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, interface=None)),
+        {"per": "rail"},
+        "cannot distinguish mlx5_0 from other devices",
+    ),
+    "a device and a management function that is like it": (
+        (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, management=True, interface=None)),
+        {"per": "rail"},
+        "cannot distinguish mlx5_0 from other devices",
+    ),
+    "two devices of one PCI function": (
+        (device("mlx5_0", 1), device("mlx5_1", 1)),
+        {"per": "rail"},
+        "rdma/rail0 and rdma/rail1 are to hold devices of one PCI function, 0000:01:00.0",
+    ),
+    "an unknown NUMA node": (
+        (device("mlx5_0", 1, numa_node=None),),
+        {"per": "numa_node"},
+        "does not report the NUMA node of mlx5_0",
+    ),
+    "a device's name that is no resource's": (
+        (device("mlx5-0", 1),),
+        {"per": "device"},
+        "the plugin takes no resource 'mlx5-0'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("devices", "keys", "said"), IMPOSSIBLE_POOLS.values(), ids=IMPOSSIBLE_POOLS)
 def test_impossible_pools_are_refused_with_a_remedy(devices, keys, said):
     with pytest.raises(PlanError) as refused:
         plan_pools(with_devices(*devices, numa_nodes=2), wish(**keys))
@@ -289,42 +264,26 @@ def test_impossible_pools_are_refused_with_a_remedy(devices, keys, said):
     assert refused.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        pytest.param({"hca_max": 5}, "has hca_max, but not per (what a resource holds)", id="no per"),
-        pytest.param({"per": "gpu"}, "is not accepted", id="no such thing"),
-        pytest.param({"per": "rail", "hca_max": 0}, "write 1 or more", id="no tokens"),
-        pytest.param({"per": "rail", "hca_max": "63"}, "is not a whole number", id="tokens are a text"),
-        pytest.param(
-            {"per": "rail", "resource_prefix": "Rdma"}, "is not the prefix of a resource", id="big letters"
-        ),
-        pytest.param(
-            {"per": "rail", "resource_prefix": "a/b"}, "is not the prefix of a resource", id="a slash"
-        ),
-        pytest.param(
-            {"per": "rail", "resource_prefix": "nvidia.com"}, "prefix of other resources", id="NVIDIA's"
-        ),
-        pytest.param(
-            {"per": "rail", "resource_name": "rail"}, "names no resource per rail", id="one name for all"
-        ),
-        pytest.param(
-            {"per": "rail", "resource_name": "r-{rail}"}, "names no resource per rail", id="a hyphen"
-        ),
-        pytest.param({"per": "rail", "resource_name": "{rail}_"}, "names no resource", id="ends in '_'"),
-        pytest.param({"per": "machine", "resource_name": "{rail}"}, "names no resource", id="no such word"),
-        pytest.param({"per": "rail", "include": [{}]}, "selects nothing by itself", id="an empty selection"),
-        pytest.param(
-            {"per": "rail", "include": [{"ids": [5555]}]}, "is not a PCI id", id="an id that is a number"
-        ),
-        pytest.param(
-            {"per": "rail", "include": [{"ids": ["15B3"]}]}, "is not a PCI id", id="an id in big letters"
-        ),
-        pytest.param(
-            {"per": "rail", "include": [{"name": ["a"]}]}, "did you mean names?", id="an unknown key"
-        ),
-    ],
-)
+INVALID_SECTIONS = {
+    "no per": ({"hca_max": 5}, "has hca_max, but not per (what a resource holds)"),
+    "no such thing": ({"per": "gpu"}, "is not accepted"),
+    "no tokens": ({"per": "rail", "hca_max": 0}, "write 1 or more"),
+    "tokens are a text": ({"per": "rail", "hca_max": "63"}, "is not a whole number"),
+    "big letters": ({"per": "rail", "resource_prefix": "Rdma"}, "is not the prefix of a resource"),
+    "a slash": ({"per": "rail", "resource_prefix": "a/b"}, "is not the prefix of a resource"),
+    "NVIDIA's": ({"per": "rail", "resource_prefix": "nvidia.com"}, "prefix of other resources"),
+    "one name for all": ({"per": "rail", "resource_name": "rail"}, "names no resource per rail"),
+    "a hyphen": ({"per": "rail", "resource_name": "r-{rail}"}, "names no resource per rail"),
+    "ends in '_'": ({"per": "rail", "resource_name": "{rail}_"}, "names no resource"),
+    "no such word": ({"per": "machine", "resource_name": "{rail}"}, "names no resource"),
+    "an empty selection": ({"per": "rail", "include": [{}]}, "selects nothing by itself"),
+    "an id that is a number": ({"per": "rail", "include": [{"ids": [5555]}]}, "is not a PCI id"),
+    "an id in big letters": ({"per": "rail", "include": [{"ids": ["15B3"]}]}, "is not a PCI id"),
+    "an unknown key": ({"per": "rail", "include": [{"name": ["a"]}]}, "did you mean names?"),
+}
+
+
+@pytest.mark.parametrize(("keys", "said"), INVALID_SECTIONS.values(), ids=INVALID_SECTIONS)
 def test_invalid_device_plugin_profile_is_refused(keys, said):
     with pytest.raises(NumaforgeError) as refused:
         load_profile({"name": "p", "rdma": {"device_plugin": keys}})
