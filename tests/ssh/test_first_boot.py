@@ -38,6 +38,9 @@ WRITTEN = "/etc/numaforge/profile.yaml"
 RECORD = "/var/lib/numaforge/boot/record.json"
 ISSUE = "/run/issue.d/numaforge.issue"
 MACHINE_ID = "/etc/machine-id"
+SYSTEM_UUID = "/sys/class/dmi/id/product_uuid"
+LOGIN = "/etc/kubernetes/kubelet.conf"
+NO_CLUSTER = "this machine has joined no cluster: nothing to report to\n"
 MEMINFO = "/sys/devices/system/node/node1/meminfo"
 
 
@@ -211,7 +214,7 @@ def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined: bool, node: San
     node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} /run/config.yaml")
     assert before_kubelet(node).returncode == 0
     if joined:
-        write(node, "/etc/kubernetes/kubelet.conf", "a login\n")
+        write(node, LOGIN, "a login\n")
     node.run(f"mv /run/config.yaml {CONFIG}")
     if joined:
         assert f"file-{CONFIG} is new" in held(node)
@@ -228,6 +231,23 @@ def test_disk_moved_to_another_machine_is_planned_even_with_on_change_hold(node:
     write(node, MACHINE_ID, "0123456789abcdef0123456789abcdef\n")
     done = before_kubelet(node)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
+def test_copied_disk_is_planned_again_and_never_runs_with_the_first_login(
+    joined: bool, node: Sandbox
+) -> None:
+    assert before_kubelet(node).returncode == 0
+    write(node, SYSTEM_UUID, "3-2-1\n")
+    if not joined:
+        done = before_kubelet(node)
+        assert (done.returncode, planned(node)) == (0, 2), done.stderr
+        return
+    write(node, LOGIN, "a login\n")
+    assert f"UUID 1-2-3, is in 3-2-1, and has the first one's login to its cluster, {LOGIN}" in held(node)
+    assert node.run(f"{NUMAFORGE} boot --report").stdout == NO_CLUSTER
+    assert node.run(f"{NUMAFORGE} boot --replan").returncode == 0
+    assert before_kubelet(node).returncode == 0
 
 
 @pytest.mark.long
@@ -411,10 +431,10 @@ def test_run_over_ssh_that_a_self_planned_node_would_revert_is_refused(node: San
 
 
 def test_unjoined_node_reports_to_no_cluster(node: Sandbox) -> None:
-    node.run("rm -f /etc/kubernetes/kubelet.conf; mkdir -p /run/issue.d")
+    node.run(f"rm -f {LOGIN}; mkdir -p /run/issue.d")
     write(node, ISSUE, "numaforge: the kubelet is not started: why\n")
     done = node.run(f"{NUMAFORGE} boot --report")
-    assert (done.returncode, done.stdout) == (0, "the node has joined no cluster: nothing to report to\n")
+    assert (done.returncode, done.stdout) == (0, NO_CLUSTER)
 
 
 def test_report_says_that_it_waits_for_the_kubelets_login(node: Sandbox) -> None:

@@ -91,7 +91,7 @@ def _report_to_node(say_line: Callable[[str], None], output: str) -> int:
         return ExitCode.YES
     answer = report(say_line)
     if answer is None:
-        echo("the node has joined no cluster: nothing to report to")
+        echo("this machine has joined no cluster: nothing to report to")
     elif output == "json":
         show_json(asdict(answer))
     else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.image.first_boot.kubelet_login import KubeletLogin, kubeconfig_of, kubelet_login
-from numaforge.image.first_boot.stamp import ISSUE, BootRecord
+from numaforge.image.first_boot.stamp import ISSUE, RUN, BootRecord, Inputs
 from numaforge.image.first_boot.trial import keep_once_reached
 from numaforge.kubelet_minors.flags import registered_name
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
@@ -35,7 +35,7 @@ Tell = Callable[[str], object]
 def report(
     say_line: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = False
 ) -> SelfPlanned | None:
-    """Verify this node, report on its Node, and return the report; None if it has never joined a cluster.
+    """Verify this node, report on its Node, and return the report; None if this machine has never joined one.
 
     First confirms a plan on trial, once the kubelet reaches the API server; with `only_confirms` does nothing
     else. `kubeconfig` is the kubelet's, by default that of its command line. Raises HostUnreachableError
@@ -47,7 +47,7 @@ def report(
     notice = read_text(ISSUE).strip().removeprefix("numaforge: ") if ISSUE.exists() else ""
     notice = notice.replace("\\\\", "\\")  # as agetty shows it
     is_held = notice.startswith(_HELD)
-    if is_held and not kubeconfig.exists():
+    if is_held and (not kubeconfig.exists() or _is_another_machines()):
         return None
     deadline = time.monotonic() + _JOIN_SECONDS
     if not kubeconfig.exists():
@@ -79,6 +79,12 @@ def report(
     )
     _set_condition(login, name, answer, is_held=is_held)
     return answer
+
+
+def _is_another_machines() -> bool:
+    """Whether the login is that of the machine in which this disk was planned."""
+    here, was = Inputs.saved(RUN), Inputs.saved()
+    return here is not None and was is not None and here.is_in_other_hardware(was)
 
 
 def _until_joined(login: KubeletLogin, name: str, boot_id: str, say_line: Tell, deadline: float) -> None:

@@ -111,6 +111,8 @@ def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
     if trial is not None:
         status = follow(trial)
         if status.waits:
+            if not replan and (was := Inputs.saved()):
+                _refuse_another_login(inputs_now(), was)
             return _on_trial(trial, status, say_line)
         is_same = Inputs.saved(TRIAL) == inputs_now()
         next_attempt = conclude(trial, status)
@@ -182,11 +184,13 @@ def foresee(
 ) -> Change:
     """Return what this node needs to be as planned; raises as `prepare` does.
 
-    With `replan`, plans a changed machine even where it must be held; with `unaligned`, for a kubelet with
-    the distribution's settings.
+    With `replan`, plans a changed machine even where it must be held, or has the login of another one; with
+    `unaligned`, for a kubelet with the distribution's settings.
     """
     settings = read_settings()
     was, inputs = Inputs.saved(), inputs_now()
+    if was and not replan:
+        _refuse_another_login(inputs, was)
     same_machine = was is not None and not inputs.is_of_another_machine(was)
     chosen = chosen_profile(settings)
     changed = (*inputs.differences(was), *_other_source(chosen)) if was and same_machine else ()
@@ -350,6 +354,19 @@ def _complete_machine(settings: BootSettings, say_line: Tell) -> NodeTopology:
         time.sleep(_PAUSE_SECONDS)
         machine = read_topology(from_local())
     return machine
+
+
+def _refuse_another_login(inputs: Inputs, was: Inputs) -> None:
+    """Refuse a disk that has joined a cluster in another machine: both would run as the same Node."""
+    login = kubeconfig_of(read_topology(from_local())) if inputs.is_in_other_hardware(was) else None
+    if login is not None and login.exists():
+        planned, here = (each.values["system-uuid"] for each in (was, inputs))
+        raise HostError(
+            f"this disk was planned in the machine with the system UUID {planned}, is in {here}, and has the "
+            f"first one's login to its cluster, {login}",
+            remedy="if it was moved: `numaforge boot --replan`; if it is a copy: `kubeadm reset`, and join "
+            "it as a Node of its own",
+        )
 
 
 def _refuse_with_work(transaction: Transaction) -> None:

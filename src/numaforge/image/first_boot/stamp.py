@@ -114,6 +114,11 @@ class Inputs:
         """Whether the disk was planned in another machine: cloned, or moved."""
         return any(was.values.get(name) != self.values.get(name) for name in _MACHINE)
 
+    def is_in_other_hardware(self, was: Inputs) -> bool:
+        """Whether the disk was planned in a machine with another system UUID."""
+        uuids = {inputs.values.get("system-uuid") for inputs in (self, was)}
+        return None not in uuids and len(uuids) > 1
+
 
 def boot_script() -> str:
     """Return the program that runs before each start of the kubelet."""

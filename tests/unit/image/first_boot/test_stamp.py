@@ -61,12 +61,21 @@ def test_order_of_inputs_makes_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "other"),
-    [("0123", "4567", True), ("1-2-3", "3-2-1", True), ("6.1.0", "6.12.0", False), ("10de", "1002", False)],
-    ids=["machine-id", "system UUID", "kernel", "GPU"],
+    ("old", "new", "other", "hardware"),
+    [
+        ("0123", "4567", True, False),
+        ("1-2-3", "3-2-1", True, True),
+        ("system-uuid 1-2-3\n", "", True, False),
+        ("6.1.0", "6.12.0", False, False),
+        ("10de", "1002", False, False),
+    ],
+    ids=["machine-id", "system UUID", "no system UUID", "kernel", "GPU"],
 )
-def test_moved_disk_is_detected_by_machine_id_or_system_uuid(old: str, new: str, other: bool) -> None:
-    assert Inputs(WAS.text.replace(old, new)).is_of_another_machine(WAS) is other
+def test_moved_disk_is_detected_by_machine_id_or_system_uuid(
+    old: str, new: str, other: bool, hardware: bool
+) -> None:
+    here = Inputs(WAS.text.replace(old, new))
+    assert (here.is_of_another_machine(WAS), here.is_in_other_hardware(WAS)) == (other, hardware)
 
 
 INTENT = {
