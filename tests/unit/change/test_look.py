@@ -18,6 +18,7 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles import ROLES
 from tests.fixtures.machines import two_cpu_vm
+from tests.fixtures.tables import cases
 
 
 def read(shell: list[str], paths: list[str]) -> list[str]:
@@ -33,10 +34,7 @@ def test_values_are_the_texts_of_readable_files(shell, tmp_path):
     empty.write_text("")
     sysctl = "/proc/sys/kernel/ostype"
     paths = [str(odd), str(tmp_path / "missing"), str(empty), sysctl, "/proc/sys/missing"]
-    assert parse_values(read(shell, paths), paths) == {
-        str(odd): " first\\n \nsecond",
-        sysctl: "Linux",
-    }
+    assert parse_values(read(shell, paths), paths) == {str(odd): " first\\n \nsecond", sysctl: "Linux"}
 
 
 def test_values_of_no_paths_are_empty(shell):
@@ -147,10 +145,7 @@ def test_irqbalance_settings_of_systemd_and_files_are_reported(shell, programs, 
     assert answer.answers("interrupts")["LoadState"] == "loaded"
     blocks = [line.removeprefix("block ") for line in said if line.startswith("block ")]
     assert blocks == ["# begin", *ODD]
-    assert [line for line in said if line.startswith("lacks ")] == [
-        "lacks cpu_mask:a",
-        "lacks rps:b",
-    ]
+    assert [line for line in said if line.startswith("lacks ")] == ["lacks cpu_mask:a", "lacks rps:b"]
     assert answer.said["mig"] == ("unit disabled",)
 
 
@@ -159,18 +154,14 @@ def program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize(
-    ("said", "limits"),
-    [
-        pytest.param(
-            f"LimitMEMLOCK=8388608\nMainPID={os.getpid()}\nLoadState=loaded", "loaded 8388608 OWN", id="runs"
-        ),
-        pytest.param(
-            "LimitMEMLOCK=infinity\nMainPID=0\nLoadState=loaded", "loaded infinity -", id="does-not-run"
-        ),
-        pytest.param("MainPID=\nLimitMEMLOCK=\nLoadState=not-found", "not-found - -", id="not-there"),
-        pytest.param("", "- - -", id="no-systemd"),
-    ],
+@cases(
+    "said, limits",
+    {
+        "runs": (f"LimitMEMLOCK=8388608\nMainPID={os.getpid()}\nLoadState=loaded", "loaded 8388608 OWN"),
+        "does-not-run": ("LimitMEMLOCK=infinity\nMainPID=0\nLoadState=loaded", "loaded infinity -"),
+        "not-there": ("MainPID=\nLimitMEMLOCK=\nLoadState=not-found", "not-found - -"),
+        "no-systemd": ("", "- - -"),
+    },
 )
 def test_limits_of_a_unit_and_its_process_are_reported(shell, programs, tmp_path, said, limits):
     own, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)

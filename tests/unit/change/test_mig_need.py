@@ -22,6 +22,7 @@ from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.reboot import part as reboot
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
+from tests.fixtures.tables import cases
 
 ADDRESS, OTHER = "0000:1b:00.0", "0000:43:00.0"
 READY = ("unit enabled", "python 3.11", "library yes")
@@ -88,40 +89,35 @@ def test_only_gpus_that_differ_are_sent_to_the_node():
     assert [each["instances"] for each in json.loads(part.data["found.json"])["gpus"]] == [[]]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "now", "moves"),
-    [
-        pytest.param(
+@cases(
+    "wanted, now, moves",
+    {
+        "a-mode-and-what-comes": (
             cut(HALF),
             gpu(mode="disabled"),
             ["MIG mode disabled -> enabled", "+ 3g.40gb at 4, compute slices 3"],
-            id="a-mode-and-what-comes",
         ),
-        pytest.param(
+        "what-goes-with-the-mode": (
             cut(mode="disabled"),
             gpu(gpu_instances=(seen(HALF),)),
             ["MIG mode enabled -> disabled", "- profile 9 at 4, compute slices 3"],
-            id="what-goes-with-the-mode",
         ),
-        pytest.param(
+        "what-stays-is-not-named": (
             cut(HALF, QUARTER),
             gpu(gpu_instances=(seen(HALF),)),
             ["+ 2g.20gb at 0, compute slices 1+1"],
-            id="what-stays-is-not-named",
         ),
-        pytest.param(
+        "other-compute-instances": (
             cut(QUARTER),
             gpu(gpu_instances=(seen(replace(QUARTER, compute_instances=(2,))),)),
             ["- 2g.20gb at 0, compute slices 2", "+ 2g.20gb at 0, compute slices 1+1"],
-            id="other-compute-instances",
         ),
-        pytest.param(
+        "a-mode-that-waits-for-a-reset": (
             cut(mode="disabled"),
             gpu(mode="disabled", mig_pending="enabled"),
             ["MIG mode enabled, which waits for a reset -> disabled"],
-            id="a-mode-that-waits-for-a-reset",
         ),
-    ],
+    },
 )
 def test_every_change_has_a_line(wanted, now, moves):
     part = needed(goal([wanted], [now]))
@@ -181,22 +177,18 @@ def test_unfinished_transaction_keeps_the_boot_unit_from_running():
     assert part.units == ("numaforge-mig.service",)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "said", "message"),
-    [
-        pytest.param([], READY, "the planned GPU GPU-0000:1b:00.0 is not there", id="vanished"),
-        pytest.param([gpu(uuid="GPU-2")], READY, "is not there", id="replaced"),
-        pytest.param([gpu(mode=None)], READY, "NVML does not report this GPU's instances", id="without-nvml"),
-        pytest.param(
-            [gpu(gpu_instances=None)], READY, "does not report this GPU's instances", id="instances-unknown"
-        ),
-        pytest.param(
-            [gpu(mode=None, unanswered="GPU is lost")], READY, r"instances \(GPU is lost\)", id="off-the-bus"
-        ),
-        pytest.param([gpu()], ["unit enabled"], "python3 3.9 or later, and it has none", id="no-python"),
-        pytest.param([gpu()], ["python 3.6", "library yes"], "and it has 3.6", id="old-python"),
-        pytest.param([gpu()], ["python 3.12"], "has no libnvidia-ml.so.1", id="no-library"),
-    ],
+@cases(
+    "gpus, said, message",
+    {
+        "vanished": ([], READY, "the planned GPU GPU-0000:1b:00.0 is not there"),
+        "replaced": ([gpu(uuid="GPU-2")], READY, "is not there"),
+        "without-nvml": ([gpu(mode=None)], READY, "NVML does not report this GPU's instances"),
+        "instances-unknown": ([gpu(gpu_instances=None)], READY, "does not report this GPU's instances"),
+        "off-the-bus": ([gpu(mode=None, unanswered="GPU is lost")], READY, r"instances \(GPU is lost\)"),
+        "no-python": ([gpu()], ["unit enabled"], "python3 3.9 or later, and it has none"),
+        "old-python": ([gpu()], ["python 3.6", "library yes"], "and it has 3.6"),
+        "no-library": ([gpu()], ["python 3.12"], "has no libnvidia-ml.so.1"),
+    },
 )
 def test_unusable_gpu_or_node_is_refused_with_a_remedy(gpus, said, message):
     with pytest.raises(HostError, match=message) as error:

@@ -29,6 +29,7 @@ from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
 from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, not_asked, target
 from tests.fixtures.rdma_machines import dgx
+from tests.fixtures.tables import cases
 
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 STATIC_STATE = {MEMORY_STATE: '{"policyName":"Static","machineState":{},"entries":{},"checksum":0}'}
@@ -61,31 +62,23 @@ def written(transaction: Transaction) -> list[str]:
     return [change.path for part in transaction.parts for change in part.changed if change.new]
 
 
-@pytest.mark.parametrize(
-    ("roles", "asked"),
-    [
-        pytest.param((), "files reboot watch", id="none-but-those-of-every-run"),
-        pytest.param(
-            ("kubelet",), "files reboot hugepages kubelet watch", id="the-pools-go-with-the-kubelet"
-        ),
-        pytest.param(("hugepages",), "files reboot hugepages watch", id="the-pools-alone"),
-        pytest.param(
+@cases(
+    "roles, asked",
+    {
+        "none-but-those-of-every-run": ((), "files reboot watch"),
+        "the-pools-go-with-the-kubelet": (("kubelet",), "files reboot hugepages kubelet watch"),
+        "the-pools-alone": (("hugepages",), "files reboot hugepages watch"),
+        "several-that-a-deploy-calls-by-one-name": (
             ("tuning",),
             "files kernel_cmdline reboot pcie_acs kernel_values watch",
-            id="several-that-a-deploy-calls-by-one-name",
         ),
-        pytest.param(
-            ("mig", "rdma"), "files mig_mode reboot nics mig memlock watch", id="two-by-their-height"
-        ),
-        pytest.param(
-            ("modules", "host"), "files packages modules reboot crio watch", id="two-with-others-between"
-        ),
-        pytest.param(
+        "two-by-their-height": (("mig", "rdma"), "files mig_mode reboot nics mig memlock watch"),
+        "two-with-others-between": (("modules", "host"), "files packages modules reboot crio watch"),
+        "one-part-each": (
             ("amd_partitions", "imex", "interrupts", "system"),
             "files reboot interrupts system amd_partitions imex watch",
-            id="one-part-each",
         ),
-    ],
+    },
 )
 def test_parts_are_consulted_only_if_their_role_was_called(roles, asked):
     assert [part.name for part in parts.called(roles)] == asked.split()
@@ -274,40 +267,35 @@ def recorded(*rows: tuple[str, str, str], swap: str = "off", **values: str) -> t
 ZONES = "/proc/sys/vm/zone_reclaim_mode"
 
 
-@pytest.mark.parametrize(
-    ("rows", "values", "moves"),
-    [
-        pytest.param(
+@cases(
+    "rows, values, moves",
+    {
+        "a value that is as we set it is put back": (
             [(ZONES, "0", "1")],
             {"vm__zone_reclaim_mode": "1"},
             (f"{ZONES}: 1 -> 0, as before numaforge",),
-            id="a value that is as we set it is put back",
         ),
-        pytest.param(
+        "a value that someone else or a boot has changed is left alone": (
             [(ZONES, "0", "1")],
             {"vm__zone_reclaim_mode": "3"},
             (f"{ZONES}: not as numaforge has set it, left as it is",),
-            id="a value that someone else or a boot has changed is left alone",
         ),
-        pytest.param(
+        "a value that the kernel lacks by now leaves the record": (
             [(ZONES, "0", "1")],
             {},
             (f"{ZONES}: not as numaforge has set it, left as it is",),
-            id="a value that the kernel lacks by now leaves the record",
         ),
-        pytest.param(
+        "a switch that cannot be read is not written": (
             [("/sys/kernel/mm/transparent_hugepage/enabled", "always", "madvise")],
             {},
             ("/sys/kernel/mm/transparent_hugepage/enabled: not as numaforge has set it, left as it is",),
-            id="a switch that cannot be read is not written",
         ),
-        pytest.param(
+        "swap is turned on again": (
             [("swap /dev/sda2", "-2", "off")],
             {},
             ("swap /dev/sda2: off -> on, as before numaforge",),
-            id="swap is turned on again",
         ),
-    ],
+    },
 )
 def test_dropped_kernel_values_are_restored_only_if_unchanged(rows, values, moves):
     on, files = recorded(*rows, **values)
@@ -534,21 +522,19 @@ def test_foreign_nccl_conf_is_left_alone():
 # ---- whether pods are there, and not what the kubelet's unit says of itself ----
 
 
-@pytest.mark.parametrize(
-    ("unit", "pods", "drains"),
-    [
-        pytest.param(RUNNING, Pods(), True, id="runs"),
-        pytest.param(Unit("activating", "auto-restart", ("curl",)), Pods(), True, id="starts-over-and-over"),
-        pytest.param(Unit("deactivating", "stop-sigterm", ("curl",)), Pods(), True, id="stops-just-now"),
-        pytest.param(STOPPED, Pods(), False, id="stopped-without-pods"),
-        pytest.param(Unit("failed", "failed", ("curl",)), Pods(), False, id="failed-without-pods"),
-        pytest.param(STOPPED, Pods(alive=("process 7",)), True, id="stopped-with-a-pod-that-lives"),
-        pytest.param(
-            Unit("failed", "failed", ("curl",)), Pods(left=("/p",)), True, id="failed-with-pods-left"
-        ),
-        pytest.param(STOPPED, Pods(unknown=("why",)), True, id="stopped-and-nothing-is-known"),
-        pytest.param(NO_SYSTEMD, Pods(kubelets=("process 8",)), True, id="a-kubelet-of-no-unit"),
-    ],
+@cases(
+    "unit, pods, drains",
+    {
+        "runs": (RUNNING, Pods(), True),
+        "starts-over-and-over": (Unit("activating", "auto-restart", ("curl",)), Pods(), True),
+        "stops-just-now": (Unit("deactivating", "stop-sigterm", ("curl",)), Pods(), True),
+        "stopped-without-pods": (STOPPED, Pods(), False),
+        "failed-without-pods": (Unit("failed", "failed", ("curl",)), Pods(), False),
+        "stopped-with-a-pod-that-lives": (STOPPED, Pods(alive=("process 7",)), True),
+        "failed-with-pods-left": (Unit("failed", "failed", ("curl",)), Pods(left=("/p",)), True),
+        "stopped-and-nothing-is-known": (STOPPED, Pods(unknown=("why",)), True),
+        "a-kubelet-of-no-unit": (NO_SYSTEMD, Pods(kubelets=("process 8",)), True),
+    },
 )
 def test_drain_follows_the_evidence_of_pods(unit, pods, drains):
     on = target(PROFILE, "kubelet", "hugepages")

@@ -23,6 +23,7 @@ from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.nics.part import LINKS
 from numaforge.roles.rdma.planned import NicSetting, RdmaHostPlan, RdmaPlan
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
+from tests.fixtures.tables import cases
 
 OPTION = ModulesPlan(options={"ib_core": ("netns_mode=1",)})
 MRRS = NicSetting("0000:17:00.0", "max_read_request", "4096")
@@ -41,15 +42,13 @@ def found(kind: Any, *said: str) -> NodeState:
     return NodeState({}, (), said={kind.NAME: said})
 
 
-@pytest.mark.parametrize(
-    ("plan", "said", "load", "unload"),
-    [
-        pytest.param(ModulesPlan(("a", "b")), ("loaded a",), "b\n", "", id="only-what-is-missing"),
-        pytest.param(ModulesPlan(), ("recorded a", "loaded a"), "", "a\n", id="ours-goes"),
-        pytest.param(
-            ModulesPlan(("a",)), ("recorded a", "recorded b", "needed b"), "a\n", "", id="a-dependency-stays"
-        ),
-    ],
+@cases(
+    "plan, said, load, unload",
+    {
+        "only-what-is-missing": (ModulesPlan(("a", "b")), ("loaded a",), "b\n", ""),
+        "ours-goes": (ModulesPlan(), ("recorded a", "loaded a"), "", "a\n"),
+        "a-dependency-stays": (ModulesPlan(("a",)), ("recorded a", "recorded b", "needed b"), "a\n", ""),
+    },
 )
 def test_missing_modules_are_loaded_and_dropped_ones_unloaded(plan, said, load, unload):
     part = modules.need(goal(modules=plan), found(modules, *said), ())
@@ -87,73 +86,59 @@ NOUVEAU = "# header\nblacklist nouveau\ninstall nouveau /bin/false\n"
 HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
 
 
-@pytest.mark.parametrize(
-    ("plan", "now", "late", "at_once"),
-    [
-        pytest.param(
-            HIDDEN,
-            found(modules, "loaded nvidia"),
-            "option nvidia NVreg_X 1\n",
-            {},
-            id="a-boot-has-to-prove-it",
-        ),
-        pytest.param(
+@cases(
+    "plan, now, late, at_once",
+    {
+        "a-boot-has-to-prove-it": (HIDDEN, found(modules, "loaded nvidia"), "option nvidia NVreg_X 1\n", {}),
+        "what-is-not-told-was-proved-when-it-was-written": (
             HIDDEN,
             told("options nvidia NVreg_X=1\n", "loaded nvidia"),
             None,
             {"nvidia": ("NVreg_X=1",)},
-            id="what-is-not-told-was-proved-when-it-was-written",
         ),
-        pytest.param(
+        "what-is-so-already-needs-no-boot": (
             OPTION,
             found(modules, "loaded ib_core", "parameter ib_core netns_mode Y"),
             None,
             {"ib_core": ("netns_mode=1",)},
-            id="what-is-so-already-needs-no-boot",
         ),
-        pytest.param(
+        "a-module-that-is-loaded-now-takes-it-now": (
             replace(HIDDEN, load=("nvidia",)),
             found(modules),
             "",
             {"nvidia": ("NVreg_X=1",)},
-            id="a-module-that-is-loaded-now-takes-it-now",
         ),
-        pytest.param(
+        "but-not-one-that-the-node-stands-on": (
             replace(HIDDEN, load=("nvidia",)),
             found(modules, "vital nvidia /data block-device"),
             "option nvidia NVreg_X 1\n",
             {},
-            id="but-not-one-that-the-node-stands-on",
         ),
-        pytest.param(
+        "until-then-the-old-value-stays-written": (
             OPTION,
             told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
             "option ib_core netns_mode 1\n",
             {"ib_core": ("netns_mode=0",)},
-            id="until-then-the-old-value-stays-written",
         ),
-        pytest.param(
+        "an-option-leaves-at-a-boot-too": (
             ModulesPlan(),
             told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
             "unset ib_core netns_mode\n",
             {"ib_core": ("netns_mode=0",)},
-            id="an-option-leaves-at-a-boot-too",
         ),
-        pytest.param(
+        "but-not-one-that-says-what-the-kernel-does-by-itself": (
             ModulesPlan(),
             told("options ib_core netns_mode=1\n", "loaded ib_core", "parameter ib_core netns_mode Y"),
             None,
             {},
-            id="but-not-one-that-says-what-the-kernel-does-by-itself",
         ),
-        pytest.param(
+        "that-of-a-module-which-is-unloaded-leaves-with-it": (
             ModulesPlan(),
             told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
             "",
             {},
-            id="that-of-a-module-which-is-unloaded-leaves-with-it",
         ),
-    ],
+    },
 )
 def test_modprobe_options_wait_for_a_boot_that_proves_them(plan, now, late, at_once):
     needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
@@ -189,40 +174,31 @@ def written(plan: ModulesPlan, reboot: str, now: NodeState) -> str | None:
     return "" if new is None else " ".join(new.text.splitlines()[1:])
 
 
-@pytest.mark.parametrize(
-    ("plan", "reboot", "now", "text"),
-    [
-        pytest.param(
-            ModulesPlan(blocked=("nouveau",)),
-            "never",
-            found(modules),
-            None,
-            id="nothing-is-armed-without-leave",
-        ),
-        pytest.param(
+@cases(
+    "plan, reboot, now, text",
+    {
+        "nothing-is-armed-without-leave": (ModulesPlan(blocked=("nouveau",)), "never", found(modules), None),
+        "all-with-leave": (
             ModulesPlan(blocked=("nouveau",)),
             "allowed",
             found(modules),
             "blacklist nouveau install nouveau /bin/false",
-            id="all-with-leave",
         ),
-        pytest.param(
+        "what-needs-no-boot-alone": (
             ModulesPlan(options={"ib_core": ("netns_mode=1",)}, blocked=("nouveau",)),
             "never",
             found(modules, "loaded ib_core", "parameter ib_core netns_mode 1"),
             "options ib_core netns_mode=1",
-            id="what-needs-no-boot-alone",
         ),
-        pytest.param(ModulesPlan(), "never", told(NOUVEAU), None, id="what-a-boot-would-lose-stays"),
-        pytest.param(ModulesPlan(), "allowed", told(NOUVEAU), "", id="and-goes-with-leave"),
-        pytest.param(
+        "what-a-boot-would-lose-stays": (ModulesPlan(), "never", told(NOUVEAU), None),
+        "and-goes-with-leave": (ModulesPlan(), "allowed", told(NOUVEAU), ""),
+        "what-is-unloaded-needs-no-leave": (
             ModulesPlan(),
             "never",
             told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
             "",
-            id="what-is-unloaded-needs-no-leave",
         ),
-    ],
+    },
 )
 def test_modprobe_file_has_boot_changes_only_if_reboot_is_allowed(plan, reboot, now, text):
     assert written(plan, reboot, now) == text
@@ -236,52 +212,42 @@ def test_netns_mode_changes_at_once_with_only_one_namespace():
     assert modules.pending(on, files) is None
 
 
-@pytest.mark.parametrize(
-    ("plan", "said", "message"),
-    [
-        pytest.param(
-            ModulesPlan(("a",)), ("absent a",), "a: is planned, and this kernel has no", id="absent"
-        ),
-        pytest.param(
+@cases(
+    "plan, said, message",
+    {
+        "absent": (ModulesPlan(("a",)), ("absent a",), "a: is planned, and this kernel has no"),
+        "the-default-route": (
             ModulesPlan(blocked=("mlx5_core",)),
             ("vital mlx5_core bond0 default-route",),
             "bond0 needs it, which has the default route",
-            id="the-default-route",
         ),
-        pytest.param(
+        "our-own-connection": (
             ModulesPlan(),
             ("recorded mlx5_core", "loaded mlx5_core", "vital mlx5_core eth0 connection"),
             "must be unloaded, and eth0 needs it, which has our own connection",
-            id="our-own-connection",
         ),
-        pytest.param(
+        "a-file-system": (
             ModulesPlan(blocked=("vfat",)),
             ("vital vfat /boot/efi file-system",),
             "must not be loaded, and the file system at /boot/efi needs it",
-            id="a-file-system",
         ),
-        pytest.param(
+        "a-disk": (
             ModulesPlan(blocked=("nvme_core",)),
             ("vital nvme_core / block-device",),
             "must not be loaded, and what / is on needs it",
-            id="a-disk",
         ),
-        pytest.param(
+        "what-containers-are-made-of": (
             ModulesPlan(blocked=("overlay",)),
             ("vital overlay - containers",),
             "must not be loaded, and container runtimes need it",
-            id="what-containers-are-made-of",
         ),
-        pytest.param(
+        "storage-over-rdma": (
             ModulesPlan(blocked=("mlx5_ib",)),
             ("vital mlx5_ib /scratch storage-network",),
             "must not be loaded, and /scratch is reached over it",
-            id="storage-over-rdma",
         ),
-        pytest.param(
-            ModulesPlan(blocked=("x",)), ("blind",), "without the program ip", id="it-cannot-be-told"
-        ),
-    ],
+        "it-cannot-be-told": (ModulesPlan(blocked=("x",)), ("blind",), "without the program ip"),
+    },
 )
 def test_blocking_a_vital_module_is_refused(plan, said, message):
     with pytest.raises(HostError, match=message):
@@ -340,19 +306,15 @@ def test_setting_no_longer_planned_is_restored():
 UNITS = RdmaHostPlan(memlock_units=("containerd.service", "kubelet.service"))
 
 
-@pytest.mark.parametrize(
-    ("said", "restarted", "kubelet"),
-    [
-        pytest.param(("containerd.service loaded infinity infinity",), None, False, id="as-planned"),
-        pytest.param(("containerd.service not-found 65536 -",), None, False, id="no-such-unit"),
-        pytest.param(
-            ("containerd.service loaded infinity 65536",), "containerd.service", False, id="not-restarted-yet"
-        ),
-        pytest.param(
-            ("crio.service loaded infinity infinity",), "crio.service", False, id="no-longer-planned"
-        ),
-        pytest.param(("kubelet.service loaded 65536 65536",), "", True, id="the-kubelet"),
-    ],
+@cases(
+    "said, restarted, kubelet",
+    {
+        "as-planned": (("containerd.service loaded infinity infinity",), None, False),
+        "no-such-unit": (("containerd.service not-found 65536 -",), None, False),
+        "not-restarted-yet": (("containerd.service loaded infinity 65536",), "containerd.service", False),
+        "no-longer-planned": (("crio.service loaded infinity infinity",), "crio.service", False),
+        "the-kubelet": (("kubelet.service loaded 65536 65536",), "", True),
+    },
 )
 def test_units_restart_when_their_limit_differs(said, restarted, kubelet):
     part = memlock.need(goal(roles=("rdma", "kubelet"), host=UNITS), found(memlock, *said), ())

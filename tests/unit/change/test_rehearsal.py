@@ -32,6 +32,7 @@ from numaforge.roles.kubelet.rehearsal import (
 )
 from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, target
 from tests.fixtures.machines import kubeadm_kubelet
+from tests.fixtures.tables import cases
 
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 LAST = 'E1129 00:00:00.000000       1 run.go:72] "command failed" err="a rule of its own"'
@@ -130,21 +131,19 @@ def test_rehearsal_sees_the_memory_that_a_reboot_removes_from_numa_nodes() -> No
     }
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        pytest.param({"distribution": "k3s"}, "k3s runs the kubelet inside", id="inside-another-program"),
-        pytest.param(
+@cases(
+    "change, why",
+    {
+        "inside-another-program": ({"distribution": "k3s"}, "k3s runs the kubelet inside"),
+        "a-runtime-that-is-not-known": (
             {"flags": ("--container-runtime-endpoint=unix:///run/cri-dockerd.sock",)},
             "neither containerd nor CRI-O",
-            id="a-runtime-that-is-not-known",
         ),
-        pytest.param(
+        "a-path-of-two-words": (
             {"flags": ("--container-runtime-endpoint=unix:///run/my containerd.sock",)},
             "has a blank in its name",
-            id="a-path-of-two-words",
         ),
-    ],
+    },
 )
 def test_impossible_rehearsal_gives_a_reason(change: Mapping[str, Any], why: str) -> None:
     on = target(PROFILE, "kubelet")
@@ -153,20 +152,16 @@ def test_impossible_rehearsal_gives_a_reason(change: Mapping[str, Any], why: str
     assert why in str(rehearsal(replace(on, machine=machine), found(on)))
 
 
-@pytest.mark.parametrize(
-    ("lines", "verdict", "words"),
-    [
-        pytest.param(STARTED, Verdict.STARTS, "", id="started"),
-        pytest.param(ENDED, Verdict.REFUSED, "a rule of its own", id="its-last-words-whole"),
-        pytest.param({**ENDED, "output": "Killed"}, Verdict.REFUSED, "Killed", id="words-of-no-log"),
-        pytest.param(
-            {"cannot": "SELinux is enforcing"}, Verdict.UNKNOWN, "SELinux is enforcing", id="not-there"
-        ),
-        pytest.param(
-            {"outcome": "late", "took": "6000"}, Verdict.UNKNOWN, "after 60 s the kubelet had", id="too-late"
-        ),
-        pytest.param({}, Verdict.UNKNOWN, "the unit of the rehearsal was ended", id="killed"),
-    ],
+@cases(
+    "lines, verdict, words",
+    {
+        "started": (STARTED, Verdict.STARTS, ""),
+        "its-last-words-whole": (ENDED, Verdict.REFUSED, "a rule of its own"),
+        "words-of-no-log": ({**ENDED, "output": "Killed"}, Verdict.REFUSED, "Killed"),
+        "not-there": ({"cannot": "SELinux is enforcing"}, Verdict.UNKNOWN, "SELinux is enforcing"),
+        "too-late": ({"outcome": "late", "took": "6000"}, Verdict.UNKNOWN, "after 60 s the kubelet had"),
+        "killed": ({}, Verdict.UNKNOWN, "the unit of the rehearsal was ended"),
+    },
 )
 def test_rehearsal_answer_becomes_a_verdict(lines: Mapping[str, str], verdict: Verdict, words: str) -> None:
     read = read_rehearsed(answer(lines))

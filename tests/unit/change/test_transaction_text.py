@@ -27,6 +27,7 @@ from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.kubelet.part import health_url
 from tests.fixtures.answers import FILES, PROCESS, RESULT, answered, status_of
+from tests.fixtures.tables import cases
 
 STATUS = Status(None, False, None, "b")
 KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
@@ -116,35 +117,19 @@ def test_transaction_knows_no_part_by_name():
     assert not [part.name for part in PARTS if re.search(rf"\b{part.name}_", code)]
 
 
-@pytest.mark.parametrize(
-    ("said", "status", "broken_off"),
-    [
-        pytest.param(("not-found", "", ""), Status(None, False, None, "b"), False, id="absent"),
-        pytest.param(
-            ("loaded", "starting", ""),
-            Status("starting", True, None, "b"),
-            False,
-            id="running",
-        ),
-        pytest.param(
-            ("loaded", "", ""),
-            Status("keeping", True, None, "b"),
-            False,
-            id="handed-to-systemd-a-moment-ago",
-        ),
-        pytest.param(
-            ("not-found", "starting", ""),
-            Status("starting", False, None, "b"),
-            True,
-            id="broken-off",
-        ),
-        pytest.param(
+@cases(
+    "said, status, broken_off",
+    {
+        "absent": (("not-found", "", ""), Status(None, False, None, "b"), False),
+        "running": (("loaded", "starting", ""), Status("starting", True, None, "b"), False),
+        "handed-to-systemd-a-moment-ago": (("loaded", "", ""), Status("keeping", True, None, "b"), False),
+        "broken-off": (("not-found", "starting", ""), Status("starting", False, None, "b"), True),
+        "ended": (
             ("not-found", "prove kubelet", RESULT),
             Status("prove kubelet", False, Result("T", "applied", ""), "b"),
             False,
-            id="ended",
         ),
-    ],
+    },
 )
 def test_status_is_parsed(said, status, broken_off):
     assert read_status(status_of(*said)) == status
@@ -193,25 +178,21 @@ DOWN = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 99, "ActiveEnterTimesta
 NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimestampMonotonic": 0}
 
 
-@pytest.mark.parametrize(
-    ("unit", "said"),
-    [
-        pytest.param(UP, {"runs", "started"}, id="it-runs"),
-        pytest.param({**UP, "ShutdownJob": 41}, {"runs", "started", "going_down"}, id="a-job-to-go-down"),
-        pytest.param(
-            {**DOWN, "ShutdownActiveState": "active"}, {"started", "going_down"}, id="the-system-is-down"
-        ),
-        pytest.param({**DOWN, "ActiveState": "inactive"}, {"started"}, id="stopped"),
-        pytest.param({**DOWN, "ActiveState": "failed"}, {"started", "failed"}, id="it-has-failed"),
-        pytest.param({**DOWN, "ActiveState": "activating"}, {"started", "failed"}, id="to-be-restarted"),
-        pytest.param({**NEVER, "ActiveState": "inactive", "Job": 12}, {"queued"}, id="waits-for-its-turn"),
-        pytest.param({**NEVER, "ActiveState": "activating", "Job": 12}, {"queued"}, id="its-ExecStartPre"),
-        pytest.param({**NEVER, "ActiveState": "inactive"}, set(), id="nothing-starts-it"),
-        pytest.param(
-            {**NEVER, "ActiveState": "activating", "NRestarts": 1}, {"started", "failed"}, id="never-came-up"
-        ),
-        pytest.param({**NEVER, "ActiveState": ""}, {"runs"}, id="no-systemd-to-ask"),
-    ],
+@cases(
+    "unit, said",
+    {
+        "it-runs": (UP, {"runs", "started"}),
+        "a-job-to-go-down": ({**UP, "ShutdownJob": 41}, {"runs", "started", "going_down"}),
+        "the-system-is-down": ({**DOWN, "ShutdownActiveState": "active"}, {"started", "going_down"}),
+        "stopped": ({**DOWN, "ActiveState": "inactive"}, {"started"}),
+        "it-has-failed": ({**DOWN, "ActiveState": "failed"}, {"started", "failed"}),
+        "to-be-restarted": ({**DOWN, "ActiveState": "activating"}, {"started", "failed"}),
+        "waits-for-its-turn": ({**NEVER, "ActiveState": "inactive", "Job": 12}, {"queued"}),
+        "its-ExecStartPre": ({**NEVER, "ActiveState": "activating", "Job": 12}, {"queued"}),
+        "nothing-starts-it": ({**NEVER, "ActiveState": "inactive"}, set()),
+        "never-came-up": ({**NEVER, "ActiveState": "activating", "NRestarts": 1}, {"started", "failed"}),
+        "no-systemd-to-ask": ({**NEVER, "ActiveState": ""}, {"runs"}),
+    },
 )
 def test_kubelet_state_follows_systemd_properties(unit, said):
     values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}

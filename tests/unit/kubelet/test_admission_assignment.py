@@ -10,6 +10,7 @@ from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from tests.fixtures.machines import dgx_h100, epyc_nps4, machine
+from tests.fixtures.tables import cases
 
 SMALL = MachineInfo.from_topology(machine(packages=2, cores_per_numa_node=4)).cpus
 UNCORE = MachineInfo.from_topology(machine(packages=1, cores_per_numa_node=8, cores_per_l3=4)).cpus
@@ -77,28 +78,24 @@ FOUR_NODES = MachineInfo.from_topology(
 ).cpus
 
 
-@pytest.mark.parametrize(
-    ("reserved", "count", "group", "expected"),
-    [
-        pytest.param(
+@cases(
+    "reserved, count, group, expected",
+    {
+        "the socket of which both NUMA nodes have as many": (
             "4-5,20-21",
             12,
             1,
             {36: "0-2,8-10,16-18,24-26", 37: "8-10,12-14,24-26,28-30"},
-            id="the socket of which both NUMA nodes have as many",
         ),
-        pytest.param(
-            "8,24", 14, 2, {36: "0-2,12-18,28-31", 37: "0-6,16-22"}, id="whole cores, one more from one node"
-        ),
-        pytest.param(
+        "whole cores, one more from one node": ("8,24", 14, 2, {36: "0-2,12-18,28-31", 37: "0-6,16-22"}),
+        "a socket that has just enough": (
             "1-3,17-19,8",
             14,
             1,
             {36: "4-7,12-15,20-22,28-30", 37: "9-15,24-30"},
-            id="a socket that has just enough",
         ),
-        pytest.param("0,16", 4, 1, {36: "4-5,20-21", 37: "4-5,20-21"}, id="one NUMA node is enough"),
-    ],
+        "one NUMA node is enough": ("0,16", 4, 1, {36: "4-5,20-21", 37: "4-5,20-21"}),
+    },
 )
 def test_align_by_socket_distributes_within_a_socket_from_1_37(reserved, count, group, expected):
     offered = FOUR_NODES.cpus & ~cpus(reserved)

@@ -11,6 +11,7 @@ from numaforge.kubelet.admission.hints import Hint, Hints
 from numaforge.kubelet.admission.masks import bits, refuse_endless, subsets
 from numaforge.kubelet.admission.merge import MergePolicy, counted_intersections
 from numaforge.kubelet.admission.refusal import KubeletHangError
+from tests.fixtures.tables import cases
 
 
 def walk(policy: MergePolicy, lists: list[list[Hint]]) -> Hint:
@@ -107,17 +108,15 @@ def test_merge_equals_the_walk_over_all_permutations(name, providers, prefer_clo
     assert policy.admits(asked) == policy.merge(asked)[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "hints", "merged", "admitted"),
-    [
-        pytest.param("best-effort", [(0b01, True)], (0b01, True), True, id="one resource decides alone"),
-        pytest.param("restricted", [], (0b11, False), False, id="impossible is refused by restricted"),
-        pytest.param("best-effort", [], (0b11, False), True, id="impossible is admitted by best-effort"),
-        pytest.param(
-            "single-numa-node", [(0b11, True)], (None, False), False, id="spanning is refused by single"
-        ),
-        pytest.param("restricted", [(0b11, True)], (0b11, True), True, id="restricted admits a minimal span"),
-    ],
+@cases(
+    "name, hints, merged, admitted",
+    {
+        "one resource decides alone": ("best-effort", [(0b01, True)], (0b01, True), True),
+        "impossible is refused by restricted": ("restricted", [], (0b11, False), False),
+        "impossible is admitted by best-effort": ("best-effort", [], (0b11, False), True),
+        "spanning is refused by single": ("single-numa-node", [(0b11, True)], (None, False), False),
+        "restricted admits a minimal span": ("restricted", [(0b11, True)], (0b11, True), True),
+    },
 )
 def test_each_policy_merges_and_admits_by_its_rules(name, hints, merged, admitted):
     policy = MergePolicy(name, 0b11)

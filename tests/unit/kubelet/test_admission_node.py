@@ -16,6 +16,7 @@ from numaforge.lib.errors import KubeletConfigError, NumaforgeError
 from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, gb200_cdmm, grace_blackwell_tray, laptop, machine, quad_gh200
 from tests.fixtures.memory_state import memory_state
+from tests.fixtures.tables import cases
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
@@ -207,22 +208,15 @@ def test_predicates_run_after_the_managers():
     assert "b" in node.cpu_manager.assignments
 
 
-@pytest.mark.parametrize(
-    ("manifest", "reason", "in_the_way"),
-    [
-        pytest.param(pod(20), "TopologyAffinityError", ("cpu",), id="more CPUs than there are"),
-        pytest.param(pod(2), None, (), id="a pod that fits"),
-        pytest.param(
-            pod(2, **{"nvidia.com/gpu": 5}), "TopologyAffinityError", ("nvidia.com/gpu",), id="too many GPUs"
-        ),
-        pytest.param(pod(2, "20Gi"), "TopologyAffinityError", ("memory",), id="memory that spans"),
-        pytest.param(
-            pod(2, **{"example.com/nic": 1}),
-            None,
-            (),
-            id="a resource that no plugin has registered is ignored",
-        ),
-    ],
+@cases(
+    "manifest, reason, in_the_way",
+    {
+        "more CPUs than there are": (pod(20), "TopologyAffinityError", ("cpu",)),
+        "a pod that fits": (pod(2), None, ()),
+        "too many GPUs": (pod(2, **{"nvidia.com/gpu": 5}), "TopologyAffinityError", ("nvidia.com/gpu",)),
+        "memory that spans": (pod(2, "20Gi"), "TopologyAffinityError", ("memory",)),
+        "a resource that no plugin has registered is ignored": (pod(2, **{"example.com/nic": 1}), None, ()),
+    },
 )
 def test_limiting_resource_is_named(manifest, reason, in_the_way):
     config = pinned(SMALL, topologyManagerPolicy="single-numa-node")
@@ -336,45 +330,43 @@ def test_pod_managed_as_one_unit_divides_its_cpus_and_memory():
     assert [str(block) for block in admission.memory["rest"]] == ["memory@[0]=1073741824"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason", "message"),
-    [
-        pytest.param(
+@cases(
+    "changes, reason, message",
+    {
+        "no hint where the shared pool would be empty": (
             {},
             "TopologyAffinityError",
             "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
-            id="no hint where the shared pool would be empty",
         ),
-        pytest.param(
+        "and no allocation where any hint is taken": (
             {"topologyManagerPolicy": "best-effort"},
             "EmptyPodSharedPoolError",
-            "pod rejected, sum of exclusive container cpu requests equals pod budget, "
-            "leaving no cpus for shared containers",
-            id="and no allocation where any hint is taken",
+            (
+                "pod rejected, sum of exclusive container cpu requests equals pod budget, "
+                "leaving no cpus for shared containers"
+            ),
         ),
-    ],
+    },
 )
 def test_pod_without_cpus_for_its_other_containers_is_refused(changes, reason, message):
     refused = Node(SMALL, {**STATIC, **POD_LEVEL_POLICY, **changes}, GPUS).admit(pod_level(2), "p")
     assert (refused.reason, refused.message) == (reason, message)
 
 
-@pytest.mark.parametrize(
-    ("policy", "reason", "message"),
-    [
-        pytest.param(
+@cases(
+    "policy, reason, message",
+    {
+        "no hint where a container asks for part of a byte": (
             "single-numa-node",
             "TopologyAffinityError",
             "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
-            id="no hint where a container asks for part of a byte",
         ),
-        pytest.param(
+        "and no allocation where any hint is taken": (
             "best-effort",
             "EmptyPodSharedPoolError",
             "[memorymanager] failed to represent quantity as int64",
-            id="and no allocation where any hint is taken",
         ),
-    ],
+    },
 )
 def test_pod_level_memory_with_a_fraction_of_a_byte_is_refused(policy, reason, message):
     manifest = pod_level(4)
@@ -481,18 +473,16 @@ def test_a_node_starts_from_its_device_checkpoint():
     assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "p").devices["main"] == {"nvidia.com/gpu": ("2",)}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param(cpu_state("", {}, "none"), "differs from state checkpoint policy", id="another policy"),
-        pytest.param(cpu_state("1-15", {}), "not all reserved cpus", id="a reserved CPU is not shared"),
-        pytest.param(
-            cpu_state("0-15", {"u": {"c": "1"}}), "overlaps with default cpuset", id="a CPU in both sets"
-        ),
-        pytest.param(cpu_state("0-14", {}), "current set of available CPUs", id="a CPU that is missing"),
-        pytest.param("{", "unexpected end of JSON input", id="damaged JSON"),
-        pytest.param(cpu_state("x", {}), "could not parse default CPU set", id="no CPU set"),
-    ],
+@cases(
+    "text, message",
+    {
+        "another policy": (cpu_state("", {}, "none"), "differs from state checkpoint policy"),
+        "a reserved CPU is not shared": (cpu_state("1-15", {}), "not all reserved cpus"),
+        "a CPU in both sets": (cpu_state("0-15", {"u": {"c": "1"}}), "overlaps with default cpuset"),
+        "a CPU that is missing": (cpu_state("0-14", {}), "current set of available CPUs"),
+        "damaged JSON": ("{", "unexpected end of JSON input"),
+        "no CPU set": (cpu_state("x", {}), "could not parse default CPU set"),
+    },
 )
 def test_state_that_prevents_a_kubelet_start_is_refused(text, message):
     with pytest.raises(KubeletConfigError, match=message):

@@ -11,46 +11,42 @@ from numaforge.kubelet.admission.settings import Settings
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import KubeletConfigError
 from tests.fixtures.machines import GIB, MIB, epyc_nps4, grace_memory_only, machine
-from tests.fixtures.tables import tables
+from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 
 
-@pytest.mark.parametrize(
-    ("config", "reserved_bytes"),
-    [
-        pytest.param({}, 100 * MIB, id="the default threshold where there is no map"),
-        pytest.param({"evictionHard": {}}, 0, id="an empty map has no threshold"),
-        pytest.param({"evictionHard": {"memory.available": "1Gi"}}, GIB, id="a quantity"),
-        pytest.param(
-            {"evictionHard": {"memory.available": "5%"}}, 1717986944, id="a percentage, rounded as float32"
-        ),
-        pytest.param({"evictionHard": {"memory.available": "100%"}}, 0, id="all of it means none"),
-        pytest.param(
+@cases(
+    "config, reserved_bytes",
+    {
+        "the default threshold where there is no map": ({}, 100 * MIB),
+        "an empty map has no threshold": ({"evictionHard": {}}, 0),
+        "a quantity": ({"evictionHard": {"memory.available": "1Gi"}}, GIB),
+        "a percentage, rounded as float32": ({"evictionHard": {"memory.available": "5%"}}, 1717986944),
+        "all of it means none": ({"evictionHard": {"memory.available": "100%"}}, 0),
+        "defaults are merged in on request": (
             {"evictionHard": {"nodefs.available": "10%"}, "mergeDefaultEvictionSettings": True},
             100 * MIB,
-            id="defaults are merged in on request",
         ),
-        pytest.param(
+        "both reservations count": (
             {"kubeReserved": {"memory": "1Gi"}, "systemReserved": {"memory": "1Gi"}, "evictionHard": {}},
             2 * GIB,
-            id="both reservations count",
         ),
-    ],
+    },
 )
 def test_reserved_memory_includes_the_eviction_threshold(config, reserved_bytes):
     assert Settings.from_config(config, MachineInfo.from_topology(SMALL)).reserved_bytes == reserved_bytes
 
 
-@pytest.mark.parametrize(("config", "reserved"), CASES["reserved_cpus"].values(), ids=CASES["reserved_cpus"])
+@cases("config, reserved", CASES["reserved_cpus"])
 def test_reserved_cpus_match_the_kubelet(config, reserved):
     node = Node(SMALL, {"cpuManagerPolicy": "static", **config}, {})
     assert format_cpulist(ids_of(node.cpu_manager.reserved)) == reserved
 
 
-@pytest.mark.parametrize(("config", "message"), CASES["no_kubelet"].values(), ids=CASES["no_kubelet"])
+@cases("config, message", CASES["no_kubelet"])
 def test_configuration_that_prevents_a_kubelet_start_is_refused(config, message):
     with pytest.raises(KubeletConfigError, match=message):
         Node(SMALL, config, {})

@@ -10,6 +10,7 @@ from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
 from tests.fixtures.machines import gaudi2, mi210, mi300x, mi300x_cpx, mi300x_cpx_kfd
+from tests.fixtures.tables import cases
 
 MIXED, OLD = AmdPlugin("mixed"), AmdPlugin("mixed", (1, 31, 0, 6))
 
@@ -27,44 +28,37 @@ def cut(machine: NodeTopology, first: int = 8, **more: object) -> NodeTopology:
     return replace(machine, gpus=tuple(changed))
 
 
-@pytest.mark.parametrize(
-    ("machine", "plugin", "counts"),
-    [
-        pytest.param(mi300x(), AmdPlugin(), {"amd.com/gpu": 8}, id="whole-GPUs"),
-        pytest.param(mi300x(), MIXED, {"amd.com/spx_nps1": 8}, id="mixed-names-whole-GPUs-by-their-modes"),
-        pytest.param(mi300x("DPX"), AmdPlugin(), {"amd.com/gpu": 16}, id="single-counts-partitions"),
-        pytest.param(mi300x_cpx_kfd(), AmdPlugin(), {"amd.com/gpu": 64}, id="CPX-has-one-per-die"),
-        pytest.param(mi300x_cpx_kfd(), MIXED, {"amd.com/cpx_nps4": 64}, id="mixed-names-the-modes"),
-        pytest.param(mi300x_cpx_kfd(), OLD, {"amd.com/gpu": 64}, id="a-release-before-the-strategies"),
-        pytest.param(
-            cut(mi300x_cpx_kfd(), count=None), MIXED, {"amd.com/cpx_nps4": 64}, id="by-the-dies-of-the-model"
-        ),
-        pytest.param(mi210(), MIXED, {"amd.com/gpu": 8}, id="GPUs-that-cannot-be-partitioned"),
-        pytest.param(mi300x_cpx(), AmdPlugin(), {}, id="a-mode-that-is-not-known"),
-        pytest.param(
+@cases(
+    "machine, plugin, counts",
+    {
+        "whole-GPUs": (mi300x(), AmdPlugin(), {"amd.com/gpu": 8}),
+        "mixed-names-whole-GPUs-by-their-modes": (mi300x(), MIXED, {"amd.com/spx_nps1": 8}),
+        "single-counts-partitions": (mi300x("DPX"), AmdPlugin(), {"amd.com/gpu": 16}),
+        "CPX-has-one-per-die": (mi300x_cpx_kfd(), AmdPlugin(), {"amd.com/gpu": 64}),
+        "mixed-names-the-modes": (mi300x_cpx_kfd(), MIXED, {"amd.com/cpx_nps4": 64}),
+        "a-release-before-the-strategies": (mi300x_cpx_kfd(), OLD, {"amd.com/gpu": 64}),
+        "by-the-dies-of-the-model": (cut(mi300x_cpx_kfd(), count=None), MIXED, {"amd.com/cpx_nps4": 64}),
+        "GPUs-that-cannot-be-partitioned": (mi210(), MIXED, {"amd.com/gpu": 8}),
+        "a-mode-that-is-not-known": (mi300x_cpx(), AmdPlugin(), {}),
+        "several-modes": (
             cut(mi300x(), 4, compute="DPX"),
             MIXED,
             {"amd.com/dpx_nps1": 8, "amd.com/spx_nps1": 4},
-            id="several-modes",
         ),
-        pytest.param(cut(mi300x(), 4, compute="DPX"), AmdPlugin(), {}, id="single-ends-with-several-modes"),
-        pytest.param(
+        "single-ends-with-several-modes": (cut(mi300x(), 4, compute="DPX"), AmdPlugin(), {}),
+        "names-with-a-dot-are-not-found": (
             cut(mi300x_cpx_kfd(), named="amdgpu_xcp."),
             AmdPlugin(),
             {"amd.com/gpu": 8},
-            id="names-with-a-dot-are-not-found",
         ),
-        pytest.param(
+        "partitions-without-a-node": (
             gpus(mi300x_cpx_kfd(), numa_node=None),
             AmdPlugin(),
             {"amd.com/gpu": 8},
-            id="partitions-without-a-node",
         ),
-        pytest.param(
-            gpus(mi300x_cpx_kfd(), numa_node=None), OLD, {"amd.com/gpu": 64}, id="which-older-releases-kept"
-        ),
-        pytest.param(gpus(mi300x(), driver="vfio-pci"), AmdPlugin(), {}, id="handed-to-a-guest"),
-    ],
+        "which-older-releases-kept": (gpus(mi300x_cpx_kfd(), numa_node=None), OLD, {"amd.com/gpu": 64}),
+        "handed-to-a-guest": (gpus(mi300x(), driver="vfio-pci"), AmdPlugin(), {}),
+    },
 )
 def test_amd_resources_follow_partition_mode_and_naming(
     machine: NodeTopology, plugin: AmdPlugin, counts: dict[str, int]

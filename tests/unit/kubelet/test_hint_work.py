@@ -27,6 +27,7 @@ from tests.fixtures.machines import (
     machine,
     quad_gh200,
 )
+from tests.fixtures.tables import cases
 
 
 def work(topology: NodeTopology, minor: int, policies: Policies) -> HintWork:
@@ -37,40 +38,31 @@ ALIGNED = Policies("static", "Static", "best-effort")
 CPUS_ALONE = Policies("static", "None", "best-effort")
 
 
-@pytest.mark.parametrize(
-    ("topology", "minor", "policies", "walked"),
-    [
-        pytest.param(
+@cases(
+    "topology, minor, policies, walked",
+    {
+        "before 1.36 devices are looked for on all NUMA nodes": (
             grace_blackwell_tray(),
             35,
             CPUS_ALONE,
             {DEVICE_MANAGER: 34, CPU_MANAGER: 2},
-            id="before 1.36 devices are looked for on all NUMA nodes",
         ),
-        pytest.param(
+        "from 1.36 on only where there are some": (
             grace_blackwell_tray(),
             36,
             CPUS_ALONE,
             {DEVICE_MANAGER: 2, CPU_MANAGER: 2},
-            id="from 1.36 on only where there are some",
         ),
-        pytest.param(
+        "the memory manager walks all NUMA nodes under every topology policy": (
             grace_blackwell_tray(),
             36,
             Policies("static", "Static", "none"),
             {MEMORY_MANAGER: 34},
-            id="the memory manager walks all NUMA nodes under every topology policy",
         ),
-        pytest.param(
-            epyc_nps4(), 35, CPUS_ALONE, {CPU_MANAGER: 8}, id="a machine without devices has no device hints"
-        ),
-        pytest.param(
-            grace_blackwell_tray(), 35, Policies("static", "None", "none"), {}, id="none asks for no hints"
-        ),
-        pytest.param(
-            replace(dgx_h100(), numa_nodes=()), 36, ALIGNED, {}, id="of an unknown machine nothing is claimed"
-        ),
-    ],
+        "a machine without devices has no device hints": (epyc_nps4(), 35, CPUS_ALONE, {CPU_MANAGER: 8}),
+        "none asks for no hints": (grace_blackwell_tray(), 35, Policies("static", "None", "none"), {}),
+        "of an unknown machine nothing is claimed": (replace(dgx_h100(), numa_nodes=()), 36, ALIGNED, {}),
+    },
 )
 def test_walked_numa_nodes_are_counted_per_manager(topology, minor, policies, walked):
     assert work(topology, minor, policies).numa_nodes == walked
@@ -85,18 +77,16 @@ def test_eight_numa_nodes_take_21_minutes_as_in_kubernetes_131738():
     )
 
 
-@pytest.mark.parametrize(
-    ("topology", "policies", "slow"),
-    [
-        pytest.param(dgx_h100(), ALIGNED, False, id="two NUMA nodes"),
-        pytest.param(laptop(), ALIGNED, False, id="one NUMA node"),
-        pytest.param(epyc_gpu(), CPUS_ALONE, False, id="eight NUMA nodes, CPUs and GPUs"),
-        pytest.param(epyc_gpu(), ALIGNED, True, id="eight NUMA nodes, CPUs, memory and GPUs"),
-        pytest.param(
-            epyc_gpu(), Policies("static", "Static", "single-numa-node"), False, id="single-numa-node filters"
-        ),
-        pytest.param(big_512(), CPUS_ALONE, True, id="sixteen NUMA nodes"),
-    ],
+@cases(
+    "topology, policies, slow",
+    {
+        "two NUMA nodes": (dgx_h100(), ALIGNED, False),
+        "one NUMA node": (laptop(), ALIGNED, False),
+        "eight NUMA nodes, CPUs and GPUs": (epyc_gpu(), CPUS_ALONE, False),
+        "eight NUMA nodes, CPUs, memory and GPUs": (epyc_gpu(), ALIGNED, True),
+        "single-numa-node filters": (epyc_gpu(), Policies("static", "Static", "single-numa-node"), False),
+        "sixteen NUMA nodes": (big_512(), CPUS_ALONE, True),
+    },
 )
 def test_hint_merge_is_slow_from_a_million_combinations_or_16_numa_nodes(topology, policies, slow):
     assert work(topology, 36, policies).slow is slow
@@ -137,20 +127,16 @@ def test_check_accepts_a_kubelet_that_walks_only_numa_nodes_with_devices():
     assert "NF516" not in [each.id for each in report.findings]
 
 
-@pytest.mark.parametrize(
-    ("topology", "words"),
-    [
-        pytest.param(big_512(), ["(NPS on EPYC, SNC on Xeon)"], id="a maker that is not known"),
-        pytest.param(
-            replace(big_512(), cpu_vendor="AuthenticAMD"), ["(NPS1, and no L3 as NUMA domain)"], id="AMD"
-        ),
-        pytest.param(replace(big_512(), cpu_vendor="GenuineIntel"), ["(SNC)"], id="Intel"),
-        pytest.param(replace(big_512(), architecture="aarch64"), ["firmware"], id="Arm has neither"),
-        pytest.param(
-            gb200_cdmm(), [], id="Grace's firmware lists those of GPUs in every mode of their memory"
-        ),
-        pytest.param(quad_gh200(), [], id="four GH200, too"),
-    ],
+@cases(
+    "topology, words",
+    {
+        "a maker that is not known": (big_512(), ["(NPS on EPYC, SNC on Xeon)"]),
+        "AMD": (replace(big_512(), cpu_vendor="AuthenticAMD"), ["(NPS1, and no L3 as NUMA domain)"]),
+        "Intel": (replace(big_512(), cpu_vendor="GenuineIntel"), ["(SNC)"]),
+        "Arm has neither": (replace(big_512(), architecture="aarch64"), ["firmware"]),
+        "Grace's firmware lists those of GPUs in every mode of their memory": (gb200_cdmm(), []),
+        "four GH200, too": (quad_gh200(), []),
+    },
 )
 def test_advice_for_fewer_numa_nodes_uses_the_vendor_firmware_terms(topology, words):
     told = fewer_numa_nodes(topology)

@@ -14,6 +14,7 @@ from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet_minors.values.goyaml import YamlError, read
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.quantity import Quantity, QuantityError
+from tests.fixtures.tables import cases
 from tests.oracle.machines import KINDS, described, topology
 from tests.oracle.raw import MANAGED
 
@@ -36,50 +37,34 @@ def json(members: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        pytest.param(
-            f"{HEAD}authentication: {{{{ auth }}}}\n",
-            'yaml: invalid map key: map[interface {}]interface {}{"auth":interface {}(nil)}',
-            id="a template that was not rendered",
-        ),
-        pytest.param(f"{HEAD}a: {'[' * 30000}", "exceeded max depth of 900", id="30,000 open brackets"),
-        pytest.param(
-            f"{HEAD}reservedMemory: [{{numaNode: 0, limits: {{memory: {'[' * 500}{']' * 500}}}}}]\n",
-            "quantities must match",
-            id="500 brackets for a quantity",
-        ),
-        pytest.param(
-            f"{HEAD}logging: {{flushFrequency: {'[' * 500}{']' * 500}}}\n", "invalid duration", id="and for a duration"
-        ),
-        pytest.param(json(f'"maxPods": {"1" * 5000}'), "cannot unmarshal number 1111", id="5,000 digits in JSON"),
-        pytest.param(f"{HEAD}{BOMB}", "document contains excessive aliasing", id="an alias bomb"),
-        pytest.param(f"{HEAD}a: &x [*x]\n", "anchor 'x' value contains itself", id="an alias of itself"),
-        pytest.param(f"{HEAD}a: &x {{<<: *x}}\n", "anchor 'x' value contains itself", id="a merge of itself"),
-        pytest.param(f"{HEAD}~: x\n", "unsupported map key of type: %!s(<nil>)", id="a null key"),
-        pytest.param(f"{HEAD}x: !!int\n", "cannot decode !!null `` as a !!int", id="a tag with nothing behind it"),
-        pytest.param(f"{HEAD}x: !!float x\n", "cannot decode !!str `x` as a !!float", id="a tag that lies"),
-        pytest.param(f"{HEAD}x: !!binary '%'\n", "contains invalid base64 data", id="no base64"),
-        pytest.param(f"{HEAD}x: .nan\n", "json: unsupported value: NaN", id="what JSON has no number for"),
-        pytest.param(f"{HEAD}kubeReserved: {{memory: Ei}}\n", "unable to parse numeric", id="a suffix alone"),
-        pytest.param(
-            f"{HEAD}kubeReserved: {{memory: 1e999999999}}\n", "the exponent is beyond 10000", id="a huge exponent"
-        ),
-        pytest.param(
-            f"{HEAD}reservedSystemCPUs: 0-99999999999\n", "has more than 1048576 CPUs", id="a huge range of CPUs"
-        ),
-        pytest.param(f"{HEAD}kubeReserved: {{memory: 1e4400}}\n", "has a reservation of", id="4,400 digits"),
-        pytest.param(f"{HEAD}tracing: {{endpoint: 'dns://[::1'}}\n", "missing ']' in host", id="an open bracket"),
-        pytest.param(f"{HEAD}topologyManagerPolicy: 0s\n", "topologyManagerPolicy", id="0s is no empty text"),
-        pytest.param(f"{HEAD}syncFrequency: -+1s\n", "time: invalid duration", id="a duration with two signs"),
-        pytest.param(json('"maxPods": 110.0'), "number 110.0 into Go struct field", id="a float in JSON"),
-        pytest.param(json('"maxPods": "x", "maxPods": 1'), "cannot unmarshal string", id="the first of two keys"),
-        pytest.param(json('"KIND": "x"'), 'no kind "x" is registered', id="kind in another case"),
-        pytest.param("[" * 100000, "exceeded max depth of 900", id="100,000 open brackets alone"),
-        pytest.param('{"a":' * 100000, "exceeded max depth", id="100,000 open braces in JSON"),
-    ],
-)  # fmt: skip
+@cases(
+"config, reason", {
+"a template that was not rendered": (f"{HEAD}authentication: {{{{ auth }}}}\n", 'yaml: invalid map key: map[interface {}]interface {}{"auth":interface {}(nil)}'),
+"30,000 open brackets": (f"{HEAD}a: {'[' * 30000}", "exceeded max depth of 900"),
+"500 brackets for a quantity": (f"{HEAD}reservedMemory: [{{numaNode: 0, limits: {{memory: {'[' * 500}{']' * 500}}}}}]\n", "quantities must match"),
+"and for a duration": (f"{HEAD}logging: {{flushFrequency: {'[' * 500}{']' * 500}}}\n", "invalid duration"),
+"5,000 digits in JSON": (json(f'"maxPods": {"1" * 5000}'), "cannot unmarshal number 1111"),
+"an alias bomb": (f"{HEAD}{BOMB}", "document contains excessive aliasing"),
+"an alias of itself": (f"{HEAD}a: &x [*x]\n", "anchor 'x' value contains itself"),
+"a merge of itself": (f"{HEAD}a: &x {{<<: *x}}\n", "anchor 'x' value contains itself"),
+"a null key": (f"{HEAD}~: x\n", "unsupported map key of type: %!s(<nil>)"),
+"a tag with nothing behind it": (f"{HEAD}x: !!int\n", "cannot decode !!null `` as a !!int"),
+"a tag that lies": (f"{HEAD}x: !!float x\n", "cannot decode !!str `x` as a !!float"),
+"no base64": (f"{HEAD}x: !!binary '%'\n", "contains invalid base64 data"),
+"what JSON has no number for": (f"{HEAD}x: .nan\n", "json: unsupported value: NaN"),
+"a suffix alone": (f"{HEAD}kubeReserved: {{memory: Ei}}\n", "unable to parse numeric"),
+"a huge exponent": (f"{HEAD}kubeReserved: {{memory: 1e999999999}}\n", "the exponent is beyond 10000"),
+"a huge range of CPUs": (f"{HEAD}reservedSystemCPUs: 0-99999999999\n", "has more than 1048576 CPUs"),
+"4,400 digits": (f"{HEAD}kubeReserved: {{memory: 1e4400}}\n", "has a reservation of"),
+"an open bracket": (f"{HEAD}tracing: {{endpoint: 'dns://[::1'}}\n", "missing ']' in host"),
+"0s is no empty text": (f"{HEAD}topologyManagerPolicy: 0s\n", "topologyManagerPolicy"),
+"a duration with two signs": (f"{HEAD}syncFrequency: -+1s\n", "time: invalid duration"),
+"a float in JSON": (json('"maxPods": 110.0'), "number 110.0 into Go struct field"),
+"the first of two keys": (json('"maxPods": "x", "maxPods": 1'), "cannot unmarshal string"),
+"kind in another case": (json('"KIND": "x"'), 'no kind "x" is registered'),
+"100,000 open brackets alone": ("[" * 100000, "exceeded max depth of 900"),
+"100,000 open braces in JSON": ('{"a":' * 100000, "exceeded max depth"),
+})  # fmt: skip
 def test_refused(config: str, reason: str) -> None:
     began = time.monotonic()
     assert reason in error(config)
@@ -111,24 +96,20 @@ def test_deeply_nested_drop_in_is_accepted() -> None:
     assert error(drop_ins={"10-a.conf": deep}) == ""
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        pytest.param(
-            ["--log-json-split-stream=true"], "LoggingAlphaOptions is disabled", id="an alpha option"
-        ),
-        pytest.param(["--log-text-info-buffer-size=1Mi"], "LoggingAlphaOptions is disabled", id="a buffer"),
-        pytest.param(
-            ["--node-labels=a/b/c=d"], "a valid label key must consist", id="two slashes in a label"
-        ),
-        pytest.param(["--max.pods=5"], "unknown flag: --max.pods", id="a point for a dash"),
-        pytest.param(['--cluster-dns=a"b'], 'bare " in non-quoted-field', id="a quote within a list"),
-        pytest.param(['--cluster-dns="a'], 'extraneous or missing " in quoted-field', id="an open quote"),
-        pytest.param(["--address=fe80::1%eth0"], "is not a valid IP address", id="an address with a zone"),
-        pytest.param(["--address=01.2.3.4"], "", id="an address with leading zeros is one"),
-        pytest.param(["--cluster-dns=a\nb"], "", id="a second line of a list is not read"),
-        pytest.param(["--v", "9" * 5000], "value out of range", id="5,000 digits"),
-    ],
+@cases(
+    "flags, reason",
+    {
+        "an alpha option": (["--log-json-split-stream=true"], "LoggingAlphaOptions is disabled"),
+        "a buffer": (["--log-text-info-buffer-size=1Mi"], "LoggingAlphaOptions is disabled"),
+        "two slashes in a label": (["--node-labels=a/b/c=d"], "a valid label key must consist"),
+        "a point for a dash": (["--max.pods=5"], "unknown flag: --max.pods"),
+        "a quote within a list": (['--cluster-dns=a"b'], 'bare " in non-quoted-field'),
+        "an open quote": (['--cluster-dns="a'], 'extraneous or missing " in quoted-field'),
+        "an address with a zone": (["--address=fe80::1%eth0"], "is not a valid IP address"),
+        "an address with leading zeros is one": (["--address=01.2.3.4"], ""),
+        "a second line of a list is not read": (["--cluster-dns=a\nb"], ""),
+        "5,000 digits": (["--v", "9" * 5000], "value out of range"),
+    },
 )
 def test_flag_values_are_judged_as_by_the_kubelet(flags: list[str], reason: str) -> None:
     said = error(flags=flags)

@@ -11,6 +11,7 @@ from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_o
 from numaforge.kubelet.admission.node import Node
 from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer, NodeTopology
 from tests.fixtures.machines import GIB, machine
+from tests.fixtures.tables import cases
 
 OFFERS = (
     MigProfileOffer(19, "1g.10gb", 1, 7, None, 1),
@@ -43,48 +44,39 @@ def node(*gpus: Gpu) -> NodeTopology:
     return replace(small, gpus=gpus)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "strategy", "counts"),
-    [
-        pytest.param([gpu(0), gpu(1)], "mixed", {"nvidia.com/gpu": 2}, id="whole GPUs"),
-        pytest.param(
+@cases(
+    "gpus, strategy, counts",
+    {
+        "whole GPUs": ([gpu(0), gpu(1)], "mixed", {"nvidia.com/gpu": 2}),
+        "a cut GPU is not whole beside its slices": (
             [gpu(0), gpu(1, 19, 19)],
             "mixed",
             {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 2},
-            id="a cut GPU is not whole beside its slices",
         ),
-        pytest.param([gpu(0, 20)], "mixed", {"nvidia.com/mig-1g.10gb.me": 1}, id="a plus becomes a dot"),
-        pytest.param([gpu(0, 9, 19)], "single", {"nvidia.com/gpu": 2}, id="single"),
-        pytest.param([gpu(0, 9, 19)], "none", {"nvidia.com/gpu": 1}, id="none"),
-        pytest.param(
+        "a plus becomes a dot": ([gpu(0, 20)], "mixed", {"nvidia.com/mig-1g.10gb.me": 1}),
+        "single": ([gpu(0, 9, 19)], "single", {"nvidia.com/gpu": 2}),
+        "none": ([gpu(0, 9, 19)], "none", {"nvidia.com/gpu": 1}),
+        "compute instances by their own name": (
             [gpu(0, 9, compute=(2, 1))],
             "mixed",
             {"nvidia.com/mig-2c.3g.40gb": 1, "nvidia.com/mig-1c.3g.40gb": 1},
-            id="compute instances by their own name",
         ),
-        pytest.param(
-            [gpu(0, 9, compute=(None,))],
-            "mixed",
-            {"nvidia.com/mig-3g.40gb": 1},
-            id="slices that are not known",
-        ),
-        pytest.param([gpu(0, 99)], "mixed", {}, id="a profile whose name is not known"),
-        pytest.param([gpu(0, mig_mode="enabled")], "mixed", {}, id="GPU instances that are not known"),
-        pytest.param([replace(gpu(0), vendor="1002")], "mixed", {"amd.com/gpu": 1}, id="another vendor"),
-        pytest.param(
+        "slices that are not known": ([gpu(0, 9, compute=(None,))], "mixed", {"nvidia.com/mig-3g.40gb": 1}),
+        "a profile whose name is not known": ([gpu(0, 99)], "mixed", {}),
+        "GPU instances that are not known": ([gpu(0, mig_mode="enabled")], "mixed", {}),
+        "another vendor": ([replace(gpu(0), vendor="1002")], "mixed", {"amd.com/gpu": 1}),
+        "what another driver has is not advertised": (
             [gpu(0, driver="nvidia"), gpu(1, driver="vfio-pci"), gpu(2, driver="nouveau")],
             "mixed",
             {"nvidia.com/gpu": 1},
-            id="what another driver has is not advertised",
         ),
-        pytest.param(
+        "a GPU for virtual machines is not advertised": (
             [gpu(0, vendor="1002", driver="amdgpu"), gpu(1, vendor="1002", driver="vfio-pci")],
             "mixed",
             {"amd.com/gpu": 1},
-            id="a GPU for virtual machines is not advertised",
         ),
-        pytest.param([], "mixed", {}, id="no GPU"),
-    ],
+        "no GPU": ([], "mixed", {}),
+    },
 )
 def test_inventory_per_mig_strategy(gpus, strategy, counts):
     assert counts_of(inventory_of(node(*gpus), strategy)) == counts
@@ -136,26 +128,25 @@ def test_sharing_multiplies_only_shared_resources(cut, replicas, renamed):
         assert len({device.id for device in after[shared]}) == count * replicas.get(name, 1)
 
 
-@pytest.mark.parametrize(
-    ("shared", "asked", "said"),
-    [
-        pytest.param(Shared({"nvidia.com/gpu": 2}), (2,), None, id="time-slicing gives several replicas"),
-        pytest.param(Shared({"nvidia.com/gpu": 2}, one_per_request=True), (1, 1), None, id="one each"),
-        pytest.param(
+@cases(
+    "shared, asked, said",
+    {
+        "time-slicing gives several replicas": (Shared({"nvidia.com/gpu": 2}), (2,), None),
+        "one each": (Shared({"nvidia.com/gpu": 2}, one_per_request=True), (1, 1), None),
+        "failRequestsGreaterThanOne": (
             Shared({"nvidia.com/gpu": 2}, one_per_request=True),
             (2,),
-            "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = invalid allocation "
-            'request for "nvidia.com/gpu": invalid request: maximum request size for shared resources is 1; '
-            "found 2, which is unexpected",
-            id="failRequestsGreaterThanOne",
+            (
+                'invalid allocation request for "nvidia.com/gpu": invalid request: maximum request size for '
+                "shared resources is 1; found 2, which is unexpected"
+            ),
         ),
-        pytest.param(
+        "what is not shared is not limited": (
             Shared({"nvidia.com/mig-1g.10gb": 2}, one_per_request=True),
             (2,),
             None,
-            id="what is not shared is not limited",
         ),
-    ],
+    },
 )
 def test_several_replicas_need_a_plugin_that_allows_them(shared, asked, said):
     machine = node(gpu(0), gpu(0, pci_address="0000:09:00.0"))
@@ -167,8 +158,9 @@ def test_several_replicas_need_a_plugin_that_allows_them(shared, asked, said):
         for number, count in enumerate(asked)
     ]
     answer = kubelet.admit({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}})
-    assert (answer.admitted, answer.status_message) == (said is None, said)
-    assert answer.reason == (None if said is None else "UnexpectedAdmissionError")
+    refused = f"Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = {said}"
+    assert answer.status_message == (said and refused)
+    assert answer.reason == (said and "UnexpectedAdmissionError")
     held = sum(asked) if answer.admitted else 0
     assert [sum(near.devices.values()) for near in kubelet.free().numa_nodes] == [offered - held, 0]
 

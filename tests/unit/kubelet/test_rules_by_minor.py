@@ -10,6 +10,7 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import KubeletConfigError
 from numaforge.machine.topology.model import NodeTopology
 from tests.fixtures.machines import GIB, machine, with_gaps
+from tests.fixtures.tables import cases
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
@@ -54,84 +55,80 @@ def answer(
     return format_cpulist(last.cpus.get("main", frozenset())) if last.admitted else str(last.message)
 
 
-@pytest.mark.parametrize(
-    ("topology", "config", "specs", "since", "before", "after"),
-    [
-        pytest.param(
+@cases(
+    "topology, config, specs, since, before, after",
+    {
+        "devices on one NUMA node: other NUMA nodes give hints as well, up to 1.35": (
             FOUR_NODES,
             BEST_EFFORT,
             [pod(2, **{"nvidia.com/gpu": "2"})],
             36,
             "1,17",
             "4,20",
-            id="devices on one NUMA node: other NUMA nodes give hints as well, up to 1.35",
         ),
-        pytest.param(
+        "memory across NUMA nodes beside that of one: admitted up to 1.31": (
             SMALL,
             MEMORY,
             [pod(2), pod(10, "20Gi")],
             32,
             "2,4-7,10,12-15",
-            "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, "
-            "which is unexpected",
-            id="memory across NUMA nodes beside that of one: admitted up to 1.31",
+            (
+                "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, "
+                "which is unexpected"
+            ),
         ),
-        pytest.param(
+        "an odd number of CPUs in a part of a cache: rounded up from 1.34 on": (
             CACHES,
             UNCORE,
             [pod(4), pod(3)],
             34,
             "3-4,11",
             "4-5,12",
-            id="an odd number of CPUs in a part of a cache: rounded up from 1.34 on",
         ),
-        pytest.param(
+        "no core is free: said from 1.32 on": (
             SMALL,
             WHOLE_CORES,
             [pod(14), pod(2)],
             32,
             "SMT Alignment Error: requested 2 cpus not multiple cpus per core = 2",
-            "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 0, "
-            "requested CPUs = 2, CPUs per core = 2",
-            id="no core is free: said from 1.32 on",
+            (
+                "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 0, "
+                "requested CPUs = 2, CPUs per core = 2"
+            ),
         ),
-        pytest.param(
+        "a shortage of CPUs: with its numbers from 1.29 on": (
             SMALL,
             STATIC,
             [pod(15)],
             29,
             f"{UNALIGNED}, which is unexpected",
             f"{UNALIGNED}: requested=15, available=14, which is unexpected",
-            id="a shortage of CPUs: with its numbers from 1.29 on",
         ),
-        pytest.param(
+        "a pod with resources of its own: pinned by its containers up to 1.33": (
             SMALL,
             STATIC,
             [pod(2) | OF_POD],
             34,
             "1,9",
             "",
-            id="a pod with resources of its own: pinned by its containers up to 1.33",
         ),
-        pytest.param(
+        "a container without limits in a pod with resources of its own: never pinned": (
             SMALL,
             STATIC,
             [{"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]} | OF_POD],
             34,
             "",
             "",
-            id="a container without limits in a pod with resources of its own: never pinned",
         ),
-        pytest.param(
+        "sidecars: refused by 1.28 while its gate is off": (
             SMALL,
             STATIC,
             [with_sidecar(pod(2))],
             29,
             'Init container "side" may not have a non-default restartPolicy',
             "",
-            id="sidecars: refused by 1.28 while its gate is off",
         ),
-    ],
+    },
 )
 def test_each_minor_has_its_own_rules(topology, config, specs, since, before, after):
     devices = GPU_NODES if "nvidia.com/gpu" in str(specs) else None

@@ -12,7 +12,7 @@ from numaforge.lib.errors import KubeletConfigError
 from numaforge.machine.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
 from tests.fixtures.kubelet_texts import settings_of
 from tests.fixtures.machines import with_gaps
-from tests.fixtures.tables import tables
+from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)
 
@@ -68,7 +68,7 @@ STATIC = 'cpuManagerPolicy: static\nreservedSystemCPUs: "0,8"\n'
 MEMORY = "memoryManagerPolicy: Static\nkubeReserved: {memory: 1Gi}\n"
 
 
-@pytest.mark.parametrize(("body", "rule"), CASES["warned_about"].values(), ids=CASES["warned_about"])
+@cases("body, rule", CASES["warned_about"])
 def test_risky_but_valid_setting_is_a_warning(body, rule):
     report = run(body)
     assert report.starts, report.error
@@ -89,9 +89,7 @@ def test_partly_reserved_cores_are_counted(reserved: str, said: str) -> None:
     assert finding.evidence.startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("version", "body", "rule", "said"), CASES["of_another_minor"].values(), ids=CASES["of_another_minor"]
-)
+@cases("version, body, rule, said", CASES["of_another_minor"])
 def test_warns_of_behaviour_that_differs_in_another_minor(version, body, rule, said):
     report = run(body, version)
     assert report.starts, report.error
@@ -100,16 +98,14 @@ def test_warns_of_behaviour_that_differs_in_another_minor(version, body, rule, s
     assert all(str(said) in message for message in found)
 
 
-@pytest.mark.parametrize(
-    ("flags", "body", "warned"),
-    [
-        pytest.param(["--cpu-manager-reconcile-period=0"], STATIC, True, id="zero by the flag"),
-        pytest.param([], f"{STATIC}cpuManagerReconcilePeriod: -1s\n", True, id="a negative period"),
-        pytest.param(
-            [], f"{STATIC}cpuManagerReconcilePeriod: 0s\n", False, id="zero in the file becomes 10s"
-        ),
-        pytest.param([], "cpuManagerReconcilePeriod: -1s\n", False, id="without the static policy"),
-    ],
+@cases(
+    "flags, body, warned",
+    {
+        "zero by the flag": (["--cpu-manager-reconcile-period=0"], STATIC, True),
+        "a negative period": ([], f"{STATIC}cpuManagerReconcilePeriod: -1s\n", True),
+        "zero in the file becomes 10s": ([], f"{STATIC}cpuManagerReconcilePeriod: 0s\n", False),
+        "without the static policy": ([], "cpuManagerReconcilePeriod: -1s\n", False),
+    },
 )
 def test_warns_of_a_cpu_manager_without_reconcile_pause(flags: list[str], body: str, *, warned: bool) -> None:
     assert ("NF522" in ids(run(body, flags=flags))) == warned
@@ -147,28 +143,29 @@ def test_wrong_memory_sum_shows_its_parts_and_a_correct_share():
     assert remedy.endswith("for example 818Mi on each of the NUMA nodes 0-1")
 
 
-@pytest.mark.parametrize(
-    ("body", "rules"),
-    [
-        pytest.param(
+@cases(
+    "body, rules",
+    {
+        "CPUs that are not there, and a sum that is wrong": (
             f"{STATIC}{MEMORY}reservedMemory: []\n".replace("0,8", "0,99"),
             ["NF201", "NF215"],
-            id="CPUs that are not there, and a sum that is wrong",
         ),
-        pytest.param(
-            f"kubeReserved: {{memory: 1GiB}}\n{STATIC}topologyManagerPolicy: restricted\n"
-            "topologyManagerPolicyOptions: {own: 'true'}\nmemoryManagerPolicy: Static\n",
+        "a quantity: nothing is said of what rests on it": (
+            (
+                f"kubeReserved: {{memory: 1GiB}}\n{STATIC}topologyManagerPolicy: restricted\n"
+                "topologyManagerPolicyOptions: {own: 'true'}\nmemoryManagerPolicy: Static\n"
+            ),
             ["NF202", "NF206"],
-            id="a quantity: nothing is said of what rests on it",
         ),
-        pytest.param(
-            f"{STATIC}cpuManagerPolicyOptions: {{own: 'true'}}\nmemoryManagerPolicy: Best\n"
-            "syncFrequency: -1s\n",
+        "each manager, and what comes behind them": (
+            (
+                f"{STATIC}cpuManagerPolicyOptions: {{own: 'true'}}\nmemoryManagerPolicy: Best\n"
+                "syncFrequency: -1s\n"
+            ),
             ["NF206", "NF205", "NF219"],
-            id="each manager, and what comes behind them",
         ),
-        pytest.param(f"{STATIC}syncFrequency: -1s\n", ["NF219"], id="one mistake alone"),
-    ],
+        "one mistake alone": (f"{STATIC}syncFrequency: -1s\n", ["NF219"]),
+    },
 )
 def test_later_startup_errors_are_reported_too(body, rules):
     report = run(body)
@@ -184,54 +181,59 @@ def test_later_startup_errors_are_reported_too(body, rules):
 SYSTEMD = "cgroupDriver: systemd\n"
 
 
-@pytest.mark.parametrize(
-    ("version", "body", "error"),
-    [
-        pytest.param(
+@cases(
+    "version, side, body, error",
+    {
+        "nothing is reserved": (
             "1.33",
+            "Kube",
             f"{SYSTEMD}enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kubelet.slice\n",
-            'Failed to enforce Kube Reserved Cgroup Limits on "/kubelet.slice": ["kubelet"] cgroup is not '
-            "configured properly",
-            id="nothing is reserved",
+            '"/kubelet.slice": ["kubelet"] cgroup is not configured properly',
         ),
-        pytest.param(
+        "nothing is reserved on this side, cgroupfs": (
             "1.36",
-            "enforceNodeAllocatable: [pods, system-reserved-compressible]\n"
-            "systemReservedCgroup: /system.slice/own\nkubeReserved: {cpu: 500m}\n",
-            'Failed to enforce System Reserved Cgroup Limits on "/system.slice/own": ["system.slice" "own"] '
-            "cgroup is not configured properly",
-            id="nothing is reserved on this side, cgroupfs",
+            "System",
+            (
+                "enforceNodeAllocatable: [pods, system-reserved-compressible]\nkubeReserved: {cpu: 500m}\n"
+                "systemReservedCgroup: /system.slice/own\n"
+            ),
+            '"/system.slice/own": ["system.slice" "own"] cgroup is not configured properly',
         ),
-        pytest.param(
+        "a service is no slice": (
             "1.31",
-            f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
-            "systemReservedCgroup: /system.slice/my-runtime.service\n",
-            'Failed to enforce System Reserved Cgroup Limits on "/system.slice/my-runtime.service": could '
-            'not read controllers for cgroup ["my" "runtime.service"]: open '
-            "/sys/fs/cgroup/my.slice/my-runtime.service.slice/cgroup.controllers: no such file or directory",
-            id="a service is no slice",
+            "System",
+            (
+                f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
+                "systemReservedCgroup: /system.slice/my-runtime.service\n"
+            ),
+            (
+                '"/system.slice/my-runtime.service": could not read controllers for cgroup '
+                '["my" "runtime.service"]: open /sys/fs/cgroup/my.slice/my-runtime.service.slice/'
+                "cgroup.controllers: no such file or directory"
+            ),
         ),
-    ],
+    },
 )
-def test_impossible_cgroups_are_refused(version, body, error):
+def test_impossible_cgroups_are_refused(version, side, body, error):
     report = run(body, version)
-    assert (report.starts, report.error) == (False, error)
+    assert report.error == f"Failed to enforce {side} Reserved Cgroup Limits on {error}"
     assert "NF112" in ids(report)
 
 
-@pytest.mark.parametrize(
-    ("body", "needed"),
-    [
-        pytest.param("", None, id="none is named"),
-        pytest.param("kubeReservedCgroup: /kubelet.slice\n", None, id="one that is not enforced"),
-        pytest.param(
-            f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
-            "systemReservedCgroup: /own.slice/own-daemons.slice\n",
+@cases(
+    "body, needed",
+    {
+        "none is named": ("", None),
+        "one that is not enforced": ("kubeReservedCgroup: /kubelet.slice\n", None),
+        "a slice of the administrator's own": (
+            (
+                f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
+                "systemReservedCgroup: /own.slice/own-daemons.slice\n"
+            ),
             "/sys/fs/cgroup/own.slice/own-daemons.slice",
-            id="a slice of the administrator's own",
         ),
-        pytest.param("cgroupRoot: /pods\n", "/sys/fs/cgroup/pods", id="the root of all pods"),
-    ],
+        "the root of all pods": ("cgroupRoot: /pods\n", "/sys/fs/cgroup/pods"),
+    },
 )
 def test_required_cgroups_are_named(body, needed):
     report = run(body)
@@ -244,20 +246,14 @@ def test_required_cgroups_are_named(body, needed):
 HELD = '{"policyName":"static","defaultCpuSet":"%s","entries":{"uid":{"main":"%s"}},"checksum":0}'
 
 
-@pytest.mark.parametrize(
-    ("version", "shared", "held", "said"),
-    [
-        pytest.param("1.37", "0,2-15", "1", "main (1); they keep", id="an odd number is kept from 1.37 on"),
-        pytest.param(
-            "1.36",
-            "0,2-15",
-            "1",
-            "without a multiple of 2 CPUs (SMTAlignmentError)",
-            id="and refused by 1.36",
-        ),
-        pytest.param("1.36", "0,3-15", "1-2", "main (1-2); they keep", id="two halves are kept by 1.36"),
-        pytest.param("1.37", "0,2-8,10-15", "1,9", None, id="whole cores"),
-    ],
+@cases(
+    "version, shared, held, said",
+    {
+        "an odd number is kept from 1.37 on": ("1.37", "0,2-15", "1", "main (1); they keep"),
+        "and refused by 1.36": ("1.36", "0,2-15", "1", "without a multiple of 2 CPUs (SMTAlignmentError)"),
+        "two halves are kept by 1.36": ("1.36", "0,3-15", "1-2", "main (1-2); they keep"),
+        "whole cores": ("1.37", "0,2-8,10-15", "1,9", None),
+    },
 )
 def test_full_pcpus_only_keeps_half_cores_already_assigned(version, shared, held, said):
     body = f'{STATIC}cpuManagerPolicyOptions: {{full-pcpus-only: "true"}}\n'.replace("0,8", "0")
@@ -281,17 +277,16 @@ def test_reserved_cpus_are_rounded_to_thousandths(version, written, kept):
     assert run(f"kubeReserved: {{cpu: '{written}'}}\n", version).reservation["cpu"] == kept
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
-    [
-        pytest.param("", id="nothing set"),
-        pytest.param(STATIC, id="whole cores reserved"),
-        pytest.param(f"{STATIC}topologyManagerPolicy: restricted\n", id="restricted with the static policy"),
-        pytest.param(
-            f"{STATIC}{MEMORY}reservedMemory: [{{numaNode: 0, limits: {{memory: 1124Mi}}}}]\n",
-            id="reservedMemory that sums up",
+    {
+        "nothing set": "",
+        "whole cores reserved": STATIC,
+        "restricted with the static policy": f"{STATIC}topologyManagerPolicy: restricted\n",
+        "reservedMemory that sums up": (
+            f"{STATIC}{MEMORY}reservedMemory: [{{numaNode: 0, limits: {{memory: 1124Mi}}}}]\n"
         ),
-    ],
+    },
 )
 def test_sound_configurations_have_no_findings(body):
     report = run(body)

@@ -4,6 +4,7 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.lib.errors import ExitCode
+from tests.fixtures.tables import cases
 
 HEAD = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -21,49 +22,46 @@ reservedMemory:
 """.replace("1Gi", "1024Mi")
 
 
-@pytest.mark.parametrize(
-    ("text", "corrected"),
-    [
-        pytest.param(
+@cases(
+    "text, corrected",
+    {
+        "a sum that is wrong": (
             f"{HEAD}{STATIC}reservedMemory:\n- {{numaNode: 0, limits: {{memory: 1Gi}}}}\n{TAIL}",
             f"{HEAD}{STATIC}{SHARES}{TAIL}",
-            id="a sum that is wrong",
         ),
-        pytest.param(
+        "a NUMA node that does not exist": (
             f"{HEAD}{STATIC}reservedMemory:\n  - numaNode: 7\n    limits:\n      memory: 2Gi\n\n{TAIL}",
             f"{HEAD}{STATIC}{SHARES}\n{TAIL}",
-            id="a NUMA node that does not exist",
         ),
-        pytest.param(f"{HEAD}{STATIC}{TAIL}", f"{HEAD}{STATIC}{SHARES}{TAIL}", id="none at all"),
-        pytest.param(f"{HEAD}{TAIL}", f"{HEAD}{TAIL}", id="nothing is wrong"),
-        pytest.param(
+        "none at all": (f"{HEAD}{STATIC}{TAIL}", f"{HEAD}{STATIC}{SHARES}{TAIL}"),
+        "nothing is wrong": (f"{HEAD}{TAIL}", f"{HEAD}{TAIL}"),
+        "a word in another case, and a number that has to be a text": (
             f"{HEAD}cpuManagerPolicy: Static  # why\nreservedSystemCPUs: 0\ntopologyManagerScope: 'POD'\n",
             f'{HEAD}cpuManagerPolicy: static  # why\nreservedSystemCPUs: "0"\ntopologyManagerScope: pod\n',
-            id="a word in another case, and a number that has to be a text",
         ),
-        pytest.param(
-            f"{HEAD}topologyManagerPolicy: restricted\n"
-            "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: yes}\n",
-            f"{HEAD}topologyManagerPolicy: restricted\n"
-            'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n',
-            id="an option that has to be a text",
+        "an option that has to be a text": (
+            (
+                f"{HEAD}topologyManagerPolicy: restricted\n"
+                "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: yes}\n"
+            ),
+            (
+                f"{HEAD}topologyManagerPolicy: restricted\n"
+                'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n'
+            ),
         ),
-        pytest.param(
+        "a gate in braces that this minor no longer knows": (
             f"{HEAD}featureGates: {{MemoryQoS: false, CPUManager: true}}\n",
             f"{HEAD}featureGates: {{MemoryQoS: false}}\n",
-            id="a gate in braces that this minor no longer knows",
         ),
-        pytest.param(
+        "a gate that no minor here knows": (
             f"{HEAD}featureGates:\n  MemoryQoS: false\n  DynamicKubeletConfig: false  # old\n",
             f"{HEAD}featureGates:\n  MemoryQoS: false\n",
-            id="a gate that no minor here knows",
         ),
-        pytest.param(
+        "keys that are written twice": (
             f"{HEAD}maxPods: 100\nclusterDNS:\n- 10.0.0.1\nmaxPods: 200\nclusterDNS: [10.0.0.10]\n",
             f"{HEAD}maxPods: 200\nclusterDNS: [10.0.0.10]\n",
-            id="keys that are written twice",
         ),
-    ],
+    },
 )
 def test_fix_prints_the_corrected_file(tmp_path, capsys, text, corrected):
     file = tmp_path / "kubelet.yaml"

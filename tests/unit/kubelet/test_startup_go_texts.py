@@ -14,6 +14,7 @@ from numaforge.kubelet_minors.values.durations import Duration, DurationError, p
 from numaforge.kubelet_minors.values.gojson import GoJsonError, decode, parse_json
 from numaforge.kubelet_minors.values.gotext import quoted, shown_float
 from numaforge.lib.quantity import Quantity, QuantityError
+from tests.fixtures.tables import cases
 
 
 @pytest.mark.parametrize(
@@ -142,46 +143,41 @@ def test_invalid_cpu_list_is_refused_with_the_error_of_go(text: str, reason: str
     assert str(refusal.value) == reason
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        pytest.param(
+@cases(
+    "data, reason",
+    {
+        "text": (
             {"maxPods": "many"},
             "string into Go struct field KubeletConfiguration.maxPods of type int32",
-            id="text",
         ),
-        pytest.param(
+        "1.5": (
             {"maxPods": 1.5},
             "number 1.5 into Go struct field KubeletConfiguration.maxPods of type int32",
-            id="1.5",
         ),
-        pytest.param(
+        "too big": (
             {"maxPods": 2**31},
             f"number {2**31} into Go struct field KubeletConfiguration.maxPods of type int32",
-            id="too big",
         ),
-        pytest.param(
+        "text for a map": (
             {"evictionHard": "5%"},
             "string into Go struct field KubeletConfiguration.evictionHard of type map[string]string",
-            id="text for a map",
         ),
-        pytest.param(
+        "the innermost struct, the whole path": (
             {"authentication": {"anonymous": {"enabled": "no"}}},
-            "string into Go struct field KubeletAnonymousAuthentication.authentication.anonymous.enabled "
-            "of type bool",
-            id="the innermost struct, the whole path",
+            (
+                "string into Go struct field KubeletAnonymousAuthentication.authentication.anonymous.enabled "
+                "of type bool"
+            ),
         ),
-        pytest.param(
+        "inside a list": (
             {"reservedMemory": [{"numaNode": "a"}]},
             "string into Go struct field MemoryReservation.reservedMemory.numaNode of type int32",
-            id="inside a list",
         ),
-        pytest.param(
+        "a number for a duration": (
             {"syncFrequency": 60},
             "number into Go struct field KubeletConfiguration.syncFrequency of type string",
-            id="a number for a duration",
         ),
-    ],
+    },
 )
 def test_wrong_type_is_reported_as_by_go(data: object, reason: str) -> None:
     with pytest.raises(GoJsonError) as refusal:

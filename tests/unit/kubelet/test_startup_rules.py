@@ -1,7 +1,6 @@
 """What keeps a kubelet from starting: the table of refused.yaml, and what takes more than a row of it."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -10,17 +9,21 @@ from numaforge.kubelet.startup.check import check
 from numaforge.kubelet_minors.versions import KNOWN_MINORS
 from tests.fixtures.kubelet_texts import settings_of
 from tests.fixtures.machines import lab_node
+from tests.fixtures.tables import cases
 
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 INVALID = "failed to validate kubelet configuration, error: invalid configuration: "
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["rule"]) for case in REFUSED])
-def test_predicted_error_matches_the_kubelet_text(case: dict[str, Any]) -> None:
-    text, flags = HEADER + case.get("config", ""), case.get("flags", ())
-    report = check(text, topology=lab_node(), version=case["kubelet"], flags=flags, config_path="$CONFIG")
-    assert report.error == case["error"]
+@cases(
+    "minor, given, error",
+    {rule: (minor, *row) for minor, rows in REFUSED.items() for rule, row in rows.items()},
+)
+def test_predicted_error_matches_the_kubelet_text(minor: str, given: str | list[str], error: str) -> None:
+    text, flags = (HEADER + given, ()) if isinstance(given, str) else (HEADER, given)
+    report = check(text, topology=lab_node(), version=minor, flags=flags, config_path="$CONFIG")
+    assert report.error == error
 
 
 @pytest.mark.parametrize("version", [f"1.{minor}" for minor in KNOWN_MINORS])

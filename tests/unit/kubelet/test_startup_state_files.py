@@ -17,6 +17,7 @@ from numaforge.kubelet.checkpoints import (
 )
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
+from tests.fixtures.tables import cases
 
 LATEST = KubeletVersion.parse("1.36.3")
 OLDEST = KubeletVersion.parse("1.30.14")
@@ -37,57 +38,39 @@ def files(old: dict[str, Any] | None, new: dict[str, Any], **changes: bool) -> s
     return {removal.path.rpartition("/")[2] for removal in state_files_to_remove(old, new, **changes)}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(STATIC, STATIC, set(), id="nothing changes"),
-        pytest.param({}, STATIC, {"cpu_manager_state"}, id="none to static"),
-        pytest.param(STATIC, {}, {"cpu_manager_state"}, id="static to none"),
-        pytest.param(
-            STATIC,
-            {**STATIC, "reservedSystemCPUs": "8,0"},
-            set(),
-            id="the same reserved CPUs written otherwise",
-        ),
-        pytest.param(
-            STATIC,
-            {**STATIC, "reservedSystemCPUs": "0-1,8-9"},
-            {"cpu_manager_state"},
-            id="other reserved CPUs",
-        ),
-        pytest.param(
+@cases(
+    "old, new, expected",
+    {
+        "nothing changes": (STATIC, STATIC, set()),
+        "none to static": ({}, STATIC, {"cpu_manager_state"}),
+        "static to none": (STATIC, {}, {"cpu_manager_state"}),
+        "the same reserved CPUs written otherwise": (STATIC, {**STATIC, "reservedSystemCPUs": "8,0"}, set()),
+        "other reserved CPUs": (STATIC, {**STATIC, "reservedSystemCPUs": "0-1,8-9"}, {"cpu_manager_state"}),
+        "strict turned on": (
             STATIC,
             {**STATIC, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}},
             {"cpu_manager_state"},
-            id="strict turned on",
         ),
-        pytest.param(
+        "another option with named reserved CPUs": (
             STATIC,
             {**STATIC, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
             set(),
-            id="another option with named reserved CPUs",
         ),
-        pytest.param(
+        "another number of reserved CPUs": (
             {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}},
             {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "2"}},
             {"cpu_manager_state"},
-            id="another number of reserved CPUs",
         ),
-        pytest.param({"maxPods": 1}, {"maxPods": 2}, set(), id="a setting that no state depends on"),
-        pytest.param(
-            STATIC, {**STATIC, "topologyManagerPolicy": "restricted"}, set(), id="another topology policy"
-        ),
-        pytest.param({}, MEMORY, {"memory_manager_state"}, id="memory None to Static"),
-        pytest.param(
+        "a setting that no state depends on": ({"maxPods": 1}, {"maxPods": 2}, set()),
+        "another topology policy": (STATIC, {**STATIC, "topologyManagerPolicy": "restricted"}, set()),
+        "memory None to Static": ({}, MEMORY, {"memory_manager_state"}),
+        "reservedMemory moved": (
             MEMORY,
             {**MEMORY, "reservedMemory": [{"numaNode": 1, "limits": {"memory": "1Gi"}}]},
             {"memory_manager_state"},
-            id="reservedMemory moved",
         ),
-        pytest.param(
-            None, STATIC, {"cpu_manager_state", "memory_manager_state"}, id="nobody knows who wrote the files"
-        ),
-    ],
+        "nobody knows who wrote the files": (None, STATIC, {"cpu_manager_state", "memory_manager_state"}),
+    },
 )
 def test_configuration_change_invalidates_its_state_files(old, new, expected):
     assert files(old, new) == expected
@@ -118,50 +101,41 @@ def test_state_file_written_by_a_kubelet_is_restored(version):
     assert state.assignments == {"p1": {"c0": frozenset({1, 9})}}
 
 
-@pytest.mark.parametrize(
-    ("version", "text", "reason"),
-    [
-        pytest.param(
-            OLDEST,
-            WRITTEN.replace('"1,9"', '"1"'),
-            "checkpoint is corrupted",
-            id="tampered with, before 1.36",
-        ),
-        pytest.param(
+NO_TEXT = "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1"
+
+
+@cases(
+    "version, text, reason",
+    {
+        "tampered with, before 1.36": (OLDEST, WRITTEN.replace('"1,9"', '"1"'), "checkpoint is corrupted"),
+        "tampered with, since 1.36 the oldest format has the last word": (
             LATEST,
             WRITTEN.replace('"1,9"', '"1"'),
-            "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1.entries of type "
-            "string",
-            id="tampered with, since 1.36 the oldest format has the last word",
+            f"{NO_TEXT}.entries of type string",
         ),
-        pytest.param(LATEST, "", "unexpected end of JSON input", id="empty"),
-        pytest.param(LATEST, '{"policyName":"static"', "unexpected end of JSON input", id="cut off"),
-        pytest.param(
+        "empty": (LATEST, "", "unexpected end of JSON input"),
+        "cut off": (LATEST, '{"policyName":"static"', "unexpected end of JSON input"),
+        "YAML": (
             LATEST,
             "{policyName: static}",
             "invalid character 'p' looking for beginning of object key string",
-            id="YAML",
         ),
-        pytest.param(
+        "not a CPU list": (
             LATEST,
             '{"policyName":"static","defaultCpuSet":"0-3,"}',
             'could not parse default cpu set "0-3,": strconv.Atoi: parsing "": invalid syntax',
-            id="not a CPU list",
         ),
-        pytest.param(
+        "two wrong types, of which the first in the file counts": (
             LATEST,
             '{"policyName":{},"defaultCpuSet":1}',
-            "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1.policyName of type "
-            "string",
-            id="two wrong types, of which the first in the file counts",
+            f"{NO_TEXT}.policyName of type string",
         ),
-        pytest.param(
+        "a field in other capitals": (
             LATEST,
             '{"PolicyName":"none"}',
             'configured policy "static" differs from state checkpoint policy "none"',
-            id="a field in other capitals",
         ),
-    ],
+    },
 )
 def test_unrestorable_state_file_is_refused_with_the_kubelet_text(version, text, reason):
     with pytest.raises(CheckpointError) as refusal:

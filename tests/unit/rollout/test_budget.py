@@ -22,6 +22,7 @@ from numaforge.rollout.names import ENDED, NODE
 from numaforge.rollout.record import RECORD, lease_name
 from numaforge.rollout.slots import in_progress
 from tests.fixtures.memory_cluster import ZONE, workers
+from tests.fixtures.tables import cases
 
 NODES = workers(12, zones=3)
 
@@ -71,32 +72,28 @@ def names(*numbers):
     return [NODES[number].name for number in numbers]
 
 
-@pytest.mark.parametrize(
-    ("out", "in_work", "node", "said"),
-    [
-        pytest.param((), (), 0, None, id="there is room"),
-        pytest.param(
-            (5,), (6,), 0, "2 of at most 2 nodes are out of service: node-0005, node-0006", id="both count"
-        ),
-        pytest.param((5,), (5,), 0, None, id="one that is cordoned and in work counts once"),
-        pytest.param((0,), (5,), 0, None, id="one that is out already takes nothing away"),
-    ],
+@cases(
+    "out, in_work, node, said",
+    {
+        "there is room": ((), (), 0, None),
+        "both count": ((5,), (6,), 0, "2 of at most 2 nodes are out of service: node-0005, node-0006"),
+        "one that is cordoned and in work counts once": ((5,), (5,), 0, None),
+        "one that is out already takes nothing away": ((0,), (5,), 0, None),
+    },
 )
 def test_foreign_outages_count_against_budget(out, in_work, node, said):
     found = pool(Budget(Share(count=2)), out)
     assert found.usage(names(*in_work)).refusal(NODES[node]) == said
 
 
-@pytest.mark.parametrize(
-    ("in_work", "node", "said"),
-    [
-        pytest.param(
-            (0, 3), 6, "2 of at most 2 nodes of topology.kubernetes.io/zone=zone-0", id="the domain is full"
-        ),
-        pytest.param((0,), 3, None, id="the domain has room"),
-        pytest.param((0,), 1, "topology.kubernetes.io/zone=zone-0 comes first", id="another domain waits"),
-        pytest.param((), 1, None, id="any domain may begin"),
-    ],
+@cases(
+    "in_work, node, said",
+    {
+        "the domain is full": ((0, 3), 6, "2 of at most 2 nodes of topology.kubernetes.io/zone=zone-0"),
+        "the domain has room": ((0,), 3, None),
+        "another domain waits": ((0,), 1, "topology.kubernetes.io/zone=zone-0 comes first"),
+        "any domain may begin": ((), 1, None),
+    },
 )
 def test_failure_domains_go_one_after_the_other(in_work, node, said):
     budget = Budget(Share(count=5), domain=ZONE, max_unavailable_per_domain=Share(count=2))
@@ -133,23 +130,22 @@ def trays(budget, labels):
 RACKS = [{CLIQUE: "aaaa.1"}, {CLIQUE: "aaaa.2"}, {CLIQUE: "bbbb.1"}, {}, {CLIQUE: "no cluster"}]
 
 
-@pytest.mark.parametrize(
-    ("budget", "in_work", "node", "said"),
-    [
-        pytest.param({}, (0,), 1, None, id="trays of one rack go together, of whatever clique"),
-        pytest.param({}, (0,), 2, "rack=aaaa comes first", id="another rack waits"),
-        pytest.param({}, (0,), 3, None, id="a node in no rack waits for none"),
-        pytest.param({}, (3, 4), 2, None, id="no rack waits for a node that is in none"),
-        pytest.param({"domains_at_once": 2}, (0,), 2, None, id="two racks go together where that is said"),
-        pytest.param(
+@cases(
+    "budget, in_work, node, said",
+    {
+        "trays of one rack go together, of whatever clique": ({}, (0,), 1, None),
+        "another rack waits": ({}, (0,), 2, "rack=aaaa comes first"),
+        "a node in no rack waits for none": ({}, (0,), 3, None),
+        "no rack waits for a node that is in none": ({}, (3, 4), 2, None),
+        "two racks go together where that is said": ({"domains_at_once": 2}, (0,), 2, None),
+        "a rack keeps its quorum": (
             {"max_unavailable_per_domain": Share(count=1)},
             (0,),
             1,
             "1 of at most 1 nodes of rack=aaaa are out of service: node-0000",
-            id="a rack keeps its quorum",
         ),
-        pytest.param({"domain": ZONE}, (0,), 2, None, id="another label takes the place of racks"),
-    ],
+        "another label takes the place of racks": ({"domain": ZONE}, (0,), 2, None),
+    },
 )
 def test_racks_are_default_failure_domains(budget, in_work, node, said):
     found = trays(Budget(Share(count=5), **budget), RACKS)

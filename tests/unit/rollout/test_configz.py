@@ -17,6 +17,7 @@ from numaforge.rollout.configz import (
 )
 from numaforge.rollout.record import Ending
 from tests.fixtures.answers import answered
+from tests.fixtures.tables import cases
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 PKI = "/var/lib/kubelet/pki"
@@ -45,81 +46,68 @@ def with_flags(*flags: str) -> KubeletInstall:
     return replace(KUBEADM, flags=(*KUBEADM.flags, *flags))
 
 
-@pytest.mark.parametrize(
-    ("install", "endpoint"),
-    [
-        pytest.param(KUBEADM, DOOR, id="as-kubeadm-sets-it-up"),
-        pytest.param(
+@cases(
+    "install, endpoint",
+    {
+        "as-kubeadm-sets-it-up": (KUBEADM, DOOR),
+        "port-and-address-of-the-main-file": (
             replace(KUBEADM, config_text=f"{HEADER}port: 10350\naddress: 10.0.0.7\n"),
             replace(DOOR, address="10.0.0.7", port=10350),
-            id="port-and-address-of-the-main-file",
         ),
-        pytest.param(
+        "every-address-is-loopback": (
             replace(KUBEADM, config_text=f'{HEADER}address: "::"\n'),
             replace(DOOR, address="::1"),
-            id="every-address-is-loopback",
         ),
-        pytest.param(
+        "port-of-a-drop-in": (
             replace(KUBEADM, drop_ins={"/etc/kubernetes/kubelet.conf.d/10.conf": f"{HEADER}port: 10350\n"}),
             replace(DOOR, port=10350),
-            id="port-of-a-drop-in",
         ),
-        pytest.param(with_flags("--port=10350"), replace(DOOR, port=10350), id="port-of-a-flag"),
-        pytest.param(
+        "port-of-a-flag": (with_flags("--port=10350"), replace(DOOR, port=10350)),
+        "a-certificate-of-the-admin-s": (
             replace(KUBEADM, config_text=f"{HEADER}tlsCertFile: /etc/tls/own.crt\n"),
             replace(DOOR, serving=("/etc/tls/own.crt", *DOOR.serving)),
-            id="a-certificate-of-the-admin-s",
         ),
-        pytest.param(
+        "another-folder-of-certificates": (
             with_flags("--cert-dir=/srv/pki"),
             replace(
                 DOOR,
                 rotated="/srv/pki/kubelet-client-current.pem",
                 serving=("/srv/pki/kubelet-server-current.pem", "/srv/pki/kubelet.crt"),
             ),
-            id="another-folder-of-certificates",
         ),
-        pytest.param(
-            replace(KUBEADM, config_text="maxPods: many\n"), DOOR, id="what-cannot-be-loaded-says-nothing"
-        ),
-    ],
+        "what-cannot-be-loaded-says-nothing": (replace(KUBEADM, config_text="maxPods: many\n"), DOOR),
+    },
 )
 def test_kubelet_endpoint_follows_flags_and_config(install, endpoint):
     assert kubelet_endpoint(install) == endpoint
 
 
-@pytest.mark.parametrize(
-    ("answer", "error", "said"),
-    [
-        pytest.param({"unreadable": "no python3"}, UnreadableConfigError, "no python3", id="no-means"),
-        pytest.param(
+@cases(
+    "answer, error, said",
+    {
+        "no-means": ({"unreadable": "no python3"}, UnreadableConfigError, "no python3"),
+        "forbidden": (
             {"status": 403, "body": "Forbidden (user=system:node:gpu-1, verb=get, resource=nodes)\n"},
             UnreadableConfigError,
             r"refuses it to its own node \(403: Forbidden \(user=system:node:gpu-1",
-            id="forbidden",
         ),
-        pytest.param(
+        "the-certificate-is-not-asked-for": (
             {"status": 401, "body": "Unauthorized"},
             UnreadableConfigError,
             "401",
-            id="the-certificate-is-not-asked-for",
         ),
-        pytest.param(
+        "no-debugging-handlers": (
             {"status": 404, "body": "404 page not found"},
             UnreadableConfigError,
             "404",
-            id="no-debugging-handlers",
         ),
-        pytest.param(
-            {"silent": "connection refused"}, SilentKubeletError, "connection refused", id="nothing-listens"
-        ),
-        pytest.param(
+        "nothing-listens": ({"silent": "connection refused"}, SilentKubeletError, "connection refused"),
+        "the-kubelet-cannot-ask-who-may": (
             {"status": 500, "body": "Authorization error"},
             SilentKubeletError,
             "500: Authorization error",
-            id="the-kubelet-cannot-ask-who-may",
         ),
-    ],
+    },
 )
 def test_kubelet_that_refuses_its_node_gives_the_reason(answer, error, said):
     with pytest.raises(error, match=said):

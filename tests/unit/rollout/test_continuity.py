@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
 from numaforge.change.transaction import Process
 from numaforge.rollout.continuity import Continuity
+from tests.fixtures.tables import cases
 
 RUNS = Process("boot-1", 100, 0, 5)
 OTHER = replace(RUNS, pid=101, restarts=1, since_us=9)
@@ -59,91 +58,76 @@ def verdicts(*looks: Process | float | str, settled: bool = True) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("looks", "found"),
-    [
-        pytest.param([RUNS, RUNS], [BEGINS, SAME], id="one process all the time"),
-        pytest.param([RUNS, OTHER], [BEGINS, RESTARTED], id="systemd restarted it between two looks"),
-        pytest.param([RUNS, RESTARTING], [BEGINS, ENDED], id="systemd is about to restart it"),
-        pytest.param([RUNS, FAILED], [BEGINS, ENDED], id="it failed"),
-        pytest.param([FAILED], [ENDED], id="it has failed before the first look"),
-        pytest.param([RUNS, STOPPED, 6.0, STOPPED], [BEGINS, WAITS, WAITS], id="it was stopped a moment ago"),
-        pytest.param([RUNS, STOPPED, 9.0, STOPPED], [BEGINS, WAITS, "stopped"], id="it stays stopped"),
-        pytest.param([RUNS, STOPPED, OTHER], [BEGINS, WAITS, RESTARTED], id="it was stopped and started"),
-        pytest.param(
+@cases(
+    "looks, found",
+    {
+        "one process all the time": ([RUNS, RUNS], [BEGINS, SAME]),
+        "systemd restarted it between two looks": ([RUNS, OTHER], [BEGINS, RESTARTED]),
+        "systemd is about to restart it": ([RUNS, RESTARTING], [BEGINS, ENDED]),
+        "it failed": ([RUNS, FAILED], [BEGINS, ENDED]),
+        "it has failed before the first look": ([FAILED], [ENDED]),
+        "it was stopped a moment ago": ([RUNS, STOPPED, 6.0, STOPPED], [BEGINS, WAITS, WAITS]),
+        "it stays stopped": ([RUNS, STOPPED, 9.0, STOPPED], [BEGINS, WAITS, "stopped"]),
+        "it was stopped and started": ([RUNS, STOPPED, OTHER], [BEGINS, WAITS, RESTARTED]),
+        "a reboot in order": (
             [RUNS, GOES_DOWN, WENT_DOWN, 60.0, COMES_UP, COMES_UP, CAME_UP, CAME_UP],
             [BEGINS, NOTHING, NOTHING, f"{BOOTED} {NOTHING}", NOTHING, BEGINS, SAME],
-            id="a reboot in order",
         ),
-        pytest.param(
+        "a power cut": (
             [RUNS, 60.0, COMES_UP, CAME_UP, CAME_UP],
             [BEGINS, f"{BOOTED} {NOTHING}", BEGINS, SAME],
-            id="a power cut",
         ),
-        pytest.param([RUNS, CAME_UP, CAME_UP], [BEGINS, f"{BOOTED} {BEGINS}", SAME], id="a boot nobody saw"),
-        pytest.param(
+        "a boot nobody saw": ([RUNS, CAME_UP, CAME_UP], [BEGINS, f"{BOOTED} {BEGINS}", SAME]),
+        "it was stopped by hand for a reboot": (
             [RUNS, STOPPED, WENT_DOWN, COMES_UP, CAME_UP],
             [BEGINS, WAITS, NOTHING, f"{BOOTED} {NOTHING}", BEGINS],
-            id="it was stopped by hand for a reboot",
         ),
-        pytest.param(
+        "the first look is at a node that goes down": (
             [WENT_DOWN, COMES_UP, CAME_UP, CAME_UP],
             [NOTHING, NOTHING, BEGINS, SAME],
-            id="the first look is at a node that goes down",
         ),
-        pytest.param(
-            [COMES_UP, CAME_UP, CAME_UP], [NOTHING, BEGINS, SAME], id="the first look is at a node that boots"
-        ),
-        pytest.param(
+        "the first look is at a node that boots": ([COMES_UP, CAME_UP, CAME_UP], [NOTHING, BEGINS, SAME]),
+        "a shutdown that was cancelled leaves it stopped": (
             [RUNS, WENT_DOWN, STOPPED, 9.0, STOPPED],
             [BEGINS, NOTHING, WAITS, "stopped"],
-            id="a shutdown that was cancelled leaves it stopped",
         ),
-        pytest.param(
+        "nothing starts it in the new boot": (
             [RUNS, NOT_STARTED, NOT_STARTED],
             [BEGINS, f"{BOOTED} {WAITS}", WAITS],
-            id="nothing starts it in the new boot",
         ),
-        pytest.param(
+        "in a new boot it is restarted until its runtime answers": (
             [RUNS, LOOPS, CAME_UP, LOOPS, RESTARTED_UP, RESTARTED_UP],
             [BEGINS, f"{BOOTED} {WAITS}", BEGINS, WAITS, BEGINS, SAME],
-            id="in a new boot it is restarted until its runtime answers",
         ),
-        pytest.param(
+        "it ends in the new boot in which it worked": (
             [RUNS, CAME_UP, WORKED, LOOPS],
             [BEGINS, f"{BOOTED} {BEGINS}", ENDED],
-            id="it ends in the new boot in which it worked",
         ),
-        pytest.param(
+        "it is restarted in the new boot in which it worked": (
             [RUNS, CAME_UP, WORKED, RESTARTED_UP],
             [BEGINS, f"{BOOTED} {BEGINS}", RESTARTED],
-            id="it is restarted in the new boot in which it worked",
         ),
-        pytest.param(
-            [RUNS, CAME_UP, CAME_UP_AGAIN], [BEGINS, f"{BOOTED} {BEGINS}", REBOOTED], id="another reboot"
-        ),
-        pytest.param(
+        "another reboot": ([RUNS, CAME_UP, CAME_UP_AGAIN], [BEGINS, f"{BOOTED} {BEGINS}", REBOOTED]),
+        "another reboot before the kubelet was started": (
             [RUNS, COMES_UP, CAME_UP_AGAIN],
             [BEGINS, f"{BOOTED} {NOTHING}", REBOOTED],
-            id="another reboot before the kubelet was started",
         ),
-    ],
+    },
 )
 def test_kubelet_continuity_verdicts(looks, found):
     assert verdicts(*looks) == found
 
 
-@pytest.mark.parametrize(
-    ("looks", "found"),
-    [
-        pytest.param([RUNS, OTHER, OTHER], [BEGINS, BEGINS, SAME], id="another process"),
-        pytest.param([RUNS, FAILED, OTHER], [BEGINS, WAITS, BEGINS], id="one that is down for a while"),
-        pytest.param(
+@cases(
+    "looks, found",
+    {
+        "another process": ([RUNS, OTHER, OTHER], [BEGINS, BEGINS, SAME]),
+        "one that is down for a while": ([RUNS, FAILED, OTHER], [BEGINS, WAITS, BEGINS]),
+        "any number of boots": (
             [RUNS, CAME_UP, CAME_UP_AGAIN],
             [BEGINS, f"{BOOTED} {BEGINS}", f"{BOOTED} {BEGINS}"],
-            id="any number of boots",
         ),
-    ],
+    },
 )
 def test_restarts_and_boots_are_allowed_while_mig_manager_works(looks, found):
     assert verdicts(*looks, settled=False) == found

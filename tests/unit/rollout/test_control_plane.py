@@ -11,6 +11,7 @@ from numaforge.rollout.record import Ending, Phase
 from tests.fixtures.memory_cluster import control_planes
 from tests.fixtures.memory_machine import NEW, OLD
 from tests.fixtures.rollout_world import SETTINGS, World, pod
+from tests.fixtures.tables import cases
 
 ROLE = "node-role.kubernetes.io/"
 FIRST, SECOND, THIRD = (node.name for node in control_planes(3))
@@ -59,34 +60,31 @@ def test_control_plane_nodes_are_recognised_by_their_labels(roles, expected):
 # ---- what is away without one node ----
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        pytest.param(stacked(1), "only API server: the API is away", id="one node is the API"),
-        pytest.param(stacked(2), "etcd has 2 members", id="of two, both are the quorum"),
-        pytest.param(stacked(3), None, id="of three, two are a quorum"),
-        pytest.param(stacked(4), None, id="of four, three are a quorum"),
-        pytest.param(stacked(5), None, id="of five, four are more than a quorum"),
-        pytest.param(
+@cases(
+    "found, said",
+    {
+        "one node is the API": (stacked(1), "only API server: the API is away"),
+        "of two, both are the quorum": (stacked(2), "etcd has 2 members"),
+        "of three, two are a quorum": (stacked(3), None),
+        "of four, three are a quorum": (stacked(4), None),
+        "of five, four are more than a quorum": (stacked(5), None),
+        "where nothing shows etcd, it is taken to be on each": (
             plane(node("c1", "control-plane"), node("c2", "control-plane")),
             "etcd has 2 members, as far as the cluster shows",
-            id="where nothing shows etcd, it is taken to be on each",
         ),
-        pytest.param(
+        "etcd alone elsewhere, two API servers": (
             plane(node("c1", "control-plane"), node("c2", "control-plane"), node("c3", "etcd")),
             None,
-            id="etcd alone elsewhere, two API servers",
         ),
-        pytest.param(
+        "the members are those that k3s says vote": (
             plane(
                 node("c1", "control-plane", etcd_voter=True),
                 node("c2", "control-plane", etcd_voter=True),
                 node("c3", "control-plane"),
             ),
             "etcd has 2 members",
-            id="the members are those that k3s says vote",
         ),
-        pytest.param(
+        "etcd on machines that are no nodes": (
             plane(
                 node("c1", "control-plane"),
                 node("c2", "control-plane"),
@@ -96,9 +94,8 @@ def test_control_plane_nodes_are_recognised_by_their_labels(roles, expected):
                 ),
             ),
             None,
-            id="etcd on machines that are no nodes",
         ),
-        pytest.param(
+        "etcd beside Kubernetes on its nodes, as with kubespray": (
             plane(
                 *(node(name, "control-plane") for name in ("c1", "c2", "c3")),
                 pods=tuple(
@@ -111,9 +108,8 @@ def test_control_plane_nodes_are_recognised_by_their_labels(roles, expected):
                 ),
             ),
             "the cluster does not show whether those are healthy",
-            id="etcd beside Kubernetes on its nodes, as with kubespray",
         ),
-    ],
+    },
 )
 def test_restart_of_a_control_plane_node_reports_its_outage(found, said):
     outage = found.outage("c1")
@@ -123,68 +119,51 @@ def test_restart_of_a_control_plane_node_reports_its_outage(found, said):
 # ---- what is known to be healthy ----
 
 
-@pytest.mark.parametrize(
-    ("found", "answers", "said"),
-    [
-        pytest.param(stacked(3), servers(True, True, True), "", id="each API server is ready"),
-        pytest.param(
-            stacked(3),
-            servers(True, False, True),
-            "of c2 (192.0.2.2:6443) is not ready: why",
-            id="one is not",
-        ),
-        pytest.param(
-            stacked(3),
-            servers(True, None, True),
-            "",
-            id="its own kubelet speaks for one that is out of reach",
-        ),
-        pytest.param(
+@cases(
+    "found, answers, said",
+    {
+        "each API server is ready": (stacked(3), servers(True, True, True), ""),
+        "one is not": (stacked(3), servers(True, False, True), "of c2 (192.0.2.2:6443) is not ready: why"),
+        "its own kubelet speaks for one that is out of reach": (stacked(3), servers(True, None, True), ""),
+        "one out of reach that no pod speaks for is unknown": (
             plane(*(node(name, "control-plane") for name in ("c1", "c2", "c3"))),
             servers(True, None, True),
             "cannot be asked whether it is ready: why",
-            id="one out of reach that no pod speaks for is unknown",
         ),
-        pytest.param(
+        "one that has gone from the Service": (
             plane(*(node(name, "control-plane") for name in ("c1", "c2", "c3"))),
             servers(True, True),
             "of c3 is not among those of the Service kubernetes",
-            id="one that has gone from the Service",
         ),
-        pytest.param(
+        "as many as there are nodes, at addresses of their own": (
             plane(*(node(name, "control-plane", addresses=()) for name in ("c1", "c2", "c3"))),
             servers(True, True, True),
             "",
-            id="as many as there are nodes, at addresses of their own",
         ),
-        pytest.param(
+        "one on no node is not ready": (
             stacked(3),
             servers(True, True, True, False),
             "on no known node, is not ready",
-            id="one on no node is not ready",
         ),
-        pytest.param(
+        "a member of etcd is not Ready": (
             plane(
                 node("c1", "control-plane"),
                 pods=(static("etcd", "c1", ready=False), static("kube-apiserver", "c1")),
             ),
             servers(True),
             "kube-system/etcd-c1 is not Ready",
-            id="a member of etcd is not Ready",
         ),
-        pytest.param(
+        "a member that only learns": (
             plane(node("c1", "control-plane", etcd_voter=False)),
             servers(True),
             "the etcd of c1 is not a voting member",
-            id="a member that only learns",
         ),
-        pytest.param(
+        "a node that is not Ready": (
             plane(node("c1", "control-plane", ready=False, ready_message="no word")),
             servers(True),
             "c1 is not Ready: no word",
-            id="a node that is not Ready",
         ),
-    ],
+    },
 )
 def test_unproven_health_of_the_control_plane_is_reported(found, answers, said):
     troubles = [trouble.what for trouble in found.troubles(answers)]
@@ -221,15 +200,13 @@ def test_one_control_plane_node_at_a_time_whatever_the_budget():
     assert max(most) == 1
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        pytest.param({"ready": False, "ready_message": "down"}, "is not Ready: down", id="not Ready"),
-        pytest.param({"unschedulable": True}, "is cordoned", id="cordoned"),
-        pytest.param(
-            {"deleting": True}, "is in the maintenance of another tool: its Node object", id="another tool's"
-        ),
-    ],
+@cases(
+    "change, said",
+    {
+        "not Ready": ({"ready": False, "ready_message": "down"}, "is not Ready: down"),
+        "cordoned": ({"unschedulable": True}, "is cordoned"),
+        "another tool's": ({"deleting": True}, "is in the maintenance of another tool: its Node object"),
+    },
 )
 def test_no_control_plane_node_begins_while_another_is_out_of_service(change, said):
     here = world()

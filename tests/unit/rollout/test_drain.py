@@ -9,6 +9,7 @@ from numaforge.rollout.drain import Blocker, DrainSettings, drain, selects, sort
 from numaforge.rollout.patience import Patience
 from tests.fixtures.memory_cluster import UNSCHEDULABLE
 from tests.fixtures.rollout_world import NODE, World, pod
+from tests.fixtures.tables import cases
 from tests.fixtures.virtual_time import Task
 
 WEB = {"matchLabels": {"app": "web"}}
@@ -43,31 +44,24 @@ def left(world: World) -> list[str]:
     return [each.name for each in world.cluster.pods(NODE)]
 
 
-@pytest.mark.parametrize(
-    ("fields", "settings", "where"),
-    [
-        pytest.param({}, {}, "evict", id="a controller's pod is evicted"),
-        pytest.param({"mirror": True, "owner": None}, {}, None, id="a static pod stays"),
-        pytest.param({"owner": DAEMON}, {}, None, id="a DaemonSet's pod stays"),
-        pytest.param(
-            {"owner": DAEMON, "phase": "Failed"}, {}, "delete", id="a DaemonSet's failed pod is deleted"
-        ),
-        pytest.param({"phase": "Succeeded"}, {}, "delete", id="a completed pod is deleted"),
-        pytest.param({"phase": "Failed", "owner": None}, {}, "delete", id="a failed pod is, even unmanaged"),
-        pytest.param({"owner": None}, {}, "forbidden", id="an unmanaged pod is a blocker"),
-        pytest.param({"owner": None}, {"force": True}, "evict", id="force evicts it"),
-        pytest.param({"empty_dirs": ("scratch",)}, {}, "forbidden", id="an emptyDir is a blocker"),
-        pytest.param(
-            {"empty_dirs": ("scratch",)},
-            {"delete_empty_dir_data": True},
-            "evict",
-            id="its loss can be permitted",
-        ),
-        pytest.param({"deleting": True}, {}, "wait", id="a pod that is ending is waited for"),
-        pytest.param({"deleting": True, "owner": None}, {}, "wait", id="so is an unmanaged one"),
-        pytest.param({}, {"wait_for": {"app": "web"}}, "wait", id="wait_for leaves a pod to complete"),
-        pytest.param({}, {"wait_for": {"app": "job"}}, "evict", id="wait_for leaves no other pod"),
-    ],
+@cases(
+    "fields, settings, where",
+    {
+        "a controller's pod is evicted": ({}, {}, "evict"),
+        "a static pod stays": ({"mirror": True, "owner": None}, {}, None),
+        "a DaemonSet's pod stays": ({"owner": DAEMON}, {}, None),
+        "a DaemonSet's failed pod is deleted": ({"owner": DAEMON, "phase": "Failed"}, {}, "delete"),
+        "a completed pod is deleted": ({"phase": "Succeeded"}, {}, "delete"),
+        "a failed pod is, even unmanaged": ({"phase": "Failed", "owner": None}, {}, "delete"),
+        "an unmanaged pod is a blocker": ({"owner": None}, {}, "forbidden"),
+        "force evicts it": ({"owner": None}, {"force": True}, "evict"),
+        "an emptyDir is a blocker": ({"empty_dirs": ("scratch",)}, {}, "forbidden"),
+        "its loss can be permitted": ({"empty_dirs": ("scratch",)}, {"delete_empty_dir_data": True}, "evict"),
+        "a pod that is ending is waited for": ({"deleting": True}, {}, "wait"),
+        "so is an unmanaged one": ({"deleting": True, "owner": None}, {}, "wait"),
+        "wait_for leaves a pod to complete": ({}, {"wait_for": {"app": "web"}}, "wait"),
+        "wait_for leaves no other pod": ({}, {"wait_for": {"app": "job"}}, "evict"),
+    },
 )
 def test_drain_sorts_pods_by_kind_and_settings(fields, settings, where):
     found = sort_pods([pod("web-1", **fields)], DrainSettings(**settings))

@@ -11,6 +11,7 @@ from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending, Phase
 from tests.fixtures.memory_machine import NEW, OLD, MemoryMachine, Trouble
 from tests.fixtures.rollout_world import NODE, SETTINGS, World
+from tests.fixtures.tables import cases
 from tests.fixtures.virtual_time import Task
 
 OUTSIDE = "storage-1"
@@ -70,17 +71,15 @@ def test_host_already_as_planned_is_left_unchanged(world, host):
 
 
 @HOSTS
-@pytest.mark.parametrize(
-    ("trouble", "ending", "files"),
-    [
-        pytest.param({"refused": "no space left"}, Ending.BLOCKED, OLD, id="it refuses the change"),
-        pytest.param({"does_not_start": True}, Ending.ROLLED_BACK, OLD, id="the change fails"),
-        pytest.param({"broken_off": True}, Ending.ROLLED_BACK, OLD, id="the change is broken off"),
-        pytest.param(
-            {"does_not_start": True, "cannot_go_back": True}, Ending.HELD, OLD, id="neither way works"
-        ),
-        pytest.param({"deaf": True}, Ending.ROLLED_BACK, OLD, id="it answers no new connection any more"),
-    ],
+@cases(
+    "trouble, ending, files",
+    {
+        "it refuses the change": ({"refused": "no space left"}, Ending.BLOCKED, OLD),
+        "the change fails": ({"does_not_start": True}, Ending.ROLLED_BACK, OLD),
+        "the change is broken off": ({"broken_off": True}, Ending.ROLLED_BACK, OLD),
+        "neither way works": ({"does_not_start": True, "cannot_go_back": True}, Ending.HELD, OLD),
+        "it answers no new connection any more": ({"deaf": True}, Ending.ROLLED_BACK, OLD),
+    },
 )
 def test_in_place_change_ending_by_host_trouble(world, host, trouble, ending, files):
     world.machine_of(host).trouble = Trouble(**trouble)
@@ -115,17 +114,14 @@ def test_briefly_unreachable_host_is_waited_for(world):
     assert world.changed().ending is Ending.DONE
 
 
-@pytest.mark.parametrize(
+@cases(
     "prepare",
-    [
-        pytest.param(
-            lambda world: setattr(world.machine, "parts", (Part("kubelet", drains=True),)), id="drain"
+    {
+        "drain": lambda world: setattr(world.machine, "parts", (Part("kubelet", drains=True),)),
+        "label": lambda world: setattr(
+            world.machine, "wanted", replace(world.machine.wanted, labels={"x": "y"})
         ),
-        pytest.param(
-            lambda world: setattr(world.machine, "wanted", replace(world.machine.wanted, labels={"x": "y"})),
-            id="label",
-        ),
-    ],
+    },
 )
 def test_change_that_needs_a_drain_is_not_made_in_place(world, prepare):
     prepare(world)

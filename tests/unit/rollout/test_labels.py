@@ -15,6 +15,7 @@ from numaforge.rollout.record import Ending, Phase
 from tests.fixtures.memory_machine import NEW, OFFERED, OLD, PLANNED
 from tests.fixtures.node_records import request_abort
 from tests.fixtures.rollout_world import NODE, World
+from tests.fixtures.tables import cases
 
 CONFIG, MIG = "nvidia.com/device-plugin.config", "numaforge.io/mig"
 OPERATOR, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
@@ -28,30 +29,23 @@ def node(labels: dict[str, str], annotations: dict[str, str] | None = None) -> C
     return ClusterNode("n1", "uid", "1", labels=labels, annotations=annotations or {})
 
 
-@pytest.mark.parametrize(
-    ("there", "annotations", "wanted", "changes"),
-    [
-        pytest.param({}, {}, {MIG: "mig-enabled"}, {MIG: "mig-enabled"}, id="one that is missing"),
-        pytest.param({MIG: "mig-enabled"}, {}, {MIG: "mig-enabled"}, {}, id="one that is there"),
-        pytest.param({MIG: "mig-enabled"}, {}, {MIG: None}, {MIG: None}, id="one that is to go"),
-        pytest.param({}, {}, {MIG: None}, {}, id="one that is gone"),
-        pytest.param({MIG: "a", "other": "b"}, {}, {MIG: "c"}, {MIG: "c"}, id="others are left alone"),
-        pytest.param({CONFIG: "a"}, OF_NFD, {CONFIG: "b"}, {}, id="those of node-feature-discovery too"),
-        pytest.param(
+@cases(
+    "there, annotations, wanted, changes",
+    {
+        "one that is missing": ({}, {}, {MIG: "mig-enabled"}, {MIG: "mig-enabled"}),
+        "one that is there": ({MIG: "mig-enabled"}, {}, {MIG: "mig-enabled"}, {}),
+        "one that is to go": ({MIG: "mig-enabled"}, {}, {MIG: None}, {MIG: None}),
+        "one that is gone": ({}, {}, {MIG: None}, {}),
+        "others are left alone": ({MIG: "a", "other": "b"}, {}, {MIG: "c"}, {MIG: "c"}),
+        "those of node-feature-discovery too": ({CONFIG: "a"}, OF_NFD, {CONFIG: "b"}, {}),
+        "what the MIG manager said of another configuration goes": (
             {OPERATOR: "old", STATE: "success"},
             {},
             {OPERATOR: "new"},
             {OPERATOR: "new", STATE: None},
-            id="what the MIG manager said of another configuration goes",
         ),
-        pytest.param(
-            {OPERATOR: "new", STATE: "success"},
-            {},
-            {OPERATOR: "new"},
-            {},
-            id="what it said of this one stays",
-        ),
-    ],
+        "what it said of this one stays": ({OPERATOR: "new", STATE: "success"}, {}, {OPERATOR: "new"}, {}),
+    },
 )
 def test_label_changes_to_reach_the_plan(there, annotations, wanted, changes):
     found = node(there, annotations)

@@ -11,6 +11,7 @@ from numaforge.rollout.cluster import ConflictError, LabelWrite
 from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
 from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World, pod
+from tests.fixtures.tables import cases
 
 STATE = "nvidia.com/mig.config.state"
 PLUGIN, GFD = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.gpu-feature-discovery"
@@ -40,16 +41,14 @@ def found(here: World) -> list[MigChange]:
     return mig_changes(here.cluster, [NODE], NOW)
 
 
-@pytest.mark.parametrize(
-    ("labels", "state", "paused"),
-    [
-        pytest.param(LEFT, "pending", (PLUGIN, GFD), id="pending with paused operands"),
-        pytest.param({STATE: "rebooting"}, "rebooting", (), id="rebooting"),
-        pytest.param(
-            {STATE: "failed", PLUGIN: PAUSED}, "failed", (PLUGIN,), id="ended with operands still paused"
-        ),
-        pytest.param({PLUGIN: PAUSED}, None, (PLUGIN,), id="paused without a state"),
-    ],
+@cases(
+    "labels, state, paused",
+    {
+        "pending with paused operands": (LEFT, "pending", (PLUGIN, GFD)),
+        "rebooting": ({STATE: "rebooting"}, "rebooting", ()),
+        "ended with operands still paused": ({STATE: "failed", PLUGIN: PAUSED}, "failed", (PLUGIN,)),
+        "paused without a state": ({PLUGIN: PAUSED}, None, (PLUGIN,)),
+    },
 )
 def test_abandoned_mig_change_is_recognised(labels, state, paused):
     [change] = found(world(labels))

@@ -28,6 +28,7 @@ from numaforge.rollout.record import ABORT, Ending, Phase, lease_name
 from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot
 from tests.fixtures.node_records import request_abort, write_record
 from tests.fixtures.rollout_world import NODE, SETTINGS, World, pod
+from tests.fixtures.tables import cases
 from tests.fixtures.virtual_time import Killed, Task
 
 ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
@@ -119,67 +120,54 @@ def test_node_as_planned_is_not_touched(world):
     assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("trouble", "ending", "files", "said"),
-    [
-        pytest.param(
-            {"refused": "no space left"},
-            Ending.BLOCKED,
-            OLD,
-            "no space left",
-            id="a full disk changes nothing",
-        ),
-        pytest.param(
+@cases(
+    "trouble, ending, files, said",
+    {
+        "a full disk changes nothing": ({"refused": "no space left"}, Ending.BLOCKED, OLD, "no space left"),
+        "a kubelet that does not start is undone on the node": (
             {"does_not_start": True},
             Ending.ROLLED_BACK,
             OLD,
             "ended by itself",
-            id="a kubelet that does not start is undone on the node",
         ),
-        pytest.param(
+        "a kubelet that dies during the proof is undone": (
             {"dies_after": 10.0},
             Ending.ROLLED_BACK,
             OLD,
             "it ended by itself and was restarted",
-            id="a kubelet that dies during the proof is undone",
         ),
-        pytest.param(
+        "a GPU that is missing afterwards undoes the change": (
             {"gpus": "7"},
             Ending.ROLLED_BACK,
             OLD,
             "nvidia.com/gpu: predicted 8, found 7",
-            id="a GPU that is missing afterwards undoes the change",
         ),
-        pytest.param(
+        "a kubelet that runs something else undoes the change": (
             {"configz": {"cpuManagerPolicy": "none"}},
             Ending.ROLLED_BACK,
             OLD,
             "cpuManagerPolicy: predicted 'static', found 'none'",
-            id="a kubelet that runs something else undoes the change",
         ),
-        pytest.param(
+        "a failed verification undoes the change": (
             {"verification": ("CPU 3 is not isolated",)},
             Ending.ROLLED_BACK,
             OLD,
             "CPU 3 is not isolated",
-            id="a failed verification undoes the change",
         ),
-        pytest.param(
+        "a node that becomes Ready with neither configuration is held": (
             {"ready_after": 500.0},
             Ending.HELD,
             OLD,
             "Ready condition",
-            id="a node that becomes Ready with neither configuration is held",
         ),
-        pytest.param({"flaps": 2}, Ending.DONE, NEW, "", id="Ready that flaps at first only takes longer"),
-        pytest.param(
+        "Ready that flaps at first only takes longer": ({"flaps": 2}, Ending.DONE, NEW, ""),
+        "a transaction that was broken off is settled": (
             {"broken_off": True},
             Ending.ROLLED_BACK,
             OLD,
             "broken off",
-            id="a transaction that was broken off is settled",
         ),
-    ],
+    },
 )
 def test_change_ending_by_node_trouble(world, trouble, ending, files, said):
     world.trouble(**trouble)
@@ -281,15 +269,13 @@ def untouched(world: World) -> bool:
     return world.machine.files == OLD and not world.slots() and world.record is None
 
 
-@pytest.mark.parametrize(
-    ("state", "said"),
-    [
-        pytest.param({"unschedulable": True}, "node was cordoned before", id="somebody else's cordon"),
-        pytest.param(
-            {"ready": False, "ready_message": "PLEG"}, "not Ready: PLEG", id="a node that is not Ready"
-        ),
-        pytest.param({"labels": DRIVER_UPGRADE}, "upgrades its driver", id="somebody else's maintenance"),
-    ],
+@cases(
+    "state, said",
+    {
+        "somebody else's cordon": ({"unschedulable": True}, "node was cordoned before"),
+        "a node that is not Ready": ({"ready": False, "ready_message": "PLEG"}, "not Ready: PLEG"),
+        "somebody else's maintenance": ({"labels": DRIVER_UPGRADE}, "upgrades its driver"),
+    },
 )
 def test_unavailable_node_is_refused_with_the_reason(world, state, said):
     world.cluster.change_node(NODE, **state)
@@ -300,30 +286,26 @@ def test_unavailable_node_is_refused_with_the_reason(world, state, said):
 TWINS = {"machine_id": "m-1", "boot_id": "b-1", "system_uuid": "U-1"}
 
 
-@pytest.mark.parametrize(
-    ("host", "said"),
-    [
-        pytest.param(
+@cases(
+    "host, said",
+    {
+        "the node of another cluster with this name": (
             Identity("b-2", "m-2", "u-2"),
             "the system UUID of the host is u-2, and of the node U-1",
-            id="the node of another cluster with this name",
         ),
-        pytest.param(
+        "a system UUID that the host does not say": (
             Identity("b-2", "m-2", None),
             "the machine ID of the host is m-2, and of the node m-1",
-            id="a system UUID that the host does not say",
         ),
-        pytest.param(
+        "a clone, or a reboot that is not reported yet": (
             Identity("b-2", "m-1", "u-1"),
             "the boot ID of the host is b-2, and of the node b-1: wait until its kubelet has reported",
-            id="a clone, or a reboot that is not reported yet",
         ),
-        pytest.param(
+        "a boot ID that is not known": (
             Identity(None, "m-1", "u-1"),
             "the boot ID of the host is unknown, and of the node b-1",
-            id="a boot ID that is not known",
         ),
-    ],
+    },
 )
 def test_host_other_than_the_node_is_refused_before_cordon(world, host, said):
     world.cluster.change_node(NODE, **TWINS)

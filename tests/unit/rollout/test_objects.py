@@ -4,6 +4,7 @@ import pytest
 
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import Lease, Owner, Taint, Toleration
+from tests.fixtures.tables import cases
 
 
 def node(*, metadata=None, spec=None, status=None):
@@ -72,37 +73,35 @@ def test_node_has_identity_labels_annotations_and_resources():
     assert found.allocatable == {"nvidia.com/gpu": "8"}
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        pytest.param(
+@cases(
+    "status, expected",
+    {
+        "as-its-kubelet-reports": (
             {"nodeInfo": {"machineID": "m", "bootID": "b", "systemUUID": "S", "kernelVersion": "6.1"}},
             ("m", "b", "S"),
-            id="as-its-kubelet-reports",
         ),
-        pytest.param({"nodeInfo": {"machineID": "", "bootID": "b"}}, ("", "b", ""), id="in-part"),
-        pytest.param({}, ("", "", ""), id="never-reported"),
-    ],
+        "in-part": ({"nodeInfo": {"machineID": "", "bootID": "b"}}, ("", "b", "")),
+        "never-reported": ({}, ("", "", "")),
+    },
 )
 def test_node_status_identifies_its_machine(status, expected):
     found = node(status=status)
     assert (found.machine_id, found.boot_id, found.system_uuid) == expected
 
 
-@pytest.mark.parametrize(
-    ("references", "expected"),
-    [
-        pytest.param([], None, id="nobody"),
-        pytest.param([{"kind": "Job", "name": "j", "uid": "1"}], None, id="an-owner-that-does-not-control"),
-        pytest.param(
+@cases(
+    "references, expected",
+    {
+        "nobody": ([], None),
+        "an-owner-that-does-not-control": ([{"kind": "Job", "name": "j", "uid": "1"}], None),
+        "the-one-that-controls": (
             [
                 {"kind": "Tenant", "name": "t", "uid": "1"},
                 {"kind": "ReplicaSet", "name": "web", "uid": "2", "controller": True},
             ],
             Owner("ReplicaSet", "web", "2"),
-            id="the-one-that-controls",
         ),
-    ],
+    },
 )
 def test_the_owner_of_a_pod_is_its_controller(references, expected):
     assert pod(metadata={"ownerReferences": references}).owner == expected
@@ -168,26 +167,23 @@ def container(cpu: str, **fields: object) -> dict[str, object]:
     return {"name": "main", "resources": {"requests": {"cpu": cpu}}, **fields}
 
 
-@pytest.mark.parametrize(
-    ("spec", "qos", "whole"),
-    [
-        pytest.param({"containers": [container("4"), container("2000m")]}, "Guaranteed", 6, id="whole-cpus"),
-        pytest.param(
-            {"containers": [container("4"), container("1500m")]}, "Guaranteed", 4, id="shares-apart"
-        ),
-        pytest.param({"containers": [container("4")]}, "Burstable", 0, id="not-Guaranteed"),
-        pytest.param(
+@cases(
+    "spec, qos, whole",
+    {
+        "whole-cpus": ({"containers": [container("4"), container("2000m")]}, "Guaranteed", 6),
+        "shares-apart": ({"containers": [container("4"), container("1500m")]}, "Guaranteed", 4),
+        "not-Guaranteed": ({"containers": [container("4")]}, "Burstable", 0),
+        "init-containers-that-go-on": (
             {
                 "containers": [container("4")],
                 "initContainers": [container("2"), container("1", restartPolicy="Always")],
             },
             "Guaranteed",
             5,
-            id="init-containers-that-go-on",
         ),
-        pytest.param({"containers": [container("many")]}, "Guaranteed", 0, id="no-quantity"),
-        pytest.param({"containers": [{"name": "main"}]}, "Guaranteed", 0, id="asks-for-none"),
-    ],
+        "no-quantity": ({"containers": [container("many")]}, "Guaranteed", 0),
+        "asks-for-none": ({"containers": [{"name": "main"}]}, "Guaranteed", 0),
+    },
 )
 def test_exclusive_cpus_of_a_pod_under_static_policy(spec, qos, whole):
     assert pod(spec=spec, status={"qosClass": qos}).whole_cpus == whole

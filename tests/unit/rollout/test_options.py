@@ -6,6 +6,7 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.rollout.budget import Share
 from numaforge.rollout.fleet import FleetSettings
 from numaforge.rollout.options import RolloutOptions, read_options
+from tests.fixtures.tables import cases
 
 
 @pytest.mark.parametrize("name", RolloutOptions.model_fields)
@@ -19,18 +20,16 @@ def test_command_line_overrides_inventory_per_key():
     assert (options.budget().max_unavailable, FleetSettings.of(options).canaries) == (Share(percent=10), 2)
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        pytest.param({"max_unavailable": 0}, "'0' is not a budget", id="a-budget-of-nothing"),
-        pytest.param({"max_unavailable": "0%"}, "'0%' is not a budget", id="a-share-of-nothing"),
-        pytest.param({"max_unavailable": "120%"}, "'120%' is not a budget", id="more-than-everything"),
-        pytest.param({"max_unavailble": 1}, "did you mean max_unavailable?", id="a-misspelt-key"),
-        pytest.param({"canaries": -1}, "write 0 or more", id="fewer-canaries-than-none"),
-        pytest.param(
-            {"without_drain": "yes"}, "give the reason in one sentence", id="no-reason-for-no-drain"
-        ),
-    ],
+@cases(
+    "said, message",
+    {
+        "a-budget-of-nothing": ({"max_unavailable": 0}, "'0' is not a budget"),
+        "a-share-of-nothing": ({"max_unavailable": "0%"}, "'0%' is not a budget"),
+        "more-than-everything": ({"max_unavailable": "120%"}, "'120%' is not a budget"),
+        "a-misspelt-key": ({"max_unavailble": 1}, "did you mean max_unavailable?"),
+        "fewer-canaries-than-none": ({"canaries": -1}, "write 0 or more"),
+        "no-reason-for-no-drain": ({"without_drain": "yes"}, "give the reason in one sentence"),
+    },
 )
 def test_invalid_option_is_refused_with_the_key_and_accepted_values(said, message):
     with pytest.raises(NumaforgeError, match="numaforge_rollout: ") as refused:

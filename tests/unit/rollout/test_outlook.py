@@ -13,6 +13,7 @@ from numaforge.rollout.outlook import NodeOutlook, look_ahead
 from numaforge.rollout.record import Phase, lease_name, node_leases
 from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World, pod
+from tests.fixtures.tables import cases
 
 CORDONED = "the node was cordoned before (permit: include_cordoned)"
 
@@ -36,22 +37,19 @@ def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutloo
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "options", "in_the_way"),
-    [
-        pytest.param({}, {}, (), id="nothing"),
-        pytest.param(
-            {"ready": False, "ready_message": "PLEG"}, {}, ("the node is not Ready: PLEG",), id="not-Ready"
-        ),
-        pytest.param({"unschedulable": True}, {}, (CORDONED,), id="cordoned"),
-        pytest.param({"unschedulable": True}, {"include_cordoned": True}, (), id="cordoned-and-permitted"),
-        pytest.param(
+@cases(
+    "fields, options, in_the_way",
+    {
+        "nothing": ({}, {}, ()),
+        "not-Ready": ({"ready": False, "ready_message": "PLEG"}, {}, ("the node is not Ready: PLEG",)),
+        "cordoned": ({"unschedulable": True}, {}, (CORDONED,)),
+        "cordoned-and-permitted": ({"unschedulable": True}, {"include_cordoned": True}, ()),
+        "everything-that-is-in-the-way": (
             {"unschedulable": True, "deleting": True},
             {},
             ("another maintenance of the node is in progress: its Node object is being deleted", CORDONED),
-            id="everything-that-is-in-the-way",
         ),
-    ],
+    },
 )
 def test_blockers_of_a_node_are_listed(world, fields, options, in_the_way):
     world.cluster.change_node(NODE, **fields)

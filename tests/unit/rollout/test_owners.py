@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-import pytest
-
 from numaforge.roles.device_owners import CONFIG_MANAGER, DRA_DRIVER, MIG_MANAGER
 from numaforge.rollout.labels import noted, to_set
 from numaforge.rollout.owners import device_owner
 from tests.fixtures.memory_cluster import workers
 from tests.fixtures.rollout_world import NODE, pod
+from tests.fixtures.tables import cases
 
 NODE_OBJECT = workers(1)[0]
 CONFIG, PROFILE = "nvidia.com/mig.config", "dcm.amd.com/gpu-config-profile"
@@ -20,32 +19,23 @@ BY_MANAGER, BY_CONFIG_MANAGER, BY_DRIVER = (
 )
 
 
-@pytest.mark.parametrize(
-    ("own", "labels", "pods", "cut", "owner"),
-    [
-        pytest.param(MIG, {CONFIG: "all-disabled"}, [MANAGER], (), BY_MANAGER, id="a-config-and-its-manager"),
-        pytest.param(MIG, {CONFIG: "all-1g.10gb"}, [MANAGER], (), BY_MANAGER, id="any-value"),
-        pytest.param(MIG, {CONFIG: ""}, [MANAGER], (), None, id="an-empty-value"),
-        pytest.param(MIG, {}, [MANAGER], (), None, id="a-manager-without-a-config"),
-        pytest.param(MIG, {CONFIG: "a"}, [pod("web")], (), None, id="a-config-without-a-manager"),
-        pytest.param(
-            MIG, {CONFIG: "a"}, [replace(MANAGER, phase="Failed")], (), None, id="a-manager-that-has-ended"
-        ),
-        pytest.param(
-            MIG,
-            {CONFIG: "a"},
-            [replace(MANAGER, phase="Pending")],
-            (),
-            BY_MANAGER,
-            id="a-manager-that-starts",
-        ),
-        pytest.param(FIXED, {CONFIG: "a"}, [MANAGER], (), None, id="the-manager-is-handed-the-geometry"),
-        pytest.param(FIXED, {}, [], [NODE], BY_DRIVER, id="the-driver-cuts-what-has-one-geometry"),
-        pytest.param(MIG, {}, [], ["another"], None, id="the-driver-cuts-another-node"),
-        pytest.param(frozenset(), {CONFIG: "a"}, [MANAGER], [NODE], None, id="a-plan-without-mig"),
-        pytest.param(AMD, {PROFILE: "cpx"}, [], (), BY_CONFIG_MANAGER, id="amds-manager"),
-        pytest.param(AMD, {CONFIG: "a"}, [MANAGER], [NODE], None, id="another-makers-gpus"),
-    ],
+@cases(
+    "own, labels, pods, cut, owner",
+    {
+        "a-config-and-its-manager": (MIG, {CONFIG: "all-disabled"}, [MANAGER], (), BY_MANAGER),
+        "any-value": (MIG, {CONFIG: "all-1g.10gb"}, [MANAGER], (), BY_MANAGER),
+        "an-empty-value": (MIG, {CONFIG: ""}, [MANAGER], (), None),
+        "a-manager-without-a-config": (MIG, {}, [MANAGER], (), None),
+        "a-config-without-a-manager": (MIG, {CONFIG: "a"}, [pod("web")], (), None),
+        "a-manager-that-has-ended": (MIG, {CONFIG: "a"}, [replace(MANAGER, phase="Failed")], (), None),
+        "a-manager-that-starts": (MIG, {CONFIG: "a"}, [replace(MANAGER, phase="Pending")], (), BY_MANAGER),
+        "the-manager-is-handed-the-geometry": (FIXED, {CONFIG: "a"}, [MANAGER], (), None),
+        "the-driver-cuts-what-has-one-geometry": (FIXED, {}, [], [NODE], BY_DRIVER),
+        "the-driver-cuts-another-node": (MIG, {}, [], ["another"], None),
+        "a-plan-without-mig": (frozenset(), {CONFIG: "a"}, [MANAGER], [NODE], None),
+        "amds-manager": (AMD, {PROFILE: "cpx"}, [], (), BY_CONFIG_MANAGER),
+        "another-makers-gpus": (AMD, {CONFIG: "a"}, [MANAGER], [NODE], None),
+    },
 )
 def test_device_owner_is_decided_by_evidence(own, labels, pods, cut, owner):
     node = replace(NODE_OBJECT, labels={**NODE_OBJECT.labels, **labels})

@@ -18,6 +18,7 @@ from numaforge.rollout.racks import disagreeing
 from numaforge.rollout.record import node_leases
 from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import World
+from tests.fixtures.tables import cases
 
 OLD = Tray(("aaaa.1",), "branch 580", "driver", BY_HOST, "0123456789abcdef", 18)
 NEW = replace(OLD, nodes="fedcba9876543210", nodes_count=17)
@@ -50,27 +51,22 @@ def shown(parts: RenderableType) -> str:
 ELSEWHERE = replace(tray(5), tray=None, tray_planned=None)
 
 
-@pytest.mark.parametrize(
-    ("needs", "hosts"),
-    [
-        pytest.param([tray(0), tray(1)], [], id="one-list"),
-        pytest.param([tray(0, OLD, NEW), tray(1, OLD, NEW)], [], id="one-new-list-for-all"),
-        pytest.param([tray(0, NEW, OLD), tray(1)], [], id="a-run-that-mends-the-rack"),
-        pytest.param([tray(0, OLD, NEW), tray(1)], ["tray-0", "tray-1"], id="a-new-list-for-one-alone"),
-        pytest.param(
-            [tray(0, OLD, NEW), tray(1, changes=False)], ["tray-0"], id="a-tray-that-stays-is-not-refused"
-        ),
-        pytest.param([tray(0, NEW, NEW), tray(1)], ["tray-0", "tray-1"], id="lists-that-differ-already"),
-        pytest.param(
+@cases(
+    "needs, hosts",
+    {
+        "one-list": ([tray(0), tray(1)], []),
+        "one-new-list-for-all": ([tray(0, OLD, NEW), tray(1, OLD, NEW)], []),
+        "a-run-that-mends-the-rack": ([tray(0, NEW, OLD), tray(1)], []),
+        "a-new-list-for-one-alone": ([tray(0, OLD, NEW), tray(1)], ["tray-0", "tray-1"]),
+        "a-tray-that-stays-is-not-refused": ([tray(0, OLD, NEW), tray(1, changes=False)], ["tray-0"]),
+        "lists-that-differ-already": ([tray(0, NEW, NEW), tray(1)], ["tray-0", "tray-1"]),
+        "a-tray-that-is-refused-keeps-its-list": (
             [tray(0, OLD, NEW), tray(1, OLD, NEW), replace(tray(2, OLD, NEW), node="none")],
             ["tray-0", "tray-1", "tray-2"],
-            id="a-tray-that-is-refused-keeps-its-list",
         ),
-        pytest.param([tray(0, OLD, NEW), tray(1, None, None)], [], id="a-tray-whose-rack-is-not-known"),
-        pytest.param(
-            [tray(0), tray(1, OLD, replace(OLD, memory_mode="numa"))], [], id="another-mode-is-no-refusal"
-        ),
-    ],
+        "a-tray-whose-rack-is-not-known": ([tray(0, OLD, NEW), tray(1, None, None)], []),
+        "another-mode-is-no-refusal": ([tray(0), tray(1, OLD, replace(OLD, memory_mode="numa"))], []),
+    },
 )
 def test_rack_with_several_imex_node_lists_is_refused(needs: list[HostNeeds], hosts: list[str]) -> None:
     assert sorted(refused(*needs, ELSEWHERE)) == hosts

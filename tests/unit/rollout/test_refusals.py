@@ -14,6 +14,7 @@ from numaforge.rollout.same_machine import Access
 from tests.fixtures.memory_cluster import control_planes
 from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World
+from tests.fixtures.tables import cases
 
 GOOD = HostNeeds("good", NODE, True, True, (), {}, {})
 OTHER = "node-0001"
@@ -30,20 +31,17 @@ def refused(
     return refusals(world.cluster, nodes, node_leases(world.cluster.leases()), survey, budget or Budget())
 
 
-@pytest.mark.parametrize(
-    ("needs", "why"),
-    [
-        pytest.param(replace(GOOD, host="bad", node="none"), "the cluster knows no node none", id="unknown"),
-        pytest.param(
-            replace(GOOD, host="bad", node=OTHER, unreadable="403"), "(/configz): 403", id="unreadable"
-        ),
-        pytest.param(
+@cases(
+    "needs, why",
+    {
+        "unknown": (replace(GOOD, host="bad", node="none"), "the cluster knows no node none"),
+        "unreadable": (replace(GOOD, host="bad", node=OTHER, unreadable="403"), "(/configz): 403"),
+        "a Node that is not at its address": (
             replace(GOOD, host="bad", node=OTHER, access=Access("bad", addresses=("192.0.2.66",))),
             f"only its own claim makes it the node {OTHER}",
-            id="a Node that is not at its address",
         ),
-        pytest.param(replace(HOST, host="bad", reboots=True), UNPROTECTED, id="reboots outside a cluster"),
-    ],
+        "reboots outside a cluster": (replace(HOST, host="bad", reboots=True), UNPROTECTED),
+    },
 )
 def test_bad_host_is_refused_alone_with_a_reason(needs, why):
     found = refused(GOOD, needs)
@@ -86,9 +84,7 @@ OUTSIDE = Budget(Share(count=1), pool="role=gpu")
 
 
 @pytest.mark.parametrize(
-    "needs",
-    [GOOD, replace(GOOD, restarts=False)],
-    ids=["whose pods would leave", "whose pods would stay"],
+    "needs", [GOOD, replace(GOOD, restarts=False)], ids=["whose pods would leave", "whose pods would stay"]
 )
 def test_node_outside_pool_is_refused_naming_the_selector(needs):
     found = refused(needs, budget=OUTSIDE)

@@ -7,6 +7,7 @@ from numaforge.rollout.names import NodeNameError, node_name
 from numaforge.rollout.record import Ending, Phase
 from numaforge.rollout.same_machine import Access, claimed_twice, other_address
 from tests.fixtures.rollout_world import NODE, World
+from tests.fixtures.tables import cases
 
 NODES = {
     name: ClusterNode(
@@ -23,75 +24,56 @@ def why_not(node: str, **access: object) -> str | None:
     return other_address(NODES[node], Access(**access), NODES.values)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("node", "access"),
-    [
-        pytest.param("gpu-01", {"host": "a", "addresses": ("10.0.0.1",)}, id="its address is the node's"),
-        pytest.param("gpu-02", {"host": "a", "addresses": ("2001:DB8:0::2",)}, id="IPv6, written otherwise"),
-        pytest.param("gpu-01", {"host": "a", "addresses": ("::ffff:10.0.0.1",)}, id="IPv4 on an IPv6 socket"),
-        pytest.param(
+@cases(
+    "node, access",
+    {
+        "its address is the node's": ("gpu-01", {"host": "a", "addresses": ("10.0.0.1",)}),
+        "IPv6, written otherwise": ("gpu-02", {"host": "a", "addresses": ("2001:DB8:0::2",)}),
+        "IPv4 on an IPv6 socket": ("gpu-01", {"host": "a", "addresses": ("::ffff:10.0.0.1",)}),
+        "a forwarded port, and the inventory's name is the node's": (
             "gpu-01",
             {"host": "gpu-01", "addresses": ("127.0.0.1",)},
-            id="a forwarded port, and the inventory's name is the node's",
         ),
-        pytest.param(
+        "a network for management, and the inventory's name is the node's": (
             "gpu-01",
             {"host": "GPU-01", "addresses": ("172.16.0.1",)},
-            id="a network for management, and the inventory's name is the node's",
         ),
-        pytest.param(
+        "what was dialled is a name of the node": (
             "gpu-01",
             {"host": "a", "addresses": ("172.16.0.1",), "names": ("gpu-01.fleet.example",)},
-            id="what was dialled is a name of the node",
         ),
-        pytest.param(
-            "gpu-01",
-            {"host": "gpu-01", "names": ("gpu-01",)},
-            id="behind a jump host, where no name resolves",
-        ),
-        pytest.param(
-            "gpu-01", {"host": "a", "addresses": ("127.0.0.1",), "pin": "gpu-01"}, id="pinned by name"
-        ),
-        pytest.param(
-            "gpu-01",
-            {"host": "a", "pin": "aws:///eu-1a/i-gpu-01"},
-            id="pinned by provider ID, at any address",
-        ),
-        pytest.param(
-            "gpu-01", {"host": "a", "pin": "gpu-01", "addresses": ("10.0.0.2",)}, id="a pin decides alone"
-        ),
-        pytest.param("gpu-01", {"host": "@local", "here": True}, id="this machine"),
-    ],
+        "behind a jump host, where no name resolves": ("gpu-01", {"host": "gpu-01", "names": ("gpu-01",)}),
+        "pinned by name": ("gpu-01", {"host": "a", "addresses": ("127.0.0.1",), "pin": "gpu-01"}),
+        "pinned by provider ID, at any address": ("gpu-01", {"host": "a", "pin": "aws:///eu-1a/i-gpu-01"}),
+        "a pin decides alone": ("gpu-01", {"host": "a", "pin": "gpu-01", "addresses": ("10.0.0.2",)}),
+        "this machine": ("gpu-01", {"host": "@local", "here": True}),
+    },
 )
 def test_matching_host_is_accepted_as_its_node(node, access):
     assert why_not(node, **access) is None
 
 
-@pytest.mark.parametrize(
-    ("access", "said"),
-    [
-        pytest.param(
+@cases(
+    "access, said",
+    {
+        "another node's host, at its own address": (
             {"host": "gpu-02", "addresses": ("10.0.0.2",)},
             "reached at 10.0.0.2, and the node has gpu-01, 10.0.0.1, gpu-01.fleet.example",
-            id="another node's host, at its own address",
         ),
-        pytest.param(
+        "a forwarded port without a pin": (
             {"host": "a", "addresses": ("127.0.0.1",)},
             "write so in the inventory: numaforge_node='gpu-01'",
-            id="a forwarded port without a pin",
         ),
-        pytest.param(
+        "the node's name, at another node's address": (
             {"host": "gpu-01", "addresses": ("10.0.0.2",)},
             "and is reached at an address of gpu-02: 10.0.0.2",
-            id="the node's name, at another node's address",
         ),
-        pytest.param(
+        "another pin, whatever the address": (
             {"host": "a", "addresses": ("10.0.0.1",), "pin": "gpu-02"},
             "the inventory says that it is the node gpu-02 (numaforge_node), and the host says gpu-01",
-            id="another pin, whatever the address",
         ),
-        pytest.param({"host": "a"}, "only its own claim", id="nothing is known"),
-    ],
+        "nothing is known": ({"host": "a"}, "only its own claim"),
+    },
 )
 def test_host_without_proof_of_its_node_is_refused_with_remedy(access, said):
     assert said in str(why_not("gpu-01", **access))

@@ -23,6 +23,7 @@ from numaforge.rollout.shards import (
 from numaforge.rollout.stages import Stage
 from tests.fixtures.memory_machine import Trouble
 from tests.fixtures.rollout_world import Watched, out_at_once
+from tests.fixtures.tables import cases
 
 NAMES = st.sets(st.text(min_size=1, max_size=12), max_size=40)
 COUNTS = st.integers(1, 20)
@@ -76,19 +77,17 @@ def test_shard_text_forms(text, expected):
     assert Shard.parse(text, {"JOB_COMPLETION_INDEX": "2"}) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("4/4", "there is no shard 4 of 4: the first is 0", id="numbered from 1"),
-        pytest.param("0/0", "there is no shard 0 of 0", id="no shards"),
-        pytest.param("-1/4", "it is not I/N", id="negative"),
-        pytest.param("1", "it is not I/N", id="without a number of shards"),
-        pytest.param("a/b", "it is not I/N", id="words"),
-        pytest.param(
-            "$UNSET/4", "the environment variable UNSET is not set", id="a variable that is not set"
-        ),
-        pytest.param("$WORDS/4", "the environment variable WORDS is words", id="a variable without a number"),
-    ],
+@cases(
+    "text, message",
+    {
+        "numbered from 1": ("4/4", "there is no shard 4 of 4: the first is 0"),
+        "no shards": ("0/0", "there is no shard 0 of 0"),
+        "negative": ("-1/4", "it is not I/N"),
+        "without a number of shards": ("1", "it is not I/N"),
+        "words": ("a/b", "it is not I/N"),
+        "a variable that is not set": ("$UNSET/4", "the environment variable UNSET is not set"),
+        "a variable without a number": ("$WORDS/4", "the environment variable WORDS is words"),
+    },
 )
 def test_bad_shards_are_refused(text, message):
     with pytest.raises(NumaforgeError, match="--shard") as refused:

@@ -9,6 +9,7 @@ from numaforge.cluster.explain.allocation import Allocation, allocate
 from numaforge.cluster.explain.claims import claim_world, spec_of_claim
 from numaforge.cluster.explain.devices import devices_on, held_claims
 from numaforge.cluster.schedulers.dra import planned_classes
+from tests.fixtures.tables import cases
 
 NODE = "gpu-01"
 ROOT = "resource.kubernetes.io/pcieRoot"
@@ -114,89 +115,77 @@ TAINT = {"key": "numaforge.io/sick", "value": "NG404", "effect": "NoSchedule"}
 TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
 
 
-@pytest.mark.parametrize(
-    ("slices", "spec", "claims", "expected"),
-    [
-        pytest.param(BOTH, claim(request("g")), [], ["gpu-0"], id="the first that is free"),
-        pytest.param(BOTH, claim(request("g")), TWO_TAKEN, ["gpu-2"], id="what others have is not free"),
-        pytest.param(BOTH, claim(request("g", count=7)), TWO_TAKEN, None, id="more than are free"),
-        pytest.param(
+@cases(
+    "slices, spec, claims, expected",
+    {
+        "the first that is free": (BOTH, claim(request("g")), [], ["gpu-0"]),
+        "what others have is not free": (BOTH, claim(request("g")), TWO_TAKEN, ["gpu-2"]),
+        "more than are free": (BOTH, claim(request("g", count=7)), TWO_TAKEN, None),
+        "as many as there are": (
             BOTH,
             claim(request("g", count=8)),
             [],
             [f"gpu-{number}" for number in range(8)],
-            id="as many as there are",
         ),
-        pytest.param(BOTH, claim(request("g", count=9)), [], None, id="more than there are"),
-        pytest.param(
+        "more than there are": (BOTH, claim(request("g", count=9)), [], None),
+        "a monitor takes nothing": (
             BOTH,
             claim(request("g", count=8)),
             [held((GPU, "gpu-0"), adminAccess=True)],
             [f"gpu-{number}" for number in range(8)],
-            id="a monitor takes nothing",
         ),
-        pytest.param(
+        "and sees what is taken": (
             BOTH,
             claim(request("g", count=1, adminAccess=True)),
             TWO_TAKEN,
             ["gpu-0"],
-            id="and sees what is taken",
         ),
-        pytest.param(
+        "a GPU and a rail below one root": (
             BOTH,
             claim(request("g"), request("n", NIC), constraints=[same_root("g", "n")]),
             [held(("dra.net", "nic-0"))],
             ["gpu-2", "nic-1"],
-            id="a GPU and a rail below one root",
         ),
-        pytest.param(
+        "two GPUs below one root": (
             BOTH,
             claim(request("g", count=2), request("n", NIC), constraints=[same_root("g", "n")]),
             [held((GPU, "gpu-1"))],
             ["gpu-2", "gpu-3", "nic-1"],
-            id="two GPUs below one root",
         ),
-        pytest.param(
+        "three GPUs where two share a root": (
             BOTH,
             claim(request("g", count=3), constraints=[same_root("g")]),
             [],
             None,
-            id="three GPUs where two share a root",
         ),
-        pytest.param(
+        "each below a root of its own": (
             BOTH,
             claim(request("g", count=4), constraints=[{"distinctAttribute": ROOT}]),
             [],
             ["gpu-0", "gpu-2", "gpu-4", "gpu-6"],
-            id="each below a root of its own",
         ),
-        pytest.param(
+        "too many roots": (
             BOTH,
             claim(request("g", count=5), constraints=[{"distinctAttribute": ROOT}]),
             [],
             None,
-            id="too many roots",
         ),
-        pytest.param(
+        "a device without the attribute meets no constraint": (
             (a_slice(GPU, gpu(0)),),
             claim(request("g"), constraints=[same_root()]),
             [],
             None,
-            id="a device without the attribute meets no constraint",
         ),
-        pytest.param(
+        "a selector": (
             BOTH,
             claim(request("g", **where("device.attributes['gpu.nvidia.com'].index > 5"))),
             [],
             ["gpu-6"],
-            id="a selector",
         ),
-        pytest.param(
-            BOTH, claim(request("n", NIC, **FREE)), [], [f"nic-{n}" for n in range(4)], id="all that match"
-        ),
-        pytest.param(BOTH, claim(request("g", **FREE)), TWO_TAKEN, None, id="all, and one is taken"),
-        pytest.param((EIGHT,), claim(request("m", MIG, **FREE)), [], None, id="all of none"),
-        pytest.param(
+        "all that match": (BOTH, claim(request("n", NIC, **FREE)), [], [f"nic-{n}" for n in range(4)]),
+        "all, and one is taken": (BOTH, claim(request("g", **FREE)), TWO_TAKEN, None),
+        "all of none": ((EIGHT,), claim(request("m", MIG, **FREE)), [], None),
+        "the first way that can be served": (
             BOTH,
             claim(
                 {
@@ -209,33 +198,27 @@ TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
             ),
             TWO_TAKEN,
             ["gpu-2"],
-            id="the first way that can be served",
         ),
-        pytest.param(
-            (a_slice(GPU, gpu(0, taints=[TAINT]), gpu(1)),), claim(request("g")), [], ["gpu-1"], id="a taint"
-        ),
-        pytest.param(
+        "a taint": ((a_slice(GPU, gpu(0, taints=[TAINT]), gpu(1)),), claim(request("g")), [], ["gpu-1"]),
+        "a taint that is tolerated": (
             (a_slice(GPU, gpu(0, taints=[TAINT]), gpu(1)),),
             claim(request("g", tolerations=[{"operator": "Exists"}])),
             [],
             ["gpu-0"],
-            id="a taint that is tolerated",
         ),
-        pytest.param(
+        "a taint that only informs": (
             (a_slice(GPU, gpu(0, taints=[{**TAINT, "effect": "None"}])),),
             claim(request("g")),
             [],
             ["gpu-0"],
-            id="a taint that only informs",
         ),
-        pytest.param(
+        "a pool of which a slice is missing": (
             (a_slice(GPU, gpu(0), pool={"name": NODE, "generation": 1, "resourceSliceCount": 2}),),
             claim(request("g")),
             [],
             None,
-            id="a pool of which a slice is missing",
         ),
-        pytest.param(
+        "of a pool the newest generation": (
             (
                 a_slice(GPU, gpu(0), name="a"),
                 a_slice(GPU, gpu(1), name="b", pool={"name": NODE, "generation": 2, "resourceSliceCount": 1}),
@@ -243,19 +226,15 @@ TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
             claim(request("g", count=1)),
             [],
             ["gpu-1"],
-            id="of a pool the newest generation",
         ),
-        pytest.param(
-            (a_slice(GPU, gpu(0), nodeName="other"),), claim(request("g")), [], None, id="another node's"
-        ),
-        pytest.param(
+        "another node's": ((a_slice(GPU, gpu(0), nodeName="other"),), claim(request("g")), [], None),
+        "those of all nodes": (
             (a_slice(GPU, gpu(0), nodeName=None, allNodes=True),),
             claim(request("g")),
             [],
             ["gpu-0"],
-            id="those of all nodes",
         ),
-        pytest.param(
+        "those of nodes with a label": (
             (
                 a_slice(
                     GPU,
@@ -271,9 +250,8 @@ TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
             claim(request("g")),
             [],
             ["gpu-0"],
-            id="those of nodes with a label",
         ),
-        pytest.param(
+        "each device has its nodes": (
             (
                 a_slice(
                     GPU,
@@ -286,44 +264,38 @@ TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
             claim(request("g")),
             [],
             ["gpu-1"],
-            id="each device has its nodes",
         ),
-        pytest.param(
+        "a share of what is left": (
             (CPUS,),
             claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "16"}})),
             [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")],
             ["cpus-1"],
-            id="a share of what is left",
         ),
-        pytest.param(
+        "a share that is just left": (
             (CPUS,),
             claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "14"}})),
             [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")],
             ["cpus-0"],
-            id="a share that is just left",
         ),
-        pytest.param(
+        "more than one device has": (
             (CPUS,),
             claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "55"}})),
             [],
             None,
-            id="more than one device has",
         ),
-        pytest.param(
+        "a capacity that no device has": (
             (EIGHT,),
             claim(request("g", capacity={"requests": {"memory": "1Gi"}})),
             [],
             None,
-            id="a capacity that no device has",
         ),
-        pytest.param(
+        "counters alone are no devices": (
             (a_slice(GPU, sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}}}]),),
             claim(request("g")),
             [],
             None,
-            id="counters alone are no devices",
         ),
-    ],
+    },
 )
 def test_claim_gets_the_devices_that_match_its_requests(slices, spec, claims, expected):
     found = said(slices, spec, claims=claims)
@@ -346,20 +318,16 @@ PARTS = a_slice(
 )
 
 
-@pytest.mark.parametrize(
-    ("claims", "spec", "fits"),
-    [
-        pytest.param([], claim(request("g")), True, id="the whole"),
-        pytest.param([], claim(request("m", MIG, count=2)), True, id="both parts"),
-        pytest.param([held((GPU, "m-0"))], claim(request("m", MIG)), True, id="the other part"),
-        pytest.param(
-            [held((GPU, "m-0"))], claim(request("g")), False, id="the whole of which a part is taken"
-        ),
-        pytest.param(
-            [held((GPU, "gpu-0"))], claim(request("m", MIG)), False, id="a part of a whole that is taken"
-        ),
-        pytest.param([], claim(request("g"), request("m", MIG)), False, id="both at once"),
-    ],
+@cases(
+    "claims, spec, fits",
+    {
+        "the whole": ([], claim(request("g")), True),
+        "both parts": ([], claim(request("m", MIG, count=2)), True),
+        "the other part": ([held((GPU, "m-0"))], claim(request("m", MIG)), True),
+        "the whole of which a part is taken": ([held((GPU, "m-0"))], claim(request("g")), False),
+        "a part of a whole that is taken": ([held((GPU, "gpu-0"))], claim(request("m", MIG)), False),
+        "both at once": ([], claim(request("g"), request("m", MIG)), False),
+    },
 )
 def test_devices_with_shared_counters_exclude_each_other(claims, spec, fits):
     assert said([PARTS], spec, claims=claims).fits is fits
@@ -368,36 +336,26 @@ def test_devices_with_shared_counters_exclude_each_other(claims, spec, fits):
 UNREAD = where('device.attributes["gpu.nvidia.com"].type.matches("^g")')
 
 
-@pytest.mark.parametrize(
-    ("slices", "spec", "fits", "why"),
-    [
-        pytest.param(BOTH, claim(request("g", **UNREAD)), None, "is not evaluated", id="a selector"),
-        pytest.param(
-            BOTH, claim(request("g", count=9, **UNREAD)), False, "", id="more than there are at best"
-        ),
-        pytest.param(BOTH, claim(request("g", **FREE, **UNREAD)), None, "is not evaluated", id="all of them"),
-        pytest.param(
+@cases(
+    "slices, spec, fits, why",
+    {
+        "a selector": (BOTH, claim(request("g", **UNREAD)), None, "is not evaluated"),
+        "more than there are at best": (BOTH, claim(request("g", count=9, **UNREAD)), False, ""),
+        "all of them": (BOTH, claim(request("g", **FREE, **UNREAD)), None, "is not evaluated"),
+        "a selector that is false all the same": (
             BOTH,
             claim(request("g", **where('device.driver == "x" && [1].all(n, n > 0)'))),
             False,
             "",
-            id="a selector that is false all the same",
         ),
-        pytest.param(
-            BOTH,
-            claim(request("g", selectors=[{"wasm": {}}])),
-            None,
-            "that is not CEL is not read",
-            id="no CEL",
-        ),
-        pytest.param(
+        "no CEL": (BOTH, claim(request("g", selectors=[{"wasm": {}}])), None, "that is not CEL is not read"),
+        "a mode": (
             BOTH,
             claim(request("g", allocationMode="Most")),
             None,
             "the allocation mode Most is not read",
-            id="a mode",
         ),
-    ],
+    },
 )
 def test_unknown_allocation_is_reported_and_not_guessed(slices, spec, fits, why):
     found = said(slices, spec)
@@ -407,10 +365,7 @@ def test_unknown_allocation_is_reported_and_not_guessed(slices, spec, fits, why)
 
 
 def test_alternative_after_an_unknown_alternative_is_unknown():
-    ways = [
-        {"name": "a", "deviceClassName": GPU, **UNREAD},
-        {"name": "b", "deviceClassName": NIC},
-    ]
+    ways = [{"name": "a", "deviceClassName": GPU, **UNREAD}, {"name": "b", "deviceClassName": NIC}]
     assert said(BOTH, claim({"name": "x", "firstAvailable": ways})).fits is None
     assert names(said(BOTH, claim({"name": "x", "firstAvailable": ways[::-1]}))) == ["nic-0"]
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
-
 from numaforge.cluster.explain.candidates import Candidate, GivenMachine, candidates
 from numaforge.cluster.explain.claims import ClaimWorld, claim_world
 from numaforge.cluster.explain.cluster import read_cluster
@@ -14,6 +12,7 @@ from numaforge.cluster.schedulers.dra import planned_classes
 from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.fit import Scenario
 from tests.fixtures.machines import GIB, machine
+from tests.fixtures.tables import cases
 
 GPU = "nvidia.com/gpu"
 CLASS = "gpu.nvidia.com"
@@ -112,49 +111,39 @@ WHOLE = (*CLASSES, offered("one", 2), template("one-gpu"), template("two-gpus", 
 NOT_ALL = "cannot allocate all claims"
 
 
-@pytest.mark.parametrize(
-    ("objects", "spec", "expected"),
-    [
-        pytest.param(WHOLE, claiming("two-gpus"), (), id="as many as a slice offers"),
-        pytest.param((*WHOLE, claim("c", "gpu-0")), claiming("one-gpu"), (), id="one of what is left"),
-        pytest.param((*WHOLE, claim("c", "gpu-0")), claiming("two-gpus"), (NOT_ALL,), id="more than is left"),
-        pytest.param(
-            WHOLE, claiming("none"), ("ResourceClaimTemplate ml/none does not exist",), id="no such template"
-        ),
-        pytest.param(
-            WHOLE, claiming(claim="none"), ("ResourceClaim ml/none does not exist",), id="no such claim"
-        ),
-        pytest.param(
+@cases(
+    "objects, spec, expected",
+    {
+        "as many as a slice offers": (WHOLE, claiming("two-gpus"), ()),
+        "one of what is left": ((*WHOLE, claim("c", "gpu-0")), claiming("one-gpu"), ()),
+        "more than is left": ((*WHOLE, claim("c", "gpu-0")), claiming("two-gpus"), (NOT_ALL,)),
+        "no such template": (WHOLE, claiming("none"), ("ResourceClaimTemplate ml/none does not exist",)),
+        "no such claim": (WHOLE, claiming(claim="none"), ("ResourceClaim ml/none does not exist",)),
+        "no such class": (
             (*WHOLE, template("other", request(device_class="tpu"))),
             claiming("other"),
             ("request g: device class tpu does not exist",),
-            id="no such class",
         ),
-        pytest.param((*WHOLE, claim("c", count=2)), claiming(claim="c"), (), id="a claim that waits"),
-        pytest.param(
-            (*WHOLE, claim("c", "gpu-0", "gpu-1")), claiming(claim="c"), (), id="one that has its devices"
-        ),
-        pytest.param(
+        "a claim that waits": ((*WHOLE, claim("c", count=2)), claiming(claim="c"), ()),
+        "one that has its devices": ((*WHOLE, claim("c", "gpu-0", "gpu-1")), claiming(claim="c"), ()),
+        "one that has those of another node": (
             (*WHOLE, claim("c", "gpu-0", on="two")),
             claiming(claim="c"),
             ("resourceclaim not available on the node",),
-            id="one that has those of another node",
         ),
-        pytest.param(
+        "one that as many pods share as may": (
             (*WHOLE, claim("c", "gpu-0", users=[str(each) for each in range(256)])),
             claiming(claim="c"),
             ("resourceclaim in use",),
-            id="one that as many pods share as may",
         ),
-        pytest.param(WHOLE, limits(gpus=2), (), id="an extended resource that a claim serves"),
-        pytest.param((*WHOLE, claim("c", "gpu-0")), limits(gpus=2), (NOT_ALL,), id="more of it than is left"),
-        pytest.param(
+        "an extended resource that a claim serves": (WHOLE, limits(gpus=2), ()),
+        "more of it than is left": ((*WHOLE, claim("c", "gpu-0")), limits(gpus=2), (NOT_ALL,)),
+        "an extended resource of no class": (
             (*planned_classes(), offered("one", 2)),
             limits(gpus=1),
             (f"Insufficient {GPU}",),
-            id="an extended resource of no class",
         ),
-    ],
+    },
 )
 def test_scheduler_refuses_unsatisfiable_claims(objects, spec, expected):
     answer = explained(nodes_of(node("one"), *objects), pod("p", spec))
@@ -291,26 +280,18 @@ def test_device_offered_to_all_nodes_is_allocated_only_once():
 # ---- what is not known ----
 
 
-@pytest.mark.parametrize(
-    ("world", "spec", "why"),
-    [
-        pytest.param(ClaimWorld(), claiming("t"), "ResourceClaimTemplate ml/t is not given", id="a template"),
-        pytest.param(
-            claim_world([template("t")]), claiming("t"), f"DeviceClass {CLASS} is not given", id="a class"
-        ),
-        pytest.param(
+@cases(
+    "world, spec, why",
+    {
+        "a template": (ClaimWorld(), claiming("t"), "ResourceClaimTemplate ml/t is not given"),
+        "a class": (claim_world([template("t")]), claiming("t"), f"DeviceClass {CLASS} is not given"),
+        "slices": (
             claim_world([*CLASSES, template("t")]),
             claiming("t"),
             "what its drivers offer is not known",
-            id="slices",
         ),
-        pytest.param(
-            ClaimWorld(why_unknown="forbidden"),
-            claiming("t"),
-            "forbidden",
-            id="a login that may not read them",
-        ),
-    ],
+        "a login that may not read them": (ClaimWorld(why_unknown="forbidden"), claiming("t"), "forbidden"),
+    },
 )
 def test_unknown_claims_are_reported_and_block_no_node(world, spec, why):
     answer = explained(candidates([GivenMachine("one", scenario())], None, world=world), pod("p", spec))

@@ -15,14 +15,15 @@ from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.model import NvidiaDriver
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.roles.device_plugin.plan import DevicePluginPlan
+from tests.fixtures.tables import cases
 
 PREFIX = "nvidia.com/"
 
 
-@pytest.mark.parametrize(
-    ("machine", "plugin", "labels"),
-    [
-        pytest.param(
+@cases(
+    "machine, plugin, labels",
+    {
+        "whole GPUs": (
             "dgx-h100",
             None,
             {
@@ -31,9 +32,8 @@ PREFIX = "nvidia.com/"
                 "gpu.memory": "81559",
                 "gpu.family": "hopper",
             },
-            id="whole GPUs",
         ),
-        pytest.param(
+        "shared GPUs": (
             "hgx-a100",
             DevicePluginPlan("none", "time-slicing", {"nvidia.com/gpu": 4}),
             {
@@ -43,22 +43,19 @@ PREFIX = "nvidia.com/"
                 "mps.capable": "false",
                 "mig.strategy": None,
             },
-            id="shared GPUs",
         ),
-        pytest.param(
+        "shared under another name": (
             "hgx-a100",
             DevicePluginPlan("none", "mps", {"nvidia.com/gpu": 4}, renamed=True),
             {"gpu.product": "NVIDIA-A100-SXM4-80GB", "gpu.replicas": "4", "mps.capable": "true"},
-            id="shared under another name",
         ),
-        pytest.param(
+        "MIG devices": (
             "dgx-h100-mig",
             DevicePluginPlan("mixed"),
             {"mig.strategy": "mixed", "mig-1g.10gb.count": "4", "gpu.product": "NVIDIA-H100-80GB-HBM3"},
-            id="MIG devices",
         ),
-        pytest.param("mi300x", None, {"gpu.product": None, "gpu.present": None}, id="no GPU of NVIDIA"),
-    ],
+        "no GPU of NVIDIA": ("mi300x", None, {"gpu.product": None, "gpu.present": None}),
+    },
 )
 def test_discovered_labels_follow_the_machine(machine, plugin, labels):
     found = discovered_labels(ready_machine(machine), plugin)
@@ -90,29 +87,25 @@ def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", [admit, fit, explain], ids=["admit", "fit", "explain"])
-@pytest.mark.parametrize(
-    ("spec", "code"),
-    [
-        pytest.param({"nodeSelector": {f"{PREFIX}gpu.product": "Tesla-T4"}}, ExitCode.NO, id="another model"),
-        pytest.param({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, ExitCode.NO, id="other processors"),
-        pytest.param({"nodeSelector": {"beta.kubernetes.io/os": "linux"}}, ExitCode.YES, id="Linux"),
-        pytest.param(
-            {"nodeSelector": {f"{PREFIX}gpu.product": "NVIDIA-H100-80GB-HBM3"}}, ExitCode.YES, id="this model"
-        ),
-        pytest.param(affinity([requirement("gpu.memory", "Gt", "90000")]), ExitCode.NO, id="more memory"),
-        pytest.param(affinity([requirement("gpu.memory", "Gt", "80000")]), ExitCode.YES, id="enough memory"),
-        pytest.param(
+@cases(
+    "spec, code",
+    {
+        "another model": ({"nodeSelector": {f"{PREFIX}gpu.product": "Tesla-T4"}}, ExitCode.NO),
+        "other processors": ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, ExitCode.NO),
+        "Linux": ({"nodeSelector": {"beta.kubernetes.io/os": "linux"}}, ExitCode.YES),
+        "this model": ({"nodeSelector": {f"{PREFIX}gpu.product": "NVIDIA-H100-80GB-HBM3"}}, ExitCode.YES),
+        "more memory": (affinity([requirement("gpu.memory", "Gt", "90000")]), ExitCode.NO),
+        "enough memory": (affinity([requirement("gpu.memory", "Gt", "80000")]), ExitCode.YES),
+        "a contradiction beside an unknown label": (
             affinity([requirement("gpu.product", "In", "A", "B"), requirement("gpu.machine", "In", "C")]),
             ExitCode.NO,
-            id="a contradiction beside an unknown label",
         ),
-        pytest.param(
+        "a term that may hold beside one that does not": (
             affinity([requirement("gpu.count", "In", "4")], [requirement("gpu.machine", "In", "C")]),
             ExitCode.YES,
-            id="a term that may hold beside one that does not",
         ),
-        pytest.param(affinity([requirement("mig.capable", "In", "false")]), ExitCode.NO, id="without MIG"),
-    ],
+        "without MIG": (affinity([requirement("mig.capable", "In", "false")]), ExitCode.NO),
+    },
 )
 def test_selector_that_contradicts_the_machine_does_not_match(tmp_path, command, spec, code):
     limits = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}

@@ -15,6 +15,7 @@ from numaforge.cluster.explain.workload import Group, group_name, group_of, work
 from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.topology.model import Userland
 from tests.fixtures.scenarios import scenario
+from tests.fixtures.tables import cases
 
 GPU = "nvidia.com/gpu"
 ALLOCATABLE = {"cpu": "14", "memory": "30Gi", "pods": "110", GPU: "4"}
@@ -76,22 +77,19 @@ def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
 # ---- one pod ----
 
 
-@pytest.mark.parametrize(
-    ("spec", "config", "reason"),
-    [
-        pytest.param(limits(4, 2), {}, None, id="on one NUMA node"),
-        pytest.param(limits(10), {}, "TopologyAffinityError", id="more CPUs than a NUMA node has"),
-        pytest.param(limits(2, 3), {}, "TopologyAffinityError", id="more GPUs than a NUMA node has"),
-        pytest.param(
-            limits(2, 3), {"topologyManagerPolicy": "best-effort"}, None, id="where it need not align"
-        ),
-        pytest.param(
+@cases(
+    "spec, config, reason",
+    {
+        "on one NUMA node": (limits(4, 2), {}, None),
+        "more CPUs than a NUMA node has": (limits(10), {}, "TopologyAffinityError"),
+        "more GPUs than a NUMA node has": (limits(2, 3), {}, "TopologyAffinityError"),
+        "where it need not align": (limits(2, 3), {"topologyManagerPolicy": "best-effort"}, None),
+        "half a core": (
             limits(3),
             {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
             "SMTAlignmentError",
-            id="half a core",
         ),
-    ],
+    },
 )
 def test_kubelet_refusal_overrides_the_scheduler(spec, config, reason):
     answer = explained(offline(**config), pod("p", spec))
@@ -117,61 +115,47 @@ def affinity(*expressions: Mapping[str, Any]) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": required}}
 
 
-@pytest.mark.parametrize(
-    ("of_node", "of_pod", "reasons"),
-    [
-        pytest.param({}, {}, (), id="nothing against it"),
-        pytest.param({"unschedulable": True}, {}, ("it is cordoned",), id="a cordon"),
-        pytest.param({"taints": [HARD]}, {}, ("taint gpu=only:NoSchedule",), id="a taint"),
-        pytest.param({"taints": [SOFT]}, {}, (), id="a taint that only asks"),
-        pytest.param(
-            {"taints": [HARD]}, {"tolerations": [{"operator": "Exists"}]}, (), id="all is tolerated"
-        ),
-        pytest.param(
-            {"taints": [HARD]},
-            {"tolerations": [{"key": "gpu", "value": "only"}]},
-            (),
-            id="a value is tolerated",
-        ),
-        pytest.param(
+@cases(
+    "of_node, of_pod, reasons",
+    {
+        "nothing against it": ({}, {}, ()),
+        "a cordon": ({"unschedulable": True}, {}, ("it is cordoned",)),
+        "a taint": ({"taints": [HARD]}, {}, ("taint gpu=only:NoSchedule",)),
+        "a taint that only asks": ({"taints": [SOFT]}, {}, ()),
+        "all is tolerated": ({"taints": [HARD]}, {"tolerations": [{"operator": "Exists"}]}, ()),
+        "a value is tolerated": ({"taints": [HARD]}, {"tolerations": [{"key": "gpu", "value": "only"}]}, ()),
+        "another value is tolerated": (
             {"taints": [HARD]},
             {"tolerations": [{"key": "gpu", "value": "other"}]},
             ("taint gpu=only:NoSchedule",),
-            id="another value is tolerated",
         ),
-        pytest.param({}, {"nodeSelector": {"zone": "a"}}, (), id="a selector that matches"),
-        pytest.param(
+        "a selector that matches": ({}, {"nodeSelector": {"zone": "a"}}, ()),
+        "a selector that does not": (
             {},
             {"nodeSelector": {"zone": "b"}},
             ("its labels do not match the pod's nodeSelector or affinity",),
-            id="a selector that does not",
         ),
-        pytest.param({}, affinity({"key": "zone", "operator": "In", "values": ["a", "b"]}), (), id="In"),
-        pytest.param(
+        "In": ({}, affinity({"key": "zone", "operator": "In", "values": ["a", "b"]}), ()),
+        "NotIn": (
             {},
             affinity({"key": "zone", "operator": "NotIn", "values": ["a"]}),
             ("its labels do not match the pod's nodeSelector or affinity",),
-            id="NotIn",
         ),
-        pytest.param(
-            {}, affinity({"key": "x", "operator": "NotIn", "values": ["a"]}), (), id="NotIn of no label"
-        ),
-        pytest.param({}, affinity({"key": "size", "operator": "Gt", "values": ["7"]}), (), id="Gt"),
-        pytest.param(
+        "NotIn of no label": ({}, affinity({"key": "x", "operator": "NotIn", "values": ["a"]}), ()),
+        "Gt": ({}, affinity({"key": "size", "operator": "Gt", "values": ["7"]}), ()),
+        "Exists": (
             {},
             affinity({"key": "x", "operator": "Exists"}),
             ("its labels do not match the pod's nodeSelector or affinity",),
-            id="Exists",
         ),
-        pytest.param({}, spread("zone"), (), id="spread by a label that it has"),
-        pytest.param(
+        "spread by a label that it has": ({}, spread("zone"), ()),
+        "spread by a label that it lacks": (
             {},
             spread("numa"),
             ("it lacks the label numa, by which the pod must be spread",),
-            id="spread by a label that it lacks",
         ),
-        pytest.param({}, spread("numa", "ScheduleAnyway"), (), id="spread where it is possible"),
-    ],
+        "spread where it is possible": ({}, spread("numa", "ScheduleAnyway"), ()),
+    },
 )
 def test_scheduler_reasons_follow_its_filters(of_node, of_pod, reasons):
     _, nodes = live(node("one", {"zone": "a", "size": "8"}, **of_node))
@@ -277,16 +261,15 @@ def test_pod_missing_from_the_state_files_is_placed_again():
     assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
 
 
-@pytest.mark.parametrize(
-    ("cpus", "doubts"),
-    [
-        pytest.param("14", (), id="the Node has all of them"),
-        pytest.param(
+@cases(
+    "cpus, doubts",
+    {
+        "the Node has all of them": ("14", ()),
+        "the Node does not have them": (
             "12",
             ("CPUs 2,10 count as free, which its state file does not have, and its Node has other CPUs",),
-            id="the Node does not have them",
         ),
-    ],
+    },
 )
 def test_cpus_missing_from_the_state_file_are_free(cpus, doubts):
     nodes = with_cpus("0-1,3-9,11-15", {}, cpus=cpus)
@@ -349,24 +332,22 @@ def test_every_suggested_change_helps():
 CPUS = re.compile(r"([0-9]+) CPUs instead of [0-9]+ in the container main")
 
 
-@pytest.mark.parametrize(
-    ("spec", "config", "change"),
-    [
-        pytest.param(limits(10), {}, "8 CPUs instead of 10 in the container main", id="fewer CPUs"),
-        pytest.param(
+@cases(
+    "spec, config, change",
+    {
+        "fewer CPUs": (limits(10), {}, "8 CPUs instead of 10 in the container main"),
+        "whole cores": (
             limits(3),
             {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
             "4 CPUs instead of 3 in the container main",
-            id="whole cores",
         ),
-        pytest.param(
+        "without the option": (
             limits(3),
             {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
             "without full-pcpus-only",
-            id="without the option",
         ),
-        pytest.param(limits(2, 3), {}, "2 nvidia.com/gpu in the container main", id="fewer GPUs"),
-        pytest.param(
+        "fewer GPUs": (limits(2, 3), {}, "2 nvidia.com/gpu in the container main"),
+        "another scope": (
             {
                 "containers": [
                     {"name": name, **limits(6, 1)["containers"][0]} | {"name": name} for name in "ab"
@@ -374,9 +355,8 @@ CPUS = re.compile(r"([0-9]+) CPUs instead of [0-9]+ in the container main")
             },
             {"topologyManagerScope": "pod"},
             "topologyManagerScope: container",
-            id="another scope",
         ),
-    ],
+    },
 )
 def test_explanation_suggests_a_change_that_fits(spec, config, change):
     answer = explained(offline(**config), pod("p", spec))
@@ -450,10 +430,10 @@ GANG = {"gang": {"minCount": 3}}
 IN_RACK = {"topology": [{"key": "rack"}]}
 
 
-@pytest.mark.parametrize(
-    ("version", "spec", "least", "domain", "notes"),
-    [
-        pytest.param(
+@cases(
+    "version, spec, least, domain, notes",
+    {
+        "v1alpha2, of 1.36": (
             "scheduling.k8s.io/v1alpha2",
             {
                 "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
@@ -464,9 +444,8 @@ IN_RACK = {"topology": [{"key": "rack"}]}
             3,
             "rack",
             (),
-            id="v1alpha2, of 1.36",
         ),
-        pytest.param(
+        "v1alpha3, of 1.37": (
             "scheduling.k8s.io/v1alpha3",
             {
                 "workloadRef": {"workloadName": "w", "templateName": "t"},
@@ -477,9 +456,8 @@ IN_RACK = {"topology": [{"key": "rack"}]}
             3,
             "rack",
             (),
-            id="v1alpha3, of 1.37",
         ),
-        pytest.param(
+        "v1beta1, of 1.37": (
             "scheduling.k8s.io/v1beta1",
             {
                 "workloadRef": {"workloadName": "w", "templateName": "t"},
@@ -489,44 +467,37 @@ IN_RACK = {"topology": [{"key": "rack"}]}
             3,
             None,
             (),
-            id="v1beta1, of 1.37",
         ),
-        pytest.param(
+        "basic: no pod waits for another": (
             "scheduling.k8s.io/v1beta1",
             {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": IN_RACK},
             1,
             "rack",
             (),
-            id="basic: no pod waits for another",
         ),
-        pytest.param(
+        "a group of groups is not judged": (
             "scheduling.k8s.io/v1alpha3",
             {"schedulingPolicy": GANG, "parentCompositePodGroupName": "whole"},
             3,
             None,
             ("its CompositePodGroup whole, whose groups wait for one another",),
-            id="a group of groups is not judged",
         ),
-        pytest.param(
+        "claims of the group": (
             "scheduling.k8s.io/v1alpha2",
             {"schedulingPolicy": GANG, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
             3,
             None,
             ("claims that its pods share: each pod is judged as if it had its own",),
-            id="claims of the group",
         ),
-        pytest.param(
-            "scheduling.x-k8s.io/v1alpha1", {"minMember": 2}, 2, None, (), id="of scheduler-plugins"
-        ),
-        pytest.param(
+        "of scheduler-plugins": ("scheduling.x-k8s.io/v1alpha1", {"minMember": 2}, 2, None, ()),
+        "of Volcano": (
             "scheduling.volcano.sh/v1beta1",
             {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}},
             2,
             "nvidia.com/gpu.clique",
             (),
-            id="of Volcano",
         ),
-    ],
+    },
 )
 def test_group_is_read_in_each_served_version(version, spec, least, domain, notes):
     document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
@@ -535,19 +506,14 @@ def test_group_is_read_in_each_served_version(version, spec, least, domain, note
     assert version in GROUPS
 
 
-@pytest.mark.parametrize(
-    ("spec", "metadata", "least"),
-    [
-        pytest.param({"schedulingGroup": {"podGroupName": "g"}}, {}, 4, id="of Kubernetes"),
-        pytest.param({}, {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, 2, id="of scheduler-plugins"),
-        pytest.param({}, {"annotations": {"scheduling.k8s.io/group-name": "g"}}, 3, id="of Volcano"),
-        pytest.param(
-            {},
-            {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}},
-            5,
-            id="of Koordinator, without one",
-        ),
-    ],
+@cases(
+    "spec, metadata, least",
+    {
+        "of Kubernetes": ({"schedulingGroup": {"podGroupName": "g"}}, {}, 4),
+        "of scheduler-plugins": ({}, {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, 2),
+        "of Volcano": ({}, {"annotations": {"scheduling.k8s.io/group-name": "g"}}, 3),
+        "of Koordinator, without one": ({}, {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}}, 5),
+    },
 )
 def test_groups_with_the_same_name_are_distinguished_by_api(spec, metadata, least):
     named = {"kind": "PodGroup", "metadata": {"name": "g"}}
@@ -576,28 +542,24 @@ def test_gang_is_queried_only_in_the_versions_of_its_api():
     assert group_stubs(("gang.scheduling.koordinator.sh", "ml/g")) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "documents",
-    [
-        pytest.param(
-            (
-                {
-                    "kind": "PodGroup",
-                    "metadata": {"name": "g"},
-                    "spec": {
-                        "schedulingPolicy": {"gang": {"minCount": 3}},
-                        "schedulingConstraints": {"topology": [{"key": "rack"}]},
-                    },
+    {
+        "a group of Kubernetes itself": (
+            {
+                "kind": "PodGroup",
+                "metadata": {"name": "g"},
+                "spec": {
+                    "schedulingPolicy": {"gang": {"minCount": 3}},
+                    "schedulingConstraints": {"topology": [{"key": "rack"}]},
                 },
-                job("j", 3, {**limits(4, 2), "schedulingGroup": {"podGroupName": "g"}}),
-            ),
-            id="a group of Kubernetes itself",
+            },
+            job("j", 3, {**limits(4, 2), "schedulingGroup": {"podGroupName": "g"}}),
         ),
-        pytest.param(
-            (job("j", 3, limits(4, 2), annotations={"kueue.x-k8s.io/podset-required-topology": "rack"}),),
-            id="Kueue",
+        "Kueue": (
+            job("j", 3, limits(4, 2), annotations={"kueue.x-k8s.io/podset-required-topology": "rack"}),
         ),
-    ],
+    },
 )
 def test_gang_stays_within_one_topology_domain(documents):
     racks = [node("one", {"rack": "a"}), node("two", {"rack": "b"}), node("three")]

@@ -9,6 +9,7 @@ from numaforge.cluster.explain.pod_sets import MOST_PODS, documents_of, name_wit
 from numaforge.cluster.explain.workload import Workload, workloads_of
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.strict_yaml import read_manifests
+from tests.fixtures.tables import cases
 
 
 def containers(name: str = "main") -> dict[str, Any]:
@@ -31,61 +32,53 @@ HEAD = {"headGroupSpec": TEMPLATE}
 GROUP = {"groupName": "gpus", "numOfHosts": 2, **TEMPLATE}
 
 
-@pytest.mark.parametrize(
-    ("made", "names"),
-    [
-        pytest.param(document("Pod", containers()), ["default/x"], id="a pod"),
-        pytest.param(containers(), ["bare"], id="a bare spec has the name of its file"),
-        pytest.param(
+@cases(
+    "made, names",
+    {
+        "a pod": (document("Pod", containers()), ["default/x"]),
+        "a bare spec has the name of its file": (containers(), ["bare"]),
+        "a Deployment": (
             document("Deployment", {"replicas": 2, **TEMPLATE}, namespace="ml"),
             ["ml/x-0", "ml/x-1"],
-            id="a Deployment",
         ),
-        pytest.param(document("DaemonSet", TEMPLATE), ["default/x-0"], id="a DaemonSet: one a node"),
-        pytest.param(
+        "a DaemonSet: one a node": (document("DaemonSet", TEMPLATE), ["default/x-0"]),
+        "a Job runs no more pods than have to complete": (
             document("Job", {"parallelism": 3, "completions": 2, **TEMPLATE}),
             ["default/x-0", "default/x-1"],
-            id="a Job runs no more pods than have to complete",
         ),
-        pytest.param(
+        "a CronJob: those of one run": (
             document("CronJob", {"jobTemplate": {"spec": {"parallelism": 2, **TEMPLATE}}}),
             ["default/x-0", "default/x-1"],
-            id="a CronJob: those of one run",
         ),
-        pytest.param(
+        "a JobSet": (
             job_set({"name": "a", "replicas": 2}, {"name": "b"}),
             ["default/x-a-0-0", "default/x-a-1-0", "default/x-b-0-0"],
-            id="a JobSet",
         ),
-        pytest.param(
+        "a Job of Volcano": (
             document(
                 "Job", {"tasks": [{"name": "t", "replicas": 2, **TEMPLATE}]}, "batch.volcano.sh/v1alpha1"
             ),
             ["default/x-t-0", "default/x-t-1"],
-            id="a Job of Volcano",
         ),
-        pytest.param(
+        "a CronJob of Volcano": (
             document(
                 "CronJob",
                 {"jobTemplate": {"spec": {"tasks": [{"name": "t", **TEMPLATE}]}}},
                 "batch.volcano.sh/v1alpha1",
             ),
             ["default/x-t-0"],
-            id="a CronJob of Volcano",
         ),
-        pytest.param(
+        "an MPIJob": (
             document(
                 "MPIJob", {"mpiReplicaSpecs": {"Launcher": TEMPLATE, "Worker": {"replicas": 2, **TEMPLATE}}}
             ),
             ["default/x-launcher-0", "default/x-worker-0", "default/x-worker-1"],
-            id="an MPIJob",
         ),
-        pytest.param(
+        "Kubeflow's other training kinds": (
             document("JAXJob", {"jaxReplicaSpecs": {"Worker": TEMPLATE}}),
             ["default/x-worker-0"],
-            id="Kubeflow's other training kinds",
         ),
-        pytest.param(
+        "a LeaderWorkerSet: its size counts the leader": (
             document(
                 "LeaderWorkerSet",
                 {
@@ -94,21 +87,18 @@ GROUP = {"groupName": "gpus", "numOfHosts": 2, **TEMPLATE}
                 },
             ),
             ["default/x-0", "default/x-0-1", "default/x-1", "default/x-1-1"],
-            id="a LeaderWorkerSet: its size counts the leader",
         ),
-        pytest.param(
+        "a RayCluster: each replica has several hosts": (
             document("RayCluster", {**HEAD, "workerGroupSpecs": [{**GROUP, "replicas": 1}]}),
             ["default/x-head", "default/x-gpus-0", "default/x-gpus-1"],
-            id="a RayCluster: each replica has several hosts",
         ),
-        pytest.param(
+        "a RayJob starts with the fewest replicas": (
             document(
                 "RayJob", {"rayClusterSpec": {**HEAD, "workerGroupSpecs": [{**GROUP, "minReplicas": 1}]}}
             ),
             ["default/x-head", "default/x-gpus-0", "default/x-gpus-1"],
-            id="a RayJob starts with the fewest replicas",
         ),
-        pytest.param(
+        "a RayService without its suspended workers": (
             document(
                 "RayService",
                 {
@@ -119,66 +109,56 @@ GROUP = {"groupName": "gpus", "numOfHosts": 2, **TEMPLATE}
                 },
             ),
             ["default/x-head"],
-            id="a RayService without its suspended workers",
         ),
-        pytest.param(
+        "a Workload of Kueue": (
             document(
                 "Workload", {"podSets": [{"name": "main", "count": 2, **TEMPLATE}]}, "kueue.x-k8s.io/v1beta1"
             ),
             ["default/x-main-0", "default/x-main-1"],
-            id="a Workload of Kueue",
         ),
-        pytest.param(
+        "an AppWrapper: what its components make": (
             document("AppWrapper", {"components": [{"template": document("Job", TEMPLATE)}]}),
             ["default/x-0"],
-            id="an AppWrapper: what its components make",
         ),
-        pytest.param(
+        "any kind with a pod template": (
             document("Sandbox", {"replicas": 2, **TEMPLATE}),
             ["default/x-0", "default/x-1"],
-            id="any kind with a pod template",
         ),
-    ],
+    },
 )
 def test_pods_of_a_document_are_counted(made: Mapping[str, Any], names: list[str]) -> None:
     assert [name for pods in pod_sets(made, "bare") for one in pods.sets for name in one.names] == names
 
 
-@pytest.mark.parametrize(
-    ("made", "note"),
-    [
-        pytest.param({"kind": "Namespace", "metadata": {"name": "ml"}}, "Namespace ml", id="a Namespace"),
-        pytest.param(
+@cases(
+    "made, note",
+    {
+        "a Namespace": ({"kind": "Namespace", "metadata": {"name": "ml"}}, "Namespace ml"),
+        "a template of what is not a pod": (
             document("NodePool", {"template": {"spec": {"requirements": []}}}),
             "NodePool x",
-            id="a template of what is not a pod",
         ),
-        pytest.param(
+        "a controller that is not read": (
             {"kind": "Workflow", "metadata": {"generateName": "train-"}, "spec": {"templates": []}},
             "Workflow train- (its pods are made by Argo Workflows, and not read)",
-            id="a controller that is not read",
         ),
-    ],
+    },
 )
 def test_documents_without_pods_are_named(made: Mapping[str, Any], note: str) -> None:
     assert pod_sets(made) == ()
     assert name_without_pods(made) == note
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        pytest.param({"kind": "Pod", "metadata": {"name": "p"}}, "has no spec", id="a Pod without a spec"),
-        pytest.param(document("Deployment", {}), "nor a pod template", id="a Deployment without a template"),
-        pytest.param(document("JobSet", {}), "no spec.replicatedJobs", id="a JobSet without jobs"),
-        pytest.param(job_set({"name": "a", "template": 1}), "no template of a Job", id="a JobSet's job"),
-        pytest.param(
-            document("Deployment", {"replicas": "2", **TEMPLATE}), "'2' is not a number of pods", id="a text"
-        ),
-        pytest.param(
-            job_set({"replicas": MOST_PODS}, {"replicas": 1}), "at most 10000", id="more than are placed"
-        ),
-        pytest.param(
+@cases(
+    "made, message",
+    {
+        "a Pod without a spec": ({"kind": "Pod", "metadata": {"name": "p"}}, "has no spec"),
+        "a Deployment without a template": (document("Deployment", {}), "nor a pod template"),
+        "a JobSet without jobs": (document("JobSet", {}), "no spec.replicatedJobs"),
+        "a JobSet's job": (job_set({"name": "a", "template": 1}), "no template of a Job"),
+        "a text": (document("Deployment", {"replicas": "2", **TEMPLATE}), "'2' is not a number of pods"),
+        "more than are placed": (job_set({"replicas": MOST_PODS}, {"replicas": 1}), "at most 10000"),
+        "as many as would take all memory": (
             document(
                 "LeaderWorkerSet",
                 {
@@ -187,9 +167,8 @@ def test_documents_without_pods_are_named(made: Mapping[str, Any], note: str) ->
                 },
             ),
             "at most 10000",
-            id="as many as would take all memory",
         ),
-    ],
+    },
 )
 def test_document_of_a_known_kind_without_valid_pods_is_refused(
     made: Mapping[str, Any], message: str
@@ -224,21 +203,15 @@ POLICY = {"runPolicy": {"schedulingPolicy": {"minAvailable": 1}}}
 WORKERS = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, **TEMPLATE}}}
 
 
-@pytest.mark.parametrize(
-    ("made", "is_gang", "least"),
-    [
-        pytest.param(
-            document("Deployment", {"replicas": 2, **TEMPLATE}), False, 2, id="a Deployment is no gang"
-        ),
-        pytest.param(job_set({"replicas": 2}), False, 2, id="a JobSet is none"),
-        pytest.param(
-            document("Job", {"parallelism": 2, **TEMPLATE}, **QUEUED), True, 2, id="what Kueue admits is one"
-        ),
-        pytest.param(document("PyTorchJob", WORKERS), False, 2, id="a PyTorchJob is none"),
-        pytest.param(
-            document("PyTorchJob", {**WORKERS, **POLICY}), True, 1, id="with a scheduling policy it is one"
-        ),
-    ],
+@cases(
+    "made, is_gang, least",
+    {
+        "a Deployment is no gang": (document("Deployment", {"replicas": 2, **TEMPLATE}), False, 2),
+        "a JobSet is none": (job_set({"replicas": 2}), False, 2),
+        "what Kueue admits is one": (document("Job", {"parallelism": 2, **TEMPLATE}, **QUEUED), True, 2),
+        "a PyTorchJob is none": (document("PyTorchJob", WORKERS), False, 2),
+        "with a scheduling policy it is one": (document("PyTorchJob", {**WORKERS, **POLICY}), True, 1),
+    },
 )
 def test_only_gang_scheduled_workloads_are_gangs(made: Mapping[str, Any], is_gang: bool, least: int) -> None:
     [workload] = workloads(made)
@@ -249,22 +222,17 @@ def after(name: str, status: str = "Complete") -> dict[str, Any]:
     return {"dependsOn": [{"name": name, "status": status}]}
 
 
-@pytest.mark.parametrize(
-    ("jobs", "stages"),
-    [
-        pytest.param([{"name": "a"}, {"name": "b"}], [["a", "b"]], id="all at once"),
-        pytest.param([{"name": "a"}, {"name": "b", **after("a")}], [["a"], ["b"]], id="one after the other"),
-        pytest.param(
-            [{"name": "a"}, {"name": "b", **after("a", "Ready")}],
-            [["a", "b"]],
-            id="once it is ready: beside it",
-        ),
-        pytest.param(
+@cases(
+    "jobs, stages",
+    {
+        "all at once": ([{"name": "a"}, {"name": "b"}], [["a", "b"]]),
+        "one after the other": ([{"name": "a"}, {"name": "b", **after("a")}], [["a"], ["b"]]),
+        "once it is ready: beside it": ([{"name": "a"}, {"name": "b", **after("a", "Ready")}], [["a", "b"]]),
+        "a job that nothing waits for runs through all stages": (
             [{"name": "log"}, {"name": "a"}, {"name": "b", **after("a")}, {"name": "c", **after("b")}],
             [["log", "a"], ["log", "b"], ["log", "c"]],
-            id="a job that nothing waits for runs through all stages",
         ),
-    ],
+    },
 )
 def test_stages_of_a_jobset_are_read(jobs: list[dict[str, Any]], stages: list[list[str]]) -> None:
     found = workloads(job_set(*jobs))
@@ -275,17 +243,16 @@ def test_stages_of_a_jobset_are_read(jobs: list[dict[str, Any]], stages: list[li
 TOPOLOGY = "kueue.x-k8s.io/podset-"
 
 
-@pytest.mark.parametrize(
-    ("annotations", "units"),
-    [
-        pytest.param({}, [(4, None)], id="any nodes"),
-        pytest.param({"required-topology": "rack"}, [(4, "rack")], id="one rack for all"),
-        pytest.param(
+@cases(
+    "annotations, units",
+    {
+        "any nodes": ({}, [(4, None)]),
+        "one rack for all": ({"required-topology": "rack"}, [(4, "rack")]),
+        "one host for each slice": (
             {"slice-required-topology": "host", "slice-size": "2"},
             [(2, "host"), (2, "host")],
-            id="one host for each slice",
         ),
-    ],
+    },
 )
 def test_topology_of_a_pod_set_is_read(annotations: Mapping[str, str], units: list[tuple[int, str]]) -> None:
     own = {"annotations": {TOPOLOGY + key: value for key, value in annotations.items()}}

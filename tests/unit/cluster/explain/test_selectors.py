@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from numaforge.cluster.explain.selectors import Release, SelectedDevice, SelectorFailsError, selects
+from tests.fixtures.tables import cases
 
 GPU = SelectedDevice(
     "gpu.nvidia.com",
@@ -26,90 +27,68 @@ def said(expression: str, device: SelectedDevice = GPU) -> bool | str | None:
         return FAILS
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        pytest.param('device.driver == "gpu.nvidia.com"', True, id="the driver"),
-        pytest.param("device.driver == 'gpu.amd.com'", False, id="another driver, in single quotes"),
-        pytest.param(f'{OWN}.type == "gpu"', True, id="an attribute"),
-        pytest.param(f'{OWN}["type"] == "gpu"', True, id="an attribute by index"),
-        pytest.param(f"{OWN}.mig", False, id="an attribute that is false"),
-        pytest.param(f"!{OWN}.mig", True, id="not"),
-        pytest.param(f"{OWN}.index >= 3 && {OWN}.index < 4", True, id="numbers in order"),
-        pytest.param(f"{OWN}.index > -1", True, id="a number below zero"),
-        pytest.param(f'{OWN}.index == "3"', False, id="a number is no text"),
-        pytest.param(f'{OWN}.index < "4"', FAILS, id="a number is in no order with a text"),
-        pytest.param(f'{OWN}.type in ["mig", "gpu"]', True, id="in a list"),
-        pytest.param(f'"index" in {OWN}', True, id="an attribute is there"),
-        pytest.param(f"has({OWN}.index)", True, id="has"),
-        pytest.param(f"has({OWN}.nope)", False, id="has not"),
-        pytest.param(f"{OWN}.nope == 1", FAILS, id="an attribute that is not there"),
-        pytest.param('device.attributes["dra.net"].rdma', FAILS, id="a domain that is not there"),
-        pytest.param('has(device.attributes["dra.net"].rdma)', False, id="has of such a domain"),
-        pytest.param(
-            f'device.driver == "dra.net" && {OWN}.nope == 1',
-            False,
-            id="a false part decides before a failure",
-        ),
-        pytest.param(
-            f'{OWN}.nope == 1 && device.driver == "dra.net"', False, id="a false part decides after a failure"
-        ),
-        pytest.param(f'{OWN}.nope == 1 || {OWN}.type == "gpu"', True, id="a true part decides"),
-        pytest.param(
-            'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0', True, id="a capacity"
-        ),
-        pytest.param(
-            'device.capacity["gpu.nvidia.com"].memory.isLessThan(quantity("40Gi"))', False, id="less than"
-        ),
-        pytest.param(f'{OWN}.driverVersion.isGreaterThan(semver("575.0.0"))', True, id="a version"),
-        pytest.param(f'{OWN}.driverVersion.isGreaterThan(semver("575.0.0-rc1"))', None, id="one before it"),
-        pytest.param(f'{OWN}.type.startsWith("g") && !{OWN}.type.contains("x")', True, id="parts of a text"),
-        pytest.param(f'{OWN}.type.lowerAscii().endsWith("u")', True, id="in small letters"),
-        pytest.param('0 in device.attributes["resource.kubernetes.io"].numaNode', True, id="in its list"),
-        pytest.param('(device.driver == "a" || true) && !(false)', True, id="brackets"),
-        pytest.param(f'{OWN}.type.matches("^g.*")', None, id="a pattern is not read"),
-        pytest.param(f"{OWN}.index + 1 == 4", None, id="a sum is not read"),
-        pytest.param(f'{OWN}.mig ? false : {OWN}.type == "gpu"', None, id="a choice is not read"),
-        pytest.param(
-            f'({OWN}.mig && true ? true : true) && device.driver == "x"', False, id="what is beside it is"
-        ),
-        pytest.param(
-            'cel.bind(a, device.attributes["gpu.nvidia.com"], a.mig && true)', None, id="a macro is not read"
-        ),
-        pytest.param(
-            'device.driver == "x" && [1, 2].exists(n, n == 1 || n == 2)',
-            False,
-            id="a false part beside a macro",
-        ),
-        pytest.param(
-            'device.driver == "gpu.nvidia.com" && [1].all(n, n > 0)', None, id="a true one does not"
-        ),
-        pytest.param('device.driver == r"gpu.nvidia.com"', None, id="a raw text is not read"),
-        pytest.param('device.driver == "gpu\\u002e"', None, id="an escape is not read"),
-        pytest.param('"""a"""', None, id="a long text is not read"),
-        pytest.param("", None, id="nothing"),
-        pytest.param("(" * 500, None, id="brackets without an end"),
-        pytest.param("!" * 500 + "true", None, id="deeper than is read"),
-        pytest.param(" || ".join(["false"] * 2000), None, id="longer than an API server takes"),
-        pytest.param("device.driver", FAILS, id="neither true nor false"),
-    ],
+@cases(
+    "expression, expected",
+    {
+        "the driver": ('device.driver == "gpu.nvidia.com"', True),
+        "another driver, in single quotes": ("device.driver == 'gpu.amd.com'", False),
+        "an attribute": (f'{OWN}.type == "gpu"', True),
+        "an attribute by index": (f'{OWN}["type"] == "gpu"', True),
+        "an attribute that is false": (f"{OWN}.mig", False),
+        "not": (f"!{OWN}.mig", True),
+        "numbers in order": (f"{OWN}.index >= 3 && {OWN}.index < 4", True),
+        "a number below zero": (f"{OWN}.index > -1", True),
+        "a number is no text": (f'{OWN}.index == "3"', False),
+        "a number is in no order with a text": (f'{OWN}.index < "4"', FAILS),
+        "in a list": (f'{OWN}.type in ["mig", "gpu"]', True),
+        "an attribute is there": (f'"index" in {OWN}', True),
+        "has": (f"has({OWN}.index)", True),
+        "has not": (f"has({OWN}.nope)", False),
+        "an attribute that is not there": (f"{OWN}.nope == 1", FAILS),
+        "a domain that is not there": ('device.attributes["dra.net"].rdma', FAILS),
+        "has of such a domain": ('has(device.attributes["dra.net"].rdma)', False),
+        "a false part decides before a failure": (f'device.driver == "dra.net" && {OWN}.nope == 1', False),
+        "a false part decides after a failure": (f'{OWN}.nope == 1 && device.driver == "dra.net"', False),
+        "a true part decides": (f'{OWN}.nope == 1 || {OWN}.type == "gpu"', True),
+        "a capacity": ('device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0', True),
+        "less than": ('device.capacity["gpu.nvidia.com"].memory.isLessThan(quantity("40Gi"))', False),
+        "a version": (f'{OWN}.driverVersion.isGreaterThan(semver("575.0.0"))', True),
+        "one before it": (f'{OWN}.driverVersion.isGreaterThan(semver("575.0.0-rc1"))', None),
+        "parts of a text": (f'{OWN}.type.startsWith("g") && !{OWN}.type.contains("x")', True),
+        "in small letters": (f'{OWN}.type.lowerAscii().endsWith("u")', True),
+        "in its list": ('0 in device.attributes["resource.kubernetes.io"].numaNode', True),
+        "brackets": ('(device.driver == "a" || true) && !(false)', True),
+        "a pattern is not read": (f'{OWN}.type.matches("^g.*")', None),
+        "a sum is not read": (f"{OWN}.index + 1 == 4", None),
+        "a choice is not read": (f'{OWN}.mig ? false : {OWN}.type == "gpu"', None),
+        "what is beside it is": (f'({OWN}.mig && true ? true : true) && device.driver == "x"', False),
+        "a macro is not read": ('cel.bind(a, device.attributes["gpu.nvidia.com"], a.mig && true)', None),
+        "a false part beside a macro": ('device.driver == "x" && [1, 2].exists(n, n == 1 || n == 2)', False),
+        "a true one does not": ('device.driver == "gpu.nvidia.com" && [1].all(n, n > 0)', None),
+        "a raw text is not read": ('device.driver == r"gpu.nvidia.com"', None),
+        "an escape is not read": ('device.driver == "gpu\\u002e"', None),
+        "a long text is not read": ('"""a"""', None),
+        "nothing": ("", None),
+        "brackets without an end": ("(" * 500, None),
+        "deeper than is read": ("!" * 500 + "true", None),
+        "longer than an API server takes": (" || ".join(["false"] * 2000), None),
+        "neither true nor false": ("device.driver", FAILS),
+    },
 )
 def test_selector_is_evaluated_or_unknown(expression, expected):
     assert said(expression) == expected
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        pytest.param(f'{OWN}.type == "gpu"', True, id="what it says"),
-        pytest.param(f'{OWN}.type == "mig"', False, id="what it says otherwise"),
-        pytest.param(f"{OWN}.nope == 1", None, id="what it does not say"),
-        pytest.param(f"has({OWN}.nope)", None, id="whether it has what it does not say"),
-        pytest.param('device.attributes["dra.net"].rdma', None, id="a domain of which it printed nothing"),
-        pytest.param(
-            'device.driver == "x" && device.attributes["y"].z', False, id="a false part decides all the same"
-        ),
-    ],
+@cases(
+    "expression, expected",
+    {
+        "what it says": (f'{OWN}.type == "gpu"', True),
+        "what it says otherwise": (f'{OWN}.type == "mig"', False),
+        "what it does not say": (f"{OWN}.nope == 1", None),
+        "whether it has what it does not say": (f"has({OWN}.nope)", None),
+        "a domain of which it printed nothing": ('device.attributes["dra.net"].rdma', None),
+        "a false part decides all the same": ('device.driver == "x" && device.attributes["y"].z', False),
+    },
 )
 def test_attribute_missing_from_a_planned_device_is_unknown(expression, expected):
     planned = SelectedDevice(GPU.driver, GPU.attributes, complete=False)

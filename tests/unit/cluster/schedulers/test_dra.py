@@ -13,6 +13,7 @@ from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.slices import planned_slices, slice_deviations
 from numaforge.cluster.schedulers.systems import generate
 from numaforge.machine.topology.model import RemappedRows
+from tests.fixtures.tables import cases
 from tests.unit.cluster.schedulers.served import BY_CLAIMS, served
 
 GPUS_ALONE = {"extends": "training", "dra": {"gpus": "claims"}}
@@ -75,9 +76,7 @@ def test_gpu_and_its_rail_share_a_pcie_root():
             {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}},
             {"name": "nic", "exactly": {"deviceClassName": "numaforge-rdma", "count": 1}},
         ],
-        "constraints": [
-            {"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pcieRoot"},
-        ],
+        "constraints": [{"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}],
     }
 
 
@@ -332,19 +331,17 @@ def _no_such_gpu(found: dict[str, Any]) -> None:
     attribute(found["spec"]["devices"][0], "pciBusID")["string"] = "0000:ee:00.0"
 
 
-@pytest.mark.parametrize(
-    ("made", "fault", "message"),
-    [
-        pytest.param(cpu_slice, _offers_reserved, "without the reserved", id="reserved-CPUs-are-offered"),
-        pytest.param(
-            cpu_slice, _elsewhere, "is 7, and planned one of 0-1", id="CPUs-of-a-node-that-there-is-not"
-        ),
-        pytest.param(cpu_slice, _one_group, "is missing, and planned a group", id="CPUs-are-not-offered"),
-        pytest.param(cpu_slice, _no_capacity, "is missing, and planned", id="no-capacity"),
-        pytest.param(gpu_slice, _other_root, "pcieRoot is pci0000:ff, and planned", id="another-root"),
-        pytest.param(gpu_slice, _other_numa_node, "numaNode is 1, and planned 0", id="another-NUMA-node"),
-        pytest.param(gpu_slice, _no_such_gpu, "is 0000:ee:00.0, which no plan has", id="no-such-GPU"),
-    ],
+@cases(
+    "made, fault, message",
+    {
+        "reserved-CPUs-are-offered": (cpu_slice, _offers_reserved, "without the reserved"),
+        "CPUs-of-a-node-that-there-is-not": (cpu_slice, _elsewhere, "is 7, and planned one of 0-1"),
+        "CPUs-are-not-offered": (cpu_slice, _one_group, "is missing, and planned a group"),
+        "no-capacity": (cpu_slice, _no_capacity, "is missing, and planned"),
+        "another-root": (gpu_slice, _other_root, "pcieRoot is pci0000:ff, and planned"),
+        "another-NUMA-node": (gpu_slice, _other_numa_node, "numaNode is 1, and planned 0"),
+        "no-such-GPU": (gpu_slice, _no_such_gpu, "is 0000:ee:00.0, which no plan has"),
+    },
 )
 def test_wrong_slice_is_named_with_its_writer(made, fault, message):
     wrong = deepcopy(made())
@@ -405,19 +402,14 @@ def test_individually_offered_reserved_cpu_is_named():
     assert "which is reserved, which no plan has" in line
 
 
-@pytest.mark.parametrize(
+@cases(
     "broken",
-    [
-        pytest.param({}, id="nothing"),
-        pytest.param({"spec": None}, id="no-spec"),
-        pytest.param(
-            {"spec": {"nodeName": NODE.name, "driver": "dra.cpu", "devices": ["x", {}]}}, id="no-devices"
-        ),
-        pytest.param(
-            {"spec": {"nodeName": NODE.name, "driver": "a", "devices": [{"attributes": {"x": 1}}]}},
-            id="no-values",
-        ),
-    ],
+    {
+        "nothing": {},
+        "no-spec": {"spec": None},
+        "no-devices": {"spec": {"nodeName": NODE.name, "driver": "dra.cpu", "devices": ["x", {}]}},
+        "no-values": {"spec": {"nodeName": NODE.name, "driver": "a", "devices": [{"attributes": {"x": 1}}]}},
+    },
 )
 def test_malformed_slices_are_tolerated(broken):
     assert all(said(broken))

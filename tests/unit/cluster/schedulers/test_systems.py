@@ -12,6 +12,7 @@ from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.systems import SYSTEMS, Folder, generate
 from numaforge.commands.cluster import SYSTEMS as NAMES
 from numaforge.lib.cpulist import parse_cpulist
+from tests.fixtures.tables import cases
 from tests.unit.cluster.schedulers.served import TRAINING, served
 
 CUT = {"extends": "training", "mig": {"gpus": [{"indices": [0], "devices": {"3g": 1, "1g": 2}}]}}
@@ -88,11 +89,7 @@ def test_zones_add_up_to_the_plan(name, profile):
 POLICIES = {
     "aligned strictly": (PINNED, "single-numa-node", "SingleNUMANodePodLevel"),
     "as near as may be": (TRAINING, "best-effort", "BestEffortPodLevel"),
-    "not at all": (
-        {"extends": "training", "kubelet": {"topology_manager_policy": "none"}},
-        "none",
-        "None",
-    ),
+    "not at all": ({"extends": "training", "kubelet": {"topology_manager_policy": "none"}}, "none", "None"),
 }
 
 
@@ -237,14 +234,12 @@ def test_kubernetes_gang_uses_the_served_api_version(kubelet, asked, version):
     assert [each["apiVersion"] for each in groups] == ([f"scheduling.k8s.io/{version}"] if version else [])
 
 
-@pytest.mark.parametrize(
-    ("racks", "constraints"),
-    [
-        pytest.param(
-            ("a.1", "a.1"), [{"key": "nvidia.com/gpu.clique"}], id="within the domain that all share"
-        ),
-        pytest.param(("a.1", "b.1"), [], id="nowhere in particular where they share none"),
-    ],
+@cases(
+    "racks, constraints",
+    {
+        "within the domain that all share": (("a.1", "a.1"), [{"key": "nvidia.com/gpu.clique"}]),
+        "nowhere in particular where they share none": (("a.1", "b.1"), []),
+    },
 )
 def test_gang_stays_within_a_shared_nvlink_domain(racks, constraints):
     nodes = []

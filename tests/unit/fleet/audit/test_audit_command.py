@@ -20,6 +20,7 @@ from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.ready import ready_machine
+from tests.fixtures.tables import cases
 
 DGX = ready_machine("dgx-h100")
 Output = Callable[..., str]
@@ -86,17 +87,15 @@ def test_unreachable_hosts_have_their_own_exit_code(fleet):
     assert done.stdout.startswith("6 machines: 4 sound, 1 with warnings, 1 not read")
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        pytest.param("{", "not a complete JSON document", id="cut-short"),
-        pytest.param("[]", "not a numaforge snapshot", id="no-snapshot"),
-        pytest.param('{"a": ' * 200 + "1" + "}" * 200, "not a complete JSON document", id="too-deep"),
-        pytest.param(
-            '{"kind": "numaforge-snapshot", "schema": 1, "files": {"/a": 1}}', "is not a text", id="lies"
-        ),
-        pytest.param("\x00" * 4096, "not a complete JSON document", id="zeros"),
-    ],
+@cases(
+    "text, told",
+    {
+        "cut-short": ("{", "not a complete JSON document"),
+        "no-snapshot": ("[]", "not a numaforge snapshot"),
+        "too-deep": ('{"a": ' * 200 + "1" + "}" * 200, "not a complete JSON document"),
+        "lies": ('{"kind": "numaforge-snapshot", "schema": 1, "files": {"/a": 1}}', "is not a text"),
+        "zeros": ("\x00" * 4096, "not a complete JSON document"),
+    },
 )
 def test_malformed_snapshot_costs_one_line(text, told, fleet, said):
     (fleet / "gpu-9.json").write_text(text)
@@ -183,23 +182,17 @@ def test_baseline_accepts_a_whole_rule_for_a_range_of_machines(said):
     assert "1 finding accepted by the baseline" in told
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        pytest.param("{", "not a complete JSON document", id="no-JSON"),
-        pytest.param("[]", "is not an audit", id="a-list"),
-        pytest.param('{"schema": 2, "machines": []}', "an audit of schema 2", id="a-later-schema"),
-        pytest.param('{"schema": 1, "machines": [1]}', "machines[0]: 1 is not a machine", id="no-machine"),
-        pytest.param(
-            '{"schema": 1, "machines": [{"name": "a", "findings": [{}]}]}', "findings[0]: {}", id="no-finding"
-        ),
-        pytest.param('{"schema": 1, "machines": [{"name": "a[9-1]"}]}', "runs backwards", id="no-range"),
-        pytest.param(
-            '{"schema": 1, "machines": [{"name": "a", "facts": {"NA101": 1}}]}',
-            "are not facts",
-            id="no-facts",
-        ),
-    ],
+@cases(
+    "text, told",
+    {
+        "no-JSON": ("{", "not a complete JSON document"),
+        "a-list": ("[]", "is not an audit"),
+        "a-later-schema": ('{"schema": 2, "machines": []}', "an audit of schema 2"),
+        "no-machine": ('{"schema": 1, "machines": [1]}', "machines[0]: 1 is not a machine"),
+        "no-finding": ('{"schema": 1, "machines": [{"name": "a", "findings": [{}]}]}', "findings[0]: {}"),
+        "no-range": ('{"schema": 1, "machines": [{"name": "a[9-1]"}]}', "runs backwards"),
+        "no-facts": ('{"schema": 1, "machines": [{"name": "a", "facts": {"NA101": 1}}]}', "are not facts"),
+    },
 )
 @pytest.mark.parametrize("option", ["--baseline", "--since"])
 def test_invalid_audit_file_is_refused(option, text, told, fleet, capsys):

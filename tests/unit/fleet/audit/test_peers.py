@@ -11,6 +11,7 @@ from numaforge.fleet.audit.peers import unusual_of
 from numaforge.machine.topology.model import NodeTopology, NvidiaDriver, NvidiaInstall
 from numaforge.machine.topology.ready import ready_machine
 from tests.fixtures.gpu_machines import KINDS
+from tests.fixtures.tables import cases
 
 FOUR, FOUR_AND_ONE = ("a",) * 4, (*("a",) * 4, "b")
 
@@ -44,18 +45,16 @@ def test_machine_is_compared_with_the_majority_of_its_siblings(kernels, unlike):
 EIGHT = {"on": tuple(f"gpu{number}" for number in range(8))}
 
 
-@pytest.mark.parametrize(
-    ("rule", "value", "blamed"),
-    [
-        pytest.param("NA124", EIGHT, None, id="equal"),
-        pytest.param("NA124", {"on": EIGHT["on"][:7], "off": ("gpu7",)}, ("gpu7",), id="one-device-differs"),
-        pytest.param("NA124", {"off": EIGHT["on"]}, (), id="all-devices-differ"),
-        pytest.param("NA124", {"on": EIGHT["on"][:7]}, None, id="one-less-is-told-by-the-count-alone"),
-        pytest.param("NA120", {"on": EIGHT["on"][:7]}, (), id="one-less-is-told-by-the-count"),
-        pytest.param(
-            "NA124", {"on": EIGHT["on"][:6], "off": ("gpu7",)}, ("gpu7",), id="one-less-and-one-differs"
-        ),
-    ],
+@cases(
+    "rule, value, blamed",
+    {
+        "equal": ("NA124", EIGHT, None),
+        "one-device-differs": ("NA124", {"on": EIGHT["on"][:7], "off": ("gpu7",)}, ("gpu7",)),
+        "all-devices-differ": ("NA124", {"off": EIGHT["on"]}, ()),
+        "one-less-is-told-by-the-count-alone": ("NA124", {"on": EIGHT["on"][:7]}, None),
+        "one-less-is-told-by-the-count": ("NA120", {"on": EIGHT["on"][:7]}, ()),
+        "one-less-and-one-differs": ("NA124", {"on": EIGHT["on"][:6], "off": ("gpu7",)}, ("gpu7",)),
+    },
 )
 def test_differing_devices_are_named(rule, value, blamed):
     make = {f"gpu-{number}": {rule: {"": EIGHT}} for number in range(4)}
@@ -65,20 +64,16 @@ def test_differing_devices_are_named(rule, value, blamed):
     )
 
 
-@pytest.mark.parametrize(
-    ("rule", "one", "other", "alike"),
-    [
-        pytest.param(
-            "NA112", "1007.5, 1007.5 GiB", "1007.1, 1008.0 GiB", True, id="a-little-memory-is-the-kernels"
-        ),
-        pytest.param(
-            "NA112", "1007.5, 1007.5 GiB", "1007.5, 943.5 GiB", False, id="a-module-less-is-more-than-that"
-        ),
-        pytest.param("NA112", "1007.5, 1007.5 GiB", "1007.5 GiB", False, id="a-NUMA-node-less"),
-        pytest.param("NA117", "60", "61", False, id="small-numbers-are-exact"),
-        pytest.param("NA117", "8386560", "8386304", True, id="large-numbers-are-made-of-the-memory"),
-        pytest.param("NA101", "6.8.0", "6.8.1", False, id="versions-are-exact"),
-    ],
+@cases(
+    "rule, one, other, alike",
+    {
+        "a-little-memory-is-the-kernels": ("NA112", "1007.5, 1007.5 GiB", "1007.1, 1008.0 GiB", True),
+        "a-module-less-is-more-than-that": ("NA112", "1007.5, 1007.5 GiB", "1007.5, 943.5 GiB", False),
+        "a-NUMA-node-less": ("NA112", "1007.5, 1007.5 GiB", "1007.5 GiB", False),
+        "small-numbers-are-exact": ("NA117", "60", "61", False),
+        "large-numbers-are-made-of-the-memory": ("NA117", "8386560", "8386304", True),
+        "versions-are-exact": ("NA101", "6.8.0", "6.8.1", False),
+    },
 )
 def test_only_memory_derived_values_have_a_tolerance(rule, one, other, alike):
     assert PEER_RULE[rule].alike(one, other) is alike

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from numaforge.fleet.audit.machine import AuditedMachine
 from numaforge.fleet.audit.makes import Make
 from numaforge.fleet.audit.racks import rack_findings, racks_of
+from tests.fixtures.tables import cases
 
 RACK, OTHER = "aaaa", "bbbb"
 
@@ -27,48 +26,33 @@ def tray(
     )
 
 
-@pytest.mark.parametrize(
-    ("trays", "found"),
-    [
-        pytest.param([tray()] * 4, [], id="all-agree"),
-        pytest.param([*[tray()] * 3, tray(driver="570.1")], [("t3", "NA203")], id="another-driver"),
-        pytest.param([*[tray()] * 3, tray(nodes=17)], [("t3", "NA204")], id="a-list-of-another-length"),
-        pytest.param(
-            [*[tray()] * 3, tray(nodes=17, listed="ef01")],
-            [("t3", "NA204")],
-            id="a-shorter-list-is-told-once",
-        ),
-        pytest.param(
-            [*[tray()] * 3, tray(listed="ef01")], [("t3", "NA206")], id="another-list-of-one-length"
-        ),
-        pytest.param([*[tray()] * 3, tray(memory="numa")], [("t3", "NA207")], id="another-memory-mode"),
-        pytest.param(
+@cases(
+    "trays, found",
+    {
+        "all-agree": ([tray()] * 4, []),
+        "another-driver": ([*[tray()] * 3, tray(driver="570.1")], [("t3", "NA203")]),
+        "a-list-of-another-length": ([*[tray()] * 3, tray(nodes=17)], [("t3", "NA204")]),
+        "a-shorter-list-is-told-once": ([*[tray()] * 3, tray(nodes=17, listed="ef01")], [("t3", "NA204")]),
+        "another-list-of-one-length": ([*[tray()] * 3, tray(listed="ef01")], [("t3", "NA206")]),
+        "another-memory-mode": ([*[tray()] * 3, tray(memory="numa")], [("t3", "NA207")]),
+        "another-clique-has-its-own-list": (
             [*[tray()] * 3, tray(f"{RACK}.2", listed="ef01")],
             [("t3", "NA202")],
-            id="another-clique-has-its-own-list",
         ),
-        pytest.param(
-            [*[tray()] * 3, tray(service="masked")], [("t3", "NA205")], id="IMEX-run-in-another-way"
-        ),
-        pytest.param([*[tray()] * 3, tray(f"{RACK}.2")], [("t3", "NA202")], id="another-clique"),
-        pytest.param(
+        "IMEX-run-in-another-way": ([*[tray()] * 3, tray(service="masked")], [("t3", "NA205")]),
+        "another-clique": ([*[tray()] * 3, tray(f"{RACK}.2")], [("t3", "NA202")]),
+        "where-none-has-most-all-are-told": (
             [tray(), tray(driver="570.1")],
             [("t0", "NA203"), ("t1", "NA203")],
-            id="where-none-has-most-all-are-told",
         ),
-        pytest.param(
-            [*[tray()] * 3, tray(f"{RACK}.1", f"{RACK}.2")], [("t3", "NA201")], id="a-tray-in-two-cliques"
-        ),
-        pytest.param(
-            [tray(), tray(), tray(f"{OTHER}.1", driver="570.1")], [], id="another-rack-has-its-own-driver"
-        ),
-        pytest.param([*[tray()] * 3, tray("1", driver="570.1")], [], id="a-fabric-without-its-cluster"),
-        pytest.param(
+        "a-tray-in-two-cliques": ([*[tray()] * 3, tray(f"{RACK}.1", f"{RACK}.2")], [("t3", "NA201")]),
+        "another-rack-has-its-own-driver": ([tray(), tray(), tray(f"{OTHER}.1", driver="570.1")], []),
+        "a-fabric-without-its-cluster": ([*[tray()] * 3, tray("1", driver="570.1")], []),
+        "what-is-not-known-is-not-compared": (
             [tray(), replace(tray(), facts={}, imex={}, gpu_memory=None)],
             [],
-            id="what-is-not-known-is-not-compared",
         ),
-    ],
+    },
 )
 def test_tray_that_disagrees_with_its_rack_is_found(
     trays: list[AuditedMachine], found: list[tuple[str, str]]

@@ -11,6 +11,7 @@ from numaforge.planning.measure import MeasurePlan
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import lab_node
+from tests.fixtures.tables import cases
 
 REFUSED = {
     "--last with how to measure": (["--last", "--in-use"], "--last measures nothing"),
@@ -28,7 +29,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("words", "why"), REFUSED.values(), ids=REFUSED.keys())
+@cases("words, why", REFUSED)
 def test_invalid_measure_arguments_are_refused(
     words: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ):
@@ -45,7 +46,7 @@ WISHES = {
 }
 
 
-@pytest.mark.parametrize(("said", "planned"), WISHES.values(), ids=WISHES.keys())
+@cases("said, planned", WISHES)
 def test_plan_has_the_measurement_gate_of_its_profile(said: object, planned: MeasurePlan | None):
     plan = plan_node(lab_node(), load_profile({"extends": "cpu-only", "name": "n", "measure": said}))
     assert plan.measure == planned
@@ -68,7 +69,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("said", "field"), MISTAKES.values(), ids=MISTAKES.keys())
+@cases("said, field", MISTAKES)
 def test_a_mistake_in_a_profile_names_its_field(said: object, field: str):
     with pytest.raises(ProfileError) as refused:
         load_profile({"extends": "cpu-only", "name": "n", "measure": said})

@@ -18,6 +18,7 @@ from numaforge.machine import measure_outputs as outputs
 from numaforge.node.pods import Pods
 from numaforge.run.hosts.measuring import refuse_in_use
 from tests.fixtures.measurements import figure, measured
+from tests.fixtures.tables import cases
 
 GOOD = "echo '1.00 MiB transferred (1000.00 MiB/sec)'"
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "measure"
@@ -96,7 +97,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(("body", "why"), HOSTILE.values(), ids=HOSTILE.keys())
+@cases("body, why", HOSTILE)
 def test_misbehaving_program_costs_one_line(sh, body, why):
     begun = time.monotonic()
     values, (said,) = measured_by(sh, task(body, seconds=1), task(GOOD))
@@ -179,7 +180,7 @@ IN_USE = {
 }
 
 
-@pytest.mark.parametrize(("readiness", "drained", "why"), IN_USE.values(), ids=IN_USE.keys())
+@cases("readiness, drained, why", IN_USE)
 def test_a_node_in_use_is_not_measured(readiness, drained, why):
     with pytest.raises(HostError, match=r"was not measured, it is in use") as refused:
         refuse_in_use(readiness, drained=drained)
@@ -194,7 +195,7 @@ IDLE = {
 }
 
 
-@pytest.mark.parametrize(("readiness", "drained"), IDLE.values(), ids=IDLE.keys())
+@cases("readiness, drained", IDLE)
 def test_an_idle_node_is_measured(readiness, drained):
     refuse_in_use(readiness, drained=drained)
 

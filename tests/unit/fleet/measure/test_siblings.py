@@ -9,6 +9,7 @@ from numaforge.fleet.measure.siblings import outliers_first, slow_of, why_held, 
 from numaforge.report import measure as report
 from numaforge.report.terminal import Screen
 from tests.fixtures.measurements import figure, measured
+from tests.fixtures.tables import cases
 
 COMMAND = "numaforge measure INVENTORY --limit n"
 
@@ -33,7 +34,7 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize(("kind", "value", "slow"), SLOW.values(), ids=SLOW.keys())
+@cases("kind, value, slow", SLOW)
 def test_figure_much_worse_than_its_siblings_is_slow(kind: str, value: float, slow: bool):
     found = fleet(n=measured(figure(value, kind)), **alike(kind=kind))
     assert bool(slow_of(found["n"])) is slow
@@ -48,7 +49,7 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize(("machine", "count", "kind"), UNKNOWN.values(), ids=UNKNOWN.keys())
+@cases("machine, count, kind", UNKNOWN)
 def test_figure_without_comparison_is_not_slow(machine: Measurement, count: int, kind: str):
     assert not slow_of(fleet(n=machine, **alike(count=count, kind=kind))["n"])
 
@@ -94,7 +95,7 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize(("machine", "why"), HELD.values(), ids=HELD.keys())
+@cases("machine, why", HELD)
 def test_node_with_a_bad_or_missing_figure_is_held(machine: Measurement | None, why: str):
     (reason, *_) = why_held(machine, 0.8, COMMAND)
     assert why in reason

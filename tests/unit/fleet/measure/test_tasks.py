@@ -18,6 +18,7 @@ from numaforge.fleet.measure.tasks import (
 )
 from numaforge.machine.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice, RdmaPort
 from tests.fixtures.machines import MIB, dgx_h100, epyc_nps4, lab_node, two_cpu_vm
+from tests.fixtures.tables import cases
 
 EFFORT = Effort(seconds=3, runs=3)
 EVERYTHING = frozenset(TOOLS)
@@ -82,7 +83,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(("there", "kind", "program"), PROGRAMS.values(), ids=PROGRAMS.keys())
+@cases("there, kind, program", PROGRAMS)
 def test_best_installed_program_is_used(there, kind, program):
     assert {each.program for each in wanted(lab_node(), there) if each.kind == kind} == {program}
 
@@ -150,7 +151,7 @@ PORTS = {
 }
 
 
-@pytest.mark.parametrize(("devices", "places"), PORTS.values(), ids=PORTS.keys())
+@cases("devices, places", PORTS)
 def test_rdma_ports_send_to_each_other(devices, places):
     machine = replace(lab_node(), rdma_devices=tuple(devices))
     found = [each for each in wanted(machine) if each.kind == "rdma-write"]
@@ -175,7 +176,7 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize(("speed", "width", "limit"), LINKS.values(), ids=LINKS.keys())
+@cases("speed, width, limit", LINKS)
 def test_pcie_limit_follows_speed_and_width(speed, width, limit):
     assert limits.pcie_limit(speed, width) == (limit if limit is None else pytest.approx(limit, abs=0.001))
 
@@ -199,7 +200,7 @@ NVLINKS = {
 }
 
 
-@pytest.mark.parametrize(("each", "limit"), NVLINKS.values(), ids=NVLINKS.keys())
+@cases("each, limit", NVLINKS)
 def test_nvlink_limit_is_that_of_the_weakest_peer(each, limit):
     assert limits.nvlink_limit(each) == limit
 
@@ -238,7 +239,7 @@ ALIGNMENT = {
 }
 
 
-@pytest.mark.parametrize(("machine", "there", "program", "why"), ALIGNMENT.values(), ids=ALIGNMENT.keys())
+@cases("machine, there, program, why", ALIGNMENT)
 def test_alignment_needs_a_program_and_two_numa_nodes(machine, there, program, why):
     found, missing = alignment_tasks(machine, split(machine), there, EFFORT)
     assert {each.program for each in found} == ({program} if program else set())

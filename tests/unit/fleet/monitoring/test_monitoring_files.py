@@ -23,6 +23,7 @@ from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import plan_files
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH
 from tests.fixtures.crd_schemas import SCHEMAS, strict
+from tests.fixtures.tables import cases
 
 FILES = monitoring_files()
 RECORDS = [rule for group in yaml.safe_load(FILES[RULES])["groups"] for rule in group["rules"]]
@@ -141,20 +142,17 @@ def test_chart_values_contain_all_counters():
     assert yaml.safe_load(FILES["nvidia/values.yaml"])["customMetrics"] == FILES[COUNTERS]
 
 
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [
-        pytest.param("nvidia/values.yaml", ("serviceMonitor",), id="the-chart-of-dcgm-exporter"),
-        pytest.param(
-            "nvidia/clusterpolicy.yaml", ("spec", "dcgmExporter", "serviceMonitor"), id="the-gpu-operator"
-        ),
-        pytest.param("amd/values.yaml", ("serviceMonitor",), id="the-chart-of-amd"),
-        pytest.param(
+@cases(
+    "name, path",
+    {
+        "the-chart-of-dcgm-exporter": ("nvidia/values.yaml", ("serviceMonitor",)),
+        "the-gpu-operator": ("nvidia/clusterpolicy.yaml", ("spec", "dcgmExporter", "serviceMonitor")),
+        "the-chart-of-amd": ("amd/values.yaml", ("serviceMonitor",)),
+        "the-gpu-operator-of-amd": (
             "amd/deviceconfig.yaml",
             ("spec", "metricsExporter", "prometheus", "serviceMonitor"),
-            id="the-gpu-operator-of-amd",
         ),
-    ],
+    },
 )
 def test_every_monitor_keeps_gpu_pod_labels_and_names_the_node(name, path):
     monitor = yaml.safe_load(FILES[name])
