@@ -1,21 +1,18 @@
 """What is reserved where no admin says an amount: how much, where, and why."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
-from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import HugepagePool, Nic, NodeTopology, Nvme
 from numaforge.machine.topology.read import read_topology
-from numaforge.planning.document import dumps
-from numaforge.planning.node import plan_node
-from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.default_amounts import default_cores, default_memory, most_cores
 from tests.fixtures.machines import dgx_h100, kubeadm_kubelet, lab_node, machine
+from tests.fixtures.plans import after, decided, planned, refusal
 from tests.machines import files
 
 MIB = 2**20
@@ -49,17 +46,12 @@ def with_nics(*nodes: int | None, driver: str = "mlx5_core", topology: NodeTopol
     return replace(topology or machine(packages=2, cores_per_numa_node=32), nics=nics)
 
 
-def plan(topology: NodeTopology, **profile) -> NodePlan:
-    # Many NUMA nodes stall the topology manager, which is not the matter here.
-    return plan_node(topology, load_profile({"kubelet": {"topology_manager_policy": "none"}, **profile}))
+# Many NUMA nodes stall the topology manager, which is not the matter here.
+plan = partial(planned, kubelet={"topology_manager_policy": "none"})
 
 
 def reserved(topology: NodeTopology, **profile) -> str:
     return format_cpulist(plan(topology, **profile).cpus.reserved)
-
-
-def reason(chosen: NodePlan, subject: str) -> str:
-    return next(decision.reason for decision in chosen.decisions if decision.subject == subject)
 
 
 # The machines, their CPUs, and how many of those are reserved.
@@ -100,32 +92,23 @@ def test_memory_grows_up_to_the_cap(usable, pods):
 
 def test_reasons_name_the_counted_devices_and_pods():
     chosen = plan(dgx_h100())
-    assert reason(chosen, "cpus.reserved") == (
+    assert decided(chosen, "cpus.reserved")[1] == (
         "unset in the profile, so 6 whole cores: one CPU for each 32 of 224, one for each 8 devices (8 "
         "GPUs, 8 NICs), 7 whole cores at most; on the NUMA nodes of devices, where these interrupt, lowest "
         "first, isolated CPUs last: no pod gets one of their threads to itself"
     )
-    assert "for each of 110 pods" in reason(chosen, "memory.kube_reserved")
+    assert "for each of 110 pods" in decided(chosen, "memory.kube_reserved")[1]
 
 
-# Two packages of 32 cores with two threads each: 4 CPUs for 128, and 1 for the devices; at most 4 cores.
 PLACES = {
     "where-devices-interrupt": (with_nics(1, 1), {}, "32-34,96-98"),
     "the-same-from-each-of-these": (with_nics(0, 1, 1), {}, "0-1,32-33,64-65,96-97"),
     "everywhere-where-no-device-is-known-to-be": (with_nics(None), {}, "0-1,32-33,64-65,96-97"),
     "away-from-devices": (with_nics(1, 1), {"avoid": "devices"}, "0-2,64-66"),
-    "away-from-devices-where-there-is-room": (
-        with_nics(0, 1),
-        {"avoid": "devices"},
-        "0-1,32-33,64-65,96-97",
-    ),
+    "away-where-there-is-room": (with_nics(0, 1), {"avoid": "devices"}, "0-1,32-33,64-65,96-97"),
     "what-a-guest-has-does-not-count": (with_nics(1, driver="vfio-pci"), {}, "0,32,64,96"),
     "a-number-goes-where-devices-interrupt-first": (with_nics(1), {"reserved": {"cores": 1}}, "32,96"),
-    "a-number-away-from-devices": (
-        with_nics(0),
-        {"reserved": {"cores": 2}, "avoid": "devices"},
-        "32-33,96-97",
-    ),
+    "a-number-away": (with_nics(0), {"reserved": {"cores": 2}, "avoid": "devices"}, "32-33,96-97"),
 }
 
 
@@ -139,15 +122,9 @@ def test_interrupts_of_drives_and_accelerators_count():
     assert reserved(replace(machine(packages=2, cores_per_numa_node=32), nvmes=drives)) == "32-34,96-98"
 
 
-HOUSEKEEPING = {
-    "isolcpus": {"isolated": parse_cpulist("0-3,8-11")},
-    "nohz_full": {"nohz_full": parse_cpulist("0-3,8-11")},
-}
-
-
-@pytest.mark.parametrize("kernel", HOUSEKEEPING.values(), ids=HOUSEKEEPING.keys())
-def test_housekeeping_cpus_are_reserved_before_isolated_ones(kernel):
-    topology = replace(lab_node(), **kernel)
+@pytest.mark.parametrize("parameter", ["isolated", "nohz_full"])
+def test_housekeeping_cpus_are_reserved_before_isolated_ones(parameter):
+    topology = replace(lab_node(), **{parameter: parse_cpulist("0-3,8-11")})
     assert reserved(topology) == "4-5"
     assert reserved(topology, cpus={"reserved": {"cores": 3}}) == "4-7,12-13"
     assert reserved(topology, cpus={"reserved": {"cores_per_package": 1}}) == "4-5,12-13"
@@ -155,36 +132,27 @@ def test_housekeeping_cpus_are_reserved_before_isolated_ones(kernel):
 
 def test_isolated_cpus_are_reserved_last_by_default():
     topology = machine(cores_per_numa_node=64, threads=1)
+    isolated = replace(topology, isolated=topology.online - {63})
     assert reserved(topology) == "0-1"
-    assert reserved(replace(topology, isolated=topology.online - {63})) == "63"
-    assert "isolated CPUs last" in reason(
-        plan(replace(topology, isolated=topology.online - {63})), "cpus.reserved"
-    )
+    assert reserved(isolated) == "63"
+    assert "isolated CPUs last" in decided(plan(isolated), "cpus.reserved")[1]
     assert reserved(replace(topology, isolated=topology.online)) == "0-1"
 
 
 def test_avoid_still_applies_to_cpus_reserved_by_the_kubelet():
     topology = replace(with_nics(1), kubelet=told("reservedSystemCPUs: 40,104\n").kubelet)
     assert reserved(topology) == "40,104"
-    with pytest.raises(PlanError, match=r"cpus\.avoid: the profile says CPUs 0-"):
-        plan(topology, cpus={"avoid": "devices"})
+    assert "cpus.avoid: the profile says CPUs 0-" in refusal(topology, cpus={"avoid": "devices"})
 
 
 def test_l3_groups_stay_whole_with_l3_alignment():
-    topology = with_nics(
-        *range(4),
-        topology=machine(
-            packages=2, numa_nodes_per_package=2, cores_per_numa_node=32, cores_per_l3=8, threads=1
-        ),
-    )
+    built = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=32, cores_per_l3=8, threads=1)
+    topology = replace(with_nics(*range(4), topology=built), kubelet=kubeadm_kubelet("1.36.3"))
     uncore = {"prefer-align-cpus-by-uncorecache": True, "full-pcpus-only": True}
     assert reserved(topology) == "0-1,32-33,64-65,96-97"
-    kept = {"cpu_manager_options": uncore, "topology_manager_policy": "none"}
-    chosen = plan_node(
-        replace(topology, kubelet=kubeadm_kubelet("1.36.3")), load_profile({"kubelet": kept})
-    ).cpus.reserved
-    broken = [cache for cache in topology.l3_caches if cache.cpus & chosen]
-    assert (len(chosen), len(broken)) == (6, 2)
+    options = {"cpu_manager_options": uncore, "topology_manager_policy": "none"}
+    chosen = planned(topology, kubelet=options).cpus.reserved
+    assert (len(chosen), sum(bool(cache.cpus & chosen) for cache in topology.l3_caches)) == (6, 2)
 
 
 def test_gpu_numa_node_keeps_its_only_core():
@@ -193,36 +161,26 @@ def test_gpu_numa_node_keeps_its_only_core():
     assert reserved(replace(topology, gpus=gpus)) == "3,7"
 
 
-def after(topology: NodeTopology, earlier: NodePlan) -> NodeTopology:
-    return replace(topology, previous_plan=dumps(earlier))
-
-
 def test_failed_drive_moves_no_reserved_cpu():
     whole = with_nics(*[0] * 24, 1)
-    first = plan(whole)
-    fewer = after(replace(whole, nics=whole.nics[:1]), first)
-    assert plan(replace(fewer, previous_plan=None)).cpus.reserved != first.cpus.reserved
-    chosen = plan(fewer)
+    first, fewer = plan(whole), replace(whole, nics=whole.nics[:1])
+    assert plan(fewer).cpus.reserved != first.cpus.reserved
+    chosen = plan(after(fewer, first))
     assert chosen.cpus.reserved == first.cpus.reserved
-    assert "a new plan would choose" in reason(chosen, "cpus.reserved")
+    assert "a new plan would choose" in decided(chosen, "cpus.reserved")[1]
 
 
-BACK = {
-    "a-number-that-is-taken-out": {"cpus": {"reserved": {"cores": 1}}},
-    "avoid-that-is-taken-out": {"cpus": {"avoid": "devices"}},
-}
-
-
-@pytest.mark.parametrize("earlier", BACK.values(), ids=BACK.keys())
+@pytest.mark.parametrize(
+    "earlier", [{"reserved": {"cores": 1}}, {"avoid": "devices"}], ids=["number", "avoid"]
+)
 def test_default_replaces_earlier_explicit_choice(earlier):
     topology = with_nics(1, 1)
-    assert reserved(after(topology, plan(topology, **earlier))) == reserved(topology)
+    assert reserved(after(topology, plan(topology, cpus=earlier))) == reserved(topology)
 
 
 def test_earlier_reserved_cpus_that_are_isolated_are_dropped():
     topology = machine(cores_per_numa_node=32)
-    first = plan(topology)
-    isolated = replace(after(topology, first), isolated=topology.online - {31, 63})
+    isolated = replace(after(topology, plan(topology)), isolated=topology.online - {31, 63})
     assert plan(isolated).cpus.reserved == {31, 63}
 
 
@@ -236,21 +194,14 @@ def told(text: str) -> NodeTopology:
     return replace(dgx_h100(), kubelet=replace(install, config_text=f"{install.config_text}{text}"))
 
 
+SPLIT = "reservedMemory:\n- numaNode: 0\n  limits:\n    memory: 100Mi\n"
 AMOUNTS = {
     "by-pods-and-memory": (dgx_h100, {}, (1465 * MIB, 4 * GIB)),
     "by-the-kubelets-number-of-pods": (lambda: told("maxPods: 250\n"), {}, (3005 * MIB, 4 * GIB)),
     "the-profiles-own-number-alone": (dgx_h100, {"kube_reserved": "1Gi"}, (GIB, 0)),
     "the-profiles-zero": (dgx_h100, {"system_reserved": 0}, (0, 0)),
-    "the-kubelets-own-number-alone": (
-        lambda: told("systemReserved:\n  memory: 2Gi\n"),
-        {},
-        (0, 2 * GIB),
-    ),
-    "a-split-that-adds-up-to-what-is-there": (
-        lambda: told("reservedMemory:\n- numaNode: 0\n  limits:\n    memory: 100Mi\n"),
-        {},
-        (0, 0),
-    ),
+    "the-kubelets-own-number": (lambda: told("systemReserved:\n  memory: 2Gi\n"), {}, (0, 2 * GIB)),
+    "a-split-that-adds-up-to-what-is-there": (lambda: told(SPLIT), {}, (0, 0)),
     "a-small-machine": (
         lambda: machine(cores_per_numa_node=2, numa_memory_bytes=4 * GIB),
         {},
@@ -279,35 +230,23 @@ def test_defaults_fit_beside_huge_pages(free_mib):
     full = replace(topology, numa_nodes=(node,), hugepages=pages, kubelet=kubeadm_kubelet())
     room = free_mib // 2 * 2 * MIB
     if room < 100 * MIB:
-        # The kubelet's own eviction threshold does not fit then.
-        with pytest.raises(PlanError):
-            plan_node(full, load_profile({"kubelet": static}))
+        assert refusal(full, kubelet=static), "the kubelet's own eviction threshold does not fit"
         return
-    memory = plan_node(full, load_profile({"kubelet": static})).memory
+    memory = planned(full, kubelet=static).memory
     assert memory.kube_reserved_bytes + memory.system_reserved_bytes + 100 * MIB <= room
 
 
 def test_gpu_memory_is_not_counted():
-    assert amounts(captured("nvidia-gh200")) == (1465 * MIB, 4 * GIB)
     grace = captured("nvidia-gh200")
-    small = replace(
-        grace,
-        numa_nodes=tuple(
-            replace(node, memory_bytes=4 * GIB) if node.cpus else node for node in grace.numa_nodes
-        ),
-    )
-    assert amounts(small) == (499 * MIB, 62 * MIB)
+    assert amounts(grace) == (1465 * MIB, 4 * GIB)
+    nodes = tuple(replace(node, memory_bytes=4 * GIB) if node.cpus else node for node in grace.numa_nodes)
+    assert amounts(replace(grace, numa_nodes=nodes)) == (499 * MIB, 62 * MIB)
 
 
 def test_memory_shift_at_reboot_changes_no_amount():
     topology = machine(cores_per_numa_node=8)
     first = plan(topology)
-    moved = replace(
-        topology,
-        memory_bytes=topology.memory_bytes - 60 * MIB,
-        numa_nodes=tuple(
-            replace(node, memory_bytes=node.memory_bytes - 60 * MIB) for node in topology.numa_nodes
-        ),
-    )
-    assert plan(replace(moved)).memory.system_reserved_bytes != first.memory.system_reserved_bytes
+    nodes = tuple(replace(node, memory_bytes=node.memory_bytes - 60 * MIB) for node in topology.numa_nodes)
+    moved = replace(topology, memory_bytes=topology.memory_bytes - 60 * MIB, numa_nodes=nodes)
+    assert plan(moved).memory.system_reserved_bytes != first.memory.system_reserved_bytes
     assert plan(after(moved, first)).memory.system_reserved_bytes == first.memory.system_reserved_bytes

@@ -6,18 +6,17 @@ import pytest
 
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import HugepagePool, NodeTopology
-from numaforge.planning.document import dumps
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.hugepages.expected import expected as expectations
 from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.hugepages.plan import plan_hugepages
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
+from tests.fixtures.plans import after, decided, planned, refusal
 
 
 def plan(topology: NodeTopology, *entries: dict) -> NodePlan:
-    return plan_node(topology, load_profile({"hugepages": list(entries)}))
+    return planned(topology, hugepages=list(entries))
 
 
 def pages(chosen: NodePlan, size: str = "2Mi") -> list[int | None]:
@@ -25,31 +24,39 @@ def pages(chosen: NodePlan, size: str = "2Mi") -> list[int | None]:
 
 
 SPREADS = {
-    "count-per-numa-node": ({"count_per_numa_node": 8}, [8, 8, 8, 8]),
-    "total-evenly": ({"count": 8}, [2, 2, 2, 2]),
-    "remainder-on-the-lowest": ({"count": 6}, [2, 2, 1, 1]),
-    "total-on-some-numa-nodes": ({"count": 5, "numa_nodes": [3, 1]}, [0, 3, 0, 2]),
-    "one-numa-node": ({"count": 5, "numa_node": 2}, [0, 0, 5, 0]),
-    "share-of-each-numa-node-rounded-down": ({"share": "25%"}, [255, 251, 251, 251]),
-    "nothing-empties-the-pools": ({"count": 0}, [0, 0, 0, 0]),
+    "count-per-numa-node": ([{"count_per_numa_node": 8}], [8, 8, 8, 8]),
+    "total-evenly": ([{"count": 8}], [2, 2, 2, 2]),
+    "remainder-on-the-lowest": ([{"count": 6}], [2, 2, 1, 1]),
+    "total-on-some-numa-nodes": ([{"count": 5, "numa_nodes": [3, 1]}], [0, 3, 0, 2]),
+    "one-numa-node": ([{"count": 5, "numa_node": 2}], [0, 0, 5, 0]),
+    "share-of-each-numa-node-rounded-down": ([{"share": "25%"}], [255, 251, 251, 251]),
+    "nothing-empties-the-pools": ([{"count": 0}], [0, 0, 0, 0]),
+    "entries-add-up": ([{"count_per_numa_node": 2}, {"count": 3, "numa_node": 0}], [5, 2, 2, 2]),
 }
 
 
-@pytest.mark.parametrize(("amount", "expected"), SPREADS.values(), ids=SPREADS.keys())
-def test_pages_are_spread_over_numa_nodes(amount, expected):
-    assert pages(plan(lab_node(), {"size": "2Mi", **amount})) == expected
+@pytest.mark.parametrize(("amounts", "expected"), SPREADS.values(), ids=SPREADS)
+def test_pages_are_spread_over_numa_nodes(amounts, expected):
+    chosen = plan(lab_node(), *({"size": "2Mi", **amount} for amount in amounts))
+    assert (pages(chosen), pages(chosen, "1Gi")) == (expected, [None] * 4)
+
+
+def test_several_page_sizes_are_planned_together():
+    both = {"size": "2Mi", "count_per_numa_node": 2}, {"size": "1Gi", "count": 1, "numa_node": 1}
+    chosen = plan(lab_node(), *both)
+    assert (pages(chosen, "2Mi"), pages(chosen, "1Gi")) == ([2, 2, 2, 2], [0, 1, 0, 0])
 
 
 def with_memory(*gib: float) -> NodeTopology:
     """Return a machine whose NUMA nodes have this memory."""
-    whole = machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet())
-    pools = {"2Mi": HugepagePool(0, 0)}
-    sizes = [int(size * GIB) for size in gib]
-    nodes = [
-        replace(node, memory_bytes=size, hugepages=pools)
-        for node, size in zip(whole.numa_nodes, sizes, strict=True)
-    ]
-    return replace(whole, numa_nodes=tuple(nodes), memory_bytes=sum(sizes))
+    sizes = tuple(int(size * GIB) for size in gib)
+    return machine(
+        packages=2,
+        cores_per_numa_node=4,
+        kubelet=kubeadm_kubelet(),
+        numa_memory_bytes=sizes,
+        hugepages={"2Mi": HugepagePool(0, 0)},
+    )
 
 
 MIB = 1 / 1024
@@ -63,38 +70,11 @@ SECOND = {
 
 @pytest.mark.parametrize(("memory", "share", "expected"), SECOND.values(), ids=SECOND.keys())
 def test_memory_shift_at_reboot_keeps_the_share(memory, share, expected):
-    first = plan(with_memory(93, 93), {"size": "2Mi", "share": "25%"})
-    assert pages(first) == [11904, 11904]
-    after = replace(with_memory(*memory), previous_plan=dumps(first))
-    assert pages(plan(after, {"size": "2Mi", "share": share})) == expected
-
-
-def test_repeated_reboots_do_not_shift_the_share():
     chosen = plan(with_memory(93, 93), {"size": "2Mi", "share": "25%"})
+    assert pages(chosen) == [11904, 11904]
     for _ in range(3):
-        moved = replace(with_memory(93 - 60 * MIB, 93), previous_plan=dumps(chosen))
-        chosen = plan(moved, {"size": "2Mi", "share": "25%"})
-        assert pages(chosen) == [11904, 11904]
-
-
-def test_entries_of_one_size_add_up():
-    chosen = plan(
-        lab_node(),
-        {"size": "2Mi", "count_per_numa_node": 2},
-        {"size": "2Mi", "count": 3, "numa_node": 0},
-    )
-    assert pages(chosen) == [5, 2, 2, 2]
-
-
-def test_several_page_sizes_are_planned_together():
-    chosen = plan(
-        lab_node(), {"size": "2Mi", "count_per_numa_node": 2}, {"size": "1Gi", "count": 1, "numa_node": 1}
-    )
-    assert (pages(chosen, "2Mi"), pages(chosen, "1Gi")) == ([2, 2, 2, 2], [0, 1, 0, 0])
-
-
-def test_page_size_not_in_the_profile_is_left_alone():
-    assert pages(plan(lab_node(), {"size": "2Mi", "count": 4}), "1Gi") == [None] * 4
+        chosen = plan(after(with_memory(*memory), chosen), {"size": "2Mi", "share": share})
+        assert pages(chosen) == expected
 
 
 def test_memory_only_numa_nodes_get_no_pages_by_default():
@@ -102,70 +82,57 @@ def test_memory_only_numa_nodes_get_no_pages_by_default():
     assert [count for count in pages(chosen) if count] == [10]
 
 
-def test_existing_pools_count_as_used_memory():
-    pools = {"2Mi": HugepagePool(0, 0), "1Gi": HugepagePool(1, 1)}
-    topology = replace(
-        lab_node(), numa_nodes=tuple(replace(node, hugepages=pools) for node in lab_node().numa_nodes)
-    )
-    with pytest.raises(PlanError) as caught:
-        plan(topology, {"size": "2Mi", "count": 600, "numa_node": 1})
-    assert "NUMA node 1 has 2015Mi of memory, but 1 x 1Gi already there + 600 x 2Mi wanted = 2224Mi" in str(
-        caught.value
-    )
-
-
-def test_pool_of_an_earlier_plan_is_released():
-    first = plan(lab_node(), {"size": "2Mi", "count": 8})
-    second = plan(replace(with_pools(2), previous_plan=dumps(first)))
-    assert pages(second) == [0, 0, 0, 0]
-    third = plan(replace(with_pools(0), previous_plan=dumps(second)))
-    assert pages(third) == pages(second)
-
-
-def test_pool_planned_but_never_set_is_left_alone():
-    never = dumps(plan(with_pools(300), {"size": "2Mi", "count": 8}))
-    after = plan(replace(with_pools(300), previous_plan=never))
-    assert after.hugepages.pools == ()
-    assert [each.value for each in after.decisions if each.subject == "hugepages.2Mi"] == ["left as it is"]
-
-
-def with_pools(total):
-    pools = {"2Mi": HugepagePool(total, total)}
+def with_pools(total: int, **more: HugepagePool) -> NodeTopology:
+    pools = {"2Mi": HugepagePool(total, total), **more}
     nodes = tuple(replace(node, hugepages={**node.hugepages, **pools}) for node in lab_node().numa_nodes)
     return replace(lab_node(), numa_nodes=nodes)
 
 
+def test_existing_pools_count_as_used_memory():
+    there = with_pools(0, **{"1Gi": HugepagePool(1, 1)})
+    message = refusal(there, hugepages=[{"size": "2Mi", "count": 600, "numa_node": 1}])
+    assert "node 1 has 2015Mi of memory, but 1 x 1Gi already there + 600 x 2Mi wanted = 2224Mi" in message
+
+
+def test_pool_of_an_earlier_plan_is_released():
+    second = plan(after(with_pools(2), plan(lab_node(), {"size": "2Mi", "count": 8})))
+    assert pages(second) == pages(plan(after(with_pools(0), second))) == [0, 0, 0, 0]
+
+
+def test_pool_planned_but_never_set_is_left_alone():
+    chosen = plan(after(with_pools(300), plan(with_pools(300), {"size": "2Mi", "count": 8})))
+    assert chosen.hugepages.pools == ()
+    assert decided(chosen, "hugepages.2Mi")[0] == "left as it is"
+
+
+HEAD = "node1: hugepages"
 REFUSALS = {
     "more-than-the-numa-node-has": (
         {"size": "2Mi", "count": 1008, "numa_node": 1},
-        (
-            "node1: hugepages: NUMA node 1 has 2015Mi of memory, but 1008 x 2Mi wanted = 2016Mi\n"
-            "  ask for 1Mi less on NUMA node 1"
-        ),
+        f"{HEAD}: NUMA node 1 has 2015Mi of memory, but 1008 x 2Mi wanted = 2016Mi",
+        "ask for 1Mi less on NUMA node 1",
     ),
     "a-size-without-a-pool": (
         {"size": "16Gi", "count": 1},
-        (
-            "node1: hugepages[0].size: NUMA node 0 has no pool for pages of 16Gi\n"
-            "  choose a size that it has: 2Mi, 1Gi"
-        ),
+        f"{HEAD}[0].size: NUMA node 0 has no pool for pages of 16Gi",
+        "choose a size that it has: 2Mi, 1Gi",
     ),
     "a-numa-node-that-does-not-exist": (
         {"size": "2Mi", "count": 1, "numa_node": 4},
-        "node1: hugepages[0].numa_node: there is no NUMA node 4\n  choose among 0-3",
+        f"{HEAD}[0].numa_node: there is no NUMA node 4",
+        "choose among 0-3",
     ),
     "numa-nodes-that-do-not-exist": (
         {"size": "2Mi", "count": 1, "numa_nodes": [0, 4, 5]},
-        "node1: hugepages[0].numa_nodes: there is no NUMA node 4-5\n  choose among 0-3",
+        f"{HEAD}[0].numa_nodes: there is no NUMA node 4-5",
+        "choose among 0-3",
     ),
 }
 
 
-@pytest.mark.parametrize(("entry", "message"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_refused(entry, message):
-    with pytest.raises(PlanError) as caught:
-        plan(lab_node(), entry)
-    assert str(caught.value) == message
+@pytest.mark.parametrize(("entry", "message", "remedy"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_refused(entry, message, remedy):
+    assert refusal(lab_node(), hugepages=[entry]) == f"{message}\n  {remedy}"
 
 
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
@@ -185,19 +152,10 @@ VMEMMAP = "vm.hugetlb_optimize_vmemmap"
     ],
 )
 def test_pages_that_cost_extra_memory_are_refused(setting, running, wish, count, refused):
-    topology = with_pools(4)
-    topology = replace(
-        topology,
-        kubelet=replace(topology.kubelet, running=running),
-    )
-    profile = load_profile(
-        {
-            "name": "p",
-            "hugepages": [{"size": "2Mi", "count_per_numa_node": count}],
-            "tuning": {"sysctls": wish},
-        }
-    )
-    topology = replace(topology, sysctls={VMEMMAP: setting} if setting else {})
+    topology = replace(with_pools(4), sysctls={VMEMMAP: setting} if setting else {})
+    topology = replace(topology, kubelet=replace(topology.kubelet, running=running))
+    wanted = [{"size": "2Mi", "count_per_numa_node": count}]
+    profile = load_profile({"hugepages": wanted, "tuning": {"sysctls": wish}})
     if refused:
         with pytest.raises(PlanError, match="MemTotal grows with every new page"):
             plan_hugepages(topology, profile, None)
@@ -229,40 +187,30 @@ def test_kernel_without_numa_nodes_has_one_pool(amount, expected):
     assert "numaforge-hugepages.conf" in str(chosen.files)
     assert [(row.path, row.value) for row in expectations(chosen)] == [(POOL, str(expected))]
     assert chosen.allocatable.hugepages_bytes == {"2Mi": expected * 2 * 2**20}
-    assert {each.value for each in chosen.decisions if each.subject == "hugepages.2Mi"} == {
-        f"{expected} on the machine"
-    }
+    assert decided(chosen, "hugepages.2Mi")[0] == f"{expected} on the machine"
 
 
 def test_machine_wide_pool_set_by_an_earlier_plan_is_released():
-    earlier = plan(without_numa(), {"size": "2Mi", "count": 512})
-    there = replace(without_numa(total=512), previous_plan=dumps(earlier))
+    there = after(without_numa(total=512), plan(without_numa(), {"size": "2Mi", "count": 512}))
     assert plan(there).hugepages.pages == {None: {"2Mi": 0}}
     assert plan(replace(there, hugepages={"2Mi": HugepagePool(9, 9)})).hugepages.pages == {}
 
 
 def test_boot_pages_are_reserved_for_the_whole_machine():
-    profile = {
-        "hugepages": [{"size": "2Mi", "count": 512, "at": "boot"}],
-        "maintenance": {"reboot": "allowed"},
-    }
-    chosen = plan_node(without_numa(), load_profile(profile))
+    wanted = [{"size": "2Mi", "count": 512, "at": "boot"}]
+    chosen = planned(without_numa(), hugepages=wanted, maintenance={"reboot": "allowed"})
     assert chosen.kernel.cmdline[-2:] == ("hugepagesz=2M", "hugepages=512")
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        pytest.param(
-            {"size": "2Mi", "count": 9, "numa_node": 0},
-            r"hugepages\[0\].numa_node: there is no NUMA node 0\n  leave hugepages\[0\].numa_node out",
-            id="a NUMA node of it",
-        ),
-        pytest.param({"size": "1Gi", "count": 1}, "the machine has no pool for pages of 1Gi", id="a size"),
-        pytest.param({"size": "2Mi", "count": 9000}, "the machine has 16Gi of memory, but", id="more pages"),
-        pytest.param({"size": "2Mi", "count": 8190}, "beside 8190 x 2Mi wanted, but", id="all memory"),
-    ],
-)
+NO_NODE = "hugepages[0].numa_node: there is no NUMA node 0\n  leave hugepages[0].numa_node out"
+IMPOSSIBLE = {
+    "a NUMA node of it": ({"size": "2Mi", "count": 9, "numa_node": 0}, NO_NODE),
+    "a size": ({"size": "1Gi", "count": 1}, "the machine has no pool for pages of 1Gi"),
+    "more pages": ({"size": "2Mi", "count": 9000}, "the machine has 16Gi of memory, but"),
+    "all memory": ({"size": "2Mi", "count": 8190}, "beside 8190 x 2Mi wanted, but"),
+}
+
+
+@pytest.mark.parametrize(("entry", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_impossible_pools_without_numa_nodes_are_refused(entry, message):
-    with pytest.raises(PlanError, match=message):
-        plan(without_numa(), entry)
+    assert message in refusal(without_numa(), hugepages=[entry])

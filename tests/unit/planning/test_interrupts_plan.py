@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.lib.cpulist import format_cpulist, format_cpumask
-from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.cpulist import format_cpulist, format_cpumask, parse_cpulist
 from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, Nvme
 from numaforge.planning.document import dumps, loads
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.interrupts.plan import InterruptsPlan, plan_interrupts
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
+from tests.fixtures.plans import after, notices, planned, refusal
 from tests.unit.planning.strategies import machines
 
 ALL = {
@@ -44,26 +43,17 @@ def host(*devices: Nic | Nvme | Gpu) -> NodeTopology:
 
 
 def plan(topology: NodeTopology, cpus: Any = None, **wish: Any) -> NodePlan:
-    return plan_node(topology, load_profile({"cpus": cpus or {}, "interrupts": wish}))
+    return planned(topology, cpus=cpus or {}, interrupts=wish)
 
 
-def notices(chosen: NodePlan) -> set[str]:
-    return {notice.id for notice in chosen.notices}
+KEEP = dict.fromkeys(("irqbalance", "devices", "default_affinity", "rps", "workqueues"), "keep")
 
 
-def roles(chosen: NodePlan) -> list[str]:
-    return [file.path for file in chosen.files if file.role in ("interrupts", "system")]
-
-
-def test_empty_profile_changes_nothing():
-    chosen = plan(host(nic(0)))
+@pytest.mark.parametrize("wish", [{}, KEEP], ids=["unset", "keep"])
+def test_empty_profile_changes_nothing(wish):
+    chosen = plan(host(nic(0)), **wish)
     assert chosen.interrupts == InterruptsPlan()
-    assert roles(chosen) == []
-
-
-def test_keep_equals_unset():
-    kept = dict.fromkeys(("irqbalance", "devices", "default_affinity", "rps", "workqueues"), "keep")
-    assert plan(host(nic(0)), **kept).interrupts == InterruptsPlan()
+    assert not [file for file in chosen.files if file.role in ("interrupts", "system")]
 
 
 @pytest.mark.parametrize(
@@ -78,10 +68,9 @@ def test_keep_equals_unset():
 )
 def test_device_interrupts_go_to_the_nearest_reserved_cpus(node, cpus, notice):
     chosen = plan(host(nic(node)), ON_NODE_0_AND_3, devices="reserved", irqbalance="off")
-    assert {address: format_cpulist(each) for address, each in chosen.interrupts.devices.items()} == {
-        "0000:17:00.0": cpus
-    }
-    assert notices(chosen) & {"interrupts-on-another-numa-node", "interrupts-of-unplaced-devices"} == notice
+    assert chosen.interrupts.devices == {"0000:17:00.0": parse_cpulist(cpus)}
+    known = {"interrupts-on-another-numa-node", "interrupts-of-unplaced-devices"}
+    assert known & {*notices(chosen)} == notice
 
 
 def test_only_named_device_classes_are_moved():
@@ -108,23 +97,12 @@ def test_irqbalance_is_banned_from_offline_cpus():
     assert format_cpulist(banned) == "2-11,14-15,99"
 
 
-def test_packet_steering_off_clears_the_cpu_mask():
-    assert plan(host(nic(0)), rps="off").interrupts.rps == {"eth0": frozenset()}
-    assert "mask packet_steering:eth0 0 /sys/class/net/eth0/queues/rx-*/rps_cpus" in affinity_lines(
-        plan(host(nic(0)), rps="off").interrupts
-    )
-
-
-@pytest.mark.parametrize(
-    "wish", [{"devices": "reserved"}, {"devices": "reserved", "irqbalance": "keep"}], ids=["unset", "keep"]
-)
-def test_device_affinity_beside_a_running_irqbalance_is_refused(wish):
-    with pytest.raises(NumaforgeError, match="leaves irqbalance free to move them"):
-        load_profile({"interrupts": wish})
-
-
-def test_unquoted_off_means_off():
-    assert load_profile({"interrupts": {"irqbalance": False, "rps": False}}).interrupts.rps == "off"
+@pytest.mark.parametrize("off", ["off", False], ids=["off", "as-yaml-reads-it"])
+def test_packet_steering_off_clears_the_cpu_mask(off):
+    chosen = plan(host(nic(0)), rps=off).interrupts
+    assert chosen.rps == {"eth0": frozenset()}
+    line = "mask packet_steering:eth0 0 /sys/class/net/eth0/queues/rx-*/rps_cpus"
+    assert line in affinity_lines(chosen)
 
 
 def one_core() -> NodeTopology:
@@ -141,60 +119,63 @@ def one_core() -> NodeTopology:
     )
 
 
-@pytest.mark.parametrize(
-    ("profile", "where"),
-    [
-        ({"interrupts": {"devices": "reserved", "irqbalance": "off"}}, "interrupts.devices"),
-        ({"interrupts": {"irqbalance": "reserved"}}, "interrupts.irqbalance"),
-        ({"interrupts": {"rps": "reserved"}}, "interrupts.rps"),
-        ({"system": {"daemons": "reserved"}}, "system.daemons"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_reserved_placement_without_reserved_cpus_is_refused(profile, where):
-    with pytest.raises(PlanError, match="reserves none") as refused:
-        plan_node(one_core(), load_profile(profile))
-    assert where in str(refused.value)
+def with_cgroup_root(root: str) -> NodeTopology:
+    kubelet = kubeadm_kubelet("1.36.1")
+    return replace(
+        lab_node(), kubelet=replace(kubelet, config_text=f"{kubelet.config_text}\ncgroupRoot: {root}\n")
+    )
+
+
+CONFINED = {"system": {"daemons": "reserved"}}
+TO_RESERVED = {"devices": "reserved", "irqbalance": "off"}
+BALANCED = {"devices": "reserved", "irqbalance": "keep"}
+REFUSED = {
+    "no-cpus-for-devices": (one_core(), {"interrupts": TO_RESERVED}, "interrupts.devices: ", "reserves none"),
+    "no-cpus-for-irqbalance": (
+        one_core(),
+        {"interrupts": {"irqbalance": "reserved"}},
+        "interrupts.irqbalance: ",
+        "reserves none",
+    ),
+    "no-cpus-for-rps": (one_core(), {"interrupts": {"rps": "reserved"}}, "interrupts.rps: ", "reserves none"),
+    "no-cpus-for-daemons": (one_core(), CONFINED, "system.daemons: ", "reserves none"),
+    "irqbalance-unset": (
+        lab_node(),
+        {"interrupts": {"devices": "reserved"}},
+        "",
+        "leaves irqbalance free to",
+    ),
+    "irqbalance-kept": (lab_node(), {"interrupts": BALANCED}, "", "leaves irqbalance free to move them"),
+    "cgroup-v1": (replace(lab_node(), cgroup_version=1), CONFINED, "", "needs cgroup v2"),
+    "pods-in-a-slice": (with_cgroup_root("/system.slice"), CONFINED, "", "would confine pods"),
+    "pods-in-a-slice-by-its-short-name": (with_cgroup_root("/system"), CONFINED, "", "would confine pods"),
+    "pods-below-a-slice": (with_cgroup_root("/system.slice/pods"), CONFINED, "", "would confine pods"),
+    "pods-slice": (lab_node(), {"system": {"slices": ["kubepods.slice"]}}, "", "system.slices"),
+    "root-slice": (lab_node(), {"system": {"slices": ["-.slice"]}}, "", "system.slices"),
+}
+
+
+@pytest.mark.parametrize(("topology", "profile", "where", "why"), REFUSED.values(), ids=REFUSED)
+def test_impossible_placement_is_refused(topology, profile, where, why):
+    message = refusal(topology, **profile)
+    assert where in message
+    assert why in message
 
 
 def test_settings_without_reserved_cpus_are_planned_without_them():
-    assert (
-        plan_node(one_core(), load_profile({"interrupts": {"irqbalance": "off"}})).interrupts.irqbalance
-        == "off"
-    )
+    assert plan(one_core(), irqbalance="off").interrupts.irqbalance == "off"
 
 
 def test_daemons_are_confined_by_slice():
-    chosen = plan_node(lab_node(), load_profile({"cpus": ON_NODE_0_AND_3, "system": {"daemons": "reserved"}}))
-    assert {name: format_cpulist(cpus) for name, cpus in chosen.system.slices.items()} == dict.fromkeys(
-        ("init.scope", "system.slice", "user.slice"), "0-1,12-13"
-    )
-
-
-def test_confining_daemons_on_cgroup_v1_is_refused():
-    with pytest.raises(PlanError, match="needs cgroup v2"):
-        plan_node(replace(lab_node(), cgroup_version=1), load_profile({"system": {"daemons": "reserved"}}))
-
-
-@pytest.mark.parametrize("root", ["/system.slice", "/system", "/system.slice/pods"])
-def test_slice_that_contains_pods_is_refused(root):
-    kubelet = kubeadm_kubelet("1.36.1")
-    config = f"{kubelet.config_text}\ncgroupRoot: {root}\n"
-    machine = replace(lab_node(), kubelet=replace(kubelet, config_text=config))
-    with pytest.raises(PlanError, match="would confine pods"):
-        plan_node(machine, load_profile({"system": {"daemons": "reserved"}}))
-
-
-@pytest.mark.parametrize("name", ["kubepods.slice", "-.slice"])
-def test_pod_slice_is_refused(name):
-    with pytest.raises(NumaforgeError, match=r"system\.slices"):
-        load_profile({"system": {"slices": [name]}})
+    slices = planned(lab_node(), cpus=ON_NODE_0_AND_3, **CONFINED).system.slices
+    names = ("init.scope", "system.slice", "user.slice")
+    assert slices == dict.fromkeys(names, parse_cpulist("0-1,12-13"))
 
 
 def test_second_plan_is_the_same():
-    machine, profile = host(nic(0)), load_profile({"interrupts": ALL, "system": {"daemons": "reserved"}})
-    first = plan_node(machine, profile)
-    assert plan_node(replace(machine, previous_plan=dumps(first)), profile) == first
+    profile = {"interrupts": ALL, **CONFINED}
+    first = planned(host(nic(0)), **profile)
+    assert planned(after(host(nic(0)), first), **profile) == first
     assert loads(dumps(first)) == first
 
 

@@ -6,57 +6,43 @@ from typing import Any
 import pytest
 
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.lib.errors import PlanError, ProfileError
 from numaforge.machine.topology.model import Core, NodeTopology
 from numaforge.planning.document import dumps, loads
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile
-from numaforge.planning.profiles import load_profile
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from tests.fixtures.machines import lab_node, two_cpu_vm
+from tests.fixtures.plans import decided, notices, planned, refusal
 
 
-def profile(reboot: str = "never", *cmdline: str) -> NodeProfile:
-    wish: dict[str, Any] = {"name": "t", "kernel": {"cmdline": [*cmdline]}, "maintenance": {"reboot": reboot}}
-    return load_profile({**wish, "memory": {"system_reserved": "512Mi"}})
+def rebooting(running: str, reboot: str, *cmdline: str) -> NodePlan:
+    host = replace(lab_node(), kernel_cmdline=running)
+    return planned(host, kernel={"cmdline": [*cmdline]}, maintenance={"reboot": reboot})
 
 
 @pytest.mark.parametrize(
     ("running", "reboot", "notice"),
     [
-        pytest.param("quiet iommu=pt", "never", None, id="the-kernel-has-it"),
-        pytest.param("quiet", "never", "reboot-pending", id="missing-and-no-leave-to-reboot"),
-        pytest.param(
-            "xiommu=pt iommu=ptx", "never", "reboot-pending", id="part-of-a-word-is-another-parameter"
-        ),
-        pytest.param("quiet", "allowed", "reboots", id="leave-to-reboot"),
+        pytest.param("quiet iommu=pt", "never", [], id="the-kernel-has-it"),
+        pytest.param("quiet", "never", ["reboot-pending"], id="missing-and-no-leave-to-reboot"),
+        pytest.param("xiommu=pt iommu=ptx", "never", ["reboot-pending"], id="part-of-a-word-is-another"),
+        pytest.param("quiet", "allowed", ["reboots"], id="leave-to-reboot"),
     ],
 )
 def test_missing_parameter_is_noticed_with_its_pending_or_planned_reboot(running, reboot, notice):
-    planned = plan_node(replace(lab_node(), kernel_cmdline=running), profile(reboot, "iommu=pt"))
-    assert planned.kernel == KernelPlan(("iommu=pt",), reboot)
-    named = [each.id for each in planned.notices if each.id.startswith("reboot")]
-    assert named == ([notice] if notice else [])
+    plan = rebooting(running, reboot, "iommu=pt")
+    assert plan.kernel == loads(dumps(plan)).kernel == KernelPlan(("iommu=pt",), reboot)
+    assert [name for name in notices(plan) if name.startswith("reboot")] == notice
 
 
 def test_plan_is_the_same_after_its_reboot():
-    wish = profile("allowed", "iommu=pt")
-    before, after = (
-        plan_node(replace(lab_node(), kernel_cmdline=running), wish)
-        for running in ("quiet", "quiet iommu=pt")
-    )
+    before, after = (rebooting(running, "allowed", "iommu=pt") for running in ("quiet", "quiet iommu=pt"))
     assert dumps(after) == dumps(before)
 
 
 def test_empty_kernel_section_makes_no_decisions():
-    decisions = plan_node(lab_node(), profile()).decisions
+    decisions = rebooting("quiet", "never").decisions
     assert not [each for each in decisions if each.subject.startswith("kernel.")]
-
-
-def test_plan_document_keeps_the_kernel_parameters():
-    plan = plan_node(lab_node(), profile("allowed", "iommu=pt", "intel_iommu=on"))
-    assert loads(dumps(plan)).kernel == KernelPlan(("iommu=pt", "intel_iommu=on"), "allowed")
 
 
 # ---- intents ----
@@ -65,12 +51,16 @@ INTEL = replace(lab_node(), cpu_vendor="GenuineIntel", nohz_full=frozenset(), ke
 AMD = replace(INTEL, cpu_vendor="AuthenticAMD")
 ARM = replace(INTEL, cpu_vendor=None, architecture="aarch64")
 POWER = replace(INTEL, cpu_vendor=None, architecture="ppc64le")
+CONSOLES = ["console=tty0", "console=ttyS0,115200"]
+NO_CPULISTS = ("", "most", True, "7-2")
 
 
-def planned(
-    topology: NodeTopology = INTEL, hugepages: list[dict[str, Any]] | None = None, **kernel: Any
-) -> NodePlan:
-    wish = {
+def pages(size: str, count: int, **more: Any) -> dict[str, Any]:
+    return {"size": size, "count_per_numa_node": count, "at": "boot", **more}
+
+
+def wished(hugepages: list[dict[str, Any]] | None = None, **kernel: Any) -> dict[str, Any]:
+    return {
         "name": "t",
         "memory": {"system_reserved": "512Mi"},
         "cpus": {"reserved": {"cores_per_numa_node": 1}},
@@ -78,10 +68,15 @@ def planned(
         "kernel": kernel,
         "maintenance": {"reboot": "allowed"},
     }
-    return plan_node(topology, load_profile(wish))
 
 
-ALLOCATABLE = format_cpulist(planned().cpus.allocatable)
+def plan(
+    topology: NodeTopology = INTEL, hugepages: list[dict[str, Any]] | None = None, **kernel: Any
+) -> NodePlan:
+    return planned(topology, **wished(hugepages, **kernel))
+
+
+ALLOCATABLE = format_cpulist(plan().cpus.allocatable)
 
 
 INTENTS = {
@@ -121,64 +116,50 @@ INTENTS = {
 
 @pytest.mark.parametrize(("topology", "kernel", "cmdline"), INTENTS.values(), ids=INTENTS)
 def test_kernel_intent_becomes_parameters_of_the_machine(topology, kernel, cmdline):
-    chosen = planned(topology, **kernel)
-    assert " ".join(chosen.kernel.cmdline) == cmdline
+    assert " ".join(plan(topology, **kernel).kernel.cmdline) == cmdline
 
 
+ONE_CORE = replace(two_cpu_vm(), cores=(Core(0, 0, frozenset({0, 1})),))
+GRUBBY = replace(INTEL, os_release={"ID": "rocky", "ID_LIKE": "rhel fedora"})
+TWO_PAGES = [pages("2Mi", 8), pages("1Gi", 1)]
 REFUSALS = {
     "said-twice": (
         INTEL,
-        {"cmdline": ["iommu=pt"], "iommu": "passthrough"},
-        r"kernel\.cmdline says iommu=pt, and kernel\.iommu comes to iommu=pt",
+        wished(cmdline=["iommu=pt"], iommu="passthrough"),
+        "kernel.cmdline says iommu=pt, and kernel.iommu comes to iommu=pt",
     ),
-    "said-twice-with-a-dash": (INTEL, {"cmdline": ["skew-tick=0"], "skew_tick": True}, "skew-tick=0"),
-    "grubby-keeps-one-console": (
-        replace(INTEL, os_release={"ID": "rocky", "ID_LIKE": "rhel fedora"}),
-        {"cmdline": ["console=tty0", "console=ttyS0,115200"]},
-        "keeps one of each name",
+    "said-twice-with-a-dash": (INTEL, wished(cmdline=["skew-tick=0"], skew_tick=True), "skew-tick=0"),
+    "grubby-keeps-one-console": (GRUBBY, wished(cmdline=CONSOLES), "keeps one of each name"),
+    "iommu-off-on-arm": (ARM, wished(iommu="off"), "Arm kernel has no parameter"),
+    "reserved-cpus-are-not-isolated": (INTEL, wished(isolated_cpus="0-3"), "reserved for the system"),
+    "no-such-cpu": (INTEL, wished(nohz_full="4,99"), "CPUs 99 are not online"),
+    "none-reserved": (ONE_CORE, {"kernel": {"isolated_cpus": "allocatable"}}, "none is left for the system"),
+    "numa-balancing-at-boot-and-later": (
+        INTEL,
+        {"kernel": {"numa_balancing": False}, "tuning": {"numa_balancing": True}},
+        "is false, and tuning",
     ),
-    "iommu-off-on-arm": (ARM, {"iommu": "off"}, "Arm kernel has no parameter"),
-    "reserved-cpus-are-not-isolated": (INTEL, {"isolated_cpus": "0-3"}, "reserved for the system"),
-    "no-such-cpu": (INTEL, {"nohz_full": "4,99"}, "CPUs 99 are not online"),
+    "pages-of-two-sizes": (replace(INTEL, kernel="6.8.0"), wished(TWO_PAGES), "two sizes"),
+    "pages-uneven-on-an-older-kernel": (
+        replace(INTEL, kernel="5.15.0"),
+        wished([pages("2Mi", 8, numa_node=1)]),
+        "spreads pages",
+    ),
+    **{f"isolated-{value!r}": (INTEL, wished(isolated_cpus=value), "allocatable") for value in NO_CPULISTS},
 }
 
 
-@pytest.mark.parametrize(("topology", "kernel", "said"), REFUSALS.values(), ids=REFUSALS)
-def test_impossible_kernel_settings_are_refused(topology, kernel, said):
-    with pytest.raises(PlanError, match=said):
-        planned(topology, **kernel)
-
-
-def test_isolating_cpus_without_reserved_cpus_is_refused():
-    one_core = replace(two_cpu_vm(), cores=(Core(0, 0, frozenset({0, 1})),))
-    with pytest.raises(PlanError, match="none is left for the system"):
-        plan_node(one_core, load_profile({"kernel": {"isolated_cpus": "allocatable"}}))
-
-
-def test_contradicting_numa_balancing_at_boot_and_later_is_refused():
-    wish = {"kernel": {"numa_balancing": False}, "tuning": {"numa_balancing": True}}
-    with pytest.raises(PlanError, match="is false, and tuning"):
-        plan_node(INTEL, load_profile(wish))
-
-
-@pytest.mark.parametrize("value", ["", "most", True, "7-2"])
-def test_invalid_isolated_cpus_are_refused(value):
-    with pytest.raises(ProfileError, match="allocatable"):
-        load_profile({"kernel": {"isolated_cpus": value}})
-
-
-def test_isolated_cpus_are_noticed():
-    assert "cpus-isolated" in [notice.id for notice in planned(isolated_cpus="allocatable").notices]
+@pytest.mark.parametrize(("topology", "profile", "said"), REFUSALS.values(), ids=REFUSALS)
+def test_impossible_kernel_settings_are_refused(topology, profile, said):
+    assert said in refusal(topology, **profile)
 
 
 def test_plan_is_the_same_once_cpus_are_isolated():
-    booted = replace(INTEL, isolated=planned().cpus.allocatable, nohz_full=planned().cpus.allocatable)
+    allocatable = plan().cpus.allocatable
+    booted = replace(INTEL, isolated=allocatable, nohz_full=allocatable)
     wish = {"isolated_cpus": "allocatable", "nohz_full": "allocatable"}
-    assert dumps(planned(booted, **wish)) == dumps(planned(INTEL, **wish))
-
-
-def pages(size: str, count: int, **more: Any) -> dict[str, Any]:
-    return {"size": size, "count_per_numa_node": count, "at": "boot", **more}
+    assert dumps(plan(booted, **wish)) == dumps(plan(INTEL, **wish))
+    assert "cpus-isolated" in notices(plan(INTEL, **wish))
 
 
 BOOT_PAGES = {
@@ -191,32 +172,15 @@ BOOT_PAGES = {
 
 @pytest.mark.parametrize(("kernel", "hugepages", "cmdline"), BOOT_PAGES.values(), ids=BOOT_PAGES)
 def test_pages_are_reserved_at_boot(kernel, hugepages, cmdline):
-    chosen = planned(replace(INTEL, kernel=kernel), hugepages)
-    assert " ".join(chosen.kernel.cmdline) == cmdline
-
-
-@pytest.mark.parametrize(
-    ("kernel", "hugepages", "said"),
-    [
-        pytest.param("6.8.0", [pages("2Mi", 8), pages("1Gi", 1)], "two sizes", id="two-sizes"),
-        pytest.param(
-            "5.15.0", [pages("2Mi", 8, numa_node=1)], "spreads pages", id="uneven-on-an-older-kernel"
-        ),
-    ],
-)
-def test_pages_that_cannot_be_reserved_at_boot_are_refused(kernel, hugepages, said):
-    with pytest.raises(PlanError, match=said):
-        planned(replace(INTEL, kernel=kernel), hugepages)
+    assert " ".join(plan(replace(INTEL, kernel=kernel), hugepages).kernel.cmdline) == cmdline
 
 
 def test_accepted_risk_is_repeated_in_the_plan():
-    plan = planned(cmdline=["iommu=pt"], unsafe={"net.ifnames=0": "NICs are renamed"})
-    assert plan.kernel.cmdline == ("iommu=pt", "net.ifnames=0")
-    assert [each.message for each in plan.notices if each.id == "unsafe-parameter"] == [
-        "net.ifnames=0 is not a known parameter; the profile's reason: NICs are renamed"
-    ]
-    (reason,) = [each.reason for each in plan.decisions if each.subject == "kernel.unsafe"]
-    assert reason.endswith("NICs are renamed")
+    chosen = plan(cmdline=["iommu=pt"], unsafe={"net.ifnames=0": "NICs are renamed"})
+    assert chosen.kernel.cmdline == ("iommu=pt", "net.ifnames=0")
+    message = "net.ifnames=0 is not a known parameter; the profile's reason: NICs are renamed"
+    assert notices(chosen)["unsafe-parameter"] == message
+    assert decided(chosen, "kernel.unsafe")[1].endswith("NICs are renamed")
 
 
 def test_repeated_pci_parameters_are_merged():

@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import plan_files
 from numaforge.roles.kubelet.plan import KubeletPlan
 from tests.fixtures.machines import (
@@ -28,27 +25,29 @@ from tests.fixtures.machines import (
     machine,
     many_numa_nodes,
     mi300x,
+    one_numa_node,
     quad_gh200,
     two_cpu_vm,
 )
+from tests.fixtures.plans import notices, planned, refusal
 
 STRICT = {"strict-cpu-reservation": "true"}
 
 
 def plan(topology: NodeTopology, version: str | None = None, **wish) -> NodePlan:
-    return plan_node(topology, load_profile({"kubelet": wish}), version)
+    return planned(topology, version, kubelet=wish)
 
 
 def kubelet(topology: NodeTopology, version: str | None = None, **wish) -> KubeletPlan:
-    planned = plan(topology, version, **wish).kubelet
-    assert planned is not None
-    return planned
+    return plan(topology, version, **wish).kubelet
 
 
-def refusal(topology: NodeTopology, version: str | None = None, **wish) -> str:
-    with pytest.raises(PlanError) as caught:
-        plan(topology, version, **wish)
-    return str(caught.value)
+def refused(topology: NodeTopology, version: str | None = None, **wish) -> str:
+    return refusal(topology, version, kubelet=wish)
+
+
+def on_a_laptop(install: KubeletInstall | None, **profile) -> NodePlan:
+    return planned(replace(laptop(), swap_bytes=0, kubelet=install), **profile)
 
 
 def test_several_numa_nodes_are_aligned_by_default():
@@ -68,51 +67,35 @@ def test_one_numa_node_has_nothing_to_align():
 
 def test_one_core_has_no_static_policy():
     assert kubelet(two_cpu_vm()).settings["cpuManagerPolicy"] == "none"
-    assert "only core cannot be divided" in refusal(two_cpu_vm(), cpu_manager_policy="static")
+    assert "only core cannot be divided" in refused(two_cpu_vm(), cpu_manager_policy="static")
 
 
-WITHOUT_WHOLE_CORES = {
-    "one-thread-per-core": machine(cores_per_numa_node=4, threads=1, kubelet=kubeadm_kubelet()),
-    "uneven-smt": replace(laptop(), kubelet=kubeadm_kubelet(), swap_bytes=0),
+ONE_THREAD = machine(cores_per_numa_node=4, threads=1, kubelet=kubeadm_kubelet())
+UNEVEN_SMT = replace(laptop(), kubelet=kubeadm_kubelet(), swap_bytes=0)
+SPREAD = {"distribute-cpus-across-cores": True}
+OPTIONS = {
+    "one-thread-per-core-leaves-it-out": (ONE_THREAD, {}, {}),
+    "uneven-smt-leaves-it-out": (UNEVEN_SMT, {}, {}),
+    "it-gives-way-to-its-opposite": (lab_node(), SPREAD, {"distribute-cpus-across-cores": "true"}),
+    "it-can-be-switched-off": (lab_node(), {"full-pcpus-only": False}, {"full-pcpus-only": "false"}),
 }
 
 
-@pytest.mark.parametrize("topology", WITHOUT_WHOLE_CORES.values(), ids=WITHOUT_WHOLE_CORES.keys())
-def test_full_pcpus_only_is_left_out_without_whole_cores(topology):
-    assert kubelet(topology).settings["cpuManagerPolicyOptions"] == STRICT
+@pytest.mark.parametrize(("topology", "options", "said"), OPTIONS.values(), ids=OPTIONS)
+def test_full_pcpus_only_is_set_where_it_can_be(topology, options, said):
+    settings = kubelet(topology, cpu_manager_options=options).settings
+    assert settings["cpuManagerPolicyOptions"] == {**said, **STRICT}
 
 
-def test_full_pcpus_only_gives_way_to_an_option_that_excludes_it():
-    chosen = kubelet(lab_node(), cpu_manager_options={"distribute-cpus-across-cores": True})
-    assert chosen.settings["cpuManagerPolicyOptions"] == {
-        "distribute-cpus-across-cores": "true",
-        **STRICT,
-    }
-
-
-def test_full_pcpus_only_can_be_switched_off():
-    chosen = kubelet(lab_node(), cpu_manager_options={"full-pcpus-only": False})
-    assert chosen.settings["cpuManagerPolicyOptions"] == {"full-pcpus-only": "false", **STRICT}
-
-
-# Where the option is no alpha, and no one says otherwise.
+NO_BETA = "featureGates:\n  CPUManagerPolicyBetaOptions: false\n"
+SHARED = 'cpuManagerPolicyOptions:\n  strict-cpu-reservation: "false"\n'
 STRICTNESS: dict[str, tuple[str, str, dict[str, bool], bool]] = {
     "on-from-1.33": ("1.33", "", {}, True),
     "off-where-it-is-alpha": ("1.32", "", {}, False),
     "off-where-it-is-unknown": ("1.31", "", {}, False),
     "off-where-the-profile-says-so": ("1.36", "", {"strict-cpu-reservation": False}, False),
-    "off-where-the-kubelets-own-gate-is": (
-        "1.33",
-        "featureGates:\n  CPUManagerPolicyBetaOptions: false\n",
-        {"full-pcpus-only": False},
-        False,
-    ),
-    "as-the-kubelets-file-has-it": (
-        "1.36",
-        'cpuManagerPolicyOptions:\n  strict-cpu-reservation: "false"\n',
-        {},
-        False,
-    ),
+    "off-where-the-kubelets-own-gate-is": ("1.33", NO_BETA, {"full-pcpus-only": False}, False),
+    "as-the-kubelets-file-has-it": ("1.36", SHARED, {}, False),
 }
 
 
@@ -122,7 +105,7 @@ def test_reserved_cpus_are_kept_from_the_shared_pool(version, held, options, str
     chosen = plan(topology, cpu_manager_options=options)
     said = chosen.kubelet.settings.get("cpuManagerPolicyOptions", {})
     assert (said.get("strict-cpu-reservation") == "true") is strict
-    assert ("reserved-cpus-shared" in {notice.id for notice in chosen.notices}) is not strict
+    assert ("reserved-cpus-shared" in notices(chosen)) is not strict
 
 
 GATES = {
@@ -141,30 +124,23 @@ def test_feature_gates_are_set_where_the_option_needs_them(version, option, gate
     assert chosen.settings.get("featureGates") == gates
 
 
-def test_nearest_numa_nodes_are_preferred_when_pods_may_span_them():
-    settings = kubelet(epyc_nps4(), topology_manager_policy="best-effort").settings
-    assert settings["topologyManagerPolicyOptions"] == {"prefer-closest-numa-nodes": "true"}
+NEAREST = {"prefer-closest-numa-nodes": "true"}
+LIMIT_OPTION = "max-allowable-numa-nodes"
+TOPOLOGY_OPTIONS = {
+    "the-nearest-of-eight": (epyc_nps4(), NEAREST),
+    "two-need-no-preference": (dgx_h100(), {}),
+    "more-than-eight-raise-the-limit": (big_512(), {**NEAREST, LIMIT_OPTION: "16"}),
+    "those-without-cpus-count": (grace_memory_only(), {LIMIT_OPTION: "9"}),
+}
 
 
-def test_two_numa_nodes_need_no_preference_for_the_nearest():
-    assert (
-        "topologyManagerPolicyOptions"
-        not in kubelet(dgx_h100(), topology_manager_policy="best-effort").settings
-    )
-
-
-def test_more_than_eight_numa_nodes_raise_the_limit():
-    assert kubelet(big_512()).settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == "16"
-
-
-def test_memory_only_numa_nodes_count_towards_the_limit():
-    topology = grace_memory_only()
+@pytest.mark.parametrize(("topology", "options"), TOPOLOGY_OPTIONS.values(), ids=TOPOLOGY_OPTIONS)
+def test_topology_options_follow_the_numa_nodes(topology, options):
     settings = kubelet(topology, topology_manager_policy="best-effort").settings
-    assert settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == str(
-        len(topology.numa_nodes)
-    )
+    assert settings.get("topologyManagerPolicyOptions", {}) == options
 
 
+ABOUT_CORES = {"full-pcpus-only": True, "distribute-cpus-across-cores": True}
 REFUSALS = {
     "option-of-a-later-version": (
         "1.31",
@@ -181,7 +157,7 @@ REFUSALS = {
     ),
     "topology-option-of-a-later-version": (
         "1.30",
-        {"topology_manager_options": {"max-allowable-numa-nodes": 8}},
+        {"topology_manager_options": {LIMIT_OPTION: 8}},
         "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)",
     ),
     "option-value": (
@@ -191,7 +167,7 @@ REFUSALS = {
     ),
     "forbidden-pair": (
         "1.36",
-        {"cpu_manager_options": {"full-pcpus-only": True, "distribute-cpus-across-cores": True}},
+        {"cpu_manager_options": ABOUT_CORES},
         "kubelet 1.36 refuses full-pcpus-only and distribute-cpus-across-cores together",
     ),
     "align-by-socket-with-single-numa-node": (
@@ -212,14 +188,14 @@ REFUSALS = {
     "version-that-is-too-old": (
         "1.20",
         {},
-        "kubelet 1.20 is older than the oldest one whose rules are known",
+        "kubelet 1.20 is older than the oldest one whose rules are",
     ),
 }
 
 
 @pytest.mark.parametrize(("version", "wish", "message"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_refused(version, wish, message):
-    assert message in refusal(lab_node(), version, **wish)
+    assert message in refused(lab_node(), version, **wish)
 
 
 @pytest.mark.parametrize(
@@ -230,11 +206,8 @@ def test_refused(version, wish, message):
     ],
 )
 def test_many_numa_nodes_need_a_kubelet_with_the_limit_option(wish):
-    message = refusal(big_512(), "1.30", **wish)
-    assert (
-        "the machine has 16 NUMA nodes, those without CPUs included, and kubelet 1.30 aligns at most 8"
-        in message
-    )
+    message = refused(big_512(), "1.30", **wish)
+    assert "has 16 NUMA nodes, those without CPUs included, and kubelet 1.30 aligns at most 8" in message
     assert "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)" in message
 
 
@@ -243,21 +216,20 @@ def test_many_numa_nodes_need_a_kubelet_with_the_limit_option(wish):
 def test_kubelet_without_the_limit_aligns_nothing_by_default(topology, version):
     chosen = plan(topology, version)
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
-    (notice,) = [notice for notice in chosen.notices if notice.id == "not-aligned"]
-    assert f"the machine has {len(topology.numa_nodes)} NUMA nodes" in notice.message
-    assert f"kubelet {version} aligns at most 8, so it would not start with" in notice.message
-    assert "To align them, use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)" in notice.message
-    assert notice.message.endswith(FEWER)
+    message = notices(chosen)["not-aligned"]
+    assert f"the machine has {len(topology.numa_nodes)} NUMA nodes" in message
+    assert f"kubelet {version} aligns at most 8, so it would not start with" in message
+    assert "To align them, use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)" in message
+    assert message.endswith(FEWER)
 
 
 def test_many_numa_nodes_without_alignment_work_on_any_version():
-    assert (
-        kubelet(big_512(), "1.30", topology_manager_policy="none").settings["topologyManagerPolicy"] == "none"
-    )
+    settings = kubelet(big_512(), "1.30", topology_manager_policy="none").settings
+    assert settings["topologyManagerPolicy"] == "none"
 
 
 def test_limit_below_the_machine_numa_nodes_is_refused():
-    message = refusal(big_512(), topology_manager_options={"max-allowable-numa-nodes": 8})
+    message = refused(big_512(), topology_manager_options={LIMIT_OPTION: 8})
     assert "max-allowable-numa-nodes is 8, but the machine has 16 NUMA nodes" in message
 
 
@@ -297,10 +269,8 @@ ENDLESS = {
 
 @pytest.mark.parametrize(("version", "wish", "message"), ENDLESS.values(), ids=ENDLESS.keys())
 def test_policy_with_endless_admission_is_refused(version, wish, message):
-    profile = load_profile({"kubelet": wish, "memory": {"system_reserved": "1Gi"}})
-    with pytest.raises(PlanError) as caught:
-        plan_node(grace_blackwell_tray(), profile, version)
-    assert message in str(caught.value)
+    tray = grace_blackwell_tray()
+    assert message in refusal(tray, version, kubelet=wish, memory={"system_reserved": "1Gi"})
 
 
 FEWER = "show fewer NUMA nodes in the firmware (NPS on EPYC, SNC on Xeon)"
@@ -321,48 +291,38 @@ def test_alignment_with_endless_admission_is_off_by_default(topology, version, r
     assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
     assert chosen.kubelet.settings["cpuManagerPolicy"] == "static"
     assert "topologyManagerPolicyOptions" not in chosen.kubelet.settings
-    (notice,) = [notice for notice in chosen.notices if notice.id == "not-aligned"]
-    assert notice.message.endswith(f"To align them, {remedy}")
+    assert notices(chosen)["not-aligned"].endswith(f"To align them, {remedy}")
 
 
 def test_alignment_options_are_refused_where_alignment_is_impossible():
-    with pytest.raises(PlanError, match="would admit no pod in time"):
-        plan(many_numa_nodes(32), "1.36", topology_manager_options={"prefer-closest-numa-nodes": True})
+    wish = {"topology_manager_options": {"prefer-closest-numa-nodes": True}}
+    assert "would admit no pod in time" in refused(many_numa_nodes(32), "1.36", **wish)
 
 
-@pytest.mark.parametrize(
-    "wish", [{}, {"topology_manager_policy": "restricted"}], ids=["default", "restricted"]
-)
+@pytest.mark.parametrize("wish", [{}, {"topology_manager_policy": "restricted"}], ids=["unset", "set"])
 def test_kubelet_from_1_36_aligns_34_numa_nodes_without_memory_manager(wish):
     chosen = plan(grace_blackwell_tray(), "1.36", **wish)
-    settings = chosen.kubelet.settings
-    assert settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == "34"
-    assert settings["memoryManagerPolicy"] == "None"
-    assert "many-hints" not in [notice.id for notice in chosen.notices]
+    assert chosen.kubelet.settings["topologyManagerPolicyOptions"][LIMIT_OPTION] == "34"
+    assert chosen.kubelet.settings["memoryManagerPolicy"] == "None"
+    assert "many-hints" not in notices(chosen)
 
 
 def test_slow_topology_hints_are_noticed():
     wish = {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"}
-    chosen = plan_node(epyc_gpu(), load_profile({"kubelet": wish, "memory": {"system_reserved": "1Gi"}}))
-    (notice,) = [notice for notice in chosen.notices if notice.id == "many-hints"]
-    assert "4,228,250,625 combinations of hints" in notice.message
-    assert "about 21 minutes" in notice.message
-    assert "or set kubelet.memory_manager_policy: None" in notice.message
+    message = notices(planned(epyc_gpu(), kubelet=wish, memory={"system_reserved": "1Gi"}))["many-hints"]
+    assert "4,228,250,625 combinations of hints" in message
+    assert "about 21 minutes" in message
+    assert "or set kubelet.memory_manager_policy: None" in message
 
 
 def test_align_by_socket_needs_a_numa_node_per_package():
-    topology = machine(packages=2, cores_per_numa_node=2, kubelet=kubeadm_kubelet())
-    node = replace(topology.numa_nodes[0], cpus=topology.online)
-    topology = replace(
-        topology, numa_nodes=(node,), cores=tuple(replace(core, numa_node=0) for core in topology.cores)
-    )
-    message = refusal(topology, cpu_manager_options={"align-by-socket": True})
+    topology = one_numa_node(machine(packages=2, cores_per_numa_node=2, kubelet=kubeadm_kubelet()))
+    message = refused(topology, cpu_manager_options={"align-by-socket": True})
     assert "there are 2 packages and 1 NUMA nodes with CPUs" in message
 
 
 def test_newer_kubelet_is_treated_as_the_latest_known():
-    chosen = plan(lab_node(), "1.99.0")
-    assert [notice.id for notice in chosen.notices] == ["newer-kubelet"]
+    assert [*notices(plan(lab_node(), "1.99.0"))] == ["newer-kubelet"]
 
 
 def test_requested_version_wins_over_the_host_version():
@@ -370,11 +330,12 @@ def test_requested_version_wins_over_the_host_version():
     assert kubelet(lab_node(), version=None).version == "1.36.3"
 
 
-def test_profile_version_applies_to_hosts_without_a_kubelet():
+def test_host_without_a_kubelet_is_planned_for_the_profile_version():
     chosen = plan(laptop())
-    assert chosen.kubelet is None
-    assert chosen.allocatable is None
-    assert "no-kubelet" in [notice.id for notice in chosen.notices]
+    assert (chosen.kubelet, chosen.allocatable) == (None, None)
+    assert "no-kubelet" in notices(chosen)
+    chosen = on_a_laptop(None, kubelet={"version": "1.35"})
+    assert chosen.kubelet.version == "1.35"
 
 
 @pytest.mark.parametrize(
@@ -385,17 +346,16 @@ def test_profile_version_applies_to_hosts_without_a_kubelet():
 @pytest.mark.parametrize("wish", [{}, {"version": "1.35"}], ids=["unsaid", "named-by-the-profile"])
 def test_distribution_kubelet_is_not_planned(wish, version, unit):
     install = KubeletInstall(version, unit, None, unit and "/k3s/conf.d", (), distribution="k3s")
-    machine = replace(laptop(), swap_bytes=0, kubelet=install)
-    chosen = plan_node(machine, load_profile({"kubelet": wish}))
+    chosen = on_a_laptop(install, kubelet=wish)
     assert chosen.kubelet is None
-    (notice,) = (each for each in chosen.notices if each.id == "kubelet-of-a-distribution")
-    assert notice.message.startswith("k3s runs this host's kubelet its own way")
+    message = notices(chosen)["kubelet-of-a-distribution"]
+    assert message.startswith("k3s runs this host's kubelet its own way")
 
 
 def test_distribution_with_drop_ins_gets_a_drop_in_in_its_folder():
     flags = ("--config-dir=/k3s/conf.d",)
     install = KubeletInstall("1.36.5", "k3s.service", None, "/k3s/conf.d", flags, distribution="k3s")
-    chosen = plan_node(replace(laptop(), swap_bytes=0, kubelet=install), load_profile({})).kubelet
+    chosen = on_a_laptop(install).kubelet
     assert (chosen.drop_in, chosen.unit) == ("/k3s/conf.d/90-numaforge.conf", "k3s.service")
     assert not chosen.adds_config_dir
 
@@ -413,43 +373,35 @@ MICROK8S = KubeletInstall(
 MICROK8S_FLAG = "--config-dir=/var/snap/microk8s/common/etc/kubelet.conf.d"
 
 
-def planned_on(install: KubeletInstall, profile: object) -> dict[str, str]:
+def planned_on(install: KubeletInstall, **kubelet) -> dict[str, str]:
     """Return the text of the file of arguments by its path, where it is written."""
-    machine = replace(laptop(), swap_bytes=0, kubelet=install)
-    files = plan_files(plan_node(machine, load_profile(profile)), machine.edited_kubelet_text)
+    text = replace(laptop(), kubelet=install).edited_kubelet_text
+    files = plan_files(on_a_laptop(install, kubelet=kubelet), text)
     return {file.path: file.text for file in files if file.path == install.arguments_file}
 
 
 def test_microk8s_argument_line_is_added_and_removed():
-    (text,) = planned_on(MICROK8S, {}).values()
+    (text,) = planned_on(MICROK8S).values()
     header, *lines = text.splitlines()
     assert header.startswith("# Written by numaforge ")
     assert lines == ['--eviction-hard="memory.available<100Mi"', MICROK8S_FLAG]
     folder = MICROK8S_FLAG.partition("=")[2]
     wired = replace(MICROK8S, arguments_text=text, config_dir=folder, config_dir_added=True)
-    assert planned_on(wired, {}) == {"/args/kubelet": text}
-    assert planned_on(wired, {"kubelet": {"state": "absent"}}) == {"/args/kubelet": MICROK8S.arguments_text}
-    assert planned_on(MICROK8S, {"kubelet": {"state": "absent"}}) == {}
+    assert planned_on(wired) == {"/args/kubelet": text}
+    assert planned_on(wired, state="absent") == {"/args/kubelet": MICROK8S.arguments_text}
+    assert planned_on(MICROK8S, state="absent") == {}
 
 
 def test_drop_in_folder_in_the_microk8s_arguments_is_used():
-    own = replace(MICROK8S, config_dir="/own", flags=(*MICROK8S.flags, "--config-dir=/own"))
-    chosen = plan_node(replace(laptop(), swap_bytes=0, kubelet=own), load_profile({})).kubelet
+    chosen = on_a_laptop(replace(MICROK8S, config_dir="/own", flags=("--config-dir=/own",))).kubelet
     assert (chosen.drop_in, chosen.argument) == ("/own/90-numaforge.conf", None)
 
 
 def test_unread_microk8s_arguments_are_reported():
     unread = replace(MICROK8S, arguments_text=None, flags=())
-    machine = replace(laptop(), swap_bytes=0, kubelet=unread, unreadable=("/args/kubelet",))
-    chosen = plan_node(machine, load_profile({}))
-    assert chosen.kubelet is None
-    assert any("/args/kubelet was not read" in notice.message for notice in chosen.notices)
-
-
-def test_kubelet_to_be_installed_is_planned_for_the_profile_version():
-    chosen = plan_node(replace(laptop(), swap_bytes=0), load_profile({"kubelet": {"version": "1.35"}}))
-    assert chosen.kubelet.version == "1.35"
-    assert "config-dir-not-wired" in [notice.id for notice in chosen.notices]
+    host = replace(laptop(), swap_bytes=0, kubelet=unread, unreadable=("/args/kubelet",))
+    assert planned(host).kubelet is None
+    assert any("/args/kubelet was not read" in message for message in notices(planned(host)).values())
 
 
 def test_drop_in_is_written_and_wired_from_1_30():
@@ -459,37 +411,26 @@ def test_drop_in_is_written_and_wired_from_1_30():
     assert (chosen.exec_start, chosen.variable) == (None, "KUBELET_EXTRA_ARGS")
 
 
+OTHERS = "/usr/local/bin/kubelet $KUBE_LOG_LEVEL $KUBELET_ARGS $KUBELET_CLOUDPROVIDER"
 WIRED = {
-    "kubeadm's": (EXEC_START, "KUBELET_EXTRA_ARGS", None),
-    "kubespray's": (
-        "/usr/local/bin/kubelet $KUBE_LOG_LEVEL $KUBELET_ARGS $KUBELET_CLOUDPROVIDER",
-        "KUBELET_CLOUDPROVIDER",
-        None,
-    ),
-    "one without a variable": ("/usr/bin/kubelet --config=/k", None, "/usr/bin/kubelet --config=/k"),
-    "one that is a part of a word": ("/usr/bin/kubelet --v=$V ${W}", None, "/usr/bin/kubelet --v=$V ${W}"),
-    "one of a program that starts it": (
-        "/usr/bin/env $X /usr/bin/kubelet",
-        None,
-        "/usr/bin/env $X /usr/bin/kubelet",
-    ),
-    "one within a shell's command": (
-        "/bin/sh -c '/usr/bin/kubelet $A'",
-        None,
-        "/bin/sh -c '/usr/bin/kubelet $A'",
-    ),
+    "kubeadm's": (EXEC_START, "KUBELET_EXTRA_ARGS"),
+    "kubespray's": (OTHERS, "KUBELET_CLOUDPROVIDER"),
+    "one without a variable": ("/usr/bin/kubelet --config=/k", None),
+    "one that is a part of a word": ("/usr/bin/kubelet --v=$V ${W}", None),
+    "one of a program that starts it": ("/usr/bin/env $X /usr/bin/kubelet", None),
+    "one within a shell's command": ("/bin/sh -c '/usr/bin/kubelet $A'", None),
 }
 
 
 @pytest.mark.parametrize("added", [False, True], ids=["at first", "again"])
-@pytest.mark.parametrize(("exec_start", "variable", "repeated"), WIRED.values(), ids=WIRED)
-def test_config_dir_flag_uses_a_unit_variable_or_extends_exec_start(exec_start, variable, repeated, added):
+@pytest.mark.parametrize(("exec_start", "variable"), WIRED.values(), ids=WIRED)
+def test_config_dir_flag_uses_a_unit_variable_or_extends_exec_start(exec_start, variable, added):
     folder = "/etc/kubernetes/kubelet.conf.d"
     install = replace(kubeadm_kubelet(), exec_start=exec_start, config_dir_added=added)
     install = replace(install, config_dir=folder if added else None)
     chosen = kubelet(replace(lab_node(), kubelet=install))
     assert chosen.variable == variable
-    assert chosen.exec_start == (repeated and f"{repeated} --config-dir={folder}")
+    assert chosen.exec_start == (None if variable else f"{exec_start} --config-dir={folder}")
 
 
 def test_settings_are_merged_into_the_main_file_before_1_30():
@@ -499,23 +440,18 @@ def test_settings_are_merged_into_the_main_file_before_1_30():
 
 
 def test_existing_config_dir_is_used():
-    assert lab_node().kubelet is not None
     install = replace(kubeadm_kubelet(), config_dir="/etc/k8s/conf.d")
     chosen = kubelet(replace(lab_node(), kubelet=install))
-    assert chosen.drop_in == "/etc/k8s/conf.d/90-numaforge.conf"
-    assert chosen.exec_start is None
+    assert (chosen.drop_in, chosen.exec_start) == ("/etc/k8s/conf.d/90-numaforge.conf", None)
 
 
-def test_unit_without_exec_start_cannot_be_wired():
-    install = replace(kubeadm_kubelet(), exec_start=None)
-    assert "add --config-dir=/etc/kubernetes/kubelet.conf.d" in refusal(replace(lab_node(), kubelet=install))
-
-
-def test_old_kubelet_without_config_file_is_refused():
-    install = replace(kubeadm_kubelet("1.29.0"), config_file=None, config_text=None)
-    assert "start it with --config=/var/lib/kubelet/config.yaml" in refusal(
-        replace(lab_node(), kubelet=install)
-    )
+def test_kubelet_that_cannot_be_wired_is_refused():
+    unstarted = replace(kubeadm_kubelet(), exec_start=None)
+    message = refused(replace(lab_node(), kubelet=unstarted))
+    assert "add --config-dir=/etc/kubernetes/kubelet.conf.d" in message
+    old = replace(kubeadm_kubelet("1.29.0"), config_file=None, config_text=None)
+    message = refused(replace(lab_node(), kubelet=old))
+    assert "start it with --config=/var/lib/kubelet/config.yaml" in message
 
 
 def test_files_are_listed_with_their_modes():
@@ -591,6 +527,6 @@ def test_choice_on_a_firmware_divided_epyc_is_explained(topology, policy, says):
 
 
 def test_only_nps1_is_suggested_when_numa_nodes_are_too_many():
-    notices = {notice.id: notice.message for notice in plan(epyc_l3_gpu(), "1.36").notices}
-    assert "divided-packages" not in notices
-    assert notices["not-aligned"].endswith("(NPS1, and no L3 as NUMA domain)")
+    said = notices(plan(epyc_l3_gpu(), "1.36"))
+    assert "divided-packages" not in said
+    assert said["not-aligned"].endswith("(NPS1, and no L3 as NUMA domain)")

@@ -7,19 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
-from numaforge.lib.errors import PlanError, ProfileError
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.as_planned import earlier_offline
 from numaforge.planning.document import dumps, loads
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.offline import OfflinePlan, as_before, without
 from numaforge.roles.kernel_values.expected import expected
 from numaforge.roles.kernel_values.paths import ONLINE
 from tests.fixtures.machines import dgx_h100, lab_node
+from tests.fixtures.plans import after, decided, notices, planned, refusal
 from tests.machines.files import stored
 
 CPU = "/sys/devices/system/cpu"
@@ -38,16 +36,7 @@ BY_IDS = (
 
 
 def plan(topology: NodeTopology, tuning: dict[str, object] | None = None, **cpus: object) -> NodePlan:
-    wish = {"cpus": cpus, "tuning": tuning or {}, "kubelet": {"cpu_manager_policy": "static"}}
-    return plan_node(topology, load_profile(wish))
-
-
-def notices(chosen: NodePlan) -> dict[str, str]:
-    return {notice.id: notice.message for notice in chosen.notices}
-
-
-def decisions(chosen: NodePlan) -> dict[str, str]:
-    return {decision.subject: decision.value for decision in chosen.decisions}
+    return planned(topology, cpus=cpus, tuning=tuning or {}, kubelet={"cpu_manager_policy": "static"})
 
 
 def under(snapshot: Snapshot, cpus: frozenset[int]) -> Snapshot:
@@ -73,20 +62,17 @@ def switchable(name: str) -> Snapshot:
 
 def planned_again(snapshot: Snapshot, first: NodePlan, **cpus: object) -> NodePlan:
     """Return the plan of the same machine after a run."""
-    after = under(snapshot, first.tuning.offline.taken)
-    return plan(replace(read_topology(after), previous_plan=dumps(first)), TUNING, **cpus)
+    return plan(after(read_topology(under(snapshot, first.tuning.offline.taken)), first), TUNING, **cpus)
 
 
 def test_smt_off_plans_the_first_threads():
     chosen = plan(dgx_h100(), smt="off", reserved={"cores": 2})
     assert chosen.cpus.online == parse_cpulist("0-111")
     assert chosen.cpus.reserved == parse_cpulist("0,56")
-    assert decisions(chosen)["cpus.smt"] == "off"
+    assert decided(chosen, "cpus.smt")[0] == "off"
     assert chosen.allocatable.cpu_millis == 110_000
-    assert [node.cpus for node in chosen.memory.numa_nodes] == [
-        parse_cpulist("0-55"),
-        parse_cpulist("56-111"),
-    ]
+    assert [format_cpulist(node.cpus) for node in chosen.memory.numa_nodes] == ["0-55", "56-111"]
+    assert loads(dumps(chosen)) == chosen
 
 
 def test_smt_off_switches_each_second_thread_off():
@@ -100,12 +86,8 @@ def test_unquoted_yaml_off_means_off(cpus):
 
 
 def test_governors_and_isolated_cpus_leave_offline_cpus_out():
-    wish = {
-        "cpus": {"smt": "off"},
-        "tuning": {"governor": "performance"},
-        "kernel": {"isolated_cpus": "allocatable"},
-    }
-    chosen = plan_node(lab_node(), load_profile(wish))
+    governor, isolated = {"governor": "performance"}, {"isolated_cpus": "allocatable"}
+    chosen = planned(lab_node(), cpus={"smt": "off"}, tuning=governor, kernel=isolated)
     assert {*chosen.tuning.governors} == {*range(0, 16, 2)}
     assert chosen.cpus.reserved == {0}
     assert chosen.kernel.cmdline == ("isolcpus=managed_irq,domain,2,4,6,8,10,12,14",)
@@ -127,43 +109,47 @@ def test_smt_off_without_smt_is_noticed():
     assert not chosen.tuning.offline.cpus
 
 
-@pytest.mark.parametrize(
-    ("cpus", "message", "remedy"),
-    [
-        pytest.param({"offline": "0-3"}, "CPU 0 stays online", 'leave it out: "1-3"', id="cpu-0"),
-        pytest.param({"offline": "0"}, "CPU 0 stays online", "leave cpus.offline out", id="only-cpu-0"),
-        pytest.param({"offline": "8,99"}, "does not have: 99", "choose among the CPUs 1-15", id="not-there"),
-        pytest.param({"offline": "2-5"}, "keeps CPUs 3 online", 'leave them out: "2,4-5"', id="no-switch"),
-        pytest.param({"smt": "off"}, "keeps CPUs 3 online", "leave cpus.smt out", id="thread-without-switch"),
-        pytest.param(
-            {"offline": "8-15", "reserved": {"cpulist": "8-9"}},
-            "names CPUs that are offline: 8-9",
-            "choose among the online CPUs 0-7",
-            id="reserved-and-offline",
-        ),
-    ],
-)
-def test_impossible_offline_cpus_are_refused_at_planning(cpus, message, remedy):
-    machine = replace(lab_node(), switchable=parse_cpulist("1-2,4-15"))
-    with pytest.raises(PlanError, match=message) as refused:
-        plan(machine, **cpus)
-    assert remedy in (refused.value.remedy or "")
+FIRST = "CPU 0 stays online: the kernel starts on it, and firmware may need it\n  leave"
+NO_SWITCH = "keeps CPUs 3 online (they have no switch below /sys/devices/system/cpu)\n  leave"
+WITHOUT_SWITCH = replace(lab_node(), switchable=parse_cpulist("1-2,4-15"))
+REFUSED = {
+    "cpu-0": (
+        WITHOUT_SWITCH,
+        {"offline": "0-3"},
+        f'{FIRST} it out: "1-3"',
+    ),
+    "only-cpu-0": (
+        WITHOUT_SWITCH,
+        {"offline": "0"},
+        f"{FIRST} cpus.offline out",
+    ),
+    "not-there": (WITHOUT_SWITCH, {"offline": "8,99"}, "does not have: 99\n  choose among the CPUs 1-15"),
+    "no-switch": (
+        WITHOUT_SWITCH,
+        {"offline": "2-5"},
+        f'{NO_SWITCH} them out: "2,4-5"',
+    ),
+    "thread-without-switch": (
+        WITHOUT_SWITCH,
+        {"smt": "off"},
+        f"{NO_SWITCH} cpus.smt out",
+    ),
+    "reserved-and-offline": (
+        WITHOUT_SWITCH,
+        {"offline": "8-15", "reserved": {"cpulist": "8-9"}},
+        "names CPUs that are offline: 8-9\n  choose among the online CPUs 0-7",
+    ),
+    "all-of-a-numa-node-with-gpus": (dgx_h100(), {"offline": "56-111,168-223"}, "offline, but it has GPUs"),
+    "cgroup-v1": (replace(lab_node(), cgroup_version=1), {"smt": "off"}, "does not come back to the cpusets"),
+    "smt-on": (lab_node(), {"smt": "on"}, "cpus.smt"),
+    "smt-true": (lab_node(), {"smt": True}, "cpus.smt"),
+    "smt-nosmt": (lab_node(), {"smt": "nosmt"}, "cpus.smt"),
+}
 
 
-def test_gpu_numa_node_keeps_cpus():
-    with pytest.raises(PlanError, match=r"all CPUs of NUMA node 1 .* would be offline, but it has GPUs"):
-        plan(dgx_h100(), offline="56-111,168-223")
-
-
-def test_taking_cpus_offline_on_cgroup_v1_is_refused():
-    with pytest.raises(PlanError, match="does not come back to the cpusets"):
-        plan(replace(lab_node(), cgroup_version=1), smt="off")
-
-
-@pytest.mark.parametrize("value", ["on", True, "nosmt"])
-def test_smt_accepts_only_off(value):
-    with pytest.raises(ProfileError, match=r"cpus\.smt"):
-        load_profile({"cpus": {"smt": value}})
+@pytest.mark.parametrize(("topology", "cpus", "message"), REFUSED.values(), ids=REFUSED)
+def test_impossible_offline_cpus_are_refused_at_planning(topology, cpus, message):
+    assert message in refusal(topology, cpus=cpus)
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -184,12 +170,10 @@ def test_cores_identified_by_kubelet_ids_go_offline_and_come_back(name, cpus):
     gone = first.tuning.offline.cpus
     assert first.cpus.online == machine.online - gone
     assert not (first.cpus.reserved | first.cpus.allocatable) & gone
-    after = replace(
-        read_topology(under(snapshot, gone)), cgroup_version=2, swap_bytes=0, previous_plan=dumps(first)
-    )
-    assert as_before(after, first.tuning.offline).kubelet_cores == machine.kubelet_cores
-    assert as_before(after, first.tuning.offline).kubelet_packages == machine.kubelet_packages
-    assert plan(after, reserved={"cores": 1}, **cpus).cpus == first.cpus
+    later = replace(after(read_topology(under(snapshot, gone)), first), cgroup_version=2, swap_bytes=0)
+    assert as_before(later, first.tuning.offline).kubelet_cores == machine.kubelet_cores
+    assert as_before(later, first.tuning.offline).kubelet_packages == machine.kubelet_packages
+    assert plan(later, reserved={"cores": 1}, **cpus).cpus == first.cpus
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -201,10 +185,8 @@ def test_plan_covers_the_whole_machine_by_default(name):
 
 def test_cpu_already_offline_stays_offline_by_default():
     snapshot = under(switchable("nvidia-dgx-h100"), frozenset({5}))
-    first = plan(read_topology(snapshot), smt="off", offline="5,7")
-    after = under(snapshot, first.tuning.offline.taken)
-    back = as_before(read_topology(after), first.tuning.offline)
-    assert back.offline == {5}
+    offline = plan(read_topology(snapshot), smt="off", offline="5,7").tuning.offline
+    assert as_before(read_topology(under(snapshot, offline.taken)), offline).offline == {5}
 
 
 def test_unreadable_earlier_plan_counts_as_no_offline_cpus():
@@ -212,14 +194,7 @@ def test_unreadable_earlier_plan_counts_as_no_offline_cpus():
     assert earlier_offline(machine) == OfflinePlan()
 
 
-def test_plan_with_offline_cpus_survives_its_document():
-    chosen = plan(lab_node(), smt="off")
-    assert loads(dumps(chosen)) == chosen
-
-
 @given(taken=st.frozensets(st.integers(4, 15), min_size=1))
 def test_undoing_an_offline_plan_restores_the_machine(taken):
-    machine = lab_node()
-    chosen = plan(machine, offline=format_cpulist(taken))
-    after = without(machine, chosen.tuning.offline)
-    assert as_before(after, chosen.tuning.offline) == machine
+    offline = plan(lab_node(), offline=format_cpulist(taken)).tuning.offline
+    assert as_before(without(lab_node(), offline), offline) == lab_node()

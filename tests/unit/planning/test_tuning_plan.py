@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.lib.errors import PlanError, ProfileError
+from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort
 from numaforge.planning.document import dumps
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.roles.expectation import Comparison, Expected
@@ -18,73 +17,90 @@ from numaforge.roles.kernel_values.paths import sysctl
 from numaforge.roles.kernel_values.section import Tuning
 from numaforge.roles.kernel_values.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
 from tests.fixtures.machines import lab_node, transparent_hugepages, two_cpu_vm
+from tests.fixtures.plans import after, decided, notices, planned, refusal
 
 CPU = "/sys/devices/system/cpu"
 KSM = "/sys/kernel/mm/ksm/run"
+UNIT = "/etc/systemd/system/numaforge-tuning.service"
+BALANCED = "balance_performance"
+CPUS = frozenset(range(16))
 
 
 def plan(topology: NodeTopology, **tuning) -> NodePlan:
-    return plan_node(topology, load_profile({"tuning": tuning}))
+    return planned(topology, tuning=tuning)
 
 
 def pstate(driver: str = "intel_pstate") -> NodeTopology:
-    cpus = range(16)
-    cpufreq = Cpufreq(
-        driver,
-        dict.fromkeys(cpus, "powersave"),
-        ("performance", "powersave"),
-        dict.fromkeys(cpus, "balance_performance"),
-        ("default", "performance", "balance_performance"),
-    )
-    return replace(lab_node(), cpufreq=cpufreq)
+    governors = dict.fromkeys(CPUS, "powersave"), ("performance", "powersave")
+    preferences = dict.fromkeys(CPUS, BALANCED), ("default", "performance", BALANCED)
+    return replace(lab_node(), cpufreq=Cpufreq(driver, *governors, *preferences))
 
 
-def notices(chosen: NodePlan) -> dict[str, str]:
-    return {notice.id: notice.message for notice in chosen.notices}
+def host(**sysctls: str) -> NodeTopology:
+    """Return the lab node with other sysctls; dots are written as two underscores."""
+    named = {name.replace("__", "."): value for name, value in sysctls.items()}
+    return replace(lab_node(), sysctls={**lab_node().sysctls, **named})
+
+
+def written(chosen: NodePlan) -> list[str]:
+    return [file.path for file in chosen.files if file.role == "tuning"]
 
 
 def test_empty_profile_changes_nothing():
     chosen = plan(lab_node())
     assert not any([chosen.tuning.governors, chosen.tuning.sysctls, chosen.tuning.swap_off])
-    assert not [file for file in chosen.files if file.role == "tuning"]
+    assert not written(chosen)
+    assert "no-ksm" not in notices(plan(lab_node(), ksm=False))
 
 
-def test_governor_is_set_on_every_online_cpu():
-    assert plan(lab_node(), governor="performance").tuning.governors == dict.fromkeys(
-        range(16), "performance"
-    )
+# What is set on each CPU, or the notice with which it is left alone.
+CPUFREQ = {
+    "every-cpu": (lab_node(), {"governor": "performance"}, "performance", ""),
+    "no-cpufreq": (two_cpu_vm(), {"governor": "performance"}, None, "no cpufreq: governor left alone"),
+    "no-such-governor": (
+        pstate(),
+        {"governor": "schedutil"},
+        None,
+        "offers performance, powersave",
+    ),
+    "preference": (pstate(), {"energy_preference": BALANCED}, BALANCED, ""),
+    "no-energy-preference": (lab_node(), {"energy_preference": BALANCED}, None, ""),
+    "no-such-energy-preference": (pstate(), {"energy_preference": "power"}, None, "not power"),
+}
 
 
-def test_governor_is_left_alone_without_cpufreq():
-    chosen = plan(two_cpu_vm(), governor="performance")
-    assert not chosen.tuning.governors
-    assert notices(chosen)["no-cpufreq"] == "no cpufreq: governor left alone"
-
-
-def test_missing_governor_is_left_alone():
-    chosen = plan(pstate(), governor="schedutil")
-    assert not chosen.tuning.governors
-    assert "intel_pstate offers performance, powersave, not schedutil" in notices(chosen)["no-such-governor"]
-
-
-def test_energy_preference_is_set_on_every_cpu():
-    chosen = plan(pstate(), energy_preference="balance_performance")
-    assert chosen.tuning.energy_preferences == dict.fromkeys(range(16), "balance_performance")
-
-
-def test_energy_preference_is_left_alone_without_driver_support():
-    assert "no-energy-preference" in notices(plan(lab_node(), energy_preference="performance"))
-
-
-def test_missing_energy_preference_is_left_alone():
-    chosen = plan(pstate(), energy_preference="power")
-    assert "not power" in notices(chosen)["no-such-energy-preference"]
+@pytest.mark.parametrize("rule", CPUFREQ)
+def test_cpufreq_is_set_on_every_cpu_or_left_alone(rule):
+    topology, wish, word, notice = CPUFREQ[rule]
+    chosen = plan(topology, **wish)
+    values = {**chosen.tuning.governors, **chosen.tuning.energy_preferences}
+    assert values == (dict.fromkeys(CPUS, word) if word else {})
+    assert word or notice in notices(chosen)[rule]
 
 
 @pytest.mark.parametrize("driver", ["intel_pstate", "amd-pstate-epp"])
 def test_performance_with_another_energy_preference_is_refused(driver):
-    with pytest.raises(PlanError, match="accepts no other energy preference"):
-        plan(pstate(driver), governor="performance", energy_preference="balance_performance")
+    wish = {"governor": "performance", "energy_preference": BALANCED}
+    assert "accepts no other energy preference" in refusal(pstate(driver), tuning=wish)
+
+
+SYSCTLS = {
+    "outside the snapshot is trusted": (lab_node(), "net.ipv6.conf.all.forwarding", "sysctls"),
+    "of a partly captured folder is trusted": (
+        host(net__ipv4__conf__all__rp_filter="1"),
+        "net.ipv4.conf.all.forwarding",
+        "sysctls",
+    ),
+    "is lowered": (host(vm__swappiness="60"), "vm.swappiness", "sysctls"),
+    "a limit is compared on the host": (lab_node(), "net.netfilter.nf_conntrack_max", "raised_sysctls"),
+}
+
+
+@pytest.mark.parametrize(("topology", "name", "field"), SYSCTLS.values(), ids=SYSCTLS)
+def test_sysctl_is_set_or_raised(topology, name, field):
+    tuning = plan(topology, sysctls={name: 10}).tuning
+    expected = {"sysctls": {}, "raised_sysctls": {}, field: {name: "10"}}
+    assert {"sysctls": tuning.sysctls, "raised_sysctls": tuning.raised_sysctls} == expected
 
 
 def test_numa_balancing_becomes_a_sysctl():
@@ -94,61 +110,22 @@ def test_numa_balancing_becomes_a_sysctl():
 def test_missing_sysctl_is_left_alone():
     chosen = plan(lab_node(), sysctls={"vm.swapiness": 1, "vm.swappiness": 1})
     assert chosen.tuning.sysctls == {"vm.swappiness": "1"}
-    assert (
-        notices(chosen)["no-such-sysctl"]
-        == "this kernel has no vm.swapiness: left alone; did you mean vm.swappiness?"
-    )
+    message = "this kernel has no vm.swapiness: left alone; did you mean vm.swappiness?"
+    assert notices(chosen)["no-such-sysctl"] == message
 
 
-def test_sysctl_outside_the_snapshot_is_trusted():
-    chosen = plan(lab_node(), sysctls={"net.ipv6.conf.all.forwarding": 1})
-    assert chosen.tuning.sysctls == {"net.ipv6.conf.all.forwarding": "1"}
-
-
-def test_sysctl_from_a_partly_captured_folder_is_trusted():
-    topology = host(net__ipv4__conf__all__rp_filter="1")
-    chosen = plan(topology, sysctls={"net.ipv4.conf.all.forwarding": 1})
-    assert chosen.tuning.sysctls == {"net.ipv4.conf.all.forwarding": "1"}
-
-
-def test_transparent_hugepages_settings_are_planned():
-    chosen = plan(lab_node(), transparent_hugepages={"enabled": "madvise", "defrag": "defer"})
-    assert chosen.tuning.transparent_hugepages == {"enabled": "madvise", "defrag": "defer"}
-
-
-def test_kernel_without_transparent_hugepages_is_noticed():
-    topology = replace(lab_node(), kernel_values={})
-    assert "no-transparent-hugepages" in notices(plan(topology, transparent_hugepages="never"))
-
-
-def test_swap_off_writes_only_the_unit():
-    chosen = plan(lab_node(), swap="off")
-    assert chosen.tuning.swap_off
-    assert [file.path for file in chosen.files if file.role == "tuning"] == [
-        "/etc/systemd/system/numaforge-tuning.service"
-    ]
+@pytest.mark.parametrize("wish", [{"swap": "off"}, {"sysctls": {"vm.max_map_count": 1048576}}], ids=str)
+def test_swap_and_limits_write_only_the_unit(wish):
+    assert written(plan(lab_node(), **wish)) == [UNIT]
 
 
 def test_swap_that_stops_the_kubelet_from_starting_is_refused():
     topology = replace(lab_node(), swap_bytes=2**30)
-    with pytest.raises(PlanError, match=r"tuning\.swap.*running with swap on") as refused:
-        plan(topology, swap="keep")
-    assert refused.value.remedy == (
-        "set tuning.swap: off, or set failSwapOn: false in the kubelet's own file"
+    assert refusal(topology, tuning={"swap": "keep"}).endswith(
+        "\n  set tuning.swap: off, or set failSwapOn: false in the kubelet's own file"
     )
     assert plan(topology, swap="off").tuning.swap_off
     assert "swap-on" not in notices(plan(topology, swap="off"))
-
-
-def host(**sysctls: str) -> NodeTopology:
-    """Return the lab node with other sysctls; dots are written as two underscores."""
-    named = {name.replace("__", "."): value for name, value in sysctls.items()}
-    return replace(lab_node(), sysctls={**lab_node().sysctls, **named})
-
-
-def decided(chosen: NodePlan, subject: str) -> tuple[str, str]:
-    (decision,) = [each for each in chosen.decisions if each.subject == subject]
-    return decision.value, decision.reason
 
 
 @pytest.mark.parametrize(
@@ -167,12 +144,6 @@ def test_limit_is_only_raised(held, raised):
     assert chosen.tuning.sysctls == {}
 
 
-def test_limit_missing_from_the_snapshot_is_compared_on_the_host():
-    chosen = plan(lab_node(), sysctls={"net.netfilter.nf_conntrack_max": 1048576})
-    assert chosen.tuning.raised_sysctls == {"net.netfilter.nf_conntrack_max": "1048576"}
-    assert chosen.tuning.sysctls == {}
-
-
 @pytest.mark.parametrize(
     ("held", "enough"),
     [("1048576", True), ("2097152", True), ("65530", False), ("unlimited", True), (None, False)],
@@ -182,45 +153,45 @@ def test_limit_matches_when_at_least_as_high_as_planned(held, enough):
     assert Expected("", "", "1048576", Comparison.LEAST).holds(held) is enough
 
 
-def test_unchanged_higher_limit_names_its_reason():
-    chosen = plan(host(vm__max_map_count="1048576"), sysctls={"vm.max_map_count": 262144})
-    value, reason = decided(chosen, "tuning.sysctls.vm.max_map_count")
-    assert value == "1048576"
-    assert reason == (
-        "left as the host has it: the profile asks for 262144, and this limit is never lowered "
-        "(Documentation/admin-guide/sysctl/vm.rst: memory maps of a process)"
-    )
+REASONS = {
+    "the-limit-stays": (
+        host(vm__max_map_count="1048576"),
+        {"sysctls": {"vm.max_map_count": 262144}},
+        "vm.max_map_count = 1048576: left as the host has it: the profile asks for 262144, and this limit is",
+    ),
+    "a-row-of-a-set": (
+        host(fs__inotify__max_user_watches="8192"),
+        {"sysctl_sets": ["training"]},
+        "fs.inotify.max_user_watches = 524288 or more: each watched file takes one: the set training (NVIDIA",
+    ),
+    "the-profile-over-a-set": (
+        host(vm__swappiness="60"),
+        {"sysctl_sets": ["training"], "sysctls": {"vm.swappiness": 10}},
+        "vm.swappiness = 10: the profile's choice, over 1 of the set training",
+    ),
+}
 
 
-def test_ordinary_sysctl_is_raised_or_lowered():
-    chosen = plan(host(vm__swappiness="60"), sysctls={"vm.swappiness": 10})
-    assert chosen.tuning.sysctls == {"vm.swappiness": "10"}
-
-
-def test_limit_is_never_written_to_sysctl_d():
-    chosen = plan(lab_node(), sysctls={"vm.max_map_count": 1048576})
-    assert [file.path for file in chosen.files if file.role == "tuning"] == [
-        "/etc/systemd/system/numaforge-tuning.service"
-    ]
+@pytest.mark.parametrize(("topology", "wish", "reason"), REASONS.values(), ids=REASONS)
+def test_decision_about_a_sysctl_names_its_reason(topology, wish, reason):
+    rows = [f"{row.subject} = {row.value}: {row.reason}" for row in plan(topology, **wish).decisions]
+    assert [row for row in rows if row.startswith(f"tuning.sysctls.{reason}")], rows
 
 
 def test_limit_raised_by_an_earlier_plan_stays_planned():
     earlier = plan(lab_node(), sysctls={"vm.max_map_count": 2097152})
-    topology = replace(host(vm__max_map_count="2097152"), previous_plan=dumps(earlier))
-    assert plan(topology, sysctls={"vm.max_map_count": 1048576}).tuning.raised_sysctls == {
-        "vm.max_map_count": "1048576"
-    }
+    chosen = plan(after(host(vm__max_map_count="2097152"), earlier), sysctls={"vm.max_map_count": 1048576})
+    assert chosen.tuning.raised_sysctls == {"vm.max_map_count": "1048576"}
 
 
 def test_decision_names_the_source_of_its_value():
-    wish = {"tuning": {"swap": "off"}, "sources": {"tuning.swap": "ticket 4711"}}
-    _, reason = decided(plan_node(lab_node(), load_profile(wish)), "tuning.swap")
-    assert reason.startswith("the profile's choice (ticket 4711): ")
+    chosen = planned(lab_node(), tuning={"swap": "off"}, sources={"tuning.swap": "ticket 4711"})
+    assert decided(chosen, "tuning.swap")[1].startswith("the profile's choice (ticket 4711): ")
 
 
 @pytest.mark.parametrize("name", ready_profiles())
 def test_no_ready_profile_lowers_what_systemd_sets(name):
-    chosen = plan_node(host(vm__max_map_count="1048576"), load_profile(name))
+    chosen = planned(host(vm__max_map_count="1048576"), extends=name)
     assert int(chosen.tuning.raised_sysctls.get("vm.max_map_count", "1048576")) >= 1048576
     assert "vm.max_map_count" not in chosen.tuning.sysctls
 
@@ -232,43 +203,26 @@ def sleeping(*states: IdleState) -> NodeTopology:
     return replace(lab_node(), idle_states=states)
 
 
-ALL = frozenset(range(16))
-C1, C1E, C6 = IdleState(1, "C1", 2, ALL), IdleState(2, "C1E", 10, ALL), IdleState(3, "C6", 170, ALL)
-POLL = IdleState(0, "POLL", 0, ALL)
+C1, C1E, C6 = IdleState(1, "C1", 2, CPUS), IdleState(2, "C1E", 10, CPUS), IdleState(3, "C6", 170, CPUS)
+
+
+POLL = IdleState(0, "POLL", 0, CPUS)
 FIRST, SECOND = frozenset(range(8)), frozenset(range(8, 16))
+ALL = (POLL, C1, C1E, C6)
+KINDS = (POLL, IdleState(1, "C6", 100, FIRST), IdleState(1, "C6", 20, SECOND))
+NAMES = (POLL, IdleState(1, "C1", 2, FIRST), IdleState(2, "C6", 100, FIRST), IdleState(1, "S", 9, SECOND))
+IDLE = {
+    "a limit is met by what equals it": (ALL, {"max_latency_us": 10}, {3: CPUS}),
+    "what is slower is off": (ALL, {"max_latency_us": 9}, {2: CPUS, 3: CPUS}),
+    "only polling": (ALL, {"max_latency_us": 0}, {1: CPUS, 2: CPUS, 3: CPUS}),
+    "nothing is slower": (ALL, {"max_latency_us": 500}, {}),
+    "by name": (ALL, {"deepest": "C1"}, {2: CPUS, 3: CPUS}),
+    "CPUs of another kind by their own latency": (KINDS, {"max_latency_us": 50}, {1: FIRST}),
+    "CPUs without the state are left alone": (NAMES, {"deepest": "C1"}, {2: FIRST}),
+}
 
 
-@pytest.mark.parametrize(
-    ("states", "wish", "off"),
-    [
-        pytest.param(
-            (POLL, C1, C1E, C6), {"max_latency_us": 10}, {3: ALL}, id="a limit is met by what equals it"
-        ),
-        pytest.param(
-            (POLL, C1, C1E, C6), {"max_latency_us": 9}, {2: ALL, 3: ALL}, id="what is slower is off"
-        ),
-        pytest.param((POLL, C1, C1E, C6), {"max_latency_us": 0}, {1: ALL, 2: ALL, 3: ALL}, id="only polling"),
-        pytest.param((POLL, C1, C1E, C6), {"max_latency_us": 500}, {}, id="nothing is slower"),
-        pytest.param((POLL, C1, C1E, C6), {"deepest": "C1"}, {2: ALL, 3: ALL}, id="by name"),
-        pytest.param(
-            (POLL, IdleState(1, "C6", 100, FIRST), IdleState(1, "C6", 20, SECOND)),
-            {"max_latency_us": 50},
-            {1: FIRST},
-            id="CPUs of another kind by their own latency",
-        ),
-        pytest.param(
-            (
-                POLL,
-                IdleState(1, "C1", 2, FIRST),
-                IdleState(2, "C6", 100, FIRST),
-                IdleState(1, "S", 9, SECOND),
-            ),
-            {"deepest": "C1"},
-            {2: FIRST},
-            id="CPUs without the state are left alone",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("states", "wish", "off"), IDLE.values(), ids=IDLE)
 def test_deeper_idle_states_are_disabled(states, wish, off):
     chosen = plan(sleeping(*states), cpu_idle=wish)
     assert {state.index: state.cpus for state in chosen.tuning.idle_states_off} == off
@@ -292,7 +246,7 @@ def test_cpus_without_the_named_idle_state_are_noticed():
 def test_settings_the_kernel_lacks_are_left_alone(wish, notice):
     chosen = plan(lab_node(), **wish)
     assert notice in notices(chosen)
-    assert not [file for file in chosen.files if file.role == "tuning"]
+    assert not written(chosen)
 
 
 @pytest.mark.parametrize(
@@ -307,10 +261,6 @@ def test_settings_the_kernel_lacks_are_left_alone(wish, notice):
 def test_turbo_uses_the_switch_of_the_driver(switch, turbo, value):
     topology = replace(lab_node(), kernel_values={f"{CPU}/{switch}": "1"})
     assert plan(topology, turbo=turbo).tuning.turbo == {switch: value}
-
-
-def test_kernel_without_ksm_is_left_alone():
-    assert "no-ksm" not in notices(plan(lab_node(), ksm=False))
 
 
 def test_ksm_is_stopped():
@@ -334,44 +284,20 @@ def test_khugepaged_settings_are_planned():
 # ---- sets of sysctls ----
 
 
-def rails(count: int, link_layer: str = "Ethernet") -> tuple[RdmaDevice, ...]:
+def rails(count: int, link_layer: str = "Ethernet", **fields) -> tuple[RdmaDevice, ...]:
     port = RdmaPort(1, link_layer, "ACTIVE", None)
     return tuple(
-        RdmaDevice(f"mlx5_{number}", f"0000:{number:02}:00.0", None, None, 0, (port,))
+        RdmaDevice(f"mlx5_{number}", f"0000:{number:02}:00.0", None, None, 0, (port,), **fields)
         for number in range(count)
     )
 
 
-def test_sets_do_not_contradict_each_other():
-    values = {
-        row.name: {other.value for rows in SETS.values() for other in rows if other.name == row.name}
-        for rows in SETS.values()
-        for row in rows
-    }
-    assert {name: held for name, held in values.items() if len(held) > 1} == {}
-
-
 @pytest.mark.parametrize("row", [row for rows in SETS.values() for row in rows], ids=lambda row: row.name)
-def test_every_row_of_a_set_has_its_source(row):
+def test_row_of_a_set_has_its_source_is_harmless_and_contradicts_no_other_set(row):
     assert row.reason
     assert row.source
-
-
-def test_sysctl_set_adds_its_rows_with_reasons():
-    chosen = plan(host(fs__inotify__max_user_watches="8192"), sysctl_sets=["training"])
-    assert chosen.tuning.raised_sysctls["fs.inotify.max_user_watches"] == "524288"
-    assert decided(chosen, "tuning.sysctls.fs.inotify.max_user_watches")[1] == (
-        "each watched file takes one: the set training (NVIDIA nvidia-tuned, gb200-performance); raised "
-        "where the host has less (inotify(7): watches of a user)"
-    )
-
-
-def test_profile_sysctl_overrides_a_set_and_names_the_set():
-    chosen = plan(host(vm__swappiness="60"), sysctl_sets=["training"], sysctls={"vm.swappiness": 10})
-    assert decided(chosen, "tuning.sysctls.vm.swappiness") == (
-        "10",
-        "the profile's choice, over 1 of the set training",
-    )
+    assert not danger(row.name, row.value)
+    assert {other.value for rows in SETS.values() for other in rows if other.name == row.name} == {row.value}
 
 
 @pytest.mark.parametrize(
@@ -446,10 +372,19 @@ def test_kernel_reserve_is_at_most_one_percent_of_memory(memory):
     assert kbytes == 65536 or kbytes * 1024 * 200 > memory - 1024 * 200
 
 
-@pytest.mark.parametrize("wish", [["training", "training"], ["gaming"]])
-def test_unknown_or_repeated_sysctl_set_is_refused(wish):
-    with pytest.raises(ProfileError):
-        plan(lab_node(), sysctl_sets=wish)
+REFUSED = {
+    "a set twice": ({"sysctl_sets": ["training", "training"]}, "tuning.sysctl_sets"),
+    "no such set": ({"sysctl_sets": ["gaming"]}, "tuning.sysctl_sets"),
+    "absent and more": ({"state": "absent", "swap": "off"}, "state: absent excludes swap"),
+    "a limit in hexadecimal": ({"sysctls": {"fs.file-max": "0x1"}}, "fs.file-max: '0x1' is not a limit"),
+    "a negative limit": ({"sysctls": {"fs.file-max": "-1"}}, "fs.file-max: '-1' is not a limit"),
+    "a limit with a letter": ({"sysctls": {"fs.file-max": "010x"}}, "fs.file-max: '010x' is not a limit"),
+}
+
+
+@pytest.mark.parametrize(("wish", "message"), REFUSED.values(), ids=REFUSED)
+def test_impossible_tuning_is_refused(wish, message):
+    assert message in refusal(lab_node(), tuning=wish)
 
 
 # ---- absent ----
@@ -462,54 +397,22 @@ def test_absent_drops_the_tuning_of_the_ready_profile():
     assert [source for source in profile.sources if source.startswith("memory.")]
 
 
-def test_state_absent_excludes_other_settings():
-    with pytest.raises(ProfileError, match="state: absent excludes swap"):
-        load_profile({"tuning": {"state": "absent", "swap": "off"}})
-
-
 def test_plan_is_the_same_after_applying():
+    held = {CONGESTION_CONTROLS: "reno cubic", QDISC: "fq_codel", "net.ipv4.tcp_congestion_control": "cubic"}
     before = replace(
         lab_node(),
         idle_states=(POLL, C1, C6),
         kernel_values={f"{CPU}/cpufreq/boost": "1", KSM: "1"},
         loadable_modules=("tcp_bbr", "sch_fq"),
-        sysctls={
-            **lab_node().sysctls,
-            CONGESTION_CONTROLS: "reno cubic",
-            QDISC: "fq_codel",
-            "net.ipv4.tcp_congestion_control": "cubic",
-        },
+        sysctls={**lab_node().sysctls, **held},
     )
-    wish = {
-        "cpu_idle": {"deepest": "C1"},
-        "turbo": False,
-        "ksm": False,
-        "sysctl_sets": ["training", "fabric"],
-    }
-    planned = plan(before, **wish)
-    after = replace(
-        before,
-        kernel_values={f"{CPU}/cpufreq/boost": "0", KSM: "0"},
-        sysctls={
-            **before.sysctls,
-            **planned.tuning.sysctls,
-            **planned.tuning.raised_sysctls,
-            CONGESTION_CONTROLS: "reno cubic bbr",
-        },
-        previous_plan=dumps(planned),
-    )
-    assert dumps(plan(after, **wish)) == dumps(planned)
-
-
-@pytest.mark.parametrize("value", ["0x1", "-1", "010x"])
-def test_limit_other_than_a_whole_number_is_refused(value):
-    with pytest.raises(PlanError, match=r"tuning\.sysctls\.fs\.file-max: '.*' is not a limit"):
-        plan(lab_node(), sysctls={"fs.file-max": value})
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_sysctl_sets_contain_no_dangerous_sysctls(name):
-    assert [row.name for row in SETS[name] if danger(row.name, row.value)] == []
+    sets = ["training", "fabric"]
+    wish = {"cpu_idle": {"deepest": "C1"}, "turbo": False, "ksm": False, "sysctl_sets": sets}
+    first = plan(before, **wish)
+    applied = {**first.tuning.sysctls, **first.tuning.raised_sysctls, CONGESTION_CONTROLS: "reno cubic bbr"}
+    values = {f"{CPU}/cpufreq/boost": "0", KSM: "0"}
+    booted = replace(before, kernel_values=values, sysctls={**before.sysctls, **applied})
+    assert dumps(plan(after(booted, first), **wish)) == dumps(first)
 
 
 def test_sysctl_names_cannot_leave_the_sysctl_folder():
