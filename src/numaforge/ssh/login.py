@@ -23,6 +23,8 @@ from numaforge.ssh.transport import HostTransport
 
 _BANNER_SECONDS = 15
 _TIMEOUT = "timeout"  # in paramiko's words
+_KEYS_OF_A_LIMIT = 2
+"""Below so many keys a connection that is cut has not met the host's MaxAuthTries: the host has gone."""
 _ALGORITHMS = {"ciphers": "ciphers", "macs": "digests", "kexalgorithms": "kex"}
 """ssh_config's keywords for algorithms, and paramiko's names of the same."""
 _NOT_OBEYED = {
@@ -205,7 +207,7 @@ class _Strategy:
         yield partial(transport.auth_none, user)  # it also tells what the host would accept
 
     def _cut(self, error: Exception) -> HostError:
-        if _TIMEOUT in str(error) or not self._tried:
+        if _TIMEOUT in str(error) or len(self._tried) < _KEYS_OF_A_LIMIT:
             return HostUnreachableError(f"the host does not answer the login: {error}")
         return self._refused(f"the host has hung up after {len(self._tried)} tries")
 
