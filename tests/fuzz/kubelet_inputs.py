@@ -300,27 +300,22 @@ def flags(random: Random) -> tuple[str, ...]:
         elif shape < 0.9:
             arguments += [f"--{name}", value]
         else:
-            arguments.append(
-                random.choice(
-                    (
-                        f"-{name}={value}",
-                        f"--{name}",
-                        "-v4",
-                        "-hx",
-                        "-vh",
-                        "-h=false",
-                        "-v=4",
-                        "-v",
-                        "-v=",
-                        "-x",
-                        "--=",
-                        "---v",
-                        "--",
-                        "word",
-                        "-",
-                    )
-                )
+            odd = (
+                "-v4",
+                "-hx",
+                "-vh",
+                "-h=false",
+                "-v=4",
+                "-v",
+                "-v=",
+                "-x",
+                "--=",
+                "---v",
+                "--",
+                "word",
+                "-",
             )
+            arguments.append(random.choice((f"-{name}={value}", f"--{name}", *odd)))
     # What begins with -h is a call for help, with which a kubelet ends.
     return tuple(each.replace("\x00", "") for each in arguments if not each.startswith(("-h", "--h=")))
 

@@ -130,11 +130,14 @@ _CONVERTED = sorted((Path(__file__).parent.parent / "fixtures/convert").iterdir(
 _TEMPLATES = sorted(path for path in template_dir().rglob("*.j2") if path.parent.name != "init")
 
 
-def text_of(name: str) -> Callable[[Random], str]:
+Case = Callable[[Random], str]
+
+
+def text_of(name: str) -> Case:
     return lambda random: mutated_text(random, SOUND[name])
 
 
-def data_of(*names: str) -> Callable[[Random], str]:
+def data_of(*names: str) -> Case:
     documents = [json.loads(SOUND[name]) for name in names]
     return lambda random: json.dumps(mutated_data(random, random.choice(documents)))
 
@@ -145,16 +148,30 @@ def machine(random: Random) -> str:
     return data_of("lab.json", "dgx.json")(random) if random.random() < 0.9 else text_of("lab.json")(random)
 
 
+def cluster(random: Random) -> str:
+    return (data_of if random.random() < 0.8 else text_of)("cluster.json")(random)
+
+
 def converted(random: Random) -> str:
     return mutated_text(random, random.choice(_CONVERTED).read_text(encoding="utf-8"))
 
 
-plan, audit = data_of("plan.json", "lab-plan.json"), data_of("audit.json")
+plan, audit, state = data_of("plan.json", "lab-plan.json"), data_of("audit.json"), data_of("rdma.json")
 pods, devices, profile = text_of("pods.yaml"), text_of("devices.yaml"), text_of("profile.yaml")
 kubelet, mig, plugin, rdma = map(text_of, ("kubelet.yaml", "mig.yaml", "plugin.yaml", "rdma.json"))
 
+
+def doors(command: str, file: Case, machine_file: Case, options: str = "") -> dict[str, Case]:
+    """Return the doors of a command that takes a plan or a machine, a machine by an option, and a profile."""
+    return {
+        f"{command} FILE": file,
+        f"{command} --machine FILE {options}".rstrip(): machine_file,
+        f"{command} dgx.json --profile FILE": profile,
+    }
+
+
 # FILE is what is mutated. A folder that a command takes has it as its only file.
-DOORS: dict[str, Callable[[Random], str]] = {
+DOORS: dict[str, Case] = {
     "topology FILE": machine,
     "topology FILE --matrix": machine,
     "topology --machine FILE -o json": machine,
@@ -171,16 +188,12 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "generate cluster dgx.json FILE --profile training --to rendered": machine,
     "generate cluster dgx.json --profile FILE -o json": profile,
     "fit --shapes FILE --machine dgx.json --profile training": text_of("shapes.yaml"),
-    "fit --shapes FILE --machine dgx.json=3 --profile training -o json": lambda random: (
-        data_of("cluster.json")(random) if random.random() < 0.8 else text_of("cluster.json")(random)
-    ),
+    "fit --shapes FILE --machine dgx.json=3 --profile training -o json": cluster,
     "cluster explain FILE --machine lab.json --profile best-effort-mixed": text_of("gang.yaml"),
     "cluster explain pods.yaml --machine FILE --profile training -o json": machine,
     "cluster explain pods.yaml dgx.json FILE": plan,
     "cluster explain pods.yaml lab.json --profile FILE": profile,
-    "cluster explain default/waits dgx.json --profile training --cluster FILE": lambda random: (
-        data_of("cluster.json")(random) if random.random() < 0.8 else text_of("cluster.json")(random)
-    ),
+    "cluster explain default/waits dgx.json --profile training --cluster FILE": cluster,
     "draw FILE --to -": machine,
     "draw --machine FILE --to -": plan,
     "draw dgx.json --profile FILE --to -": profile,
@@ -190,7 +203,7 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "kubelet check FILE --machine lab.json --kubelet-version 1.36": kubelet,
     "kubelet check kubelet.yaml --machine FILE --kubelet-version 1.36": machine,
     "kubelet check kubelet.yaml --machine lab.json --kubelet-version 1.36 --drop-in DIR/10-a.conf": kubelet,
-    "kubelet check kubelet.yaml --machine lab.json --state-dir DIR/cpu_manager_state": data_of("rdma.json"),
+    "kubelet check kubelet.yaml --machine lab.json --state-dir DIR/cpu_manager_state": state,
     "kubelet check --plan FILE --machine lab.json": plan,
     "kubelet check --profile FILE --machine lab.json": profile,
     "admit FILE --machine lab.json --config kubelet.yaml": pods,
@@ -198,9 +211,7 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "admit pods.yaml --machine lab.json --config FILE": kubelet,
     "admit pods.yaml --machine lab.json --config kubelet.yaml --drop-in DIR/10-a.conf": kubelet,
     "admit pods.yaml --machine lab.json --config kubelet.yaml --devices FILE": devices,
-    "admit pods.yaml --machine lab.json --config kubelet.yaml --state-dir DIR/cpu_manager_state": data_of(
-        "rdma.json"
-    ),
+    "admit pods.yaml --machine lab.json --config kubelet.yaml --state-dir DIR/cpu_manager_state": state,
     "admit pods.yaml --machine dgx.json --plan FILE": plan,
     "admit pods.yaml --plan FILE": plan,
     "admit pods.yaml --machine lab.json --profile FILE": profile,
@@ -209,9 +220,7 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "fit pods.yaml --machine lab.json --config FILE": kubelet,
     "fit pods.yaml --machine lab.json --config kubelet.yaml --drop-in DIR/10-a.conf": kubelet,
     "fit pods.yaml --machine lab.json --config kubelet.yaml --devices FILE": devices,
-    "fit pods.yaml --machine lab.json --config kubelet.yaml --state-dir DIR/cpu_manager_state": data_of(
-        "rdma.json"
-    ),
+    "fit pods.yaml --machine lab.json --config kubelet.yaml --state-dir DIR/cpu_manager_state": state,
     "fit pods.yaml --plan FILE": plan,
     "fit pods.yaml --machine lab.json --profile FILE": profile,
     "audit FILE": machine,
@@ -225,9 +234,7 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "audit --only gpudirect --machine FILE": machine,
     "audit --only host FILE": machine,
     "audit --only host --machine FILE": machine,
-    "generate runtime-class FILE": plan,
-    "generate runtime-class --machine FILE": plan,
-    "generate runtime-class dgx.json --profile FILE": profile,
+    **doors("generate runtime-class", plan, plan),
     "mig check FILE dgx.json": mig,
     "mig check mig.yaml FILE": machine,
     "mig check mig.yaml --machine FILE": machine,
@@ -237,31 +244,21 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "generate amd-config-manager FILE": plan,
     "generate amd-config-manager --machine FILE --profile mi300x-cpx": machine,
     "generate amd-config-manager mi300x --profile FILE": profile,
-    "mig operator-config FILE": plan,
-    "mig operator-config --machine FILE --profile inference-mig": machine,
-    "mig operator-config dgx.json --profile FILE": profile,
+    **doors("mig operator-config", plan, machine, "--profile inference-mig"),
     "device-plugin check FILE dgx.json": plugin,
     "device-plugin check plugin.yaml FILE": machine,
     "device-plugin check plugin.yaml --machine FILE": machine,
     "device-plugin check plugin.yaml --plan FILE": plan,
     "device-plugin check plugin.yaml dgx.json --plan FILE": plan,
     "device-plugin check plugin.yaml dgx.json --profile FILE": profile,
-    "device-plugin config FILE": plan,
-    "device-plugin config --machine FILE --profile inference-mig": machine,
-    "device-plugin config dgx.json --profile FILE": profile,
+    **doors("device-plugin config", plan, machine, "--profile inference-mig"),
     "rdma check FILE": rdma,
     "rdma check rdma.json --machine FILE": machine,
     "rdma check rdma.json --plan FILE": plan,
     "rdma check rdma.json dgx.json --profile FILE": profile,
-    "rdma config FILE": machine,
-    "rdma config --machine FILE": plan,
-    "rdma config dgx.json --profile FILE": profile,
-    "rdma env FILE": machine,
-    "rdma env --machine FILE": machine,
-    "rdma env dgx.json --profile FILE": profile,
-    "rdma manifests FILE": machine,
-    "rdma manifests --machine FILE": plan,
-    "rdma manifests dgx.json --profile FILE": profile,
+    **doors("rdma config", machine, plan),
+    **doors("rdma env", machine, machine),
+    **doors("rdma manifests", machine, plan),
     "rdma topology-xml FILE --to -": machine,
     "rdma topology-xml --machine FILE --to -": machine,
     "rdma topology-xml dgx.json --profile FILE --to -": profile,
@@ -353,24 +350,13 @@ def test_any_custom_template_is_rendered_or_refused(folder, monkeypatch):
 def test_unmodified_inputs_are_accepted_by_every_command(folder, capsys):
     """What the cases start from is taken by every command."""
     starts = {machine: "dgx.json", plan: "plan.json", audit: "audit.json", converted: None}
-    for name, of in _text_starts():
-        starts[of] = name
+    starts |= {pods: "pods.yaml", devices: "devices.yaml", kubelet: "kubelet.yaml"}
+    starts |= {mig: "mig.yaml", plugin: "plugin.yaml", rdma: "rdma.json"}
     for door, of in DOORS.items():
         if (name := starts.get(of)) and "DIR" not in door:
             answered(door, SOUND[name])
             said = capsys.readouterr().err
             assert "FILE" not in said or "cannot" not in said, f"{door}: {said}"
-
-
-def _text_starts() -> Iterator[tuple[str, Callable[[Random], str]]]:
-    yield from (
-        ("pods.yaml", pods),
-        ("devices.yaml", devices),
-        ("kubelet.yaml", kubelet),
-        ("mig.yaml", mig),
-        ("plugin.yaml", plugin),
-        ("rdma.json", rdma),
-    )
 
 
 @cache

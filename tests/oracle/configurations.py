@@ -14,52 +14,16 @@ _TYPES = types_of(LATEST_MINOR)
 _INTEGERS = (0, 1, -1, 2, 5, 10, 40, 84, 85, 86, 100, 101, 110, 255, 256, -999, -1000, -1001, 1000, 1001)
 _LARGE = (65535, 65536, 10250, 10255, 2**31 - 1, 2**31, -(2**31), 2**63 - 1)
 _DURATIONS = (
-    "0s",
-    "1s",
-    "10s",
-    "1m0s",
-    "1h",
-    "1.5h",
-    "-1s",
-    "100ms",
-    "1us",
-    "24h",
-    "0",
-    "300s",
-    "1m",
-    "5m",
+    "0s", "1s", "10s", "1m0s", "1h", "1.5h", "-1s", "100ms", "1us", "24h", "0", "300s", "1m", "5m",
     "999999h",
-)
+)  # fmt: skip
 _TEXTS = (
-    "",
-    "x",
-    "none",
-    "/var/lib/x",
-    "relative/path",
-    "a b",
-    "192.168.0.1",
-    "10.0.0.1",
-    "é",
-    "true",
-    "10Gi",
-)
+    "", "a b", "x", "none", "/var/lib/x", "relative/path", "192.168.0.1", "10.0.0.1", "é", "true", "10Gi",
+)  # fmt: skip
 _WRONG = (True, 1, 1.5, "x", "", None, [], ["x"], {}, {"a": "b"}, "1", "true", -1)
 _QUANTITIES = (
-    "0",
-    "1",
-    "100m",
-    "1Gi",
-    "512Mi",
-    "1.5",
-    "-1Gi",
-    "1e3",
-    "1GiB",
-    "",
-    "10%",
-    "0.1",
-    "2000000000",
-    "1Ki",
-)
+    "", "0", "1", "100m", "1Gi", "512Mi", "1.5", "-1Gi", "1e3", "1GiB", "10%", "0.1", "2000000000", "1Ki",
+)  # fmt: skip
 _PERCENT = ("5%", "0%", "100%", "101%", "-1%", "10", "1Gi", "100Mi", "0", "x", "15.5%", "")
 _SIGNALS = (
     "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
@@ -126,11 +90,8 @@ _FLAGS: dict[str, tuple[str, ...]] = {
     "max-pods": ("5", "0", "-1", "x", "2147483648", "0x10", "1_0"),
     "kube-reserved": ("cpu=1", "cpu=100m,memory=1Gi", "x", "cpu=1,cpu=2", ""),
     "system-reserved": ("memory=1Gi", "memory", "pid=1000"),
-    "eviction-hard": (
-        "memory.available<1Gi",
-        "memory.available<5%,nodefs.available<1Gi",
-        "x",
-        "memory.available=1",
+    "eviction-hard": tuple(
+        f"memory.available{rest}" for rest in ("<1Gi", "<5%,nodefs.available<1Gi", "", "=1")
     ),
     "feature-gates": ("MemoryQoS=true", "NodeSwap=false", "Nonsense=true", "MemoryQoS=maybe", "MemoryQoS"),
     "cpu-manager-policy": ("static", "none", ""),
@@ -138,11 +99,8 @@ _FLAGS: dict[str, tuple[str, ...]] = {
     "topology-manager-scope": ("pod", "x"),
     "reserved-cpus": ("0-1", "1-0", ""),
     "reserved-memory": (
-        "0:memory=1Gi",
-        "0:memory=1Gi;1:memory=2Gi",
         "x",
-        "0:memory=0",
-        "0:memory=1Gi,hugepages-1Gi=1Gi",
+        *(f"0:memory={rest}" for rest in ("1Gi", "1Gi;1:memory=2Gi", "0", "1Gi,hugepages-1Gi=1Gi")),
     ),
     "fail-swap-on": ("true", "false", "no", "", "t"),
     "cluster-dns": ("10.0.0.10", "10.0.0.10,10.0.0.11", ""),
@@ -158,14 +116,12 @@ _FLAGS: dict[str, tuple[str, ...]] = {
     "cpu_manager_policy": ("static",),
 }
 _SWITCHES = (
-    "--cgroups-per-qos",
-    "--protect-kernel-defaults",
-    "--fail-swap-on",
-    "--max-pods",
-    "-v=3",
-    "word",
-    "--",
+    "--cgroups-per-qos", "--protect-kernel-defaults", "--fail-swap-on", "--max-pods", "-v=3", "word", "--",
     "-x",
+)  # fmt: skip
+_OTHER_KINDS: tuple[dict[str, Any], ...] = (
+    *({"kind": kind} for kind in ("Pod", "", 1)),
+    *({"apiVersion": version} for version in ("v1", "kubelet.config.k8s.io/v1")),
 )
 _TAILS = (
     "maxPods: 20\n", "nonsense: 1\n", "authentication:\n  nonsense: 1\n", "port: 1\nport: 2\n",
@@ -181,15 +137,7 @@ def configuration(random: Random) -> Case:
         return _start(random)
     settings = {**API, **_settings(random, random.randint(0, 8))}
     if random.random() < 0.02:
-        settings |= random.choice(
-            (
-                {"kind": "Pod"},
-                {"kind": ""},
-                {"apiVersion": "v1"},
-                {"apiVersion": "kubelet.config.k8s.io/v1"},
-                {"kind": 1},
-            )
-        )
+        settings |= random.choice(_OTHER_KINDS)
     if random.random() < 0.7:
         settings["failCgroupV1"] = False
     return Case(

@@ -1,12 +1,12 @@
 """Texts as they are given to the kubelet, where the other cases are settings that are written as YAML."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from numaforge.kubelet.checkpoints import _checksum
-from tests.fuzz.kubelet_inputs import HEAD, state_text
+from tests.fuzz.kubelet_inputs import HEAD, configuration, flags, json_text, state_text
 from tests.oracle.case import Case
 from tests.oracle.machines import KINDS, described
 
@@ -102,3 +102,18 @@ def _node_state(node: int, total: int) -> str:
     )
     tables = f'"memory":{memory},"hugepages-2Mi":{_POOL},"hugepages-1Gi":{_POOL}'
     return f'{{"numberOfAssignments":0,"memoryMap":{{{tables}}},"cells":[{node}]}}'
+
+
+def _drop_in(random: Random) -> Raw:
+    text = configuration(random) if random.random() < 0.7 else json_text(random)
+    return Raw(main=HEAD, raw_drop_ins={"10-a.conf": text})
+
+
+MUTATED: Mapping[str, Callable[[Random], Raw]] = {
+    "main files in YAML": lambda random: Raw(main=configuration(random)),
+    "main files in JSON": lambda random: Raw(main=json_text(random)),
+    "drop-ins": _drop_in,
+    "flags": lambda random: Raw(main=HEAD, flags=flags(random)),
+    "state files": lambda random: Raw(main=MANAGED, machine=KINDS["small"], state=state_files(random)),
+}
+"""What is mutated of what a kubelet reads."""

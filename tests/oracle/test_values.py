@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -15,8 +15,7 @@ from tests.fuzz import kubelet_inputs as inputs
 from tests.oracle.case import Case
 from tests.oracle.checked import checked, settled
 from tests.oracle.comparison import Comparison
-from tests.oracle.machines import KINDS
-from tests.oracle.raw import MANAGED, Raw, state_files
+from tests.oracle.raw import MUTATED
 from tests.oracle.readers import gos, same, value
 from tests.oracle.scale import MUST_BUILD, SCALE, oracle_of
 
@@ -71,40 +70,10 @@ def test_yaml_is_read_as_in_go(reader: str) -> None:
     assert words < len(texts) * _MOST_OTHER_WORDS
 
 
-def _yaml(random: Random) -> Raw:
-    return Raw(main=inputs.configuration(random))
-
-
-def _json(random: Random) -> Raw:
-    return Raw(main=inputs.json_text(random))
-
-
-def _drop_in(random: Random) -> Raw:
-    text = inputs.configuration(random) if random.random() < 0.7 else inputs.json_text(random)
-    return Raw(main=inputs.HEAD, raw_drop_ins={"10-a.conf": text})
-
-
-def _flags(random: Random) -> Raw:
-    return Raw(main=inputs.HEAD, flags=inputs.flags(random))
-
-
-def _state(random: Random) -> Raw:
-    return Raw(main=MANAGED, machine=KINDS["small"], state=state_files(random))
-
-
-@pytest.mark.parametrize(
-    ("make", "count"),
-    [
-        pytest.param(_yaml, TEXTS, id="main files in YAML"),
-        pytest.param(_json, TEXTS, id="main files in JSON"),
-        pytest.param(_drop_in, TEXTS, id="drop-ins"),
-        pytest.param(_flags, TEXTS, id="flags"),
-        pytest.param(_state, STATES, id="state files"),
-    ],
-)
-def test_mutated_texts_get_the_verdict_of_the_kubelet(make: Callable[[Random], Raw], count: int) -> None:
-    random = Random(f"{make.__name__}/{SCALE}")  # noqa: S311
-    cases = [make(random) for _ in range(count * SCALE)]
+@pytest.mark.parametrize("what", MUTATED)
+def test_mutated_texts_get_the_verdict_of_the_kubelet(what: str) -> None:
+    random = Random(f"{what}/{SCALE}")  # noqa: S311
+    cases = [MUTATED[what](random) for _ in range((STATES if what == "state files" else TEXTS) * SCALE)]
     words = 0
 
     def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
@@ -117,7 +86,7 @@ def test_mutated_texts_get_the_verdict_of_the_kubelet(make: Callable[[Random], R
         comparison = Comparison(oracle, disagreement)
         complaints = comparison.run(cases)
     accepted = sum(not answer["error"] for answer in comparison.answers)
-    say(f"{make.__name__}: {len(cases)} cases, {accepted} accepted, {words} refused in other words")
+    say(f"{what}: {len(cases)} cases, {accepted} accepted, {words} refused in other words")
     assert not complaints, "\n\n".join(complaints)
     assert 0 < accepted < len(cases)
     assert words < len(cases) * _MOST_OTHER_WORDS

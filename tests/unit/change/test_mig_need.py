@@ -89,30 +89,31 @@ def test_only_gpus_that_differ_are_sent_to_the_node():
     assert [each["instances"] for each in json.loads(part.data["found.json"])["gpus"]] == [[]]
 
 
+ON, OFF = "MIG mode disabled -> enabled", "MIG mode enabled -> disabled"
+CUT_QUARTER = "+ 2g.20gb at 0, compute slices 1+1"
+TWO_SLICES = seen(replace(QUARTER, compute_instances=(2,)))
+
+
 @cases(
     "wanted, now, moves",
     {
-        "a-mode-and-what-comes": (
+        "a mode and what comes": (
             cut(HALF),
             gpu(mode="disabled"),
-            ["MIG mode disabled -> enabled", "+ 3g.40gb at 4, compute slices 3"],
+            [ON, "+ 3g.40gb at 4, compute slices 3"],
         ),
-        "what-goes-with-the-mode": (
+        "what goes with the mode": (
             cut(mode="disabled"),
             gpu(gpu_instances=(seen(HALF),)),
-            ["MIG mode enabled -> disabled", "- profile 9 at 4, compute slices 3"],
+            [OFF, "- profile 9 at 4, compute slices 3"],
         ),
-        "what-stays-is-not-named": (
-            cut(HALF, QUARTER),
-            gpu(gpu_instances=(seen(HALF),)),
-            ["+ 2g.20gb at 0, compute slices 1+1"],
-        ),
-        "other-compute-instances": (
+        "what stays is not named": (cut(HALF, QUARTER), gpu(gpu_instances=(seen(HALF),)), [CUT_QUARTER]),
+        "other compute instances": (
             cut(QUARTER),
-            gpu(gpu_instances=(seen(replace(QUARTER, compute_instances=(2,))),)),
-            ["- 2g.20gb at 0, compute slices 2", "+ 2g.20gb at 0, compute slices 1+1"],
+            gpu(gpu_instances=(TWO_SLICES,)),
+            ["- 2g.20gb at 0, compute slices 2", CUT_QUARTER],
         ),
-        "a-mode-that-waits-for-a-reset": (
+        "a mode that waits for a reset": (
             cut(mode="disabled"),
             gpu(mode="disabled", mig_pending="enabled"),
             ["MIG mode enabled, which waits for a reset -> disabled"],

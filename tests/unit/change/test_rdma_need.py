@@ -59,13 +59,13 @@ def test_loaded_module_needs_nothing():
     assert modules.need(goal(modules=ModulesPlan(("a",))), found(modules, "loaded a"), ()) is None
 
 
-@pytest.mark.parametrize(
-    ("now", "reboot", "late"),
-    [
-        pytest.param("Y", "allowed", None, id="y-is-1"),
-        pytest.param("N", "allowed", "option ib_core netns_mode 1\n", id="a-boot-that-is-allowed"),
-        pytest.param("N", "never", None, id="no-leave-to-boot"),
-    ],
+@cases(
+    "now, reboot, late",
+    {
+        "Y is 1": ("Y", "allowed", None),
+        "a boot that is allowed": ("N", "allowed", "option ib_core netns_mode 1\n"),
+        "no leave to boot": ("N", "never", None),
+    },
 )
 def test_option_of_a_loaded_module_waits_for_a_reboot(now, reboot, late):
     on, files = goal(modules=OPTION, reboot=reboot), found(modules, f"parameter ib_core netns_mode {now}")
@@ -86,58 +86,54 @@ NOUVEAU = "# header\nblacklist nouveau\ninstall nouveau /bin/false\n"
 HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
 
 
+def option(value: int) -> str:
+    return f"options ib_core netns_mode={value}\n"
+
+
+LOADED = ("loaded ib_core", "parameter ib_core netns_mode")
+BRD = told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2")
+LATE, AT_ONCE = "option nvidia NVreg_X 1\n", {"nvidia": ("NVreg_X=1",)}
+LOADING = replace(HIDDEN, load=("nvidia",))
+VITAL = found(modules, "vital nvidia /data block-device")
+
+
 @cases(
     "plan, now, late, at_once",
     {
-        "a-boot-has-to-prove-it": (HIDDEN, found(modules, "loaded nvidia"), "option nvidia NVreg_X 1\n", {}),
-        "what-is-not-told-was-proved-when-it-was-written": (
+        "a boot has to prove it": (HIDDEN, found(modules, "loaded nvidia"), LATE, {}),
+        "what is not told was proved when it was written": (
             HIDDEN,
             told("options nvidia NVreg_X=1\n", "loaded nvidia"),
             None,
-            {"nvidia": ("NVreg_X=1",)},
+            AT_ONCE,
         ),
-        "what-is-so-already-needs-no-boot": (
+        "what is so already needs no boot": (
             OPTION,
-            found(modules, "loaded ib_core", "parameter ib_core netns_mode Y"),
+            found(modules, LOADED[0], f"{LOADED[1]} Y"),
             None,
             {"ib_core": ("netns_mode=1",)},
         ),
-        "a-module-that-is-loaded-now-takes-it-now": (
-            replace(HIDDEN, load=("nvidia",)),
-            found(modules),
-            "",
-            {"nvidia": ("NVreg_X=1",)},
-        ),
-        "but-not-one-that-the-node-stands-on": (
-            replace(HIDDEN, load=("nvidia",)),
-            found(modules, "vital nvidia /data block-device"),
-            "option nvidia NVreg_X 1\n",
-            {},
-        ),
-        "until-then-the-old-value-stays-written": (
+        "a module that is loaded now takes it now": (LOADING, found(modules), "", AT_ONCE),
+        "but not one that the node stands on": (LOADING, VITAL, LATE, {}),
+        "until then the old value stays written": (
             OPTION,
-            told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
+            told(option(0), LOADED[0], f"{LOADED[1]} N"),
             "option ib_core netns_mode 1\n",
             {"ib_core": ("netns_mode=0",)},
         ),
-        "an-option-leaves-at-a-boot-too": (
+        "an option leaves at a boot too": (
             ModulesPlan(),
-            told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
+            told(option(0), LOADED[0], f"{LOADED[1]} N"),
             "unset ib_core netns_mode\n",
             {"ib_core": ("netns_mode=0",)},
         ),
-        "but-not-one-that-says-what-the-kernel-does-by-itself": (
+        "but not one that says what the kernel does by itself": (
             ModulesPlan(),
-            told("options ib_core netns_mode=1\n", "loaded ib_core", "parameter ib_core netns_mode Y"),
+            told(option(1), LOADED[0], f"{LOADED[1]} Y"),
             None,
             {},
         ),
-        "that-of-a-module-which-is-unloaded-leaves-with-it": (
-            ModulesPlan(),
-            told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
-            "",
-            {},
-        ),
+        "that of a module which is unloaded leaves with it": (ModulesPlan(), BRD, "", {}),
     },
 )
 def test_modprobe_options_wait_for_a_boot_that_proves_them(plan, now, late, at_once):
@@ -147,13 +143,13 @@ def test_modprobe_options_wait_for_a_boot_that_proves_them(plan, now, late, at_o
     assert (modules.pending(goal(modules=plan), now) is not None) is bool(late)
 
 
-@pytest.mark.parametrize(
-    ("blocked", "now", "late", "at_once"),
-    [
-        pytest.param(("nouveau",), found(modules), "blocked nouveau\n", (), id="one-that-is-not-loaded-too"),
-        pytest.param(("nouveau",), told(NOUVEAU), None, ("nouveau",), id="what-a-boot-has-proved-stays"),
-        pytest.param((), told(NOUVEAU), "freed nouveau\n", ("nouveau",), id="it-is-freed-by-a-boot"),
-    ],
+@cases(
+    "blocked, now, late, at_once",
+    {
+        "one that is not loaded too": (("nouveau",), found(modules), "blocked nouveau\n", ()),
+        "what a boot has proved stays": (("nouveau",), told(NOUVEAU), None, ("nouveau",)),
+        "it is freed by a boot": ((), told(NOUVEAU), "freed nouveau\n", ("nouveau",)),
+    },
 )
 def test_module_is_kept_out_by_a_reboot(blocked, now, late, at_once):
     plan = ModulesPlan(blocked=blocked)
@@ -174,30 +170,28 @@ def written(plan: ModulesPlan, reboot: str, now: NodeState) -> str | None:
     return "" if new is None else " ".join(new.text.splitlines()[1:])
 
 
+KEPT_OUT = ModulesPlan(blocked=("nouveau",))
+
+
 @cases(
     "plan, reboot, now, text",
     {
-        "nothing-is-armed-without-leave": (ModulesPlan(blocked=("nouveau",)), "never", found(modules), None),
-        "all-with-leave": (
-            ModulesPlan(blocked=("nouveau",)),
+        "nothing is armed without leave": (KEPT_OUT, "never", found(modules), None),
+        "all with leave": (
+            KEPT_OUT,
             "allowed",
             found(modules),
             "blacklist nouveau install nouveau /bin/false",
         ),
-        "what-needs-no-boot-alone": (
-            ModulesPlan(options={"ib_core": ("netns_mode=1",)}, blocked=("nouveau",)),
+        "what needs no boot alone": (
+            replace(OPTION, blocked=("nouveau",)),
             "never",
-            found(modules, "loaded ib_core", "parameter ib_core netns_mode 1"),
-            "options ib_core netns_mode=1",
+            found(modules, LOADED[0], f"{LOADED[1]} 1"),
+            option(1).strip(),
         ),
-        "what-a-boot-would-lose-stays": (ModulesPlan(), "never", told(NOUVEAU), None),
-        "and-goes-with-leave": (ModulesPlan(), "allowed", told(NOUVEAU), ""),
-        "what-is-unloaded-needs-no-leave": (
-            ModulesPlan(),
-            "never",
-            told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
-            "",
-        ),
+        "what a boot would lose stays": (ModulesPlan(), "never", told(NOUVEAU), None),
+        "and goes with leave": (ModulesPlan(), "allowed", told(NOUVEAU), ""),
+        "what is unloaded needs no leave": (ModulesPlan(), "never", BRD, ""),
     },
 )
 def test_modprobe_file_has_boot_changes_only_if_reboot_is_allowed(plan, reboot, now, text):
@@ -213,43 +207,37 @@ def test_netns_mode_changes_at_once_with_only_one_namespace():
 
 
 @cases(
+    "said, message",
+    {
+        "the default route": ("mlx5_core bond0 default-route", "bond0 needs it, which has the default route"),
+        "a file system": ("vfat /boot/efi file-system", "and the file system at /boot/efi needs it"),
+        "a disk": ("nvme_core / block-device", "and what / is on needs it"),
+        "what containers are made of": ("overlay - containers", "and container runtimes need it"),
+        "storage over RDMA": ("mlx5_ib /scratch storage-network", "and /scratch is reached over it"),
+    },
+)
+def test_blocking_a_vital_module_is_refused(said, message):
+    plan = ModulesPlan(blocked=(said.split()[0],))
+    with pytest.raises(HostError, match=message):
+        modules.need(goal(modules=plan), found(modules, f"vital {said}"), ())
+
+
+OURS = ("recorded mlx5_core", "loaded mlx5_core", "vital mlx5_core eth0 connection")
+
+
+@cases(
     "plan, said, message",
     {
         "absent": (ModulesPlan(("a",)), ("absent a",), "a: is planned, and this kernel has no"),
-        "the-default-route": (
-            ModulesPlan(blocked=("mlx5_core",)),
-            ("vital mlx5_core bond0 default-route",),
-            "bond0 needs it, which has the default route",
-        ),
-        "our-own-connection": (
+        "our own connection": (
             ModulesPlan(),
-            ("recorded mlx5_core", "loaded mlx5_core", "vital mlx5_core eth0 connection"),
+            OURS,
             "must be unloaded, and eth0 needs it, which has our own connection",
         ),
-        "a-file-system": (
-            ModulesPlan(blocked=("vfat",)),
-            ("vital vfat /boot/efi file-system",),
-            "must not be loaded, and the file system at /boot/efi needs it",
-        ),
-        "a-disk": (
-            ModulesPlan(blocked=("nvme_core",)),
-            ("vital nvme_core / block-device",),
-            "must not be loaded, and what / is on needs it",
-        ),
-        "what-containers-are-made-of": (
-            ModulesPlan(blocked=("overlay",)),
-            ("vital overlay - containers",),
-            "must not be loaded, and container runtimes need it",
-        ),
-        "storage-over-rdma": (
-            ModulesPlan(blocked=("mlx5_ib",)),
-            ("vital mlx5_ib /scratch storage-network",),
-            "must not be loaded, and /scratch is reached over it",
-        ),
-        "it-cannot-be-told": (ModulesPlan(blocked=("x",)), ("blind",), "without the program ip"),
+        "it cannot be told": (ModulesPlan(blocked=("x",)), ("blind",), "without the program ip"),
     },
 )
-def test_blocking_a_vital_module_is_refused(plan, said, message):
+def test_impossible_module_change_is_refused(plan, said, message):
     with pytest.raises(HostError, match=message):
         modules.need(goal(modules=plan), found(modules, *said), ())
 
@@ -275,10 +263,7 @@ def test_settings_as_planned_need_nothing():
     assert nics.need(nic_goal(MRRS), files, ()) is None
 
 
-@pytest.mark.parametrize(
-    ("setting", "now", "drains"),
-    [pytest.param(MRRS, "512", False, id="read-request"), pytest.param(TRUST, "pcp", True, id="trust")],
-)
+@cases("setting, now, drains", {"read request": (MRRS, "512", False), "trust": (TRUST, "pcp", True)})
 def test_only_settings_held_by_ports_drain_the_node(setting, now, drains):
     part = nics.need(nic_goal(setting), values(f"value {setting.nic} {setting.name} {now}"), ())
     assert part.moves == (f"{setting.nic} {setting.name}: {now} -> {setting.value}",)

@@ -11,7 +11,6 @@ from numaforge.kubelet.admission.hints import Hint, Hints
 from numaforge.kubelet.admission.masks import bits, refuse_endless, subsets
 from numaforge.kubelet.admission.merge import MergePolicy, counted_intersections
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from tests.fixtures.tables import cases
 
 
 def walk(policy: MergePolicy, lists: list[list[Hint]]) -> Hint:
@@ -106,21 +105,6 @@ def test_merge_equals_the_walk_over_all_permutations(name, providers, prefer_clo
     asked = [given_hints(provider) for provider in providers]
     assert policy.merge(asked) == (expected, expected.preferred or name == "best-effort")
     assert policy.admits(asked) == policy.merge(asked)[1]
-
-
-@cases(
-    "name, hints, merged, admitted",
-    {
-        "one resource decides alone": ("best-effort", [(0b01, True)], (0b01, True), True),
-        "impossible is refused by restricted": ("restricted", [], (0b11, False), False),
-        "impossible is admitted by best-effort": ("best-effort", [], (0b11, False), True),
-        "spanning is refused by single": ("single-numa-node", [(0b11, True)], (None, False), False),
-        "restricted admits a minimal span": ("restricted", [(0b11, True)], (0b11, True), True),
-    },
-)
-def test_each_policy_merges_and_admits_by_its_rules(name, hints, merged, admitted):
-    policy = MergePolicy(name, 0b11)
-    assert policy.merge([{"cpu": Hints.of(Hint(*hint) for hint in hints)}]) == (Hint(*merged), admitted)
 
 
 MANY = subsets((1 << 12) - 1)[1:]

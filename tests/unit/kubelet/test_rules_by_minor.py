@@ -32,8 +32,6 @@ UNCORE = {**STATIC, "cpuManagerPolicyOptions": {"prefer-align-cpus-by-uncorecach
 WHOLE_CORES = {**STATIC, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
 OF_POD = {"resources": {"limits": {"cpu": "2", "memory": "2Gi"}}}
 GPU_NODES = {"nvidia.com/gpu": [1, 3]}
-UNALIGNED = "Allocate failed due to not enough cpus available to satisfy request"
-
 Spec = dict[str, Any]
 
 
@@ -46,94 +44,81 @@ def with_sidecar(spec: Spec) -> Spec:
     return spec | {"initContainers": [{"name": "side", "restartPolicy": "Always", "resources": {}}]}
 
 
-def answer(
-    topology: NodeTopology, config: Mapping[str, Any], specs: Sequence[Spec], minor: int, devices: Any = None
-) -> str:
+def answer(topology: NodeTopology, config: Mapping[str, Any], specs: Sequence[Spec], minor: int) -> str:
     """Return the last pod's CPUs, or the message of its refusal."""
-    node = Node(topology, config, devices or {}, predicates=False, version=f"1.{minor}")
+    devices = GPU_NODES if "nvidia.com/gpu" in str(specs) else {}
+    node = Node(topology, config, devices, predicates=False, version=f"1.{minor}")
     *_, last = (node.admit(spec, f"p{number}") for number, spec in enumerate(specs))
     return format_cpulist(last.cpus.get("main", frozenset())) if last.admitted else str(last.message)
 
 
+BARE = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
+VIOLATED = "[memorymanager] preferred hint violates NUMA node allocation"
+SHORTAGE = "not enough cpus available to satisfy request"
+NO_CORES = "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 0, "
+
+
+def unexpected(error: str) -> str:
+    return f"Allocate failed due to {error}, which is unexpected"
+
+
 @cases(
-    "topology, config, specs, since, before, after",
+    "node, since, before, after",
     {
         "devices on one NUMA node: other NUMA nodes give hints as well, up to 1.35": (
-            FOUR_NODES,
-            BEST_EFFORT,
-            [pod(2, **{"nvidia.com/gpu": "2"})],
+            (FOUR_NODES, BEST_EFFORT, pod(2, **{"nvidia.com/gpu": "2"})),
             36,
             "1,17",
             "4,20",
         ),
         "memory across NUMA nodes beside that of one: admitted up to 1.31": (
-            SMALL,
-            MEMORY,
-            [pod(2), pod(10, "20Gi")],
+            (SMALL, MEMORY, pod(2), pod(10, "20Gi")),
             32,
             "2,4-7,10,12-15",
-            (
-                "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, "
-                "which is unexpected"
-            ),
+            unexpected(VIOLATED),
         ),
-        "an odd number of CPUs in a part of a cache: rounded up from 1.34 on": (
-            CACHES,
-            UNCORE,
-            [pod(4), pod(3)],
+        "an odd part of a cache: rounded up from 1.34 on": (
+            (CACHES, UNCORE, pod(4), pod(3)),
             34,
             "3-4,11",
             "4-5,12",
         ),
         "no core is free: said from 1.32 on": (
-            SMALL,
-            WHOLE_CORES,
-            [pod(14), pod(2)],
+            (SMALL, WHOLE_CORES, pod(14), pod(2)),
             32,
             "SMT Alignment Error: requested 2 cpus not multiple cpus per core = 2",
-            (
-                "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 0, "
-                "requested CPUs = 2, CPUs per core = 2"
-            ),
+            f"{NO_CORES}requested CPUs = 2, CPUs per core = 2",
         ),
         "a shortage of CPUs: with its numbers from 1.29 on": (
-            SMALL,
-            STATIC,
-            [pod(15)],
+            (SMALL, STATIC, pod(15)),
             29,
-            f"{UNALIGNED}, which is unexpected",
-            f"{UNALIGNED}: requested=15, available=14, which is unexpected",
+            unexpected(SHORTAGE),
+            unexpected(f"{SHORTAGE}: requested=15, available=14"),
         ),
-        "a pod with resources of its own: pinned by its containers up to 1.33": (
-            SMALL,
-            STATIC,
-            [pod(2) | OF_POD],
+        "resources of a pod: it is pinned by its containers up to 1.33": (
+            (SMALL, STATIC, pod(2) | OF_POD),
             34,
             "1,9",
             "",
         ),
-        "a container without limits in a pod with resources of its own: never pinned": (
-            SMALL,
-            STATIC,
-            [{"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]} | OF_POD],
+        "resources of a pod: a container without limits is never pinned": (
+            (SMALL, STATIC, BARE | OF_POD),
             34,
             "",
             "",
         ),
         "sidecars: refused by 1.28 while its gate is off": (
-            SMALL,
-            STATIC,
-            [with_sidecar(pod(2))],
+            (SMALL, STATIC, with_sidecar(pod(2))),
             29,
             'Init container "side" may not have a non-default restartPolicy',
             "",
         ),
     },
 )
-def test_each_minor_has_its_own_rules(topology, config, specs, since, before, after):
-    devices = GPU_NODES if "nvidia.com/gpu" in str(specs) else None
-    assert answer(topology, config, specs, since - 1, devices) == before
-    assert answer(topology, config, specs, since, devices) == after
+def test_each_minor_has_its_own_rules(node, since, before, after):
+    topology, config, *specs = node
+    assert answer(topology, config, specs, since - 1) == before
+    assert answer(topology, config, specs, since) == after
 
 
 def test_restarted_kubelet_releases_nothing_before_all_pods_are_known():

@@ -32,32 +32,43 @@ def plane(*nodes: ClusterNode, pods: tuple[ClusterPod, ...] = ()) -> ControlPlan
     return ControlPlane(named, {name: tuple(pod for pod in pods if pod.node == name) for name in named})
 
 
+def controls(count: int, **fields: object) -> list[ClusterNode]:
+    return [node(f"c{number}", "control-plane", **fields) for number in range(1, count + 1)]
+
+
 def stacked(count: int) -> ControlPlane:
     """A control plane as kubeadm sets it up."""
-    names = [f"c{number}" for number in range(1, count + 1)]
-    pods = [static(part, name) for name in names for part in ("kube-apiserver", "etcd")]
-    return plane(*(node(name, "control-plane") for name in names), pods=tuple(pods))
+    nodes = controls(count)
+    return plane(
+        *nodes, pods=tuple(static(part, n.name) for n in nodes for part in ("kube-apiserver", "etcd"))
+    )
 
 
-def servers(*ready: bool | None) -> list[ControlPlaneServer]:
-    return [ControlPlaneServer(f"192.0.2.{number}", 6443, one, "why") for number, one in enumerate(ready, 1)]
+def beside_etcd(count: int, *addresses: str) -> ControlPlane:
+    """A control plane whose API servers name the members of etcd."""
+    nodes, etcd = controls(count), ",".join(f"https://{address}:2379" for address in addresses)
+    servers = (static("kube-apiserver", n.name, arguments=(f"--etcd-servers={etcd}",)) for n in nodes)
+    return plane(*nodes, pods=tuple(servers))
 
 
-@pytest.mark.parametrize(
-    ("roles", "expected"),
-    [
-        pytest.param(("control-plane",), True, id="control-plane"),
-        pytest.param(("master",), True, id="master, as before 1.20"),
-        pytest.param(("etcd",), True, id="a node of k3s or RKE2 with etcd alone"),
-        pytest.param(("worker",), False, id="worker"),
-        pytest.param((), False, id="no role"),
-    ],
+@cases(
+    "roles, expected",
+    {
+        "control-plane": (("control-plane",), True),
+        "master, as before 1.20": (("master",), True),
+        "a node of k3s or RKE2 with etcd alone": (("etcd",), True),
+        "worker": (("worker",), False),
+        "no role": ((), False),
+    },
 )
 def test_control_plane_nodes_are_recognised_by_their_labels(roles, expected):
     assert is_control_plane(node("c1", *roles)) is expected
 
 
 # ---- what is away without one node ----
+
+
+VOTERS = controls(2, etcd_voter=True)
 
 
 @cases(
@@ -69,44 +80,17 @@ def test_control_plane_nodes_are_recognised_by_their_labels(roles, expected):
         "of four, three are a quorum": (stacked(4), None),
         "of five, four are more than a quorum": (stacked(5), None),
         "where nothing shows etcd, it is taken to be on each": (
-            plane(node("c1", "control-plane"), node("c2", "control-plane")),
+            plane(*controls(2)),
             "etcd has 2 members, as far as the cluster shows",
         ),
-        "etcd alone elsewhere, two API servers": (
-            plane(node("c1", "control-plane"), node("c2", "control-plane"), node("c3", "etcd")),
-            None,
-        ),
+        "etcd alone elsewhere, two API servers": (plane(*controls(2), node("c3", "etcd")), None),
         "the members are those that k3s says vote": (
-            plane(
-                node("c1", "control-plane", etcd_voter=True),
-                node("c2", "control-plane", etcd_voter=True),
-                node("c3", "control-plane"),
-            ),
+            plane(*VOTERS, node("c3", "control-plane")),
             "etcd has 2 members",
         ),
-        "etcd on machines that are no nodes": (
-            plane(
-                node("c1", "control-plane"),
-                node("c2", "control-plane"),
-                pods=(
-                    static("kube-apiserver", "c1", arguments=("--etcd-servers=https://198.51.100.1:2379",)),
-                    static("kube-apiserver", "c2", arguments=("--etcd-servers=https://198.51.100.1:2379",)),
-                ),
-            ),
-            None,
-        ),
+        "etcd on machines that are no nodes": (beside_etcd(2, "198.51.100.1"), None),
         "etcd beside Kubernetes on its nodes, as with kubespray": (
-            plane(
-                *(node(name, "control-plane") for name in ("c1", "c2", "c3")),
-                pods=tuple(
-                    static(
-                        "kube-apiserver",
-                        name,
-                        arguments=("--etcd-servers=https://192.0.2.1:2379,https://192.0.2.2:2379",),
-                    )
-                    for name in ("c1", "c2", "c3")
-                ),
-            ),
+            beside_etcd(3, "192.0.2.1", "192.0.2.2"),
             "the cluster does not show whether those are healthy",
         ),
     },
@@ -119,54 +103,57 @@ def test_restart_of_a_control_plane_node_reports_its_outage(found, said):
 # ---- what is known to be healthy ----
 
 
+SICK_ETCD = (static("etcd", "c1", ready=False), static("kube-apiserver", "c1"))
+
+
 @cases(
     "found, answers, said",
     {
-        "each API server is ready": (stacked(3), servers(True, True, True), ""),
-        "one is not": (stacked(3), servers(True, False, True), "of c2 (192.0.2.2:6443) is not ready: why"),
-        "its own kubelet speaks for one that is out of reach": (stacked(3), servers(True, None, True), ""),
+        "each API server is ready": (stacked(3), (True, True, True), ""),
+        "one is not": (stacked(3), (True, False, True), "of c2 (192.0.2.2:6443) is not ready: why"),
+        "its own kubelet speaks for one that is out of reach": (stacked(3), (True, None, True), ""),
         "one out of reach that no pod speaks for is unknown": (
-            plane(*(node(name, "control-plane") for name in ("c1", "c2", "c3"))),
-            servers(True, None, True),
+            plane(*controls(3)),
+            (True, None, True),
             "cannot be asked whether it is ready: why",
         ),
         "one that has gone from the Service": (
-            plane(*(node(name, "control-plane") for name in ("c1", "c2", "c3"))),
-            servers(True, True),
+            plane(*controls(3)),
+            (True, True),
             "of c3 is not among those of the Service kubernetes",
         ),
         "as many as there are nodes, at addresses of their own": (
-            plane(*(node(name, "control-plane", addresses=()) for name in ("c1", "c2", "c3"))),
-            servers(True, True, True),
+            plane(*controls(3, addresses=())),
+            (True, True, True),
             "",
         ),
         "one on no node is not ready": (
             stacked(3),
-            servers(True, True, True, False),
+            (True, True, True, False),
             "on no known node, is not ready",
         ),
         "a member of etcd is not Ready": (
-            plane(
-                node("c1", "control-plane"),
-                pods=(static("etcd", "c1", ready=False), static("kube-apiserver", "c1")),
-            ),
-            servers(True),
+            plane(*controls(1), pods=SICK_ETCD),
+            (True,),
             "kube-system/etcd-c1 is not Ready",
         ),
         "a member that only learns": (
-            plane(node("c1", "control-plane", etcd_voter=False)),
-            servers(True),
+            plane(*controls(1, etcd_voter=False)),
+            (True,),
             "the etcd of c1 is not a voting member",
         ),
         "a node that is not Ready": (
-            plane(node("c1", "control-plane", ready=False, ready_message="no word")),
-            servers(True),
+            plane(*controls(1, ready=False, ready_message="no word")),
+            (True,),
             "c1 is not Ready: no word",
         ),
     },
 )
 def test_unproven_health_of_the_control_plane_is_reported(found, answers, said):
-    troubles = [trouble.what for trouble in found.troubles(answers)]
+    servers = [
+        ControlPlaneServer(f"192.0.2.{number}", 6443, one, "why") for number, one in enumerate(answers, 1)
+    ]
+    troubles = [trouble.what for trouble in found.troubles(servers)]
     assert (len(troubles), said in "".join(troubles)) == (1 if said else 0, True)
 
 
@@ -217,64 +204,54 @@ def test_no_control_plane_node_begins_while_another_is_out_of_service(change, sa
     assert here.machine_of(FIRST).files == OLD
 
 
-def stop_etcd(here: World) -> None:
-    here.cluster.etcd_stopped.add(SECOND)
-
-
-def stop_api_server(here: World) -> None:
-    here.cluster.stop_api_server(SECOND)
-
-
-def start_all(here: World) -> None:
-    here.cluster.etcd_stopped.clear()
-    here.cluster.start_api_server(SECOND)
-
-
-STOPS = [pytest.param(stop_etcd, id="etcd"), pytest.param(stop_api_server, id="API server")]
-
-
-@pytest.mark.parametrize("stop", STOPS)
-def test_stopped_component_pauses_rollout_until_it_returns(stop):
+@pytest.fixture(params=["etcd", "API server"])
+def stopped(request: pytest.FixtureRequest) -> World:
+    """A world in which another node's member of etcd or API server does not run; `stop` and `start` it."""
     here = world()
-    stop(here)
-    task = here.begin("ann@a/boot/1.1", FIRST)
-    here.time.run(100.0)
-    assert (cordoned(here), here.slots(), task.ended) == ([], [], False)
-    start_all(here)
-    assert here.end(task).ending is Ending.DONE
+    cluster = here.cluster
+    if request.param == "etcd":
+        here.stop, here.start = lambda: cluster.etcd_stopped.add(SECOND), cluster.etcd_stopped.clear
+    else:
+        here.stop = lambda: cluster.stop_api_server(SECOND)
+        here.start = lambda: cluster.start_api_server(SECOND)
+    here.stop()
+    return here
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_stopped_control_plane_component_blocks_node_and_is_named(stop):
-    here = world()
-    stop(here)
-    outcome = here.run(name=FIRST)
+def test_stopped_component_pauses_rollout_until_it_returns(stopped):
+    task = stopped.begin("ann@a/boot/1.1", FIRST)
+    stopped.time.run(100.0)
+    assert (cordoned(stopped), stopped.slots(), task.ended) == ([], [], False)
+    stopped.start()
+    assert stopped.end(task).ending is Ending.DONE
+
+
+def test_stopped_control_plane_component_blocks_node_and_is_named(stopped):
+    outcome = stopped.run(name=FIRST)
     assert outcome.ending is Ending.BLOCKED
     assert "the control plane is not known to be healthy: the API server of" in outcome.reason
-    assert cordoned(here) == []
+    assert cordoned(stopped) == []
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_component_stopping_during_drain_leaves_node_unchanged(stop):
-    here = world()
-    here.cluster.add_pod(pod("web-1", FIRST))
-    task = here.begin("ann@a/boot/1.1", FIRST)
-    here.time.run(lambda: bool(cordoned(here)))
-    stop(here)
-    assert here.end(task).ending is Ending.BLOCKED
-    assert (cordoned(here), here.machine_of(FIRST).files) == ([], OLD)
+def test_component_stopping_during_drain_leaves_node_unchanged(stopped):
+    stopped.start()
+    stopped.cluster.add_pod(pod("web-1", FIRST))
+    task = stopped.begin("ann@a/boot/1.1", FIRST)
+    stopped.time.run(lambda: bool(cordoned(stopped)))
+    stopped.stop()
+    assert stopped.end(task).ending is Ending.BLOCKED
+    assert (cordoned(stopped), stopped.machine_of(FIRST).files) == ([], OLD)
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_node_returns_only_when_whole_control_plane_is_healthy(stop):
-    here = world()
-    task = here.begin("ann@a/boot/1.1", FIRST)
-    here.time.run(lambda: bool(here.machine_of(FIRST).applied))
-    stop(here)
-    here.time.run(100.0)
-    assert (cordoned(here), task.ended) == ([FIRST], False)
-    start_all(here)
-    assert here.end(task).ending is Ending.DONE
+def test_node_returns_only_when_whole_control_plane_is_healthy(stopped):
+    stopped.start()
+    task = stopped.begin("ann@a/boot/1.1", FIRST)
+    stopped.time.run(lambda: bool(stopped.machine_of(FIRST).applied))
+    stopped.stop()
+    stopped.time.run(100.0)
+    assert (cordoned(stopped), task.ended) == ([FIRST], False)
+    stopped.start()
+    assert stopped.end(task).ending is Ending.DONE
 
 
 def test_failed_other_etcd_member_does_not_undo_good_node():

@@ -10,7 +10,6 @@ from numaforge.rollout.cluster import ApiUnreachableError, ForbiddenError
 from numaforge.rollout.fleet import FleetReport, Member, in_order
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.record import Ending, Phase
-from tests.fixtures.memory_cluster import ZONE
 from tests.fixtures.memory_machine import Trouble
 from tests.fixtures.rollout_world import NODE, Watched, out_at_once
 
@@ -55,22 +54,6 @@ def test_full_budget_stops_rollout_with_a_report():
     assert (report.exit_code, world.order) == (ExitCode.BLOCKED, [])
 
 
-def test_canaries_go_first_and_alone():
-    world = Watched(6)
-    world.roll_out(budget=out_at_once(3), canaries=2, soak_seconds=500.0)
-    times = [seconds for seconds, _ in world.cordons]
-    assert world.order[:2] == ["node-0000", "node-0001"]
-    assert times[2] - times[1] >= 500.0
-    assert times[3] == times[2]
-
-
-def test_named_canaries_go_first():
-    world = Watched(4)
-    world.roll_out(budget=out_at_once(3), canary_hosts=("node-0003",))
-    assert world.order == ["node-0003", "node-0000", "node-0001", "node-0002"]
-    assert world.cordons[1][0] > world.cordons[0][0]
-
-
 def test_failed_canary_stops_all_other_nodes():
     world = Watched(4)
     world.machine_of("node-0000").trouble = Trouble(does_not_start=True)
@@ -78,15 +61,6 @@ def test_failed_canary_stops_all_other_nodes():
     assert (world.order, report.exit_code) == (["node-0000"], ExitCode.ROLLED_BACK)
     assert report.stopped == "node-0000 is rolled-back, and no more than 0 may fail"
     assert set(report.not_begun) == {"node-0001", "node-0002", "node-0003"}
-
-
-@pytest.mark.parametrize(("limit", "begun"), [(0, 1), (1, 2), (4, 4)])
-def test_failed_nodes_never_exceed_limit(limit, begun):
-    world = Watched(4)
-    for number in range(4):
-        world.machine_of(f"node-000{number}").trouble = Trouble(does_not_start=True)
-    report = world.roll_out(max_failures=limit)
-    assert (len(world.order), len(report.outcomes)) == (begun, begun)
 
 
 def test_plan_refused_by_kubelet_rehearsal_fails_without_outage():
@@ -107,25 +81,6 @@ def test_blocked_nodes_never_exceed_limit(limit, begun):
         world.machine_of(f"node-000{number}").trouble = Trouble(refused="no space left on device")
     report = world.roll_out(max_blocked=limit)
     assert (len(report.outcomes), report.exit_code) == (begun, ExitCode.BLOCKED)
-
-
-def test_changed_node_lost_later_stops_rollout():
-    world = Watched(4)
-    task = world.time.spawn(world.fleet().run())
-    world.time.run(lambda: len(world.cordons) == 2)
-    world.cluster.change_node("node-0000", ready=False)
-    report = world.end(task)
-    assert report.stopped == "node-0000, which was changed before, is not Ready any more"
-    assert len(world.order) == 2
-
-
-def test_failure_domains_go_one_after_the_other_with_a_pause():
-    world = Watched(9, zones=3)
-    world.roll_out(budget=Budget(Share(count=5), domain=ZONE), soak_seconds=300.0)
-    assert max(len(zones) for zones in world.zones_together) == 1
-    times = [seconds for seconds, _ in world.cordons]
-    assert times[3] - times[2] >= 300.0
-    assert times[6] - times[5] >= 300.0
 
 
 def test_node_waits_for_work_on_other_nodes_without_delaying_the_rest():

@@ -96,15 +96,14 @@ def test_labels_are_set_only_after_the_node_is_changed():
     assert labels(here) == WANTED
 
 
-@pytest.mark.parametrize(
+@cases(
     "trouble",
-    [
-        {"gpus": "7"},
-        {"verification": ("CPU 3 is not isolated",)},
-        {"does_not_start": True},
-        {"refused": "full"},
-    ],
-    ids=["not proved", "not verified", "undone on the node itself", "refused by the node"],
+    {
+        "not proved": {"gpus": "7"},
+        "not verified": {"verification": ("CPU 3 is not isolated",)},
+        "undone on the node itself": {"does_not_start": True},
+        "refused by the node": {"refused": "full"},
+    },
 )
 def test_rollback_restores_previous_labels(trouble):
     here = world()
@@ -406,21 +405,17 @@ def test_the_proof_waits_for_the_mig_manager(restarts):
     assert any("found pending" in line for line in waited)
 
 
-def test_failing_mig_manager_gets_the_old_configuration_again():
+@cases("there, said", {"it fails": (True, "failed"), "there is none": (False, "no such label")})
+def test_unsuccessful_mig_manager_is_rolled_back(there, said):
     here = world({OPERATOR: "new"})
-    here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
-    manager(here, fails=True)
+    before = {OPERATOR: "old", STATE: "success"} if there else {}
+    here.cluster.change_node(NODE, labels={**here.node.labels, **before})
+    if there:
+        manager(here, fails=True)
     outcome = here.run()
     assert outcome.ending is Ending.ROLLED_BACK
-    assert f"the label {STATE}: predicted success, found failed" in outcome.reason
-    assert labels(here) == {OPERATOR: "old", STATE: "success"}
-
-
-def test_missing_mig_manager_does_not_count_as_success():
-    here = world({OPERATOR: "new"})
-    outcome = here.run()
-    assert outcome.ending is Ending.ROLLED_BACK
-    assert f"the label {STATE}: predicted success, found no such label" in outcome.reason
+    assert f"the label {STATE}: predicted success, found {said}" in outcome.reason
+    assert labels(here) == before
 
 
 def test_proof_waits_for_the_mig_manager_where_its_old_label_is_put_back():
@@ -460,9 +455,36 @@ def cut(**offers: str) -> World:
     return here
 
 
-def test_resources_of_the_earlier_geometry_are_not_required():
-    here = cut()
-    assert here.run().ending is Ending.DONE
+def pooled(**offers: str) -> World:
+    """Return a world whose node is to advertise a pool in place of rdma/hca, and advertises this beside."""
+    here = World()
+    here.machine.wanted = Expected(NEW, {"rdma/rail0": "63"}, prefixes=("rdma/",))
+    here.trouble(offers={"rdma/rail0": "63", **{name.replace("_", "/"): n for name, n in offers.items()}})
+    return here
+
+
+STALE = {"nvidia.com_mig-3g.40gb": "2"}
+
+
+@cases(
+    "here, undesired",
+    {
+        "the earlier geometry is not required": (cut(), None),
+        "a pool that was, without tokens": (pooled(rdma_hca="0"), None),
+        "a geometry that is still advertised": (
+            cut(**STALE),
+            "nvidia.com/mig-3g.40gb: predicted not advertised, found 2",
+        ),
+        "a pool that is still advertised": (
+            pooled(rdma_hca="63"),
+            "rdma/hca: predicted not advertised, found 63",
+        ),
+    },
+)
+def test_stale_resource_rolls_back_while_advertised(here, undesired):
+    outcome = here.run()
+    assert outcome.ending is (Ending.ROLLED_BACK if undesired else Ending.DONE)
+    assert undesired is None or f"Allocatable {undesired}" in outcome.reason
 
 
 def test_stale_resource_name_with_no_devices_is_reported_and_passes():
@@ -473,36 +495,11 @@ def test_stale_resource_name_with_no_devices_is_reported_and_passes():
     assert not told.warning
 
 
-def test_stale_advertised_geometry_rolls_back():
-    here = cut(**{"nvidia.com_mig-3g.40gb": "2"})
-    outcome = here.run()
-    assert outcome.ending is Ending.ROLLED_BACK
-    assert "Allocatable nvidia.com/mig-3g.40gb: predicted not advertised, found 2" in outcome.reason
-
-
 def test_geometry_outside_a_partial_plan_is_left_alone():
     here = cut(**{"nvidia.com_mig-3g.40gb": "2"})
     here.machine.wanted = replace(here.machine.wanted, all_gpus=False)
     here.trouble(gpus="8", offers={"nvidia.com/mig-1g.10gb": "56", "nvidia.com/mig-3g.40gb": "2"})
     assert here.run().ending is Ending.DONE
-
-
-def pooled(**offers: str) -> World:
-    """Return a world whose node is to advertise a pool in place of rdma/hca, and advertises this beside."""
-    here = World()
-    here.machine.wanted = Expected(NEW, {"rdma/rail0": "63"}, prefixes=("rdma/",))
-    here.trouble(offers={"rdma/rail0": "63", **{name.replace("_", "/"): n for name, n in offers.items()}})
-    return here
-
-
-def test_earlier_pool_with_no_tokens_passes():
-    assert pooled(rdma_hca="0").run().ending is Ending.DONE
-
-
-def test_stale_advertised_pool_rolls_back():
-    outcome = pooled(rdma_hca="63").run()
-    assert outcome.ending is Ending.ROLLED_BACK
-    assert "Allocatable rdma/hca: predicted not advertised, found 63" in outcome.reason
 
 
 def test_label_of_an_earlier_plan_is_removed():

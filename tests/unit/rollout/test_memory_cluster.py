@@ -8,26 +8,27 @@ from numaforge.rollout.cluster import ClusterPod, DisruptionBudget, Owner, Taint
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
 from tests.fixtures.control_plane_contract import ControlPlaneContract, ThreeControlPlanes
 from tests.fixtures.memory_cluster import MemoryCluster, control_planes, workers
+from tests.fixtures.tables import cases
 
 
-class MemoryWorld(World):
-    def __init__(self):
-        self.now = 0.0
-        nodes = [
-            dataclasses.replace(node, name=name) for node, name in zip(workers(4, 2), NODES, strict=True)
-        ]
-        nodes = [
-            dataclasses.replace(node, labels={**node.labels, "kubernetes.io/hostname": node.name})
-            for node in nodes
-        ]
-        self.cluster = MemoryCluster(lambda: self.now, nodes)
-        self.registered = 0
+class Clocked:
+    now = 0.0
 
     def until(self, holds):
         deadline = self.now + 60
         while not holds():
             assert self.now < deadline
             self.now += 0.1
+
+
+class MemoryWorld(Clocked, World):
+    def __init__(self):
+        nodes = [
+            dataclasses.replace(node, name=name, labels={**node.labels, "kubernetes.io/hostname": name})
+            for node, name in zip(workers(4, 2), NODES, strict=True)
+        ]
+        self.cluster = MemoryCluster(lambda: self.now, nodes)
+        self.registered = 0
 
     def run(self, kind, name, replicas, *, finalizers=()):
         kind = {"Deployment": "ReplicaSet"}.get(kind, kind)
@@ -101,27 +102,20 @@ WEB = DisruptionBudget(
 )
 
 
-@pytest.mark.parametrize(
-    ("shutdown", "grace", "ends"),
-    [
-        pytest.param(5.0, 30, 5.0, id="heeds-sigterm"),
-        pytest.param(5.0, 2, 2.0, id="killed-after-its-grace-period"),
-    ],
-)
-def test_pod_ends_on_sigterm_or_after_grace_period(shutdown, grace, ends):
+@cases("grace, ends", {"heeds SIGTERM": (30, 5.0), "killed after its grace period": (2, 2.0)})
+def test_pod_ends_on_sigterm_or_after_grace_period(grace, ends):
     now = [0.0]
     cluster = MemoryCluster(
         lambda: now[0],
         workers(2),
         pods_on=lambda node: [pod_on(node, grace_seconds=grace)] if node == "node-0000" else [],
-        shutdown_seconds=shutdown,
+        shutdown_seconds=5.0,
     )
     [pod] = cluster.pods("node-0000")
     cluster.evict(pod)
-    now[0] = ends - 0.01
-    assert pod.uid in [other.uid for other in cluster.pods("node-0000")]
-    now[0] = ends
-    assert pod.uid not in [other.uid for other in cluster.pods("node-0000")]
+    for seconds, there in ((ends - 0.01, True), (ends, False)):
+        now[0] = seconds
+        assert (pod.uid in [other.uid for other in cluster.pods("node-0000")]) is there
 
 
 def test_stopped_kubelet_becomes_not_ready_and_ends_no_pods():
@@ -184,36 +178,11 @@ def test_pod_waits_for_a_schedulable_node():
     assert cluster.disruption_budgets()[0].disruptions_allowed == 1
 
 
-def test_same_seed_gives_the_same_cluster():
-    def ran(seed):
-        now = [0.0]
-        cluster = MemoryCluster(
-            lambda: now[0],
-            workers(20),
-            pods_on=lambda node: [pod_on(node, f"{node}-{number}") for number in range(4)],
-            seed=seed,
-        )
-        for pod in cluster.pods("node-0000"):
-            cluster.evict(pod)
-        now[0] = 60.0
-        return [len(cluster.pods(node.name)) for node in cluster.nodes()]
-
-    assert ran(1) == ran(1)
-    assert ran(1) != ran(2)
-
-
-class MemoryControlPlanes(ThreeControlPlanes):
+class MemoryControlPlanes(Clocked, ThreeControlPlanes):
     second = "control-0001"
 
     def __init__(self):
-        self.now = 0.0
         self.cluster = MemoryCluster(lambda: self.now, control_planes(3))
-
-    def until(self, holds):
-        deadline = self.now + 60
-        while not holds():
-            assert self.now < deadline
-            self.now += 0.1
 
     def stop_etcd(self):
         self.cluster.etcd_stopped.add(self.second)

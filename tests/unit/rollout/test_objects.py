@@ -1,7 +1,5 @@
 """Objects of the Kubernetes API, as JSON has them, become what a roll-out sees."""
 
-import pytest
-
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import Lease, Owner, Taint, Toleration
 from tests.fixtures.tables import cases
@@ -17,145 +15,99 @@ def pod(*, metadata=None, spec=None, status=None):
     return objects.pod({"metadata": identity | (metadata or {}), "spec": spec or {}, "status": status or {}})
 
 
-def ready(status, message="said"):
-    return {
-        "conditions": [
-            {"type": "MemoryPressure", "status": "False"},
-            {"type": "Ready", "status": status, "message": message},
-        ]
-    }
+def ready(status):
+    listed = [
+        {"type": "MemoryPressure", "status": "False"},
+        {"type": "Ready", "status": status, "message": "said"},
+    ]
+    return node(status={"conditions": listed})
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        pytest.param(ready("True"), (True, "said"), id="true"),
-        pytest.param(ready("False"), (False, "said"), id="false"),
-        pytest.param(ready("Unknown"), (False, "said"), id="unknown"),
-        pytest.param({}, (False, "the kubelet has not reported yet"), id="never-reported"),
-    ],
+def budget(**spec):
+    return objects.disruption_budget({"metadata": {"namespace": "default", "name": "web"}, "spec": spec})
+
+
+def machine(**info):
+    return node(status={"nodeInfo": info} if info else {})
+
+
+def machine_ids(machine_id, boot_id, system_uuid):
+    return {"machine_id": machine_id, "boot_id": boot_id, "system_uuid": system_uuid}
+
+
+def owned(*references):
+    return pod(metadata={"ownerReferences": [*references]})
+
+
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+BARE_TAINT, TAINT = {"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "1", "effect": "NoExecute"}
+TENANT = {"kind": "Tenant", "name": "t", "uid": "1"}
+WEB = {"kind": "ReplicaSet", "name": "web", "uid": "2", "controller": True}
+LIVING = node(
+    metadata={"labels": {"zone": "a"}, "annotations": {"note": "b"}, **DELETED},
+    status={"allocatable": {"nvidia.com/gpu": "8"}},
 )
-def test_node_is_ready_only_when_condition_is_true(status, expected):
-    found = node(status=status)
-    assert (found.ready, found.ready_message) == expected
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({"unschedulable": True}, True, id="cordoned"),
-        pytest.param({"unschedulable": False}, False, id="false"),
-        pytest.param({}, False, id="left-out"),
-    ],
+TO_DRAIN = pod(
+    metadata={"annotations": {"kubernetes.io/config.mirror": "x"}, "finalizers": ["a/b"], **DELETED},
+    spec={
+        "nodeName": "gpu-01",
+        "terminationGracePeriodSeconds": 0,
+        "priority": 1000,
+        "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "config", "configMap": {}}],
+        "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoSchedule"}],
+    },
+    status={"phase": "Running"},
 )
-def test_cordon_is_read_from_unschedulable_field(spec, expected):
-    assert node(spec=spec).unschedulable is expected
-
-
-def test_a_taint_may_have_no_value():
-    spec = {
-        "taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "1", "effect": "NoExecute"}]
-    }
-    assert node(spec=spec).taints == (Taint("a", "", "NoSchedule"), Taint("b", "1", "NoExecute"))
-
-
-def test_node_has_identity_labels_annotations_and_resources():
-    found = node(
-        metadata={
-            "labels": {"zone": "a"},
-            "annotations": {"note": "b"},
-            "deletionTimestamp": "2026-01-01T00:00:00Z",
-        },
-        status={"allocatable": {"nvidia.com/gpu": "8"}},
-    )
-    assert (found.name, found.uid, found.resource_version, found.deleting) == ("gpu-01", "u-1", "7", True)
-    assert (found.labels, found.annotations) == ({"zone": "a"}, {"note": "b"})
-    assert found.allocatable == {"nvidia.com/gpu": "8"}
 
 
 @cases(
-    "status, expected",
+    "made, fields",
     {
-        "as-its-kubelet-reports": (
-            {"nodeInfo": {"machineID": "m", "bootID": "b", "systemUUID": "S", "kernelVersion": "6.1"}},
-            ("m", "b", "S"),
+        "Ready is True": (ready("True"), {"ready": True, "ready_message": "said"}),
+        "Ready is False": (ready("False"), {"ready": False, "ready_message": "said"}),
+        "Ready is Unknown": (ready("Unknown"), {"ready": False}),
+        "never reported": (node(), {"ready": False, "ready_message": "the kubelet has not reported yet"}),
+        "cordoned": (node(spec={"unschedulable": True}), {"unschedulable": True}),
+        "not cordoned": (node(spec={"unschedulable": False}), {"unschedulable": False}),
+        "a cordon that is left out": (node(), {"unschedulable": False}),
+        "a taint may have no value": (
+            node(spec={"taints": [BARE_TAINT, TAINT]}),
+            {"taints": (Taint("a", "", "NoSchedule"), Taint("b", "1", "NoExecute"))},
         ),
-        "in-part": ({"nodeInfo": {"machineID": "", "bootID": "b"}}, ("", "b", "")),
-        "never-reported": ({}, ("", "", "")),
+        "identity": (LIVING, {"name": "gpu-01", "uid": "u-1", "resource_version": "7", "deleting": True}),
+        "labels and annotations": (LIVING, {"labels": {"zone": "a"}, "annotations": {"note": "b"}}),
+        "resources": (LIVING, {"allocatable": {"nvidia.com/gpu": "8"}}),
+        "its machine, as its kubelet reports": (
+            machine(machineID="m", bootID="b", systemUUID="S", kernelVersion="6.1"),
+            machine_ids("m", "b", "S"),
+        ),
+        "its machine, in part": (machine(machineID="", bootID="b"), machine_ids("", "b", "")),
+        "its machine, never reported": (machine(), machine_ids("", "", "")),
+        "a pod of nobody": (owned(), {"owner": None}),
+        "an owner that does not control": (owned({"kind": "Job", "name": "j", "uid": "1"}), {"owner": None}),
+        "the owner that controls": (owned(TENANT, WEB), {"owner": Owner("ReplicaSet", "web", "2")}),
+        "where a pod runs by default": (pod(), {"node": "", "phase": "Pending", "mirror": False}),
+        "how a pod ends by default": (pod(), {"grace_seconds": 30, "priority": 0, "deleting": False}),
+        "what keeps a pod by default": (pod(), {"finalizers": (), "empty_dirs": ()}),
+        "where a pod runs": (TO_DRAIN, {"node": "gpu-01", "phase": "Running", "mirror": True}),
+        "how a pod ends": (TO_DRAIN, {"grace_seconds": 0, "priority": 1000, "deleting": True}),
+        "what keeps a pod": (TO_DRAIN, {"finalizers": ("a/b",), "empty_dirs": ("scratch",)}),
+        "what a pod tolerates": (
+            TO_DRAIN,
+            {
+                "tolerations": (
+                    Toleration(None, "Exists", None, None),
+                    Toleration("a", "Equal", "b", "NoSchedule"),
+                ),
+            },
+        ),
+        "no selector selects nothing": (budget(), {"selector": None}),
+        "an empty selector selects everything": (budget(selector={}), {"selector": {}}),
+        "a budget without status allows nothing": (budget(selector={}), {"disruptions_allowed": 0}),
     },
 )
-def test_node_status_identifies_its_machine(status, expected):
-    found = node(status=status)
-    assert (found.machine_id, found.boot_id, found.system_uuid) == expected
-
-
-@cases(
-    "references, expected",
-    {
-        "nobody": ([], None),
-        "an-owner-that-does-not-control": ([{"kind": "Job", "name": "j", "uid": "1"}], None),
-        "the-one-that-controls": (
-            [
-                {"kind": "Tenant", "name": "t", "uid": "1"},
-                {"kind": "ReplicaSet", "name": "web", "uid": "2", "controller": True},
-            ],
-            Owner("ReplicaSet", "web", "2"),
-        ),
-    },
-)
-def test_the_owner_of_a_pod_is_its_controller(references, expected):
-    assert pod(metadata={"ownerReferences": references}).owner == expected
-
-
-def test_omitted_pod_fields_have_api_defaults():
-    found = pod()
-    assert (found.node, found.phase, found.grace_seconds, found.priority) == ("", "Pending", 30, 0)
-    assert (found.mirror, found.deleting, found.finalizers, found.empty_dirs) == (False, False, (), ())
-
-
-def test_pod_has_every_field_a_drain_needs():
-    found = pod(
-        metadata={
-            "annotations": {"kubernetes.io/config.mirror": "x"},
-            "deletionTimestamp": "2026-01-01T00:00:00Z",
-            "finalizers": ["a/b"],
-        },
-        spec={
-            "nodeName": "gpu-01",
-            "terminationGracePeriodSeconds": 0,
-            "priority": 1000,
-            "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "config", "configMap": {}}],
-        },
-        status={"phase": "Running"},
-    )
-    assert (found.mirror, found.deleting, found.finalizers) == (True, True, ("a/b",))
-    assert (found.node, found.phase, found.grace_seconds, found.priority) == ("gpu-01", "Running", 0, 1000)
-    assert found.empty_dirs == ("scratch",)
-
-
-def test_toleration_keeps_unset_fields():
-    spec = {"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoSchedule"}]}
-    assert pod(spec=spec).tolerations == (
-        Toleration(None, "Exists", None, None),
-        Toleration("a", "Equal", "b", "NoSchedule"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({}, None, id="none-selects-nothing"),
-        pytest.param({"selector": {}}, {}, id="an-empty-one-selects-everything"),
-    ],
-)
-def test_budget_selector_is_kept_verbatim(spec, expected):
-    document = {"metadata": {"namespace": "default", "name": "web"}, "spec": spec}
-    assert objects.disruption_budget(document).selector == expected
-
-
-def test_budget_without_status_allows_no_disruption():
-    document = {"metadata": {"namespace": "default", "name": "web"}, "spec": {"selector": {}}}
-    assert objects.disruption_budget(document).disruptions_allowed == 0
+def test_fields_of_an_object_are_read(made, fields):
+    assert {name: getattr(made, name) for name in fields} == fields
 
 
 def test_lease_without_holder_is_free():
@@ -167,22 +119,21 @@ def container(cpu: str, **fields: object) -> dict[str, object]:
     return {"name": "main", "resources": {"requests": {"cpu": cpu}}, **fields}
 
 
+BESIDE = {
+    "containers": [container("4")],
+    "initContainers": [container("2"), container("1", restartPolicy="Always")],
+}
+
+
 @cases(
     "spec, qos, whole",
     {
-        "whole-cpus": ({"containers": [container("4"), container("2000m")]}, "Guaranteed", 6),
-        "shares-apart": ({"containers": [container("4"), container("1500m")]}, "Guaranteed", 4),
-        "not-Guaranteed": ({"containers": [container("4")]}, "Burstable", 0),
-        "init-containers-that-go-on": (
-            {
-                "containers": [container("4")],
-                "initContainers": [container("2"), container("1", restartPolicy="Always")],
-            },
-            "Guaranteed",
-            5,
-        ),
-        "no-quantity": ({"containers": [container("many")]}, "Guaranteed", 0),
-        "asks-for-none": ({"containers": [{"name": "main"}]}, "Guaranteed", 0),
+        "whole CPUs": ({"containers": [container("4"), container("2000m")]}, "Guaranteed", 6),
+        "shares apart": ({"containers": [container("4"), container("1500m")]}, "Guaranteed", 4),
+        "not Guaranteed": ({"containers": [container("4")]}, "Burstable", 0),
+        "init containers that go on": (BESIDE, "Guaranteed", 5),
+        "no quantity": ({"containers": [container("many")]}, "Guaranteed", 0),
+        "asks for none": ({"containers": [{"name": "main"}]}, "Guaranteed", 0),
     },
 )
 def test_exclusive_cpus_of_a_pod_under_static_policy(spec, qos, whole):

@@ -50,10 +50,13 @@ def test_slot_of_living_runner_is_not_broken(world):
     assert world.slots() == [NODE]
 
 
-def test_lock_of_a_node_in_mid_roll_out_is_broken_only_by_force(world):
+@pytest.mark.parametrize("readable", [True, False], ids=["a record", "an unreadable record"])
+def test_lock_of_a_node_in_mid_roll_out_is_broken_only_by_force(world, readable):
     task = world.begin()
     world.reach(Phase.APPLYING)
     task.kill()
+    if not readable:
+        write_record(world.cluster, world.node, "?")
     with pytest.raises(NumaforgeError, match="in the middle of a roll-out"):
         break_lock(world)
     break_lock(world, force=True)
@@ -124,14 +127,3 @@ def test_malformed_lease_is_reported_as_trouble(world, lease, said):
     world.cluster.put_lease(lease)
     (trouble,) = situation(world.cluster).troubles
     assert said in trouble
-
-
-def test_lock_of_a_node_with_an_unreadable_record_is_broken_only_by_force(world):
-    task = world.begin()
-    world.reach(Phase.APPLYING)
-    task.kill()
-    write_record(world.cluster, world.node, "?")
-    with pytest.raises(NumaforgeError, match="in the middle of a roll-out"):
-        break_lock(world)
-    break_lock(world, force=True)
-    assert world.slots() == []

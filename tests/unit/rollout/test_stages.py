@@ -99,6 +99,8 @@ def world() -> Mixed:
 
 EVERY = [*hosts(OUTSIDE, 3), *hosts(IN_PLACE, 3), *hosts(DRAINED, 3)]
 UNDRAINED = pytest.mark.parametrize("stage", [IN_PLACE, OUTSIDE], ids=str)
+EVERY_STAGE = pytest.mark.parametrize("stage", [DRAINED, IN_PLACE, OUTSIDE], ids=str)
+NODES = pytest.mark.parametrize("stage", [DRAINED, IN_PLACE], ids=str)
 
 
 def test_stage_order_is_drained_then_in_place_then_outside():
@@ -156,7 +158,7 @@ def test_late_ready_host_still_gets_its_turn(world):
     assert world.order == ["host-0", "host-1"]
 
 
-@UNDRAINED
+@EVERY_STAGE
 def test_stage_canaries_go_first_and_alone(world, stage):
     world.roll_out(hosts(stage, 6), 4, canaries=2, soak_seconds=500.0)
     times = sorted(world.begun.values())
@@ -173,15 +175,17 @@ def test_each_stage_has_its_own_canaries(world, stage):
     assert len(report.not_begun) == 5
 
 
-@UNDRAINED
+@EVERY_STAGE
 def test_named_canaries_go_first_in_their_stage(world, stage):
+    before = [] if stage is DRAINED else hosts(DRAINED, 1)
     last = hosts(stage, 6)[-1].host
-    world.roll_out([*hosts(DRAINED, 1), *hosts(stage, 6)], 4, canary_hosts=(last,))
-    assert world.order[1] == last
-    assert world.begun[world.order[2]] >= world.tasks[last].ended_at
+    world.roll_out([*before, *hosts(stage, 6)], 4, canary_hosts=(last,))
+    of_stage = world.order[len(before) :]
+    assert of_stage[0] == last
+    assert world.begun[of_stage[1]] >= world.tasks[last].ended_at
 
 
-@UNDRAINED
+@EVERY_STAGE
 @pytest.mark.parametrize(("limit", "begun"), [(0, 1), (2, 3), (8, 8)])
 def test_failed_hosts_never_exceed_limit(world, stage, limit, begun):
     members = hosts(stage, 8)
@@ -189,7 +193,7 @@ def test_failed_hosts_never_exceed_limit(world, stage, limit, begun):
     report = world.roll_out(members, max_failures=limit)
     assert (len(world.order), len(report.not_begun)) == (begun, 8 - begun)
     assert report.exit_code is ExitCode.ROLLED_BACK
-    assert len(report.failed) == begun
+    assert [outcome.ending for outcome in report.outcomes.values()] == [Ending.ROLLED_BACK] * begun
 
 
 @pytest.mark.parametrize("trouble", [{"isolates": True}, {"deaf": True}], ids=["not Ready", "no SSH"])
@@ -207,18 +211,21 @@ def test_failed_drained_node_stops_later_stages(world):
     assert {stage_of(host) for host in report.not_begun} >= {IN_PLACE, OUTSIDE}
 
 
-def test_in_place_node_lost_later_stops_rollout(world):
-    task = world.time.spawn(world.fleet(hosts(IN_PLACE, 4)).run())
+@NODES
+def test_changed_node_lost_later_stops_rollout(world, stage):
+    first = hosts(stage, 1)[0].host
+    task = world.time.spawn(world.fleet(hosts(stage, 4)).run())
     world.time.run(lambda: len(world.order) == 2)
-    world.cluster.change_node("node-0010", ready=False)
+    world.cluster.change_node(first, ready=False)
     world.time.finish(task)
-    assert task.result.stopped == "node-0010, which was changed before, is not Ready any more"
+    assert task.result.stopped == f"{first}, which was changed before, is not Ready any more"
     assert len(world.order) == 2
 
 
-def test_failure_domains_go_one_after_the_other_in_place():
+@NODES
+def test_failure_domains_go_one_after_the_other_with_a_pause(stage):
     world = Mixed(zones=2)
-    world.roll_out(hosts(IN_PLACE, 6), 6, domain=ZONE, soak_seconds=300.0)
+    world.roll_out(hosts(stage, 6), 6, domain=ZONE, soak_seconds=300.0)
     zones = [world.look(host).labels[ZONE] for host in world.order]
     assert zones == sorted(zones)
     assert world.begun[world.order[3]] - world.tasks[world.order[2]].ended_at >= 300.0

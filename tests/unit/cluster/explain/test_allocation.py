@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
-
 from numaforge.cluster.explain.allocation import Allocation, allocate
 from numaforge.cluster.explain.claims import claim_world, spec_of_claim
 from numaforge.cluster.explain.devices import devices_on, held_claims
@@ -21,9 +19,7 @@ CLASSES = claim_world(
             "apiVersion": "resource.k8s.io/v1",
             "kind": "DeviceClass",
             "metadata": {"name": MIG},
-            "spec": {
-                "selectors": [{"cel": {"expression": 'device.attributes["gpu.nvidia.com"].type == "mig"'}}]
-            },
+            "spec": {"selectors": [{"cel": {"expression": f'device.attributes["{GPU}"].type == "mig"'}}]},
         },
     ]
 ).classes
@@ -115,192 +111,115 @@ TAINT = {"key": "numaforge.io/sick", "value": "NG404", "effect": "NoSchedule"}
 TWO_TAKEN = [held((GPU, "gpu-0"), (GPU, "gpu-1"))]
 
 
+def gpus(count: int = 1, constraint: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return claim(request("g", count=count, **more), constraints=[constraint] if constraint else ())
+
+
+def cpus(count: int) -> dict[str, Any]:
+    return claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": str(count)}}))
+
+
+def one_gpu(*others: Mapping[str, Any], taint: Mapping[str, Any] | None = None, **spec: Any) -> Sequence[Any]:
+    """Return a slice with a GPU, which may have a taint, and others."""
+    return [a_slice(GPU, gpu(0, **({"taints": [taint]} if taint else {})), *others, **spec)]
+
+
+def generation(number: int, slices: int = 1) -> dict[str, Any]:
+    return {"name": NODE, "generation": number, "resourceSliceCount": slices}
+
+
+EACH_ITS_NODES = {"nodeName": None, "perDeviceNodeSelection": True}
+COUNTERS = {"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}}}
+IN_ZONE_A = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+DISTINCT_ROOTS = {"distinctAttribute": ROOT}
+GPU_AND_RAIL = same_root("g", "n")
+WAYS = [{"name": "many", "deviceClassName": GPU, "count": 7}, {"name": "few", "deviceClassName": GPU}]
+FORTY_USED = [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")]
+ONE_TAKEN, RAIL_TAKEN = [held((GPU, "gpu-1"))], [held(("dra.net", "nic-0"))]
+ALL = " ".join(f"gpu-{number}" for number in range(8))
+
+
 @cases(
     "slices, spec, claims, expected",
     {
-        "the first that is free": (BOTH, claim(request("g")), [], ["gpu-0"]),
-        "what others have is not free": (BOTH, claim(request("g")), TWO_TAKEN, ["gpu-2"]),
-        "more than are free": (BOTH, claim(request("g", count=7)), TWO_TAKEN, None),
-        "as many as there are": (
-            BOTH,
-            claim(request("g", count=8)),
-            [],
-            [f"gpu-{number}" for number in range(8)],
-        ),
-        "more than there are": (BOTH, claim(request("g", count=9)), [], None),
-        "a monitor takes nothing": (
-            BOTH,
-            claim(request("g", count=8)),
-            [held((GPU, "gpu-0"), adminAccess=True)],
-            [f"gpu-{number}" for number in range(8)],
-        ),
-        "and sees what is taken": (
-            BOTH,
-            claim(request("g", count=1, adminAccess=True)),
-            TWO_TAKEN,
-            ["gpu-0"],
-        ),
+        "the first that is free": (BOTH, gpus(), [], "gpu-0"),
+        "what others have is not free": (BOTH, gpus(), TWO_TAKEN, "gpu-2"),
+        "more than are free": (BOTH, gpus(7), TWO_TAKEN, ""),
+        "as many as there are": (BOTH, gpus(8), [], ALL),
+        "more than there are": (BOTH, gpus(9), [], ""),
+        "a monitor takes nothing": (BOTH, gpus(8), [held((GPU, "gpu-0"), adminAccess=True)], ALL),
+        "and sees what is taken": (BOTH, gpus(adminAccess=True), TWO_TAKEN, "gpu-0"),
         "a GPU and a rail below one root": (
             BOTH,
-            claim(request("g"), request("n", NIC), constraints=[same_root("g", "n")]),
-            [held(("dra.net", "nic-0"))],
-            ["gpu-2", "nic-1"],
+            claim(request("g"), request("n", NIC), constraints=[GPU_AND_RAIL]),
+            RAIL_TAKEN,
+            "gpu-2 nic-1",
         ),
         "two GPUs below one root": (
             BOTH,
-            claim(request("g", count=2), request("n", NIC), constraints=[same_root("g", "n")]),
-            [held((GPU, "gpu-1"))],
-            ["gpu-2", "gpu-3", "nic-1"],
+            claim(request("g", count=2), request("n", NIC), constraints=[GPU_AND_RAIL]),
+            ONE_TAKEN,
+            "gpu-2 gpu-3 nic-1",
         ),
-        "three GPUs where two share a root": (
-            BOTH,
-            claim(request("g", count=3), constraints=[same_root("g")]),
-            [],
-            None,
-        ),
-        "each below a root of its own": (
-            BOTH,
-            claim(request("g", count=4), constraints=[{"distinctAttribute": ROOT}]),
-            [],
-            ["gpu-0", "gpu-2", "gpu-4", "gpu-6"],
-        ),
-        "too many roots": (
-            BOTH,
-            claim(request("g", count=5), constraints=[{"distinctAttribute": ROOT}]),
-            [],
-            None,
-        ),
-        "a device without the attribute meets no constraint": (
-            (a_slice(GPU, gpu(0)),),
-            claim(request("g"), constraints=[same_root()]),
-            [],
-            None,
-        ),
-        "a selector": (
-            BOTH,
-            claim(request("g", **where("device.attributes['gpu.nvidia.com'].index > 5"))),
-            [],
-            ["gpu-6"],
-        ),
-        "all that match": (BOTH, claim(request("n", NIC, **FREE)), [], [f"nic-{n}" for n in range(4)]),
-        "all, and one is taken": (BOTH, claim(request("g", **FREE)), TWO_TAKEN, None),
-        "all of none": ((EIGHT,), claim(request("m", MIG, **FREE)), [], None),
+        "three GPUs where two share a root": (BOTH, gpus(3, same_root("g")), [], ""),
+        "each below a root of its own": (BOTH, gpus(4, DISTINCT_ROOTS), [], "gpu-0 gpu-2 gpu-4 gpu-6"),
+        "too many roots": (BOTH, gpus(5, DISTINCT_ROOTS), [], ""),
+        "a device without the attribute meets no constraint": (one_gpu(), gpus(1, same_root()), [], ""),
+        "a selector": (BOTH, gpus(**where(f"device.attributes['{GPU}'].index > 5")), [], "gpu-6"),
+        "all that match": (BOTH, claim(request("n", NIC, **FREE)), [], "nic-0 nic-1 nic-2 nic-3"),
+        "all, and one is taken": (BOTH, claim(request("g", **FREE)), TWO_TAKEN, ""),
+        "all of none": ((EIGHT,), claim(request("m", MIG, **FREE)), [], ""),
         "the first way that can be served": (
             BOTH,
-            claim(
-                {
-                    "name": "x",
-                    "firstAvailable": [
-                        {"name": "many", "deviceClassName": GPU, "count": 7},
-                        {"name": "few", "deviceClassName": GPU},
-                    ],
-                }
-            ),
+            claim({"name": "x", "firstAvailable": WAYS}),
             TWO_TAKEN,
-            ["gpu-2"],
+            "gpu-2",
         ),
-        "a taint": ((a_slice(GPU, gpu(0, taints=[TAINT]), gpu(1)),), claim(request("g")), [], ["gpu-1"]),
+        "a taint": (one_gpu(gpu(1), taint=TAINT), gpus(), [], "gpu-1"),
         "a taint that is tolerated": (
-            (a_slice(GPU, gpu(0, taints=[TAINT]), gpu(1)),),
-            claim(request("g", tolerations=[{"operator": "Exists"}])),
+            one_gpu(gpu(1), taint=TAINT),
+            gpus(tolerations=[{"operator": "Exists"}]),
             [],
-            ["gpu-0"],
+            "gpu-0",
         ),
-        "a taint that only informs": (
-            (a_slice(GPU, gpu(0, taints=[{**TAINT, "effect": "None"}])),),
-            claim(request("g")),
-            [],
-            ["gpu-0"],
-        ),
-        "a pool of which a slice is missing": (
-            (a_slice(GPU, gpu(0), pool={"name": NODE, "generation": 1, "resourceSliceCount": 2}),),
-            claim(request("g")),
-            [],
-            None,
-        ),
+        "a taint that only informs": (one_gpu(taint={**TAINT, "effect": "None"}), gpus(), [], "gpu-0"),
+        "a pool of which a slice is missing": (one_gpu(pool=generation(1, slices=2)), gpus(), [], ""),
         "of a pool the newest generation": (
-            (
-                a_slice(GPU, gpu(0), name="a"),
-                a_slice(GPU, gpu(1), name="b", pool={"name": NODE, "generation": 2, "resourceSliceCount": 1}),
-            ),
-            claim(request("g", count=1)),
+            [*one_gpu(name="a"), a_slice(GPU, gpu(1), name="b", pool=generation(2))],
+            gpus(),
             [],
-            ["gpu-1"],
+            "gpu-1",
         ),
-        "another node's": ((a_slice(GPU, gpu(0), nodeName="other"),), claim(request("g")), [], None),
-        "those of all nodes": (
-            (a_slice(GPU, gpu(0), nodeName=None, allNodes=True),),
-            claim(request("g")),
-            [],
-            ["gpu-0"],
-        ),
+        "another node's": (one_gpu(nodeName="other"), gpus(), [], ""),
+        "those of all nodes": (one_gpu(nodeName=None, allNodes=True), gpus(), [], "gpu-0"),
         "those of nodes with a label": (
-            (
-                a_slice(
-                    GPU,
-                    gpu(0),
-                    nodeName=None,
-                    nodeSelector={
-                        "nodeSelectorTerms": [
-                            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
-                        ]
-                    },
-                ),
-            ),
-            claim(request("g")),
+            one_gpu(nodeName=None, nodeSelector={"nodeSelectorTerms": [IN_ZONE_A]}),
+            gpus(),
             [],
-            ["gpu-0"],
+            "gpu-0",
         ),
         "each device has its nodes": (
-            (
-                a_slice(
-                    GPU,
-                    gpu(0, nodeName="other"),
-                    gpu(1, nodeName=NODE),
-                    nodeName=None,
-                    perDeviceNodeSelection=True,
-                ),
-            ),
-            claim(request("g")),
+            [a_slice(GPU, gpu(0, nodeName="other"), gpu(1, nodeName=NODE), **EACH_ITS_NODES)],
+            gpus(),
             [],
-            ["gpu-1"],
+            "gpu-1",
         ),
-        "a share of what is left": (
-            (CPUS,),
-            claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "16"}})),
-            [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")],
-            ["cpus-1"],
-        ),
-        "a share that is just left": (
-            (CPUS,),
-            claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "14"}})),
-            [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")],
-            ["cpus-0"],
-        ),
-        "more than one device has": (
-            (CPUS,),
-            claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "55"}})),
-            [],
-            None,
-        ),
+        "a share of what is left": ((CPUS,), cpus(16), FORTY_USED, "cpus-1"),
+        "a share that is just left": ((CPUS,), cpus(14), FORTY_USED, "cpus-0"),
+        "more than one device has": ((CPUS,), cpus(55), [], ""),
         "a capacity that no device has": (
             (EIGHT,),
-            claim(request("g", capacity={"requests": {"memory": "1Gi"}})),
+            gpus(capacity={"requests": {"memory": "1Gi"}}),
             [],
-            None,
+            "",
         ),
-        "counters alone are no devices": (
-            (a_slice(GPU, sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}}}]),),
-            claim(request("g")),
-            [],
-            None,
-        ),
+        "counters alone are no devices": ((a_slice(GPU, sharedCounters=[COUNTERS]),), gpus(), [], ""),
     },
 )
 def test_claim_gets_the_devices_that_match_its_requests(slices, spec, claims, expected):
     found = said(slices, spec, claims=claims)
-    assert found.fits is (expected is not None)
-    assert names(found) == (expected or [])
+    assert found.fits is bool(expected)
+    assert names(found) == expected.split()
     assert found.refusal == (None if found.fits else "cannot allocate all claims")
 
 
@@ -314,7 +233,7 @@ PARTS = a_slice(
         }
         for name, kind, size in (("gpu-0", "gpu", "80Gi"), ("m-0", "mig", "40Gi"), ("m-1", "mig", "40Gi"))
     ),
-    sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}}}],
+    sharedCounters=[COUNTERS],
 )
 
 
@@ -340,21 +259,16 @@ UNREAD = where('device.attributes["gpu.nvidia.com"].type.matches("^g")')
     "slices, spec, fits, why",
     {
         "a selector": (BOTH, claim(request("g", **UNREAD)), None, "is not evaluated"),
-        "more than there are at best": (BOTH, claim(request("g", count=9, **UNREAD)), False, ""),
+        "more than there are at best": (BOTH, gpus(9, **UNREAD), False, ""),
         "all of them": (BOTH, claim(request("g", **FREE, **UNREAD)), None, "is not evaluated"),
         "a selector that is false all the same": (
             BOTH,
-            claim(request("g", **where('device.driver == "x" && [1].all(n, n > 0)'))),
+            gpus(**where('device.driver == "x" && [1].all(n, n > 0)')),
             False,
             "",
         ),
         "no CEL": (BOTH, claim(request("g", selectors=[{"wasm": {}}])), None, "that is not CEL is not read"),
-        "a mode": (
-            BOTH,
-            claim(request("g", allocationMode="Most")),
-            None,
-            "the allocation mode Most is not read",
-        ),
+        "a mode": (BOTH, gpus(allocationMode="Most"), None, "the allocation mode Most is not read"),
     },
 )
 def test_unknown_allocation_is_reported_and_not_guessed(slices, spec, fits, why):
@@ -378,11 +292,8 @@ def test_all_devices_cannot_be_allocated_while_any_pool_is_updating():
 
 def test_device_field_missing_from_the_plan_is_unknown():
     numa = "resource.kubernetes.io/numaNode"
-    spec = claim(
-        request("g"),
-        request("c", CPU, capacity={"requests": {"dra.cpu/cpu": "8"}}),
-        constraints=[{"requests": ["g", "c"], "matchAttribute": numa}],
-    )
+    constraint = {"requests": ["g", "c"], "matchAttribute": numa}
+    spec = claim(request("g"), *cpus(8)["devices"]["requests"], constraints=[constraint])
     assert said([EIGHT, CPUS], spec).fits is False
     found = said([EIGHT, CPUS], spec, planned=True)
     assert (found.fits, found.unknown) == (None, (f"{numa} is not known",))
@@ -396,9 +307,9 @@ def test_failing_selector_ends_the_allocation():
 
 
 def test_several_claims_of_a_pod_get_separate_devices():
-    found = said(BOTH, claim(request("g", count=4)), claim(request("g", count=4)))
+    found = said(BOTH, gpus(4), gpus(4))
     assert names(found) == [f"gpu-{number}" for number in range(8)]
-    assert said(BOTH, claim(request("g", count=4)), claim(request("g", count=5))).fits is False
+    assert said(BOTH, gpus(4), gpus(5)).fits is False
 
 
 def test_device_taint_rule_taints_only_selected_devices():
@@ -415,20 +326,12 @@ def test_counts_give_matching_and_free_devices():
     assert (count.requested, count.match, count.unsure) == (None, 0, 8)
 
 
-@pytest.mark.parametrize(
-    ("asked", "free"),
-    [
-        pytest.param("14", 2, id="as-much-as-is-left"),
-        pytest.param("15", 1, id="more-than-is-left-of-one"),
-        pytest.param("55", 0, id="more-than-one-has"),
-    ],
+@cases(
+    "asked, free", {"as much as is left": (14, 2), "more than is left of one": (15, 1), "no device": (55, 0)}
 )
 def test_shared_device_counts_as_free_with_enough_capacity_left(asked, free):
-    used = [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")]
-    [count] = said(
-        [CPUS], claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": asked}})), claims=used
-    ).counts
-    assert (count.match, count.free, count.capacity) == (2, free, (("dra.cpu/cpu", int(asked)),))
+    [count] = said([CPUS], cpus(asked), claims=FORTY_USED).counts
+    assert (count.match, count.free, count.capacity) == (2, free, (("dra.cpu/cpu", asked),))
 
 
 def test_search_with_too_many_combinations_is_given_up():

@@ -20,6 +20,7 @@ from tests.fixtures.tables import cases
 GPU = "nvidia.com/gpu"
 ALLOCATABLE = {"cpu": "14", "memory": "30Gi", "pods": "110", GPU: "4"}
 NUMA = "numaforge.io/numa-policy"
+WHOLE_CORES = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
 
 
 def offline(*names: str, **config: Any) -> tuple[Candidate, ...]:
@@ -84,11 +85,7 @@ def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
         "more CPUs than a NUMA node has": (limits(10), {}, "TopologyAffinityError"),
         "more GPUs than a NUMA node has": (limits(2, 3), {}, "TopologyAffinityError"),
         "where it need not align": (limits(2, 3), {"topologyManagerPolicy": "best-effort"}, None),
-        "half a core": (
-            limits(3),
-            {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
-            "SMTAlignmentError",
-        ),
+        "half a core": (limits(3), WHOLE_CORES, "SMTAlignmentError"),
     },
 )
 def test_kubelet_refusal_overrides_the_scheduler(spec, config, reason):
@@ -115,52 +112,47 @@ def affinity(*expressions: Mapping[str, Any]) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": required}}
 
 
+TAINTED, MISMATCH = "taint gpu=only:NoSchedule", "its labels do not match the pod's nodeSelector or affinity"
+
+
+def tolerates(**toleration: str) -> dict[str, Any]:
+    return {"tolerations": [toleration]}
+
+
+def labelled(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return affinity({"key": key, "operator": operator, "values": list(values)})
+
+
 @cases(
-    "of_node, of_pod, reasons",
+    "of_node, of_pod, reason",
     {
-        "nothing against it": ({}, {}, ()),
-        "a cordon": ({"unschedulable": True}, {}, ("it is cordoned",)),
-        "a taint": ({"taints": [HARD]}, {}, ("taint gpu=only:NoSchedule",)),
-        "a taint that only asks": ({"taints": [SOFT]}, {}, ()),
-        "all is tolerated": ({"taints": [HARD]}, {"tolerations": [{"operator": "Exists"}]}, ()),
-        "a value is tolerated": ({"taints": [HARD]}, {"tolerations": [{"key": "gpu", "value": "only"}]}, ()),
-        "another value is tolerated": (
-            {"taints": [HARD]},
-            {"tolerations": [{"key": "gpu", "value": "other"}]},
-            ("taint gpu=only:NoSchedule",),
-        ),
-        "a selector that matches": ({}, {"nodeSelector": {"zone": "a"}}, ()),
-        "a selector that does not": (
-            {},
-            {"nodeSelector": {"zone": "b"}},
-            ("its labels do not match the pod's nodeSelector or affinity",),
-        ),
-        "In": ({}, affinity({"key": "zone", "operator": "In", "values": ["a", "b"]}), ()),
-        "NotIn": (
-            {},
-            affinity({"key": "zone", "operator": "NotIn", "values": ["a"]}),
-            ("its labels do not match the pod's nodeSelector or affinity",),
-        ),
-        "NotIn of no label": ({}, affinity({"key": "x", "operator": "NotIn", "values": ["a"]}), ()),
-        "Gt": ({}, affinity({"key": "size", "operator": "Gt", "values": ["7"]}), ()),
-        "Exists": (
-            {},
-            affinity({"key": "x", "operator": "Exists"}),
-            ("its labels do not match the pod's nodeSelector or affinity",),
-        ),
-        "spread by a label that it has": ({}, spread("zone"), ()),
+        "nothing against it": ({}, {}, ""),
+        "a cordon": ({"unschedulable": True}, {}, "it is cordoned"),
+        "a taint": ({"taints": [HARD]}, {}, TAINTED),
+        "a taint that only asks": ({"taints": [SOFT]}, {}, ""),
+        "all is tolerated": ({"taints": [HARD]}, tolerates(operator="Exists"), ""),
+        "a value is tolerated": ({"taints": [HARD]}, tolerates(key="gpu", value="only"), ""),
+        "another value is tolerated": ({"taints": [HARD]}, tolerates(key="gpu", value="other"), TAINTED),
+        "a selector that matches": ({}, {"nodeSelector": {"zone": "a"}}, ""),
+        "a selector that does not": ({}, {"nodeSelector": {"zone": "b"}}, MISMATCH),
+        "In": ({}, labelled("zone", "In", "a", "b"), ""),
+        "NotIn": ({}, labelled("zone", "NotIn", "a"), MISMATCH),
+        "NotIn of no label": ({}, labelled("x", "NotIn", "a"), ""),
+        "Gt": ({}, labelled("size", "Gt", "7"), ""),
+        "Exists": ({}, labelled("x", "Exists"), MISMATCH),
+        "spread by a label that it has": ({}, spread("zone"), ""),
         "spread by a label that it lacks": (
             {},
             spread("numa"),
-            ("it lacks the label numa, by which the pod must be spread",),
+            "it lacks the label numa, by which the pod must be spread",
         ),
-        "spread where it is possible": ({}, spread("numa", "ScheduleAnyway"), ()),
+        "spread where it is possible": ({}, spread("numa", "ScheduleAnyway"), ""),
     },
 )
-def test_scheduler_reasons_follow_its_filters(of_node, of_pod, reasons):
+def test_scheduler_reasons_follow_its_filters(of_node, of_pod, reason):
     _, nodes = live(node("one", {"zone": "a", "size": "8"}, **of_node))
     answer = explained(nodes, pod("p", {**limits(2), **of_pod}))
-    assert answer.verdicts[0].judgement.reasons == reasons
+    assert answer.verdicts[0].judgement.reasons == ((reason,) if reason else ())
 
 
 def test_running_pods_count_for_the_scheduler_and_keep_their_placement():
@@ -336,23 +328,11 @@ CPUS = re.compile(r"([0-9]+) CPUs instead of [0-9]+ in the container main")
     "spec, config, change",
     {
         "fewer CPUs": (limits(10), {}, "8 CPUs instead of 10 in the container main"),
-        "whole cores": (
-            limits(3),
-            {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
-            "4 CPUs instead of 3 in the container main",
-        ),
-        "without the option": (
-            limits(3),
-            {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
-            "without full-pcpus-only",
-        ),
+        "whole cores": (limits(3), WHOLE_CORES, "4 CPUs instead of 3 in the container main"),
+        "without the option": (limits(3), WHOLE_CORES, "without full-pcpus-only"),
         "fewer GPUs": (limits(2, 3), {}, "2 nvidia.com/gpu in the container main"),
         "another scope": (
-            {
-                "containers": [
-                    {"name": name, **limits(6, 1)["containers"][0]} | {"name": name} for name in "ab"
-                ]
-            },
+            {"containers": [limits(6, 1)["containers"][0] | {"name": name} for name in "ab"]},
             {"topologyManagerScope": "pod"},
             "topologyManagerScope: container",
         ),
@@ -430,78 +410,72 @@ GANG = {"gang": {"minCount": 3}}
 IN_RACK = {"topology": [{"key": "rack"}]}
 
 
+def of_workload(**more: Any) -> dict[str, Any]:
+    reference = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
+    return {**reference, "schedulingPolicy": GANG, **more}
+
+
+OF_1_36 = {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}
+SHARED_CLAIM = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
+
+
 @cases(
-    "version, spec, least, domain, notes",
+    "version, spec, least, domain, note",
     {
         "v1alpha2, of 1.36": (
             "scheduling.k8s.io/v1alpha2",
             {
-                "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
+                **OF_1_36,
                 "schedulingPolicy": GANG,
                 "schedulingConstraints": IN_RACK,
                 "disruptionMode": "PodGroup",
             },
             3,
             "rack",
-            (),
+            "",
         ),
         "v1alpha3, of 1.37": (
             "scheduling.k8s.io/v1alpha3",
-            {
-                "workloadRef": {"workloadName": "w", "templateName": "t"},
-                "schedulingPolicy": GANG,
-                "schedulingConstraints": IN_RACK,
-                "disruptionMode": {"all": {}},
-            },
+            of_workload(schedulingConstraints=IN_RACK, disruptionMode={"all": {}}),
             3,
             "rack",
-            (),
+            "",
         ),
-        "v1beta1, of 1.37": (
-            "scheduling.k8s.io/v1beta1",
-            {
-                "workloadRef": {"workloadName": "w", "templateName": "t"},
-                "schedulingPolicy": GANG,
-                "preemptionPolicy": "Never",
-            },
-            3,
-            None,
-            (),
-        ),
+        "v1beta1, of 1.37": ("scheduling.k8s.io/v1beta1", of_workload(preemptionPolicy="Never"), 3, None, ""),
         "basic: no pod waits for another": (
             "scheduling.k8s.io/v1beta1",
             {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": IN_RACK},
             1,
             "rack",
-            (),
+            "",
         ),
         "a group of groups is not judged": (
             "scheduling.k8s.io/v1alpha3",
             {"schedulingPolicy": GANG, "parentCompositePodGroupName": "whole"},
             3,
             None,
-            ("its CompositePodGroup whole, whose groups wait for one another",),
+            "its CompositePodGroup whole, whose groups wait for one another",
         ),
         "claims of the group": (
             "scheduling.k8s.io/v1alpha2",
-            {"schedulingPolicy": GANG, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+            {"schedulingPolicy": GANG, **SHARED_CLAIM},
             3,
             None,
-            ("claims that its pods share: each pod is judged as if it had its own",),
+            "claims that its pods share: each pod is judged as if it had its own",
         ),
-        "of scheduler-plugins": ("scheduling.x-k8s.io/v1alpha1", {"minMember": 2}, 2, None, ()),
+        "of scheduler-plugins": ("scheduling.x-k8s.io/v1alpha1", {"minMember": 2}, 2, None, ""),
         "of Volcano": (
             "scheduling.volcano.sh/v1beta1",
             {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}},
             2,
             "nvidia.com/gpu.clique",
-            (),
+            "",
         ),
     },
 )
-def test_group_is_read_in_each_served_version(version, spec, least, domain, notes):
+def test_group_is_read_in_each_served_version(version, spec, least, domain, note):
     document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
-    assert group_of(document) == Group(least, domain, notes)
+    assert group_of(document) == Group(least, domain, (note,) if note else ())
     assert group_name(document) == (version.partition("/")[0], "default/g")
     assert version in GROUPS
 
@@ -542,18 +516,14 @@ def test_gang_is_queried_only_in_the_versions_of_its_api():
     assert group_stubs(("gang.scheduling.koordinator.sh", "ml/g")) == []
 
 
+GROUP_IN_RACK = {"schedulingPolicy": GANG, "schedulingConstraints": IN_RACK}
+
+
 @cases(
     "documents",
     {
         "a group of Kubernetes itself": (
-            {
-                "kind": "PodGroup",
-                "metadata": {"name": "g"},
-                "spec": {
-                    "schedulingPolicy": {"gang": {"minCount": 3}},
-                    "schedulingConstraints": {"topology": [{"key": "rack"}]},
-                },
-            },
+            {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": GROUP_IN_RACK},
             job("j", 3, {**limits(4, 2), "schedulingGroup": {"podGroupName": "g"}}),
         ),
         "Kueue": (
@@ -562,12 +532,10 @@ def test_gang_is_queried_only_in_the_versions_of_its_api():
     },
 )
 def test_gang_stays_within_one_topology_domain(documents):
-    racks = [node("one", {"rack": "a"}), node("two", {"rack": "b"}), node("three")]
-    answer = explained(live(*racks)[1], *documents)
-    assert (answer.fit, answer.domain, answer.fits) == (2, "a", False)
-    together = [node("one", {"rack": "a"}), node("two", {"rack": "b"}), node("three", {"rack": "b"})]
-    answer = explained(live(*together)[1], *documents)
-    assert (answer.fit, answer.domain, answer.fits) == (3, "b", True)
+    for rack_of_three, expected in ((None, (2, "a", False)), ("b", (3, "b", True))):
+        third = node("three", {"rack": rack_of_three} if rack_of_three else {})
+        answer = explained(live(node("one", {"rack": "a"}), node("two", {"rack": "b"}), third)[1], *documents)
+        assert (answer.fit, answer.domain, answer.fits) == expected
 
 
 def test_tasks_of_a_volcano_job_are_placed_together():
@@ -620,43 +588,32 @@ def test_workloads_of_a_file_are_placed_in_order():
     assert fits == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        pytest.param(
-            {"kind": "PodGroup", "metadata": {"name": "g"}},
-            "no pod says that it is of it",
-            id="a group alone",
+def by_size(operator: str, *values: str) -> dict[str, Any]:
+    return pod("p", {**limits(1), **labelled("size", operator, *values)})
+
+
+VOLCANO = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+
+
+@cases(
+    "document, message",
+    {
+        "a group alone": ({"kind": "PodGroup", "metadata": {"name": "g"}}, "no pod says that it is of it"),
+        "what makes no pods": ({"kind": "Service", "spec": {}}, "holds no pod"),
+        "a number": (7, "the document is not a mapping"),
+        "fewer than none": (job("j", -1, limits(1)), "is not a number of pods"),
+        "too many": (job("j", 10**9, limits(1)), "is not a number of pods"),
+        "tolerations": (pod("p", {**limits(1), "tolerations": "all"}), "must be a list"),
+        "a selector": (pod("p", {**limits(1), "nodeSelector": ["a"]}), "must be a mapping"),
+        "an operator that no API server takes": (
+            by_size("Gte", "2"),
+            "'Gte' is not an operator of node affin",
         ),
-        pytest.param({"kind": "Service", "spec": {}}, "holds no pod", id="what makes no pods"),
-        pytest.param(7, "the document is not a mapping", id="a number"),
-        pytest.param(job("j", -1, limits(1)), "is not a number of pods", id="fewer than none"),
-        pytest.param(job("j", 10**9, limits(1)), "is not a number of pods", id="too many"),
-        pytest.param(pod("p", {**limits(1), "tolerations": "all"}), "must be a list", id="tolerations"),
-        pytest.param(pod("p", {**limits(1), "nodeSelector": ["a"]}), "must be a mapping", id="a selector"),
-        pytest.param(
-            pod("p", {**limits(1), **affinity({"key": "size", "operator": "Gte", "values": ["2"]})}),
-            "'Gte' is not an operator of node affinity",
-            id="an operator that no API server takes",
-        ),
-        *(
-            pytest.param(
-                pod("p", {**limits(1), **affinity({"key": "size", "operator": operator, "values": values})}),
-                message,
-                id=message,
-            )
-            for operator, values, message in (
-                ("Gt", ["1", "2"], "Gt needs exactly one value"),
-                ("In", [], "In needs values"),
-                ("Exists", ["2"], "Exists takes no values"),
-            )
-        ),
-        pytest.param(
-            {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {}},
-            "no spec.tasks",
-            id="no tasks",
-        ),
-    ],
+        "Gt of two values": (by_size("Gt", "1", "2"), "Gt needs exactly one value"),
+        "In of no values": (by_size("In"), "In needs values"),
+        "Exists with a value": (by_size("Exists", "2"), "Exists takes no values"),
+        "no tasks": ({**VOLCANO, "spec": {}}, "no spec.tasks"),
+    },
 )
 def test_invalid_workload_is_refused(document, message):
     with pytest.raises(NumaforgeError, match=message):

@@ -32,102 +32,89 @@ HEAD = {"headGroupSpec": TEMPLATE}
 GROUP = {"groupName": "gpus", "numOfHosts": 2, **TEMPLATE}
 
 
+VOLCANO = "batch.volcano.sh/v1alpha1"
+TASK = {"name": "t", **TEMPLATE}
+WORKERS_OF_LEADERS = {"size": 2, "workerTemplate": {"spec": containers()}}
+
+
+def ray(**group: Any) -> dict[str, Any]:
+    return {**HEAD, "workerGroupSpecs": [{**GROUP, **group}]}
+
+
 @cases(
     "made, names",
     {
-        "a pod": (document("Pod", containers()), ["default/x"]),
-        "a bare spec has the name of its file": (containers(), ["bare"]),
-        "a Deployment": (
-            document("Deployment", {"replicas": 2, **TEMPLATE}, namespace="ml"),
-            ["ml/x-0", "ml/x-1"],
-        ),
-        "a DaemonSet: one a node": (document("DaemonSet", TEMPLATE), ["default/x-0"]),
+        "a pod": (document("Pod", containers()), "x"),
+        "a Deployment": (document("Deployment", {"replicas": 2, **TEMPLATE}), "x-0 x-1"),
+        "a DaemonSet: one a node": (document("DaemonSet", TEMPLATE), "x-0"),
         "a Job runs no more pods than have to complete": (
             document("Job", {"parallelism": 3, "completions": 2, **TEMPLATE}),
-            ["default/x-0", "default/x-1"],
+            "x-0 x-1",
         ),
         "a CronJob: those of one run": (
             document("CronJob", {"jobTemplate": {"spec": {"parallelism": 2, **TEMPLATE}}}),
-            ["default/x-0", "default/x-1"],
+            "x-0 x-1",
         ),
-        "a JobSet": (
-            job_set({"name": "a", "replicas": 2}, {"name": "b"}),
-            ["default/x-a-0-0", "default/x-a-1-0", "default/x-b-0-0"],
-        ),
-        "a Job of Volcano": (
-            document(
-                "Job", {"tasks": [{"name": "t", "replicas": 2, **TEMPLATE}]}, "batch.volcano.sh/v1alpha1"
-            ),
-            ["default/x-t-0", "default/x-t-1"],
-        ),
+        "a JobSet": (job_set({"name": "a", "replicas": 2}, {"name": "b"}), "x-a-0-0 x-a-1-0 x-b-0-0"),
+        "a Job of Volcano": (document("Job", {"tasks": [{**TASK, "replicas": 2}]}, VOLCANO), "x-t-0 x-t-1"),
         "a CronJob of Volcano": (
-            document(
-                "CronJob",
-                {"jobTemplate": {"spec": {"tasks": [{"name": "t", **TEMPLATE}]}}},
-                "batch.volcano.sh/v1alpha1",
-            ),
-            ["default/x-t-0"],
+            document("CronJob", {"jobTemplate": {"spec": {"tasks": [TASK]}}}, VOLCANO),
+            "x-t-0",
         ),
         "an MPIJob": (
             document(
                 "MPIJob", {"mpiReplicaSpecs": {"Launcher": TEMPLATE, "Worker": {"replicas": 2, **TEMPLATE}}}
             ),
-            ["default/x-launcher-0", "default/x-worker-0", "default/x-worker-1"],
+            "x-launcher-0 x-worker-0 x-worker-1",
         ),
         "Kubeflow's other training kinds": (
             document("JAXJob", {"jaxReplicaSpecs": {"Worker": TEMPLATE}}),
-            ["default/x-worker-0"],
+            "x-worker-0",
         ),
         "a LeaderWorkerSet: its size counts the leader": (
-            document(
-                "LeaderWorkerSet",
-                {
-                    "replicas": 2,
-                    "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": containers()}},
-                },
-            ),
-            ["default/x-0", "default/x-0-1", "default/x-1", "default/x-1-1"],
+            document("LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": WORKERS_OF_LEADERS}),
+            "x-0 x-0-1 x-1 x-1-1",
         ),
         "a RayCluster: each replica has several hosts": (
-            document("RayCluster", {**HEAD, "workerGroupSpecs": [{**GROUP, "replicas": 1}]}),
-            ["default/x-head", "default/x-gpus-0", "default/x-gpus-1"],
+            document("RayCluster", ray(replicas=1)),
+            "x-head x-gpus-0 x-gpus-1",
         ),
         "a RayJob starts with the fewest replicas": (
-            document(
-                "RayJob", {"rayClusterSpec": {**HEAD, "workerGroupSpecs": [{**GROUP, "minReplicas": 1}]}}
-            ),
-            ["default/x-head", "default/x-gpus-0", "default/x-gpus-1"],
+            document("RayJob", {"rayClusterSpec": ray(minReplicas=1)}),
+            "x-head x-gpus-0 x-gpus-1",
         ),
         "a RayService without its suspended workers": (
-            document(
-                "RayService",
-                {
-                    "rayClusterConfig": {
-                        **HEAD,
-                        "workerGroupSpecs": [{**GROUP, "replicas": 9, "suspend": True}],
-                    }
-                },
-            ),
-            ["default/x-head"],
+            document("RayService", {"rayClusterConfig": ray(replicas=9, suspend=True)}),
+            "x-head",
         ),
         "a Workload of Kueue": (
             document(
                 "Workload", {"podSets": [{"name": "main", "count": 2, **TEMPLATE}]}, "kueue.x-k8s.io/v1beta1"
             ),
-            ["default/x-main-0", "default/x-main-1"],
+            "x-main-0 x-main-1",
         ),
         "an AppWrapper: what its components make": (
             document("AppWrapper", {"components": [{"template": document("Job", TEMPLATE)}]}),
-            ["default/x-0"],
+            "x-0",
         ),
-        "any kind with a pod template": (
-            document("Sandbox", {"replicas": 2, **TEMPLATE}),
-            ["default/x-0", "default/x-1"],
-        ),
+        "any kind with a pod template": (document("Sandbox", {"replicas": 2, **TEMPLATE}), "x-0 x-1"),
     },
 )
-def test_pods_of_a_document_are_counted(made: Mapping[str, Any], names: list[str]) -> None:
-    assert [name for pods in pod_sets(made, "bare") for one in pods.sets for name in one.names] == names
+def test_pods_of_a_document_are_counted(made: Mapping[str, Any], names: str) -> None:
+    found = [name for pods in pod_sets(made, "bare") for one in pods.sets for name in one.names]
+    assert found == [f"default/{name}" for name in names.split()]
+
+
+@cases(
+    "made, names",
+    {
+        "a bare spec has the name of its file": (containers(), ["bare"]),
+        "a namespace": (document("DaemonSet", TEMPLATE, namespace="ml"), ["ml/x-0"]),
+    },
+)
+def test_pod_is_named_by_file_or_namespace(made: Mapping[str, Any], names: list[str]) -> None:
+    [pods] = pod_sets(made, "bare")
+    assert [name for one in pods.sets for name in one.names] == names
 
 
 @cases(

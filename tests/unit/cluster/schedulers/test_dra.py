@@ -358,12 +358,9 @@ def test_cpu_driver_beside_the_static_cpu_manager_is_named():
     assert "spec.driver is dra.cpu, which no plan has" in line
 
 
-def test_cpu_driver_without_slices_is_missing():
-    assert said(gpu_slice()) == [f"ResourceSlice of dra.cpu for {NODE.name} is missing"]
-
-
-def test_gpu_driver_without_slices_is_missing():
-    assert said(cpu_slice()) == [f"ResourceSlice of gpu.nvidia.com for {NODE.name} is missing"]
+@cases("there, missing", {"CPUs": (gpu_slice, "dra.cpu"), "GPUs": (cpu_slice, "gpu.nvidia.com")})
+def test_driver_without_slices_is_missing(there, missing):
+    assert said(there()) == [f"ResourceSlice of {missing} for {NODE.name} is missing"]
 
 
 def test_gpu_not_offered_by_its_driver_is_named():

@@ -12,7 +12,7 @@ from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.live import deviations
 from numaforge.cluster.schedulers.systems import Folder, generate
 from numaforge.machine.topology.model import GpuProcess
-from tests.fixtures.tables import tables
+from tests.fixtures.tables import cases, tables
 from tests.unit.cluster.schedulers.served import (
     CPX,
     HANDED,
@@ -66,94 +66,74 @@ def sharing(how: str, config: str | None = None, name: str = "shared") -> Values
     }
 
 
-UNTOUCHED: Values = {"migManager": {"config": {"default": ""}}}
+UNTOUCHED: Values = {"migManager": {"config": {"default": ""}}, "driver": {"enabled": False}}
 """What is said of every fleet: a geometry that no plan has is not the MIG manager's to remove."""
+PLUGIN_CONFIG = {"config": {"name": "numaforge-device-plugin"}}
+UNVERIFIED = {"key": "numaforge.io/unverified", "operator": "Exists", "effect": "NoSchedule"}
+MIXED = {"extends": "training", "mig": {"strategy": "mixed"}}
+
+
+def with_engine(**of: str) -> ServedNode:
+    return h100(nvidia_install=replace(HOST_DRIVER, daemons=(GpuProcess("nv-hostengine", **of),)))
+
+
+def two_strategies(**found: Any) -> tuple[ServedNode, ...]:
+    cut = {**MIXED, "device_plugin": {"config": "cut"}}
+    return h100(sharing("mps", "mps")), served("dgx-h100-mig", cut, "cut", **found)
+
+
 NEEDED: dict[str, tuple[Nodes, Values]] = {
-    "the driver stays the host's where all hosts have one": (
-        lambda: (h100(),),
-        {"driver": {"enabled": False}},
-    ),
+    "the driver stays the host's where all hosts have one": (lambda: (h100(),), {}),
     "a module without files on the host is that of a driver container": (
         lambda: (h100(nvidia_install=OPERATORS_DRIVER),),
         {"driver": {"enabled": True}},
     ),
-    "nothing is said of a driver that is not known": (lambda: (h100(nvidia_install=None),), {}),
+    "nothing is said of a driver that is not known": (
+        lambda: (h100(nvidia_install=None),),
+        {"driver": None},
+    ),
     "the MIG manager is off where numaforge cuts all GPUs": (
         lambda: (h100(OWN_MIG),),
-        {"driver": {"enabled": False}, "mig": {"strategy": "mixed"}, "migManager": {"enabled": False}},
+        {"mig": {"strategy": "mixed"}, "migManager": {"enabled": False}},
     ),
     "it has our geometries where a plan leaves the GPUs to it": (
         lambda: (h100(HANDED),),
         {
-            "driver": {"enabled": False},
             "mig": {"strategy": "mixed"},
             "migManager": {"enabled": True, "config": {"name": "numaforge-mig-parted", "default": ""}},
-            "devicePlugin": {"config": {"name": "numaforge-device-plugin"}},
+            "devicePlugin": PLUGIN_CONFIG,
         },
     ),
     "no device plugin where a DRA driver has all GPUs": (
         lambda: (h100(CLAIMED),),
-        {"driver": {"enabled": False}, "devicePlugin": {"enabled": False}},
+        {"devicePlugin": {"enabled": False}},
     ),
-    "no host engine beside the host's own": (
-        lambda: (h100(nvidia_install=replace(HOST_DRIVER, daemons=(GpuProcess("nv-hostengine"),))),),
-        {"driver": {"enabled": False}, "dcgm": {"enabled": False}},
-    ),
-    "the host engine of a pod is the operator's": (
-        lambda: (
-            h100(nvidia_install=replace(HOST_DRIVER, daemons=(GpuProcess("nv-hostengine", pod="gpu/d"),))),
-        ),
-        {"driver": {"enabled": False}},
-    ),
+    "no host engine beside the host's own": (lambda: (with_engine(),), {"dcgm": {"enabled": False}}),
+    "the host engine of a pod is the operator's": (lambda: (with_engine(pod="gpu/d"),), {}),
     "taints of the registration are tolerated beside the chart's own": (
         lambda: (h100(TAINTED),),
-        {
-            "driver": {"enabled": False},
-            "daemonsets": {
-                "tolerations": [
-                    GPU_TAINT,
-                    {"key": "numaforge.io/unverified", "operator": "Exists", "effect": "NoSchedule"},
-                ]
-            },
-        },
+        {"daemonsets": {"tolerations": [GPU_TAINT, UNVERIFIED]}},
     ),
     "the strategy is the one that the plans count by": (
-        lambda: (served("dgx-h100-mig", {"extends": "training", "mig": {"strategy": "mixed"}}, "cut"),),
-        {"mig": {"strategy": "mixed"}},
+        lambda: (served("dgx-h100-mig", MIXED, "cut"),),
+        {"mig": {"strategy": "mixed"}, "driver": None},
     ),
     "with MPS it is none also where no GPU is cut": (
         lambda: (h100(sharing("mps", "mps")),),
-        {
-            "driver": {"enabled": False},
-            "mig": {"strategy": "none"},
-            "devicePlugin": {"config": {"name": "numaforge-device-plugin"}},
-        },
+        {"mig": {"strategy": "none"}, "devicePlugin": PLUGIN_CONFIG},
     ),
     "nodes that need different strategies take those of their own configurations": (
-        lambda: (
-            h100(sharing("mps", "mps")),
-            served(
-                "dgx-h100-mig",
-                {"extends": "training", "mig": {"strategy": "mixed"}, "device_plugin": {"config": "cut"}},
-                "cut",
-                nvidia_install=HOST_DRIVER,
-            ),
-        ),
-        {
-            "driver": {"enabled": False},
-            "mig": {"strategy": ""},
-            "devicePlugin": {"config": {"name": "numaforge-device-plugin"}},
-        },
+        lambda: two_strategies(nvidia_install=HOST_DRIVER),
+        {"mig": {"strategy": ""}, "devicePlugin": PLUGIN_CONFIG},
     ),
 }
 
 
-@pytest.mark.parametrize("case", NEEDED)
-def test_gpu_operator_values_follow_the_plans(case: str) -> None:
-    nodes, expected = NEEDED[case]
+@cases("nodes, expected", NEEDED)
+def test_gpu_operator_values_follow_the_plans(nodes: Nodes, expected: Values) -> None:
     said = dict(values(folder("gpu-operator", *nodes())))
     said.pop("node-feature-discovery", None)
-    assert said == {**UNTOUCHED, **expected}
+    assert said == {name: value for name, value in {**UNTOUCHED, **expected}.items() if value is not None}
 
 
 def test_nodes_that_do_without_a_component_opt_out_by_label() -> None:
@@ -197,9 +177,8 @@ DEFAULTS: dict[str, tuple[Nodes, str | None, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", DEFAULTS)
-def test_device_plugin_default_configuration(case: str) -> None:
-    nodes, default, keys = DEFAULTS[case]
+@cases("nodes, default, keys", DEFAULTS)
+def test_device_plugin_default_configuration(nodes: Nodes, default: str | None, keys: list[str]) -> None:
     found = folder("gpu-operator", *nodes())
     assert values(found)["devicePlugin"]["config"].get("default") == default
     assert [*objects(found, "ConfigMap")["numaforge-device-plugin"]["data"]] == keys
@@ -263,9 +242,8 @@ UNSAID: dict[str, tuple[str, Nodes, dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", UNSAID)
-def test_setting_left_out_for_a_node_is_named(case: str) -> None:
-    system, nodes, expected = UNSAID[case]
+@cases("system, nodes, expected", UNSAID)
+def test_setting_left_out_for_a_node_is_named(system: str, nodes: Nodes, expected: dict[str, str]) -> None:
     left_out = folder(system, *nodes()).left_out
     assert left_out.keys() == expected.keys()
     for name, words in expected.items():
@@ -353,66 +331,47 @@ def test_device_config_per_node_kind() -> None:
     assert values(found) == {"crds": {"defaultCR": {"install": False, "upgrade": False}}}
 
 
+AMD_DRIVER = {"enable": False, "blacklist": False}
+
+
+def amd_plugin(strategy: str) -> Values:
+    return {"enableDevicePlugin": True, "devicePluginArguments": {"resource_naming_strategy": strategy}}
+
+
 AMD: dict[str, tuple[object, Values]] = {
     "the modes handed over": (
         CPX,
         {
-            "driver": {"enable": False, "blacklist": False},
-            "devicePlugin": {
-                "enableDevicePlugin": True,
-                "devicePluginArguments": {"resource_naming_strategy": "mixed"},
-            },
+            "devicePlugin": amd_plugin("mixed"),
             "configManager": {"enable": True, "config": {"name": "numaforge-partitions"}},
         },
     ),
     "the modes set by numaforge": (
         "mi300x-cpx",
-        {
-            "driver": {"enable": False, "blacklist": False},
-            "devicePlugin": {
-                "enableDevicePlugin": True,
-                "devicePluginArguments": {"resource_naming_strategy": "mixed"},
-            },
-            "configManager": {"enable": False},
-        },
+        {"devicePlugin": amd_plugin("mixed"), "configManager": {"enable": False}},
     ),
-    "no modes planned": (
-        TRAINING,
-        {
-            "driver": {"enable": False, "blacklist": False},
-            "devicePlugin": {
-                "enableDevicePlugin": True,
-                "devicePluginArguments": {"resource_naming_strategy": "single"},
-            },
-        },
-    ),
+    "no modes planned": (TRAINING, {"devicePlugin": amd_plugin("single")}),
     "GPUs by claims": (
         CLAIMED,
-        {
-            "driver": {"enable": False, "blacklist": False},
-            "devicePlugin": {"enableDevicePlugin": False},
-            "draDriver": {"enable": True},
-        },
+        {"devicePlugin": {"enableDevicePlugin": False}, "draDriver": {"enable": True}},
     ),
 }
 
 
-@pytest.mark.parametrize("case", AMD)
-def test_amd_gpu_operator_config_follows_the_plan(case: str) -> None:
-    profile, expected = AMD[case]
+@cases("profile, expected", AMD)
+def test_amd_gpu_operator_config_follows_the_plan(profile: object, expected: Values) -> None:
     [config] = objects(folder("amd-gpu-operator", with_amdgpu("mi300x", profile)), "DeviceConfig").values()
     spec = dict(config["spec"])
     del spec["selector"]
-    assert spec == expected
+    assert spec == {"driver": AMD_DRIVER, **expected}
 
 
 def test_node_agent_pods_tolerate_registration_taints() -> None:
-    taint = {"key": "numaforge.io/unverified", "operator": "Exists", "effect": "NoSchedule"}
     [config] = objects(folder("amd-gpu-operator", with_amdgpu("mi300x", TAINTED)), "DeviceConfig").values()
-    assert config["spec"]["devicePlugin"]["devicePluginTolerations"] == [taint]
+    assert config["spec"]["devicePlugin"]["devicePluginTolerations"] == [UNVERIFIED]
     rdma = {**TAINTED, "rdma": {"device_plugin": {"per": "rail"}}}
     [policy] = objects(folder("network-operator", served("dgx-h100", rdma)), "NicClusterPolicy").values()
-    assert policy["spec"]["tolerations"] == [taint]
+    assert policy["spec"]["tolerations"] == [UNVERIFIED]
 
 
 FLEETS: dict[str, Nodes] = {
@@ -422,14 +381,7 @@ FLEETS: dict[str, Nodes] = {
         h100(CLAIMED, "claimed"),
     ),
     "mps": lambda: (h100(sharing("mps", "mps")),),
-    "two strategies": lambda: (
-        h100(sharing("mps", "mps")),
-        served(
-            "dgx-h100-mig",
-            {"extends": "training", "mig": {"strategy": "mixed"}, "device_plugin": {"config": "cut"}},
-            "cut",
-        ),
-    ),
+    "two strategies": two_strategies,
     "no MIG manager": lambda: (h100(OWN_MIG),),
     "tainted": lambda: (h100(TAINTED),),
     "network-operator": lambda: (served("dgx-h100", HANDED, "gpu-1"),),
@@ -442,7 +394,6 @@ SYSTEM_OF = {"network-operator": "network-operator"} | dict.fromkeys(
 )
 GONE = "is not there"
 CASES = tables(__file__)
-FAULTS = CASES["faults"]
 
 
 def live_of(planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -457,9 +408,10 @@ def live_of(planned: Mapping[str, Any]) -> dict[str, Any]:
     return live
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_live_object_that_contradicts_a_plan_is_named_with_its_writer(fault: str) -> None:
-    fleet, kind, path, value, said = FAULTS[fault]
+@cases("fleet, kind, path, value, said", CASES["faults"])
+def test_live_object_that_contradicts_a_plan_is_named_with_its_writer(
+    fleet: str, kind: str, path: list[str], value: object, said: str
+) -> None:
     found = folder(SYSTEM_OF.get(fleet, "gpu-operator"), *FLEETS[fleet]())
     candidates = [each for each in found.compared() if each["kind"] == kind]
     planned = next(each for each in candidates if each["metadata"]["name"] in said or len(candidates) == 1)
