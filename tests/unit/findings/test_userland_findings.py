@@ -10,13 +10,11 @@ from numaforge.findings.engine import Judgement, Verdict
 from numaforge.findings.userland.packages import is_bounded
 from numaforge.fleet.audit.host_rules import RULES
 from numaforge.machine.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
-from numaforge.planning.document import dumps
-from numaforge.planning.node import plan_node
-from numaforge.planning.profiles import load_profile
 from tests.fixtures import judged as by
 from tests.fixtures import machines
 from tests.fixtures.gpu_machines import KINDS as GPU_MACHINES
 from tests.fixtures.machines import lab_node
+from tests.fixtures.plans import after, notices, planned
 from tests.fixtures.workers import DRIVER, SOUND, SYSTEMD, drives, with_containerd, worker
 
 
@@ -126,54 +124,39 @@ def test_packages_open_to_unattended_change_are_found(userland, expected):
 
 def tunable(**userland: Any) -> NodeTopology:
     """Return a worker whose kernel has what the tests tune."""
-    names = ("vm.swappiness", "vm.overcommit_memory", "net.core.default_qdisc")
-    built = worker(lab_node(), **userland)
-    return replace(
-        built,
-        sysctls=dict.fromkeys(names, "0"),
-        kernel_values=machines.transparent_hugepages(enabled="always"),
-    )
+    sysctls = dict.fromkeys(("vm.swappiness", "vm.overcommit_memory", "net.core.default_qdisc"), "0")
+    pages = machines.transparent_hugepages(enabled="always")
+    return replace(worker(lab_node(), **userland), sysctls=sysctls, kernel_values=pages)
 
 
-def planned(machine: NodeTopology, tuning: dict[str, Any], **sections: Any) -> NodeTopology:
-    plan = plan_node(machine, load_profile({"name": "t", "tuning": tuning, **sections}))
-    return replace(machine, previous_plan=dumps(plan))
+def with_plan(machine: NodeTopology, tuning: dict[str, Any], **sections: Any) -> NodeTopology:
+    return after(machine, planned(machine, tuning=tuning, **sections))
 
 
+def tuned(profile: str, **settings: str) -> dict[str, Any]:
+    """Return a running TuneD with a profile and what that sets; dots are written as two underscores."""
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return {"services": ("tuned.service",), "tuned_profiles": (profile,), "tuned": named}
+
+
+SWAPPINESS = {"sysctls": {"vm.swappiness": 1}}
+LATER_FILE = {"sysctl_files": {"/etc/sysctl.d/99-local.conf": {"vm.swappiness": "60"}}}
+TUNED_POD = (*SOUND.processes, HostProcess("openshift-tuned", in_pod=True))
+OVERCOMMIT = {"sysctls": {"vm.overcommit_memory": 2}, "unsafe": {"vm.overcommit_memory": "no memory"}}
 CONFLICTS = {
     "TuneD sets another value": (
-        {
-            "services": ("tuned.service",),
-            "tuned_profiles": ("throughput-performance",),
-            "tuned": {"sysctl.vm.swappiness": "10"},
-        },
-        {"sysctls": {"vm.swappiness": 1}},
+        tuned("throughput-performance", sysctl__vm__swappiness="10"),
+        SWAPPINESS,
         "TuneD sets vm.swappiness to 10, and the plan to 1",
     ),
     "NVIDIA's profile sets another value": (
-        {
-            "services": ("tuned.service",),
-            "tuned_profiles": ("nvidia-h100-performance",),
-            "tuned": {"vm.transparent_hugepages": "always"},
-        },
+        tuned("nvidia-h100-performance", vm__transparent_hugepages="always"),
         {"transparent_hugepages": "madvise"},
         "nvidia-tuned sets transparent huge pages to always, and the plan to madvise",
     ),
-    "a later file of sysctl.d": (
-        {"sysctl_files": {"/etc/sysctl.d/99-local.conf": {"vm.swappiness": "60"}}},
-        {"sysctls": {"vm.swappiness": 1}},
-        "a file of sysctl.d sets vm.swappiness to 60 at boot",
-    ),
-    "the Node Tuning Operator": (
-        {"processes": (*SOUND.processes, HostProcess("openshift-tuned", in_pod=True))},
-        {"sysctls": {"vm.swappiness": 1}},
-        "a TuneD in a pod may set sysctls",
-    ),
-    "the kubelet": (
-        {},
-        {"sysctls": {"vm.overcommit_memory": 2}, "unsafe": {"vm.overcommit_memory": "no memory"}},
-        "the kubelet sets vm.overcommit_memory to 1 when it starts",
-    ),
+    "a later file of sysctl.d": (LATER_FILE, SWAPPINESS, "a file of sysctl.d sets vm.swappiness to 60 at"),
+    "the Node Tuning Operator": ({"processes": TUNED_POD}, SWAPPINESS, "a TuneD in a pod may set sysctls"),
+    "the kubelet": ({}, OVERCOMMIT, "the kubelet sets vm.overcommit_memory to 1 when it starts"),
     "the network driver": (
         {"driver_tuning": ("RUN_SYSCTL",)},
         {"sysctls": {"net.core.default_qdisc": "fq"}},
@@ -184,22 +167,22 @@ CONFLICTS = {
 
 @pytest.mark.parametrize(("userland", "tuning", "evidence"), CONFLICTS.values(), ids=CONFLICTS)
 def test_conflicting_manager_is_named_with_its_setting(userland, tuning, evidence):
-    machine = planned(tunable(**userland), tuning)
+    machine = with_plan(tunable(**userland), tuning)
     (finding,) = judged(machine)["NH203"].findings
     assert evidence in finding.evidence
-    notices = plan_node(machine, load_profile({"name": "t", "tuning": tuning})).notices
-    (message,) = (each.message for each in notices if each.id == "managed-elsewhere")
-    assert f"({finding.where})" in message
+    assert f"({finding.where})" in notices(planned(machine, tuning=tuning))["managed-elsewhere"]
 
 
 def test_power_daemon_conflicts_with_the_governor():
-    machine = planned(worker(machines.epyc_gpu(), services=("tlp.service",)), {"governor": "performance"})
+    machine = with_plan(worker(machines.epyc_gpu(), services=("tlp.service",)), {"governor": "performance"})
     assert "TLP sets the CPUs' governor" in judged(machine)["NH203"].findings[0].evidence
 
 
 ALONE = {"devices": "reserved", "irqbalance": "off", "default_affinity": "reserved"}
 
 
+VARIABLE = "${f:cpulist_invert:${isolated_cores}}"
+DEFAULT = {"interrupts": {"default_affinity": "reserved"}}
 SERVICES = {
     "ksmtuned": (
         {"services": ("ksmtuned.service",)},
@@ -214,25 +197,17 @@ SERVICES = {
     ),
     "irqbalance beside the default affinity": (
         {"services": ("irqbalance.service",)},
-        {"interrupts": {"default_affinity": "reserved"}},
+        DEFAULT,
         "irqbalance sets where later interrupts start",
     ),
     "irqbalance that is stopped": ({"services": ("irqbalance.service",)}, {"interrupts": ALONE}, None),
     "TuneD's default affinity": (
-        {
-            "services": ("tuned.service",),
-            "tuned_profiles": ("mine",),
-            "tuned": {"scheduler.default_irq_smp_affinity": "5"},
-        },
+        tuned("mine", scheduler__default_irq_smp_affinity="5"),
         {"interrupts": ALONE},
         "TuneD sets where later interrupts start to 5",
     ),
     "a variable of TuneD's, which is unknown": (
-        {
-            "services": ("tuned.service",),
-            "tuned_profiles": ("mine",),
-            "tuned": {"scheduler.default_irq_smp_affinity": "${f:cpulist_invert:${isolated_cores}}"},
-        },
+        tuned("mine", scheduler__default_irq_smp_affinity=VARIABLE),
         {"interrupts": ALONE},
         None,
     ),
@@ -241,24 +216,20 @@ SERVICES = {
 
 @pytest.mark.parametrize(("userland", "sections", "evidence"), SERVICES.values(), ids=SERVICES)
 def test_services_for_ksm_and_irq_balancing_are_named(userland, sections, evidence):
+    built, values = tunable(**userland), {"/sys/kernel/mm/ksm/run": "1"}
+    machine = replace(built, kernel_values=values, nics=machines.dgx_h100().nics)
     cpus = {"reserved": {"cores_per_numa_node": 1}}
-    machine = replace(
-        tunable(**userland), kernel_values={"/sys/kernel/mm/ksm/run": "1"}, nics=machines.dgx_h100().nics
-    )
-    findings = judged(planned(machine, **{"tuning": {}, "cpus": cpus, **sections}))["NH203"].findings
+    findings = judged(with_plan(machine, **{"tuning": {}, "cpus": cpus, **sections}))["NH203"].findings
     assert [finding.evidence.startswith(evidence or "-") for finding in findings] == [True] * bool(evidence)
 
 
+EARLIER_FILE = {"sysctl_files": {"/usr/lib/sysctl.d/50-default.conf": {"vm.swappiness": "60"}}}
 HARMLESS = {
-    "the same value, and a knob that is not planned": {
-        "services": ("tuned.service",),
-        "tuned_profiles": ("mine",),
-        "tuned": {"sysctl.vm.swappiness": "1", "cpu.governor": "powersave"},
-    },
+    "the same value, and a knob that is not planned": tuned(
+        "mine", sysctl__vm__swappiness="1", cpu__governor="powersave"
+    ),
     "TuneD does not run": {"tuned_profiles": ("mine",), "tuned": {"sysctl.vm.swappiness": "60"}},
-    "an earlier file of sysctl.d": {
-        "sysctl_files": {"/usr/lib/sysctl.d/50-default.conf": {"vm.swappiness": "60"}}
-    },
+    "an earlier file of sysctl.d": EARLIER_FILE,
     "a power daemon, and no governor is planned": {"services": ("tlp.service",)},
     "a tuner of interrupts": {"driver_tuning": ("RUN_AFFINITY_TUNER",)},
 }
@@ -266,7 +237,7 @@ HARMLESS = {
 
 @pytest.mark.parametrize("userland", HARMLESS.values(), ids=HARMLESS)
 def test_manager_without_conflicting_settings_is_not_named(userland):
-    machine = planned(tunable(**userland), {"sysctls": {"vm.swappiness": 1}})
+    machine = with_plan(tunable(**userland), SWAPPINESS)
     assert judged(machine)["NH203"].verdict is Verdict.PASSED
 
 

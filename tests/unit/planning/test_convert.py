@@ -15,15 +15,15 @@ from numaforge.cli import run
 from numaforge.kubelet_minors.fields import ROOT_TYPE
 from numaforge.kubelet_minors.tables import FIELDS
 from numaforge.lib.cpulist import parse_cpulist
-from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.convert.forms import FORMS, convert
 from numaforge.planning.convert.kubelet_configuration import KUBELET_ROWS
 from numaforge.planning.convert.rows import Fate, FieldRow, read
 from numaforge.planning.convert.yaml_text import as_yaml
 from numaforge.planning.json_schema import json_schema
-from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
+from tests.fixtures.plans import planned, refusal
 from tests.fixtures.tables import tables
 from tests.machines.files import stored
 
@@ -33,24 +33,21 @@ KIND_OF = {
     "aks.json": "aks",
     "bottlerocket.toml": "eks",
     "ec2nodeclass.yaml": "karpenter",
-    "eksctl.yaml": "eks",
     "gke.yaml": "gke",
     "grub": "grub",
     "k3s.yaml": "k3s",
     "kubeadmconfigtemplate.yaml": "cluster-api",
-    "kubelet.yaml": "kubeletconfiguration",
-    "kubeletconfig.yaml": "kubeletconfiguration",
     "kubespray.yaml": "kubespray",
     "mig-parted.yaml": "mig-parted",
-    "nodeconfig.mime": "eks",
-    "nodeconfig.yaml": "eks",
-    "performanceprofile-v1alpha1.yaml": "performanceprofile",
-    "performanceprofile.yaml": "performanceprofile",
     "sysctl.conf": "sysctl",
     "talos.yaml": "talos",
-    "tuned.conf": "tuned",
-    "tuned.yaml": "tuned",
+    **dict.fromkeys(("eksctl.yaml", "nodeconfig.mime", "nodeconfig.yaml"), "eks"),
+    **dict.fromkeys(("kubelet.yaml", "kubeletconfig.yaml"), "kubeletconfiguration"),
+    **dict.fromkeys(("performanceprofile.yaml", "performanceprofile-v1alpha1.yaml"), "performanceprofile"),
+    **dict.fromkeys(("tuned.conf", "tuned.yaml"), "tuned"),
 }
+EVERY_SAMPLE = pytest.mark.parametrize("sample", sorted(KIND_OF))
+DGX = stored("nvidia-dgx-h100")
 
 
 def text_of(sample: str) -> str:
@@ -74,9 +71,6 @@ def kubelet(**fields: Any) -> str:
     return yaml.safe_dump({**head, **fields})
 
 
-PARTS = [{"numaNode": 0, "limits": {"memory": "1Gi"}}]
-
-
 def value_at(document: Any, path: str) -> Any:
     """Return what a profile says at a path whose last name may hold dots."""
     while path:
@@ -94,57 +88,43 @@ def all_rows() -> list[FieldRow]:
 # What comes out
 
 
-@pytest.mark.parametrize("sample", sorted(KIND_OF))
-def test_file_kind_is_detected_for_every_sample(sample):
-    assert converted(sample) == converted(sample, KIND_OF[sample])
-
-
 def test_every_sample_is_listed():
     assert sorted(path.name for path in SAMPLES.iterdir()) == sorted(KIND_OF)
 
 
-@pytest.mark.parametrize("sample", sorted(KIND_OF))
-def test_written_file_is_the_converted_profile(sample, tmp_path):
+@EVERY_SAMPLE
+def test_sample_of_a_detected_kind_becomes_a_file_whose_values_name_their_fields(sample, tmp_path):
     made = converted(sample)
+    assert made == converted(sample, KIND_OF[sample])
     file = tmp_path / "profile.yaml"
     file.write_text(as_yaml(made, sample), encoding="utf-8")
     assert yaml.safe_load(file.read_text()) == made.profile
     assert load_profile(file) == load_profile({"name": "profile", **made.profile})
+    assert [key for key in made.origins if value_at(made.profile, key) is None] == []
+    assert {key.partition(".")[0] for key in made.origins} == set(made.profile)
 
 
-@pytest.mark.parametrize("sample", sorted(KIND_OF))
-def test_every_converted_value_names_its_source_field(sample):
-    made = converted(sample)
-    for key in made.origins:
-        assert value_at(made.profile, key) is not None, key
-    roots = {key.partition(".")[0] for key in made.origins}
-    assert roots == set(made.profile)
-
-
-@pytest.mark.parametrize("sample", sorted(set(KIND_OF)))
+@EVERY_SAMPLE
 def test_converted_profile_plans_on_a_machine_that_fits(sample):
-    machine = read_topology(stored("nvidia-dgx-h100").snapshot())
-    planned = plan_node(machine, load_profile({"name": "converted", **converted(sample).profile}), "1.34.4")
+    chosen = planned(read_topology(DGX.snapshot()), "1.34.4", **converted(sample).profile)
     said = value_at(converted(sample).profile, "cpus.reserved.cpulist")
-    assert planned.cpus.reserved
-    assert said is None or planned.cpus.reserved == parse_cpulist(said)
+    assert chosen.cpus.reserved
+    assert said is None or chosen.cpus.reserved == parse_cpulist(said)
 
 
 def test_converted_profile_is_refused_on_a_machine_that_does_not_fit():
     machine = read_topology(stored("nvidia-hgx-a100").snapshot())
-    profile = load_profile({"name": "converted", **converted("performanceprofile.yaml").profile})
-    with pytest.raises(PlanError, match=r"cuts cores in two|does not have|not online"):
-        plan_node(machine, profile, "1.34.4")
+    message = refusal(machine, "1.34.4", **converted("performanceprofile.yaml").profile)
+    assert any(words in message for words in ("cuts cores in two", "does not have", "not online"))
 
 
 @pytest.mark.parametrize("ready", ready_profiles())
 @pytest.mark.parametrize("kind", ["nvidia-dgx-h100", "epyc-9654-nps4", "nvidia-gh200"])
 def test_planned_kubelet_converts_to_a_profile_with_the_same_plan(kind, ready):
     machine = read_topology(stored(kind).snapshot())
-    planned = plan_node(machine, load_profile(ready), "1.34.4").kubelet.settings
-    made = convert(kubelet(**plain(planned)), "kubelet.yaml")
-    again = plan_node(machine, load_profile({"name": "again", **made.profile}), "1.34.4").kubelet.settings
-    assert plain(again) == plain(planned)
+    settings = plain(planned(machine, "1.34.4", extends=ready).kubelet.settings)
+    made = convert(kubelet(**settings), "kubelet.yaml")
+    assert plain(planned(machine, "1.34.4", **made.profile).kubelet.settings) == settings
 
 
 def plain(value: Any) -> Any:
@@ -152,15 +132,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: plain(held) for key, held in value.items()}
     return [plain(held) for held in value] if isinstance(value, (list, tuple)) else value
-
-
-def bottlerocket(**nvidia: Any) -> str:
-    """Return settings of Bottlerocket for NVIDIA's device plugin."""
-    return yaml.safe_dump({"settings": {"kubelet-device-plugins": {"nvidia": nvidia}}})
-
-
-def talos(**kubelet_section: Any) -> str:
-    return yaml.safe_dump({"machine": {"kubelet": kubelet_section}})
 
 
 CASES = {
@@ -179,11 +150,8 @@ def test_field_becomes_a_key(text, key, value):
 
 
 def test_offline_cpus_and_nic_queues_become_numaforge_settings():
-    text = performance(
-        cpu={"reserved": "0,112", "isolated": "1-55,113-167", "offlined": "56-111,168-223"},
-        net={"userLevelNetworking": True},
-    )
-    profile = convert(text, "file").profile
+    cpu = {"reserved": "0,112", "isolated": "1-55,113-167", "offlined": "56-111,168-223"}
+    profile = convert(performance(cpu=cpu, net={"userLevelNetworking": True}), "file").profile
     assert profile["cpus"]["offline"] == "56-111,168-223"
     assert profile["nic_queues"] == {"combined": "reserved"}
     load_profile(profile)
@@ -198,16 +166,14 @@ def test_field_a_profile_cannot_express_is_noted(text, field, fate):
 
 
 def test_default_values_are_not_noted():
-    usual = {
-        "realTimeKernel": {"enabled": False},
-        "kernelPageSize": "4k",
-        "globallyDisableIrqLoadBalancing": False,
-    }
-    assert convert(performance(**usual), "file").notes == convert(performance(), "file").notes
+    usual = {"realTimeKernel": {"enabled": False}, "globallyDisableIrqLoadBalancing": False}
+    text = performance(**usual, kernelPageSize="4k")
+    assert convert(text, "file").notes == convert(performance(), "file").notes
 
 
 def test_parts_ignored_by_the_kubelet_refuse_nothing():
-    text = kubelet(memoryManagerPolicy="None", kubeReserved={"memory": "1Gi"}, reservedMemory=PARTS)
+    parts = [{"numaNode": 0, "limits": {"memory": "1Gi"}}]
+    text = kubelet(memoryManagerPolicy="None", kubeReserved={"memory": "1Gi"}, reservedMemory=parts)
     assert convert(text, "file").profile["kubelet"] == {"memory_manager_policy": "None"}
 
 
@@ -325,22 +291,16 @@ def keys_of_a_profile() -> set[str]:
 
 
 def test_every_row_key_is_a_profile_key():
-    keys = keys_of_a_profile()
     said = {row.key.replace("[]", "") for row in all_rows() if row.key}
-    unknown = {
-        key for key in said if key not in keys and not key.startswith(("tuning.sysctls.", "mig.mig_parted."))
-    }
-    assert unknown == set()
+    free = ("tuning.sysctls.", "mig.mig_parted.")
+    assert {key for key in said - keys_of_a_profile() if not key.startswith(free)} == set()
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.called)
-def test_field_has_exactly_one_row(form):
-    fields = [row.field for row in form.rows]
-    assert len(fields) == len(set(fields))
-
-
-def test_every_unconverted_row_names_the_reason():
-    assert [row.field for row in all_rows() if row.fate not in (Fate.BECOMES,) and not row.why] == []
+def test_field_has_exactly_one_row_and_an_unconverted_one_its_reason():
+    for form in FORMS:
+        fields = [row.field for row in form.rows]
+        assert len(fields) == len(set(fields))
+    assert [row.field for row in all_rows() if row.fate is not Fate.BECOMES and not row.why] == []
 
 
 def test_null_counts_as_left_out():
@@ -354,9 +314,8 @@ def test_standard_input_is_read(monkeypatch, capsys):
     with (SAMPLES / "gke.yaml").open(encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdin", file)
         assert run(["convert", "-"]) == 0
-    assert capsys.readouterr().out.startswith(
-        "# Converted by numaforge from a node system configuration of GKE: standard input"
-    )
+    head = "# Converted by numaforge from a node system configuration of GKE: standard input"
+    assert capsys.readouterr().out.startswith(head)
 
 
 def test_json_output_has_profile_and_notes(capsys):

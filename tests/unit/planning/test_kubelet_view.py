@@ -8,13 +8,11 @@ import pytest
 from numaforge.kubelet.admission.machine import MachineInfo, cpu_capacity
 from numaforge.kubelet.startup.check import check
 from numaforge.lib.cpulist import parse_cpulist
-from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import epyc_nps4, kubeadm_kubelet, machine
+from tests.fixtures.plans import notices, planned, refusal
 from tests.machines.files import stored
 
 
@@ -24,24 +22,18 @@ def captured(name: str) -> NodeTopology:
 
 
 def plan(topology: NodeTopology, **sections: object) -> NodePlan:
-    return plan_node(replace(topology, swap_bytes=0, cgroup_version=2), load_profile(sections), "1.36.0")
-
-
-def notices(planned: NodePlan) -> dict[str, str]:
-    return {notice.id: notice.message for notice in planned.notices}
+    return planned(replace(topology, swap_bytes=0, cgroup_version=2), "1.36.0", **sections)
 
 
 def test_cpus_outside_numa_nodes_are_neither_reserved_nor_promised() -> None:
-    planned = plan(captured("dell-r630-node0-offline"))
-    assert planned.cpus.reserved == parse_cpulist("5")
-    assert planned.cpus.allocatable == parse_cpulist("7,9,11,13,15,17,19")
-    assert planned.allocatable.cpu_millis == 7000
-    assert "CPUs 4,6,8,10,12,14,16,18,20 are in no NUMA node" in notices(planned)["cpus-in-no-numa-node"]
-
-
-def test_reserving_cpus_outside_numa_nodes_by_name_is_refused() -> None:
-    with pytest.raises(PlanError, match="does not find them: 4\n  choose among the CPUs that it finds: 5,7"):
-        plan(captured("dell-r630-node0-offline"), cpus={"reserved": {"cpulist": "4-5"}})
+    machine = captured("dell-r630-node0-offline")
+    chosen = plan(machine)
+    assert chosen.cpus.reserved == parse_cpulist("5")
+    assert chosen.cpus.allocatable == parse_cpulist("7,9,11,13,15,17,19")
+    assert chosen.allocatable.cpu_millis == 7000
+    assert "CPUs 4,6,8,10,12,14,16,18,20 are in no NUMA node" in notices(chosen)["cpus-in-no-numa-node"]
+    message = refusal(replace(machine, swap_bytes=0), cpus={"reserved": {"cpulist": "4-5"}})
+    assert "does not find them: 4\n  choose among the CPUs that it finds: 5,7" in message
 
 
 @pytest.mark.parametrize(
@@ -69,8 +61,8 @@ def test_align_by_socket_with_a_package_outside_numa_nodes_is_refused() -> None:
 
 
 def test_cores_the_kubelet_merges_on_s390x_are_reserved_whole() -> None:
-    planned = plan(captured("ibm-z-drawers"), cpus={"reserved": {"cores": 1}})
-    assert planned.cpus.reserved == parse_cpulist("0-2")
+    chosen = plan(captured("ibm-z-drawers"), cpus={"reserved": {"cores": 1}})
+    assert chosen.cpus.reserved == parse_cpulist("0-2")
 
 
 def test_offline_cpus_are_promised_by_a_kernel_without_numa_nodes() -> None:
@@ -82,10 +74,10 @@ def test_offline_cpus_are_promised_by_a_kernel_without_numa_nodes() -> None:
         online=there.online - {3},
         offline=frozenset({3}),
     )
-    planned = plan(whole)
-    assert planned.allocatable.cpu_millis == 3000
-    assert planned.cpus.allocatable == {1, 2}
-    assert "counts the offline CPUs 3" in notices(planned)["offline-cpus-counted"]
+    chosen = plan(whole)
+    assert chosen.allocatable.cpu_millis == 3000
+    assert chosen.cpus.allocatable == {1, 2}
+    assert "counts the offline CPUs 3" in notices(chosen)["offline-cpus-counted"]
 
 
 def test_offline_cpus_are_not_promised_where_the_kernel_has_numa_nodes() -> None:
@@ -97,29 +89,24 @@ def test_offline_cpus_are_not_promised_where_the_kernel_has_numa_nodes() -> None
 
 def test_split_ignored_by_the_kubelet_refuses_nothing() -> None:
     wish = {"memory": {"system_reserved": "4700Mi"}}
-    topology = captured("qemu-memory-tiers")
-    planned = plan(topology, **wish, kubelet={"memory_manager_policy": "None"})
-    assert "it is not divided among them" in notices(planned)["reservation-not-split"]
-    assert "reservedMemory" not in planned.kubelet.settings
-    with pytest.raises(PlanError, match=r"or set kubelet\.memory_manager_policy: None"):
-        plan(topology, **wish, kubelet={"memory_manager_policy": "Static"})
+    topology = replace(captured("qemu-memory-tiers"), swap_bytes=0, cgroup_version=2)
+    chosen = plan(topology, **wish, kubelet={"memory_manager_policy": "None"})
+    assert "it is not divided among them" in notices(chosen)["reservation-not-split"]
+    assert "reservedMemory" not in chosen.kubelet.settings
+    message = refusal(topology, "1.36.0", **wish, kubelet={"memory_manager_policy": "Static"})
+    assert "or set kubelet.memory_manager_policy: None" in message
 
 
 def test_nothing_left_for_pods_is_refused_under_every_policy() -> None:
-    pages = [{"size": "2Mi", "share": "99%"}]
+    wish = {"hugepages": [{"size": "2Mi", "share": "99%"}], "memory": {"system_reserved": "2Gi"}}
     topology = machine(cores_per_numa_node=4, kubelet=kubeadm_kubelet())
-    with pytest.raises(PlanError, match="of memory would be reserved, but only"):
-        plan(
-            topology,
-            hugepages=pages,
-            memory={"system_reserved": "2Gi"},
-            kubelet={"memory_manager_policy": "None"},
-        )
+    message = refusal(topology, **wish, kubelet={"memory_manager_policy": "None"})
+    assert "of memory would be reserved, but only" in message
 
 
 @pytest.mark.parametrize("profile", ["cpu-only", "training"])
 def test_machine_without_cpus_visible_to_the_kubelet_is_refused(profile: str) -> None:
     whole = epyc_nps4()
     astray = replace(whole, cores=tuple(replace(core, numa_node=None) for core in whole.cores))
-    with pytest.raises(PlanError, match="no CPU is in a NUMA node, so the kubelet finds none"):
-        plan_node(astray, load_profile(profile))
+    message = refusal(astray, extends=profile)
+    assert "no CPU is in a NUMA node, so the kubelet finds none" in message

@@ -10,9 +10,8 @@ import pytest
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.machine.topology.model import HugepagePool, NodeTopology
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile, ready_profiles
+from numaforge.planning.profiles import ready_profiles
 from numaforge.roles.kubelet.largest_pods import LargestPod
 from tests.fixtures.machines import (
     GIB,
@@ -24,13 +23,13 @@ from tests.fixtures.machines import (
     kubeadm_kubelet,
     lab_node,
 )
+from tests.fixtures.plans import decided, notices, planned
 
 GPU = "nvidia.com/gpu"
 
 
 def plan(topology: NodeTopology, version: str | None = None, **wish: Any) -> NodePlan:
-    profile = {"memory": {"system_reserved": "2Gi"}, "kubelet": wish}
-    return plan_node(topology, load_profile(profile), version)
+    return planned(topology, version, memory={"system_reserved": "2Gi"}, kubelet=wish)
 
 
 def gpus_near(*numa_nodes: int | None) -> NodeTopology:
@@ -40,14 +39,8 @@ def gpus_near(*numa_nodes: int | None) -> NodeTopology:
     return replace(dgx, gpus=tuple(replace(gpu, numa_node=node) for gpu, node in gpus))
 
 
-def policy(chosen: NodePlan) -> tuple[str, str]:
-    (decision,) = [each for each in chosen.decisions if each.subject == "kubelet.topologyManagerPolicy"]
-    return decision.value, decision.reason
-
-
 def notice(chosen: NodePlan) -> str | None:
-    found = [each.message for each in chosen.notices if each.id == "whole-node-pod-refused"]
-    return found[0] if found else None
+    return notices(chosen).get("whole-node-pod-refused")
 
 
 def shapes(chosen: NodePlan) -> list[tuple[int, int]]:
@@ -80,29 +73,17 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize(("topology", "expected", "because"), DEFAULTS.values(), ids=DEFAULTS)
-def test_default_policy_admits_a_pod_with_all_gpus(
-    topology: NodeTopology, expected: str, because: str
-) -> None:
+def test_default_policy_admits_a_pod_with_all_gpus(topology, expected, because) -> None:
     chosen = plan(topology)
-    value, reason = policy(chosen)
+    value, reason = decided(chosen, "kubelet.topologyManagerPolicy")
     assert value == expected
     assert because in reason
     assert notice(chosen) is None
-
-
-@pytest.mark.parametrize(
-    "topology", [dgx_h100(), epyc_gpu(), grace_blackwell_tray()], ids=lambda t: t.hostname
-)
-def test_kubelet_admits_all_gpus_under_the_default_policy(topology: NodeTopology) -> None:
-    chosen = plan(topology)
     whole = chosen.largest_pods[-1]
-    limits = {
-        "cpu": Fraction(whole.cpus),
-        "memory": Fraction(whole.memory_bytes),
-        GPU: Fraction(whole.devices),
-    }
-    pod = Pod("whole", (Container("main", limits, limits),))
+    limits = {"cpu": whole.cpus, "memory": whole.memory_bytes, GPU: whole.devices}
+    resources = {name: Fraction(amount) for name, amount in limits.items() if amount}
     assert whole.devices == len(topology.gpus)
+    pod = Pod("whole", (Container("main", resources, resources),))
     assert Node(topology, chosen.kubelet.settings).admit(pod).admitted
 
 
@@ -137,8 +118,8 @@ def test_memory_and_huge_pages_come_from_the_same_numa_node() -> None:
 
 
 def test_planned_huge_pages_count_for_the_largest_pod() -> None:
-    wish = {"extends": "inference-mig", "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}]}
-    chosen = plan_node(dgx_h100(), load_profile(wish))
+    pages = [{"size": "1Gi", "count_per_numa_node": 8}]
+    chosen = planned(dgx_h100(), extends="inference-mig", hugepages=pages)
     assert chosen.largest_pods[0].hugepages_bytes == {"1Gi": 8 * GIB}
 
 
@@ -175,20 +156,19 @@ def test_merged_policy_is_judged_as_the_kubelet_reads_it() -> None:
 
 @pytest.mark.parametrize("name", ready_profiles())
 def test_only_the_small_pod_ready_profile_refuses_a_whole_node_pod(name: str) -> None:
-    chosen = plan_node(dgx_h100(), load_profile({"extends": name, "mig": {"gpus": []}}))
+    chosen = planned(dgx_h100(), extends=name, mig={"gpus": []})
     assert (notice(chosen) is not None) == (name == "inference-mig")
 
 
 @pytest.mark.parametrize("strategy", ["mixed", "single"])
 def test_largest_pod_has_one_mig_device(strategy: str) -> None:
-    chosen = plan_node(dgx_h100(), load_profile({"extends": "inference-mig", "mig": {"strategy": strategy}}))
+    chosen = planned(dgx_h100(), extends="inference-mig", mig={"strategy": strategy})
     assert [pod.devices for pod in chosen.largest_pods] == [1]
     assert notice(chosen) is None
 
 
 def test_unknown_machine_has_no_largest_pod() -> None:
-    unknown = replace(dgx_h100(), memory_bytes=None, numa_nodes=())
-    assert plan_node(unknown, load_profile({})).largest_pods == ()
+    assert planned(replace(dgx_h100(), memory_bytes=None, numa_nodes=())).largest_pods == ()
 
 
 @pytest.mark.parametrize("wanted", ["single-numa-node", "best-effort"])

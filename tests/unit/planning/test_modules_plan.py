@@ -4,42 +4,40 @@ from typing import Any
 
 import pytest
 
-from numaforge.lib.errors import NumaforgeError
 from numaforge.planning.document import dumps, loads
-from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
 from numaforge.roles.modules.plan import ModulesPlan, plan_modules
 from tests.fixtures.machines import lab_node
+from tests.fixtures.plans import planned, refusal
 
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
 
 
-def profile(section: dict[str, Any] | None = None, **host: Any) -> Any:
+def wished(section: dict[str, Any] | None = None, **host: Any) -> dict[str, Any]:
     """Return a profile with a section `modules` and with `rdma.host`."""
-    wish = {"name": "t", "memory": {"system_reserved": "512Mi"}, "rdma": {"host": host}}
-    return load_profile({**wish, "modules": section or {}})
+    return {"memory": {"system_reserved": "512Mi"}, "rdma": {"host": host}, "modules": section or {}}
 
 
 PLANS = {
-    "nothing-unless-asked": (profile(), ModulesPlan()),
-    "the-set-for-mlx5": (profile(modules="mlx5"), ModulesPlan(MLX5)),
+    "nothing-unless-asked": (wished(), ModulesPlan()),
+    "the-set-for-mlx5": (wished(modules="mlx5"), ModulesPlan(MLX5)),
     "both-sections-each-module-once": (
-        profile({"load": ["nvidia-peermem", "ib_umad"]}, modules=["ib_umad"]),
+        wished({"load": ["nvidia-peermem", "ib_umad"]}, modules=["ib_umad"]),
         ModulesPlan(("nvidia_peermem", "ib_umad")),
     ),
-    "netns-shared": (profile(netns="shared"), ModulesPlan(options={"ib_core": ("netns_mode=1",)})),
+    "netns-shared": (wished(netns="shared"), ModulesPlan(options={"ib_core": ("netns_mode=1",)})),
     "netns-beside-other-options": (
-        profile({"options": {"ib_core": ["recv_queue_size=512"]}}, netns="exclusive"),
+        wished({"options": {"ib_core": ["recv_queue_size=512"]}}, netns="exclusive"),
         ModulesPlan(options={"ib_core": ("recv_queue_size=512", "netns_mode=0")}),
     ),
-    "blocked": (profile({"blocked": ["nouveau"]}), ModulesPlan(blocked=("nouveau",))),
+    "blocked": (wished({"blocked": ["nouveau"]}), ModulesPlan(blocked=("nouveau",))),
 }
 
 
-@pytest.mark.parametrize(("wish", "planned"), PLANS.values(), ids=PLANS)
-def test_module_plan_per_profile(wish: Any, planned: ModulesPlan) -> None:
-    assert plan_modules(wish).value == planned
+@pytest.mark.parametrize(("wish", "expected"), PLANS.values(), ids=PLANS)
+def test_module_plan_per_profile(wish: dict[str, Any], expected: ModulesPlan) -> None:
+    assert plan_modules(load_profile(wish)).value == expected
 
 
 REFUSALS = {
@@ -63,25 +61,17 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("modules", "host", "message"), REFUSALS.values(), ids=REFUSALS)
-def test_impossible_module_settings_are_refused(
-    modules: dict[str, Any], host: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(NumaforgeError, match=message):
-        plan_node(lab_node(), profile(modules, **host))
+def test_impossible_module_settings_are_refused(modules, host, message) -> None:
+    assert message in refusal(lab_node(), **wished(modules, **host))
 
 
 def test_module_files_match_the_plan() -> None:
-    plan = plan_node(
-        lab_node(),
-        profile({"load": ["ib_umad"], "options": {"nvidia": ["a=1", "b=x"]}, "blocked": ["nouveau"]}),
-    )
+    section = {"load": ["ib_umad"], "options": {"nvidia": ["a=1", "b=x"]}, "blocked": ["nouveau"]}
+    plan = planned(lab_node(), **wished(section))
     texts = render_plan(plan)
     assert texts["/etc/modules-load.d/90-numaforge.conf"].splitlines()[1:] == ["ib_umad"]
-    assert texts["/etc/modprobe.d/90-numaforge.conf"].splitlines()[1:] == [
-        "options nvidia a=1 b=x",
-        "blacklist nouveau",
-        "install nouveau /bin/false",
-    ]
+    lines = ["options nvidia a=1 b=x", "blacklist nouveau", "install nouveau /bin/false"]
+    assert texts["/etc/modprobe.d/90-numaforge.conf"].splitlines()[1:] == lines
     assert loads(dumps(plan)).modules == plan.modules
 
 

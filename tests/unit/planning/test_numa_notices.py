@@ -6,11 +6,9 @@ import pytest
 
 from numaforge.machine.topology.model import NodeTopology, NumaNode
 from numaforge.machine.topology.read import read_topology
-from numaforge.planning.document import dumps
-from numaforge.planning.node import plan_node
-from numaforge.planning.profiles import load_profile
 from numaforge.roles.memory.numa_notices import gpu_memory_bytes, numa_notices
 from tests.fixtures.machines import dgx_h100, gb200_cdmm, gb200_nvl72_tray, kubeadm_kubelet, lab_node, machine
+from tests.fixtures.plans import after, notices, planned
 from tests.machines import files
 
 GIB = 2**30
@@ -37,23 +35,18 @@ def with_cpus(first: int, second: int) -> NodeTopology:
     )
 
 
+WITHOUT_CPUS, UNEVEN = "memory-without-cpus", "uneven-packages"
 NOTICES: dict[str, tuple[NodeTopology, dict[str, str]]] = {
     "an-even-machine-has-none": (dgx_h100(), {}),
-    "cxl": (
-        captured("epyc-9654-nps1-cxl"),
-        {"memory-without-cpus": "NUMA nodes 2 (256Gi, CXL or HBM as it seems) have memory and no CPUs"},
-    ),
-    "hbm": (
-        captured("xeon-max-9480-snc4-flat"),
-        {"memory-without-cpus": "NUMA nodes 8-15 (128Gi, CXL or HBM as it seems)"},
-    ),
+    "cxl": (captured("epyc-9654-nps1-cxl"), {WITHOUT_CPUS: "NUMA nodes 2 (256Gi, CXL or HBM as it seems)"}),
+    "hbm": (captured("xeon-max-9480-snc4-flat"), {WITHOUT_CPUS: "NUMA nodes 8-15 (128Gi, CXL or HBM as it"}),
     "gpu-memory-that-nvml-names": (
         gb200_nvl72_tray(),
-        {"memory-without-cpus": "memory of GPUs) have memory and no CPUs: Allocatable counts it"},
+        {WITHOUT_CPUS: "memory of GPUs) have memory and no CPUs: Allocatable counts it"},
     ),
-    "gpu-memory-that-nothing-names": (
+    "gpu-memory-without-a-name": (
         captured("nvidia-gh200"),
-        {"memory-without-cpus": "NUMA nodes 1 (96Gi, memory of GPUs)"},
+        {WITHOUT_CPUS: "NUMA nodes 1 (96Gi, memory of GPUs)"},
     ),
     "cdmm-leaves-those-of-gpus-empty": (gb200_cdmm(), {}),
     "cpus-without-memory": (
@@ -62,13 +55,10 @@ NOTICES: dict[str, tuple[NodeTopology, dict[str, str]]] = {
     ),
     "memory-that-is-not-known-is-no-alarm": (with_memory(64 * GIB, None), {}),
     "an-empty-numa-node-is-none": (with_memory(64 * GIB, 64 * GIB, 0), {}),
-    "packages-with-other-numbers-of-cpus": (
-        with_cpus(8, 4),
-        {"uneven-packages": "packages have 4 to 8 CPUs: the largest pod that stays in one"},
-    ),
+    "packages-with-other-cpus": (with_cpus(8, 4), {UNEVEN: "packages have 4 to 8 CPUs: the largest"}),
     "packages-with-other-memory": (
         with_memory(64 * GIB, 32 * GIB),
-        {"uneven-packages": "packages have 32Gi to 64Gi of memory"},
+        {UNEVEN: "packages have 32Gi to 64Gi of memory"},
     ),
     "what-firmware-takes-of-one-is-even": (with_memory(64 * GIB, 62 * GIB), {}),
 }
@@ -83,16 +73,14 @@ def test_unusual_numa_layouts_are_noticed(topology, expected):
 
 def test_allocatable_reports_how_much_memory_is_gpu_memory():
     tray = replace(gb200_nvl72_tray(), kubelet=kubeadm_kubelet("1.36.3"))
-    profile = load_profile({"kubelet": {"topology_manager_policy": "none"}})
-    allocatable = plan_node(tray, profile).allocatable
+    allocatable = planned(tray, kubelet={"topology_manager_policy": "none"}).allocatable
     assert allocatable.gpu_memory_bytes == gpu_memory_bytes(tray) > 0
     assert allocatable.gpu_memory_bytes < allocatable.memory_bytes
-    lab = plan_node(lab_node(), load_profile({})).allocatable
-    assert lab.gpu_memory_bytes == 0
+    assert planned(lab_node()).allocatable.gpu_memory_bytes == 0
 
 
 @pytest.mark.parametrize(
-    ("mem_total", "notices"),
+    ("mem_total", "expected"),
     [
         pytest.param(128 * GIB, [], id="alike"),
         pytest.param(124 * GIB, [], id="an older kernel counts other pages"),
@@ -101,18 +89,14 @@ def test_allocatable_reports_how_much_memory_is_gpu_memory():
         pytest.param(96 * GIB, ["memory-differs"], id="less than they have"),
     ],
 )
-def test_disagreeing_memory_sizes_are_noticed(mem_total: int | None, notices: list[str]) -> None:
+def test_disagreeing_memory_sizes_are_noticed(mem_total: int | None, expected: list[str]) -> None:
     topology = replace(with_memory(64 * GIB, 64 * GIB), memory_bytes=mem_total)
-    assert [notice.id for notice in numa_notices(topology)] == notices
+    assert [notice.id for notice in numa_notices(topology)] == expected
     assert numa_notices(replace(with_memory(64 * GIB, None), memory_bytes=GIB)) == ()
 
 
 TRAY, EMPTY = gb200_nvl72_tray(), gb200_cdmm()
 POOL = {"hugepages": [{"size": "2Mi", "count": 512, "numa_nodes": [2, 10]}]}
-
-
-def noticed(topology: NodeTopology, profile: dict[str, object]) -> dict[str, str]:
-    return {notice.id: notice.message for notice in plan_node(topology, load_profile(profile)).notices}
 
 
 @pytest.mark.parametrize(
@@ -124,16 +108,14 @@ def noticed(topology: NodeTopology, profile: dict[str, object]) -> dict[str, str
     ],
 )
 def test_pools_in_gpu_memory_are_noticed(profile, words):
-    message = noticed(TRAY, profile).get("pools-in-gpu-memory")
+    message = notices(planned(TRAY, **profile)).get("pools-in-gpu-memory")
     assert message is None if words is None else message and message.startswith(words)
 
 
 @pytest.mark.parametrize(
     ("before", "now", "words"),
     [
-        pytest.param(
-            TRAY, EMPTY, "the earlier plan counted 744Gi of GPUs' memory", id="an upgrade took CDMM"
-        ),
+        pytest.param(TRAY, EMPTY, "the earlier plan counted 744Gi of GPUs' memory", id="an upgrade to CDMM"),
         pytest.param(EMPTY, TRAY, "744Gi of GPUs' memory are NUMA nodes now", id="back to NUMA nodes"),
         pytest.param(TRAY, TRAY, None, id="as it was"),
         pytest.param(EMPTY, EMPTY, None, id="CDMM all along"),
@@ -141,10 +123,6 @@ def test_pools_in_gpu_memory_are_noticed(profile, words):
     ],
 )
 def test_gpu_memory_mode_change_since_the_earlier_plan_is_noticed(before, now, words):
-    profile = load_profile({})
-    earlier = dumps(plan_node(before, profile)) if before else None
-    notices = {
-        each.id: each.message for each in plan_node(replace(now, previous_plan=earlier), profile).notices
-    }
-    message = notices.get("gpu-memory-changed")
+    machine = after(now, planned(before)) if before else now
+    message = notices(planned(machine)).get("gpu-memory-changed")
     assert message is None if words is None else message and message.startswith(words)

@@ -1,20 +1,17 @@
 """The kernel's page size: told by its huge pages, demanded by a profile, never installed."""
 
-import re
 from dataclasses import replace
 
 import pytest
 
-from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from numaforge.machine.topology.page_size import page_size
 from numaforge.machine.topology.read import read_topology
-from numaforge.planning.node import plan_node
-from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import machine
+from tests.fixtures.plans import decided, notices, planned, refusal
 from tests.machines.files import stored
 
-WISH = load_profile({"kernel": {"page_size": "64Ki"}})
+WISH = {"kernel": {"page_size": "64Ki"}}
 
 
 def arm(*sizes: str, **os_release: str) -> NodeTopology:
@@ -23,27 +20,22 @@ def arm(*sizes: str, **os_release: str) -> NodeTopology:
     return replace(built, os_release=os_release)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "size"),
-    [
-        (("64Ki", "2Mi", "32Mi", "1Gi"), "4Ki"),
-        (("2Mi", "32Mi", "1Gi"), "4Ki"),
-        (("2Mi", "32Mi"), "16Ki"),
-        (("2Mi", "512Mi", "16Gi"), "64Ki"),
-        (("2Mi",), None),
-        ((), None),
-    ],
-)
-def test_arm_page_size_follows_from_its_huge_page_sizes(sizes, size):
-    assert page_size(arm(*sizes)) == size
+PAGE_SIZES = [
+    (arm("64Ki", "2Mi", "32Mi", "1Gi"), "4Ki"),
+    (arm("2Mi", "32Mi", "1Gi"), "4Ki"),
+    (arm("2Mi", "32Mi"), "16Ki"),
+    (arm("2Mi", "512Mi", "16Gi"), "64Ki"),
+    (arm("2Mi"), None),
+    (arm(), None),
+    (read_topology(stored("huawei-xa320-kunpeng920").snapshot()), "4Ki"),
+    (read_topology(stored("nvidia-dgx-h100").snapshot()), "4Ki"),
+    (read_topology(stored("ibm-ac922-power9-6-v100").snapshot()), None),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [("huawei-xa320-kunpeng920", "4Ki"), ("nvidia-dgx-h100", "4Ki"), ("ibm-ac922-power9-6-v100", None)],
-)
-def test_page_size_is_read_from_captures(name, size):
-    assert page_size(read_topology(stored(name).snapshot())) == size
+@pytest.mark.parametrize(("topology", "size"), PAGE_SIZES)
+def test_page_size_follows_from_the_huge_page_sizes(topology, size):
+    assert page_size(topology) == size
 
 
 @pytest.mark.parametrize(
@@ -56,24 +48,15 @@ def test_page_size_is_read_from_captures(name, size):
     ],
 )
 def test_other_page_size_is_refused_with_the_package(release, remedy):
-    with pytest.raises(PlanError, match="has pages of 4Ki, not 64Ki") as refused:
-        plan_node(arm("64Ki", "2Mi", "1Gi", **release), WISH)
-    assert remedy in (refused.value.remedy or "")
+    message = refusal(arm("64Ki", "2Mi", "1Gi", **release), **WISH)
+    assert "has pages of 4Ki, not 64Ki" in message
+    assert remedy in message
+    assert "only Arm" in refusal(machine(cores_per_numa_node=4), **WISH)
 
 
-def test_other_page_size_on_x86_is_refused():
-    with pytest.raises(PlanError) as refused:
-        plan_node(machine(cores_per_numa_node=4), WISH)
-    assert "only Arm" in (refused.value.remedy or "")
-
-
-def test_matching_page_size_is_a_decision():
-    decisions = {each.subject: each.value for each in plan_node(arm("2Mi", "512Mi"), WISH).decisions}
-    assert decisions["kernel.page_size"] == "64Ki"
-
-
-def test_unknown_page_size_is_noticed():
-    assert "page-size-unknown" in {notice.id for notice in plan_node(arm("2Mi"), WISH).notices}
+def test_matching_page_size_is_a_decision_and_an_unknown_one_noticed():
+    assert decided(planned(arm("2Mi", "512Mi"), **WISH), "kernel.page_size")[0] == "64Ki"
+    assert "page-size-unknown" in notices(planned(arm("2Mi"), **WISH))
 
 
 SMALL, LARGE = ("64Ki", "2Mi", "32Mi", "1Gi"), ("2Mi", "512Mi", "16Gi")
@@ -100,8 +83,7 @@ MISSING_SIZES = {
 
 @pytest.mark.parametrize(("sizes", "wish", "message"), MISSING_SIZES.values(), ids=MISSING_SIZES)
 def test_huge_page_sizes_missing_at_this_page_size_are_refused(sizes, wish, message):
-    with pytest.raises(PlanError, match=re.escape(message)):
-        plan_node(arm(*sizes), load_profile(wish))
+    assert message in refusal(arm(*sizes), **wish)
 
 
 @pytest.mark.parametrize(
@@ -114,5 +96,4 @@ def test_huge_page_sizes_missing_at_this_page_size_are_refused(sizes, wish, mess
     ],
 )
 def test_existing_default_huge_page_size_is_planned(sizes, parameter):
-    plan = plan_node(arm(*sizes), load_profile({"kernel": {"cmdline": [parameter]}}))
-    assert parameter in plan.kernel.cmdline
+    assert parameter in planned(arm(*sizes), kernel={"cmdline": [parameter]}).kernel.cmdline

@@ -1,6 +1,5 @@
 """The plan's JSON document: its form, and what is refused when it is read back."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -32,11 +31,8 @@ def test_unchanged_plan_keeps_the_version_of_its_writer():
     assert plan_node(machine, load_profile("cpu-only")).written_by == f"numaforge {__version__}"
 
 
-def test_cpu_sets_are_written_as_cpulists():
+def test_cpus_are_written_as_cpulists():
     assert document()["cpus"]["reserved"] == "0,56,112,168"
-
-
-def test_per_cpu_mappings_are_grouped():
     assert document()["tuning"]["governors"] == {"0-223": "performance"}
 
 
@@ -47,12 +43,6 @@ def test_cpu_groups_are_ordered_by_first_cpu():
     assert list(document["tuning"]["governors"].items()) == [("0,2", "powersave"), ("1,7", "performance")]
 
 
-def test_document_text_is_reproducible():
-    assert dumps(plan_node(dgx_h100(), load_profile("training"))) == dumps(
-        plan_node(dgx_h100(), load_profile("training"))
-    )
-
-
 def test_unknown_schema_is_refused():
     with pytest.raises(PlanError, match="it has schema 2, and 1 is read here"):
         from_document({**document(), "schema": 2})
@@ -60,36 +50,6 @@ def test_unknown_schema_is_refused():
 
 def test_schema_address_is_accepted():
     assert from_document({"$schema": "plan.json", **document()}) == from_document(document())
-
-
-def damaged(change) -> dict[str, Any]:
-    copy = json.loads(json.dumps(document()))
-    change(copy)
-    return copy
-
-
-DAMAGE = {
-    "missing-field": (lambda d: d["cpus"].pop("reserved"), "plan.cpus.reserved: must be given"),
-    "unknown-field": (lambda d: d["memory"].update(extra=1), "plan.memory.extra: unknown key"),
-    "wrong-kind": (
-        lambda d: d["memory"].update(capacity_bytes="8Gi"),
-        "plan.memory.capacity_bytes: '8Gi' is not a whole number",
-    ),
-    "true-is-not-a-number": (
-        lambda d: d["memory"].update(capacity_bytes=True),
-        "plan.memory.capacity_bytes: True is not a whole number",
-    ),
-    "broken-cpulist": (lambda d: d["cpus"].update(online="0-"), "plan.cpus.online: '0-' is not a cpulist"),
-    "in-a-list": (lambda d: d["files"][0].pop("path"), "plan.files[0].path: must be given"),
-    "null": (lambda d: d.update(tuning=None), "plan.tuning: None is not a mapping"),
-}
-
-
-@pytest.mark.parametrize(("change", "message"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_reported_with_its_place(change, message):
-    with pytest.raises(PlanError) as caught:
-        from_document(damaged(change))
-    assert str(caught.value).startswith(message)
 
 
 OTHER_TEXTS = {

@@ -12,22 +12,14 @@ from numaforge.lib.quantity import parse_bytes
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.document import dumps, loads
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile
 from numaforge.roles.memory.plan import Room, split_reservation
+from tests.fixtures.plans import planned
 from tests.unit.planning.strategies import MIB, machines, shuffled
 
 reservations = st.sampled_from(
-    [
-        {"cores_per_numa_node": 1},
-        {"cores_per_numa_node": 2},
-        {"cores_per_package": 1},
-        {"cores_per_package": 3},
-        {"cores": 1},
-        {"cores": 5},
-    ]
-)
+    [("cores_per_numa_node", 1), ("cores_per_numa_node", 2), ("cores_per_package", 3), ("cores", 5)]
+).map(lambda wish: dict([wish]))
 profiles = st.fixed_dictionaries(
     {
         "cpus": st.fixed_dictionaries({"reserved": reservations}),
@@ -49,85 +41,57 @@ profiles = st.fixed_dictionaries(
 )
 
 
-def planned(topology: NodeTopology, profile: dict[str, Any]) -> NodePlan:
+def plan(topology: NodeTopology, profile: dict[str, Any]) -> NodePlan:
     try:
-        return plan_node(topology, load_profile(profile))
+        return planned(topology, **profile)
     except PlanError:
         assume(False)
         raise
 
 
 @given(machines(), profiles)
-def test_reserved_and_allocatable_cpus_partition_online_cpus(topology, profile):
-    plan = planned(topology, profile)
-    assert plan.cpus.reserved | plan.cpus.allocatable == topology.online
-    assert not plan.cpus.reserved & plan.cpus.allocatable
-    assert frozenset().union(*(node.reserved_cpus for node in plan.memory.numa_nodes)) == plan.cpus.reserved
+def test_cpus_are_reserved_by_whole_cores_and_workloads_get_the_others(topology, profile):
+    chosen = plan(topology, profile)
+    cpus = chosen.cpus
+    assert cpus.reserved | cpus.allocatable == topology.online
+    assert cpus.allocatable
+    assert not cpus.reserved & cpus.allocatable
+    assert frozenset().union(*(node.reserved_cpus for node in chosen.memory.numa_nodes)) == cpus.reserved
+    assert all(core.cpus <= cpus.reserved or not core.cpus & cpus.reserved for core in topology.cores)
 
 
 @given(machines(), profiles)
-def test_sibling_threads_stay_together(topology, profile):
-    plan = planned(topology, profile)
-    for core in topology.cores:
-        assert core.cpus <= plan.cpus.reserved or not core.cpus & plan.cpus.reserved
-
-
-@given(machines(), profiles)
-def test_workloads_always_get_cpus(topology, profile):
-    assert planned(topology, profile).cpus.allocatable
-
-
-@given(machines(), profiles)
-def test_shares_add_up_to_the_byte(topology, profile):
-    plan = planned(topology, profile)
-    memory = plan.memory
+def test_reserved_memory_is_the_sum_that_the_kubelet_expects(topology, profile):
+    chosen = plan(topology, profile)
+    memory, settings_ = chosen.memory, chosen.kubelet.settings
     total = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
-    assert sum(node.reserved_memory_bytes for node in plan.memory.numa_nodes) == total
-
-
-@given(machines(), profiles)
-def test_reserved_memory_equals_the_sum_the_kubelet_expects(topology, profile):
-    plan = planned(topology, profile)
-    settings_ = plan.kubelet.settings
-    reserved = sum(parse_bytes(entry["limits"]["memory"]) for entry in settings_["reservedMemory"])
-    kubelet_side = (
+    assert sum(node.reserved_memory_bytes for node in memory.numa_nodes) == total
+    assert sum(parse_bytes(entry["limits"]["memory"]) for entry in settings_["reservedMemory"]) == (
         parse_bytes(settings_.get("kubeReserved", {}).get("memory", 0))
         + parse_bytes(settings_.get("systemReserved", {}).get("memory", 0))
         + parse_bytes(settings_["evictionHard"]["memory.available"])
     )
-    assert reserved == kubelet_side
 
 
 @given(machines(), profiles)
-def test_numa_node_never_reserves_more_memory_than_present(topology, profile):
-    plan = planned(topology, profile)
-    for node in plan.memory.numa_nodes:
-        pools = plan.hugepages.planned(node.id)
+def test_numa_node_reserves_at_most_its_memory_and_without_cpus_nothing(topology, profile):
+    chosen = plan(topology, profile)
+    for node in chosen.memory.numa_nodes:
+        pools = chosen.hugepages.planned(node.id)
         pages = sum(count * parse_bytes(size) for size, count in pools.items())
         assert node.reserved_memory_bytes + pages <= node.memory_bytes
         assert node.allocatable_memory_bytes == node.memory_bytes - node.reserved_memory_bytes - pages
-
-
-@given(machines(), profiles)
-def test_numa_nodes_without_cpus_reserve_nothing(topology, profile):
-    for node in planned(topology, profile).memory.numa_nodes:
         assert node.cpus or not node.reserved_memory_bytes
-
-
-@given(machines(), profiles)
-def test_plan_survives_its_document(topology, profile):
-    plan = planned(topology, profile)
-    assert loads(dumps(plan)) == plan
-    assert dumps(loads(dumps(plan))) == dumps(plan)
 
 
 @given(st.data())
 @settings(max_examples=60)
-def test_input_order_changes_nothing(data):
-    topology = data.draw(machines())
-    profile = data.draw(profiles)
-    plan = planned(topology, profile)
-    assert dumps(planned(shuffled(data.draw, topology), profile)) == dumps(plan)
+def test_document_survives_a_round_trip_and_input_order_changes_nothing(data):
+    topology, profile = data.draw(machines()), data.draw(profiles)
+    chosen = plan(topology, profile)
+    assert loads(dumps(chosen)) == chosen
+    assert dumps(loads(dumps(chosen))) == dumps(chosen)
+    assert dumps(plan(shuffled(data.draw, topology), profile)) == dumps(chosen)
 
 
 rooms = st.lists(st.tuples(st.integers(1, 2**36), st.integers(0, 2**36)), min_size=1, max_size=9).map(
@@ -163,12 +127,12 @@ def test_with_room_an_even_split_differs_by_at_most_one_mib(spaces, total):
 def test_gpu_uuids_decide_nothing(profile: str) -> None:
     machine = ready_machine("dgx-h100")
 
-    def plan(numbers: range) -> str:
+    def planned_with(numbers: range) -> str:
         named = {gpu.pci_address: f"GPU-{number}" for gpu, number in zip(machine.gpus, numbers, strict=True)}
         gpus = tuple(replace(gpu, uuid=named[gpu.pci_address]) for gpu in machine.gpus)
-        text = dumps(plan_node(replace(machine, gpus=gpus), load_profile(profile)))
+        text = dumps(planned(replace(machine, gpus=gpus), extends=profile))
         for address, uuid in named.items():
             text = text.replace(f'"{uuid}"', f'"of {address}"')
         return text
 
-    assert plan(range(8)) == plan(range(7, -1, -1))
+    assert planned_with(range(8)) == planned_with(range(7, -1, -1))

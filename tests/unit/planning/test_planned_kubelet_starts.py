@@ -11,26 +11,9 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import parse_bytes
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile, ready_profiles
-from tests.fixtures.machines import big_512, dgx_h100, epyc_nps4, grace_memory_only, lab_node
+from tests.fixtures.machines import lab_node
 from tests.fixtures.planned_kubelets import report
 from tests.unit.planning.strategies import machines
-
-# Before 1.31 a kubelet aligns at most 8 NUMA nodes, so larger machines are refused there.
-COMBINATIONS = [
-    pytest.param(build, name, minor, id=f"{build.__name__}-{name}-1.{minor}")
-    for build in (dgx_h100, epyc_nps4, lab_node, grace_memory_only, big_512)
-    for name in ready_profiles()
-    for minor in KNOWN_MINORS
-    if minor >= 31 or len(build().numa_nodes) <= 8
-]
-
-
-@pytest.mark.parametrize(("build", "name", "minor"), COMBINATIONS)
-def test_kubelet_starts_with_every_ready_profile_on_every_machine(build, name, minor):
-    topology = build()
-    plan = plan_node(topology, load_profile(name), f"1.{minor}.0")
-    judged = report(topology, plan)
-    assert judged.starts, judged.error
 
 
 @pytest.mark.parametrize("name", ready_profiles())

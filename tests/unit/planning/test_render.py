@@ -61,23 +61,21 @@ def plan_with(
     tuning: TuningPlan | None = None,
     hugepages: dict[str, int] | None = None,
 ) -> NodePlan:
-    tuning = tuning or TuningPlan()
     cpus = frozenset(range(16))
     node = NumaNodePlan(0, cpus, frozenset({0, 8}), 2**34, 2**30, 2**33)
+    pools = tuple(PlannedPool(0, size, pages) for size, pages in (hugepages or {}).items())
     plan = NodePlan(
         hostname="gpu-1",
         profile="training",
         cpus=CpuPlan(cpus, frozenset({0, 8}), cpus - {0, 8}),
         memory=MemoryPlan(2**34, 0, 2**30, 100 * 2**20, numa_nodes=(node,)),
-        tuning=tuning,
+        tuning=tuning or TuningPlan(),
         kubelet=kubelet_plan,
         files=(),
         allocatable=None,
         decisions=(),
         notices=(),
-        hugepages=HugepagesPlan(
-            tuple(PlannedPool(0, size, pages) for size, pages in (hugepages or {}).items())
-        ),
+        hugepages=HugepagesPlan(pools),
     )
     return with_files(plan)
 
@@ -91,24 +89,16 @@ TUNED = TuningPlan(
 MERGED = kubelet(delivery="merge", config_dir=None, drop_in=None, exec_start=None)
 
 
-def test_first_line_of_every_text_file_names_numaforge():
-    texts = render_plan(plan_with(kubelet(), TUNED, {"2Mi": 512}))
-    heads = {text.splitlines()[0] for path, text in texts.items() if path != PLAN_PATH}
-    assert heads == {
-        "# Written by numaforge from the profile training. Do not edit: change that and run again."
-    }
+HEADER = "# Written by numaforge from the profile training. Do not edit: change that and run again."
 
 
-def test_every_planned_file_is_rendered_and_ends_in_one_newline():
+def test_every_planned_file_is_rendered_with_its_header():
     plan = plan_with(kubelet(), TUNED, {"2Mi": 512})
     texts = render_plan(plan)
     assert list(texts) == [file.path for file in plan.files]
     assert all(text.endswith("\n") and not text.endswith("\n\n") for text in texts.values())
-
-
-def test_saved_plan_equals_the_plan():
-    plan = plan_with(kubelet(), TUNED, {"2Mi": 512})
-    assert loads(render_plan(plan)[PLAN_PATH]) == plan
+    assert loads(texts.pop(PLAN_PATH)) == plan
+    assert {text.splitlines()[0] for text in texts.values()} == {HEADER}
 
 
 def test_drop_in_is_a_complete_kubelet_configuration():
@@ -144,39 +134,46 @@ def test_variable_keeps_existing_arguments(shell, value, tmp_path):
     file = tmp_path / "new/arguments"
     texts = render_plan(plan_with(kubelet(exec_start=None, variable="ARGS")))
     command = [*shell.split(), "-s", str(file), "ARGS", "--config-dir=/k.d"]
-    script = texts["/var/lib/numaforge/lib/kubelet-arguments.sh"]
-    subprocess.run(
-        command, input=script, env={"PATH": os.environ["PATH"], "ARGS": value}, text=True, check=True
-    )
+    script, env = texts["/var/lib/numaforge/lib/kubelet-arguments.sh"], {"PATH": os.environ["PATH"]}
+    subprocess.run(command, input=script, env={**env, "ARGS": value}, text=True, check=True)
     name, _, quoted = file.read_text().strip().partition("=")
     # systemd.exec(5): in double quotes, a backslash escapes a quote, a backslash, a dollar and a backtick
     unescaped = re.sub(r'\\(["\\$`])', r"\1", quoted.removeprefix('"').removesuffix('"'))
     assert (name, unescaped) == ("ARGS", f"{value} --config-dir=/k.d")
 
 
-def test_tmpfiles_has_a_line_per_kernel_file():
-    text = render_plan(plan_with(tuning=TUNED))["/etc/tmpfiles.d/numaforge-tuning.conf"]
-    assert text.splitlines()[1:] == [
+NODE = "/sys/devices/system/node/node0/hugepages"
+FILES = {
+    "/etc/tmpfiles.d/numaforge-tuning.conf": [
         "w /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor - - - - performance",
         "w /sys/devices/system/cpu/cpu1/cpufreq/scaling_governor - - - - performance",
         "w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise",
-    ]
+    ],
+    "/etc/sysctl.d/90-numaforge.conf": [
+        "net.ipv4.tcp_rmem = 4096 131072 6291456",
+        "vm.swappiness = 1",
+    ],
+    "/etc/tmpfiles.d/numaforge-hugepages.conf": [
+        f"w {NODE}/hugepages-1048576kB/nr_hugepages - - - - 2",
+        f"w {NODE}/hugepages-2048kB/nr_hugepages - - - - 512",
+    ],
+}
 
 
-def test_sysctls_are_sorted_by_name():
-    text = render_plan(plan_with(tuning=TUNED))["/etc/sysctl.d/90-numaforge.conf"]
-    assert text.splitlines()[1:] == ["net.ipv4.tcp_rmem = 4096 131072 6291456", "vm.swappiness = 1"]
+@pytest.mark.parametrize("path", FILES)
+def test_kernel_values_and_pools_have_a_line_each(path):
+    text = render_plan(plan_with(tuning=TUNED, hugepages={"1Gi": 2, "2Mi": 512}))[path]
+    assert text.splitlines()[1:] == FILES[path]
+
+
+TMPFILES = "systemd-tmpfiles --create /etc/tmpfiles.d/numaforge-tuning.conf"
 
 
 @pytest.mark.parametrize(
     ("tuning", "commands"),
     [
         pytest.param(TuningPlan(swap_off=True), ["swapoff -a"], id="swap-alone"),
-        pytest.param(
-            TuningPlan(governors={0: "performance"}),
-            ["systemd-tmpfiles --create /etc/tmpfiles.d/numaforge-tuning.conf"],
-            id="governors-alone",
-        ),
+        pytest.param(TuningPlan(governors={0: "performance"}), [TMPFILES], id="governors-alone"),
     ],
 )
 def test_unit_runs_only_planned_commands(tuning, commands):
@@ -209,16 +206,6 @@ def test_unit_raises_a_limit_and_never_lowers_it(tmp_path, shell, held, after):
     assert limit.read_text() == f"{after}\n"
 
 
-def test_pool_is_filled_per_numa_node():
-    text = render_plan(plan_with(hugepages={"1Gi": 2, "2Mi": 512}))[
-        "/etc/tmpfiles.d/numaforge-hugepages.conf"
-    ]
-    assert text.splitlines()[1:] == [
-        "w /sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages - - - - 2",
-        "w /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages - - - - 512",
-    ]
-
-
 INJECTIONS = {
     "newline": plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\nkernel.panic = 1"})),
     "escape": plan_with(tuning=TuningPlan(sysctls={"vm.swappiness": "1\x1b[2J"})),
@@ -248,16 +235,10 @@ def test_merging_twice_equals_merging_once():
 
 
 def test_settings_merged_by_an_earlier_plan_are_removed():
-    plan = plan_with(
-        replace(MERGED, settings={}, retired={"cpuManagerPolicy": "static", "evictionHard": {"a": "1"}})
-    )
-    config = {
-        **KIND,
-        "cpuManagerPolicy": "static",
-        "evictionHard": {"a": "1"},
-        "clusterDomain": "cluster.local",
-    }
-    left = yaml.safe_load(render_plan(plan, yaml.safe_dump(config))[CONFIG])
+    retired = {"cpuManagerPolicy": "static", "evictionHard": {"a": "1"}}
+    plan = plan_with(replace(MERGED, settings={}, retired=retired))
+    text = yaml.safe_dump({**KIND, **retired, "clusterDomain": "cluster.local"})
+    left = yaml.safe_load(render_plan(plan, text)[CONFIG])
     assert left == {**KIND, "clusterDomain": "cluster.local"}
 
 

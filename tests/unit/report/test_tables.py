@@ -8,12 +8,11 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice
 from numaforge.machine.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 from numaforge.planning.capacity import PredictedAllocatable
-from numaforge.planning.node import plan_node
-from numaforge.planning.profiles import load_profile
 from numaforge.report.plan import plan_in_full
 from numaforge.report.tables import topology_tables
 from numaforge.roles.kubelet.largest_pods import LargestPod
 from tests.fixtures import machines
+from tests.fixtures.plans import notices, planned
 from tests.fixtures.terminal import printed
 
 GIB = 2**30
@@ -42,10 +41,13 @@ def section(text: str, title: str) -> str:
 
 
 @pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
-def test_machine_fits_80_columns_uncut(topology):
-    text = printed(topology_tables(topology))
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert "…" not in text
+def test_machine_and_plan_fit_80_columns_uncut(topology):
+    shown = [topology_tables(topology)]
+    if len(topology.cores) > 1:
+        shown.append(plan_in_full(planned(replace(topology, kubelet=None))))
+    for text in map(printed, shown):
+        assert max(len(line) for line in text.splitlines()) <= 80
+        assert "…" not in text
 
 
 RAILS = {
@@ -59,15 +61,6 @@ RAILS = {
 @pytest.mark.parametrize(("topology", "rail"), RAILS.values(), ids=RAILS)
 def test_each_rdma_device_shows_its_gpus(topology, rail):
     assert rail in [line.strip() for line in printed(topology_tables(topology)).splitlines()]
-
-
-@pytest.mark.parametrize(
-    "topology", [pytest.param(t, id=name) for name, t in MACHINES.items() if len(t.cores) > 1]
-)
-def test_plan_fits_80_columns_uncut(topology):
-    text = printed(plan_in_full(plan_node(replace(topology, kubelet=None), load_profile({"name": "test"}))))
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert "…" not in text
 
 
 def test_numa_node_shows_package_cpus_cores_caches_memory_and_pools():
@@ -154,18 +147,14 @@ def test_text_from_a_host_is_not_read_as_markup():
 
 @pytest.fixture
 def lab_plan():
-    profile = {
-        "name": "training",
-        "cpus": {"reserved": {"cores_per_numa_node": 1}},
-        "memory": {
-            "kube_reserved": "256Mi",
-            "system_reserved": "256Mi",
-            "eviction_hard": {"memory.available": "100Mi"},
-        },
-        "hugepages": [{"size": "2Mi", "count_per_numa_node": 256}],
-        "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": 1}, "swap": "off"},
-    }
-    return plan_node(machines.lab_node(), load_profile(profile))
+    memory = {"kube_reserved": "256Mi", "system_reserved": "256Mi"}
+    return planned(
+        machines.lab_node(),
+        cpus={"reserved": {"cores_per_numa_node": 1}},
+        memory={**memory, "eviction_hard": {"memory.available": "100Mi"}},
+        hugepages=[{"size": "2Mi", "count_per_numa_node": 256}],
+        tuning={"governor": "performance", "sysctls": {"vm.swappiness": 1}, "swap": "off"},
+    )
 
 
 def test_planned_numa_node_shows_both_cpu_sets_and_all_memory(lab_plan):
@@ -177,10 +166,8 @@ def test_planned_numa_node_shows_both_cpu_sets_and_all_memory(lab_plan):
 
 
 def test_existing_pages_are_distinguished_from_planned_pages():
-    machine = machines.machine(
-        cores_per_numa_node=2, numa_memory_bytes=32 * GIB, hugepages={"2Mi": HugepagePool(512, 512)}
-    )
-    plan = plan_node(machine, load_profile({"name": "test"}))
+    pools = {"2Mi": HugepagePool(512, 512)}
+    plan = planned(machines.machine(cores_per_numa_node=2, numa_memory_bytes=32 * GIB, hugepages=pools))
     assert plan.hugepages.unchanged(0) == {"2Mi": 512}
     text = printed(plan_in_full(plan), width=120)
     memory, reserved, *pages, for_pods = row(text, "0")[3:]
@@ -188,9 +175,31 @@ def test_existing_pages_are_distinguished_from_planned_pages():
     assert float(memory) == round(float(reserved) + 1.0 + float(for_pods), 1)
 
 
-def test_memory_sum_is_exact(lab_plan):
-    text = printed(plan_in_full(lab_plan), width=120)
-    assert "kubeReserved 256Mi + systemReserved 256Mi + evictionHard 100Mi = 612Mi" in text
+ALLOCATABLE = PredictedAllocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
+OF_GPUS = PredictedAllocatable(7500, 3 * 2**30, gpu_memory_bytes=2**30)
+SHOWN = {
+    "the exact sum of memory": (
+        {},
+        "kubeReserved 256Mi + systemReserved 256Mi + evictionHard 100Mi = 612Mi",
+    ),
+    "mode and owner of a file": ({}, "/etc/numaforge/plan.json  0600 root:root"),
+    "Allocatable in Kubernetes quantities": (
+        {"allocatable": ALLOCATABLE},
+        "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n",
+    ),
+    "GPU memory apart": ({"allocatable": OF_GPUS}, "memory 3Gi (1 GiB of the memory is that of GPUs)\n"),
+    "a notice with its id": (
+        {"notices": (Notice("uneven-smt", "Core 3 has one thread."),)},
+        "uneven-smt: Core 3 has one thread.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), SHOWN.values(), ids=SHOWN)
+def test_plan_in_full_shows_it_without_colours(lab_plan, changes, words):
+    text = printed(plan_in_full(replace(lab_plan, **changes)), width=120)
+    assert words in text
+    assert "\x1b" not in text
 
 
 def test_every_decision_is_printed_with_its_reason(lab_plan):
@@ -199,27 +208,6 @@ def test_every_decision_is_printed_with_its_reason(lab_plan):
         assert f" = {decision.value}\n" in text
         assert decision.reason in text
     assert text.splitlines()[0] == "kubelet.cpuManagerPolicy = static"
-
-
-def test_files_show_mode_and_owner(lab_plan):
-    assert "/etc/numaforge/plan.json  0600 root:root" in section(printed(plan_in_full(lab_plan)), "Files")
-
-
-def test_notices_show_their_id(lab_plan):
-    text = printed(plan_in_full(replace(lab_plan, notices=(Notice("uneven-smt", "Core 3 has one thread."),))))
-    assert section(text, "Notices").strip() == "uneven-smt: Core 3 has one thread."
-
-
-def test_allocatable_is_shown_in_kubernetes_quantities(lab_plan):
-    allocatable = PredictedAllocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
-    text = printed(plan_in_full(replace(lab_plan, allocatable=allocatable)), width=120)
-    assert "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n" in text
-
-
-def test_gpu_memory_is_shown_separately(lab_plan):
-    allocatable = PredictedAllocatable(7500, 3 * 2**30, gpu_memory_bytes=2**30)
-    text = printed(plan_in_full(replace(lab_plan, allocatable=allocatable)), width=120)
-    assert "memory 3Gi (1 GiB of the memory is that of GPUs)\n" in text
 
 
 def test_gpu_counts_with_the_same_largest_pod_share_a_row(lab_plan):
@@ -231,10 +219,6 @@ def test_gpu_counts_with_the_same_largest_pod_share_a_row(lab_plan):
         ["1-2", "nvidia.com/gpu", "110", "1", "TiB", "16", "GiB", "of", "1Gi"],
         ["3-4", "nvidia.com/gpu", "none"],
     ]
-
-
-def test_pipe_gets_no_colours(lab_plan):
-    assert "\x1b" not in printed(plan_in_full(lab_plan))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +234,7 @@ def test_kubelet_without_version_has_the_same_wording_in_table_and_plan(kubelet,
     machine = replace(machines.lab_node(), kubelet=install)
     assert said in " ".join(printed(topology_tables(machine)).split())
     try:
-        told = "; ".join(notice.message for notice in plan_node(machine, load_profile("training")).notices)
+        told = "; ".join(notices(planned(machine, extends="training")).values())
     except PlanError as error:
         told = str(error)
     assert said in told

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import Network, NodeTopology
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile
 from numaforge.roles.rdma.planned import NicSetting
 from tests.fixtures.machines import dgx_h100, two_cpu_vm
+from tests.fixtures.plans import notices, planned, refusal
 
 DEFAULT = "0.0.0.0/0"
 
@@ -25,35 +23,31 @@ def fabric(*routes: Network) -> NodeTopology:
     return replace(machine, nics=tuple(nics), networks=routes or (Network("eth0", DEFAULT),))
 
 
+RESERVED = {"cpus": {"reserved": {"cores_per_numa_node": 2}}}
+
+
 def plan(topology: NodeTopology, **wish: object) -> NodePlan:
-    return plan_node(
-        topology, load_profile({"cpus": {"reserved": {"cores_per_numa_node": 2}}, "nic_queues": wish})
-    )
+    return planned(topology, **RESERVED, nic_queues=wish)
 
 
 def queues(chosen: NodePlan) -> dict[str, str]:
     return {each.nic: each.value for each in chosen.rdma.host.nics if each.name == "channels"}
 
 
-def notices(chosen: NodePlan) -> dict[str, str]:
-    return {notice.id: notice.message for notice in chosen.notices}
+QUEUES = {
+    "one for each reserved CPU": ({"combined": "reserved"}, {"eth1": "8"}),
+    "a number": ({"combined": 16}, {"eth1": "16"}),
+    "the default route's NIC by its name": ({"combined": "reserved", "nics": ["eth0"]}, {"eth0": "8"}),
+    "by device": ({"combined": 4, "nics": ["mlx5_1"]}, {"eth1": "4"}),
+    "by interface": ({"combined": 4, "nics": ["eth1"]}, {"eth1": "4"}),
+    "by address": ({"combined": 4, "nics": ["0000:40:00.0"]}, {"eth1": "4"}),
+    "unset": ({}, {}),
+}
 
 
-def test_each_reserved_cpu_serves_one_queue():
-    assert queues(plan(fabric(), combined="reserved")) == {"eth1": "8"}
-
-
-def test_given_queue_count_is_used_unchanged():
-    assert queues(plan(fabric(), combined=16)) == {"eth1": "16"}
-
-
-def test_named_nic_of_the_default_route_is_changed():
-    assert queues(plan(fabric(), combined="reserved", nics=["eth0"])) == {"eth0": "8"}
-
-
-@pytest.mark.parametrize("name", ["mlx5_1", "eth1", "0000:40:00.0"])
-def test_nic_is_recognised_by_any_of_its_names(name):
-    assert queues(plan(fabric(), combined=4, nics=[name])) == {"eth1": "4"}
+@pytest.mark.parametrize(("wish", "expected"), QUEUES.values(), ids=QUEUES)
+def test_queues_are_set_on_named_nics_or_all_but_the_default_routes(wish, expected):
+    assert queues(plan(fabric(), **wish)) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,21 +75,16 @@ def test_virtual_functions_are_left_unchanged():
 
 
 def test_unknown_nic_is_refused_with_the_known_nics():
-    with pytest.raises(PlanError, match="no NIC eth9") as refused:
-        plan(fabric(), combined="reserved", nics=["eth9"])
-    assert "mlx5_0 = eth0 = 0000:18:00.0" in (refused.value.remedy or "")
+    message = refusal(fabric(), nic_queues={"combined": 4, "nics": ["eth9"]})
+    assert "no NIC eth9" in message
+    assert "mlx5_0 = eth0 = 0000:18:00.0" in message
 
 
 def test_reserved_queue_count_without_reserved_cpus_is_refused():
-    with pytest.raises(PlanError, match="reserves none"):
-        plan_node(two_cpu_vm(), load_profile({"nic_queues": {"combined": "reserved"}}))
+    assert "reserves none" in refusal(two_cpu_vm(), nic_queues={"combined": "reserved"})
 
 
 def test_nic_queues_are_restored_at_boot():
     chosen = plan(fabric(), combined="reserved")
     assert NicSetting("eth1", "channels", "8") in chosen.rdma.host.nics
     assert "/etc/systemd/system/numaforge-nics.service" in [file.path for file in chosen.files]
-
-
-def test_unset_queues_change_nothing():
-    assert queues(plan(fabric())) == {}

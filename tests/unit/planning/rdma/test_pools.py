@@ -6,30 +6,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.lib.errors import NumaforgeError, PlanError
-from numaforge.lib.reasons import Reasoned
+from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import Nic, NodeTopology, RdmaDevice, RdmaPort
 from numaforge.planning.document import from_document, to_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
-from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.pool_functions import plugin_functions, selected
 from numaforge.roles.rdma.pools import plan_pools
 from tests.fixtures.machines import dgx_h100, hgx_a100, machine
+from tests.fixtures.plans import refusal
 
 ALL = ("umad0", "uverbs0", "issm0")
 
 
 def wish(**keys) -> NodeProfile:
-    return NodeProfile.model_validate({"name": "p", "rdma": {"device_plugin": keys}})
+    return load_profile({"name": "p", "rdma": {"device_plugin": keys}})
 
 
 def device(name: str, number: int, **changes) -> RdmaDevice:
     known = {"vendor": "15b3", "device": "1021", "character_devices": ALL}
-    port = RdmaPort(1, "InfiniBand", "ACTIVE", None)
-    built = RdmaDevice(name, f"0000:{number:02x}:00.0", f"ib{number}", "mlx5_core", 0, (port,), **known)
+    built = RdmaDevice(name, f"0000:{number:02x}:00.0", f"ib{number}", "mlx5_core", 0, port(), **known)
     return replace(built, **changes)
+
+
+def port(state: str | None = "ACTIVE", link_layer: str = "InfiniBand") -> tuple[RdmaPort]:
+    return (RdmaPort(1, link_layer, state, None),)
 
 
 def bare_machine(numa_nodes: int = 1) -> NodeTopology:
@@ -46,15 +48,15 @@ def with_devices(*devices: RdmaDevice, numa_nodes: int = 1) -> NodeTopology:
     return replace(bare_machine(numa_nodes), nics=nics, rdma_devices=devices)
 
 
-def planned(topology: NodeTopology, **keys) -> dict[str, tuple[str, ...]]:
+def pools_of(topology: NodeTopology, **keys) -> dict[str, tuple[str, ...]]:
     return {pool.resource: pool.devices for pool in plan_pools(topology, wish(**keys)).value}
 
 
 def test_dgx_h100_has_a_resource_per_rail():
     pools = plan_pools(dgx_h100(), wish(per="rail")).value
-    assert [pool.resource for pool in pools] == [f"rdma/rail{number}" for number in range(8)]
-    assert [len(pool.gpus) for pool in pools] == [1] * 8
-    assert {pool.tokens for pool in pools} == {63}
+    assert [(pool.resource, len(pool.gpus), pool.tokens) for pool in pools] == [
+        (f"rdma/rail{number}", 1, 63) for number in range(8)
+    ]
 
 
 GROUPINGS = {
@@ -73,7 +75,7 @@ GROUPINGS = {
 @pytest.mark.parametrize(("keys", "resources"), GROUPINGS.values(), ids=GROUPINGS)
 def test_resources_are_named_by_their_grouping(keys, resources):
     devices = (device("mlx5_0", 1), device("mlx5_1", 2, numa_node=1), device("mlx5_10", 3, numa_node=1))
-    assert list(planned(with_devices(*devices, numa_nodes=2), **keys)) == resources
+    assert list(pools_of(with_devices(*devices, numa_nodes=2), **keys)) == resources
 
 
 LEFT_OUT = {
@@ -99,12 +101,12 @@ LEFT_OUT = {
     "another driver": ({"driver": "irdma"}, {"include": [{"drivers": ["mlx5_core"]}]}, None),
     "another PCI id": ({"device": "101b"}, {"include": [{"ids": ["15b3:1021"]}]}, None),
     "another link layer": (
-        {"ports": (RdmaPort(1, "Ethernet", "ACTIVE", None),)},
+        {"ports": port(link_layer="Ethernet")},
         {"include": [{"link_layers": ["InfiniBand"]}]},
         None,
     ),
     "devices without an active port, where the profile says so": (
-        {"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)},
+        {"ports": port("DOWN")},
         {"down_ports": False},
         "none of its ports is active",
     ),
@@ -122,9 +124,9 @@ def test_left_out_devices_are_reported_with_a_reason(changes, keys, told):
 
 USABLE = {
     "devices without issm": ({"character_devices": ("umad1", "uverbs1")}, {}),
-    "one whose cable is out": ({"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)}, {}),
+    "one whose cable is out": ({"ports": port("DOWN")}, {}),
     "one whose port is in no known state": (
-        {"ports": (RdmaPort(1, "InfiniBand", None, None),)},
+        {"ports": port(None)},
         {"down_ports": False},
     ),
     "virtual functions, where the profile says so": (
@@ -138,7 +140,7 @@ USABLE = {
 @pytest.mark.parametrize(("changes", "keys"), USABLE.values(), ids=USABLE)
 def test_odd_but_usable_device_is_offered(changes, keys):
     topology = with_devices(device("mlx5_0", 1), device("odd", 2, **changes))
-    assert len(planned(topology, per="device", **keys)) == 2
+    assert len(pools_of(topology, per="device", **keys)) == 2
 
 
 def test_unknown_character_devices_are_not_noticed():
@@ -157,27 +159,22 @@ def test_missing_module_is_reported_and_excludes_no_device():
 EXCLUSIVE = replace(with_devices(device("mlx5_0", 1)), rdma_netns="exclusive")
 
 
-def test_exclusive_network_namespace_is_reported():
+def with_netns(netns: str) -> NodeProfile:
+    return load_profile({"rdma": {"host": {"netns": netns}, "device_plugin": {"per": "rail"}}})
+
+
+def test_exclusive_network_namespace_is_noticed_unless_shared_and_refused_where_wished():
     assert [each.id for each in plan_pools(EXCLUSIVE, wish(per="rail")).notices] == ["rdma-netns-exclusive"]
-
-
-def test_network_namespace_that_the_profile_shares_is_not_noticed():
-    shared = load_profile({"rdma": {"host": {"netns": "shared"}, "device_plugin": {"per": "rail"}}})
-    assert plan_pools(EXCLUSIVE, shared).notices == ()
-
-
-def test_pools_beside_exclusive_network_namespaces_are_refused():
-    both = load_profile({"rdma": {"host": {"netns": "exclusive"}, "device_plugin": {"per": "rail"}}})
+    assert plan_pools(EXCLUSIVE, with_netns("shared")).notices == ()
     with pytest.raises(PlanError, match=r"is rail, and rdma\.host\.netns is exclusive") as refused:
-        plan_pools(with_devices(device("mlx5_0", 1)), both)
+        plan_pools(with_devices(device("mlx5_0", 1)), with_netns("exclusive"))
     assert "rdma.host.netns: shared" in (refused.value.remedy or "")
 
 
 def test_selection_without_a_match_is_reported():
     decided = plan_pools(with_devices(device("mlx5_0", 1)), wish(per="rail", exclude=[{"names": ["ens*"]}]))
-    assert [str(each.message) for each in decided.notices] == [
-        "rdma.device_plugin.exclude[0] fits no device of this machine"
-    ]
+    (notice,) = decided.notices
+    assert notice.message == "rdma.device_plugin.exclude[0] fits no device of this machine"
 
 
 def test_machine_without_devices_has_no_pools_and_gets_a_notice():
@@ -187,17 +184,17 @@ def test_machine_without_devices_has_no_pools_and_gets_a_notice():
 
 @pytest.mark.parametrize("name", ["mlx5_0", "mlx5_1", "mlx5_8"])
 def test_unplugged_cable_changes_no_resource(name):
-    machine = hgx_a100()
-    down = (RdmaPort(1, "InfiniBand", "DOWN", "10 Gb/sec (4X SDR)"),)
-    devices = (replace(each, ports=down) if each.name == name else each for each in machine.rdma_devices)
-    unplugged = replace(machine, rdma_devices=tuple(devices))
-    assert planned(unplugged, per="rail") == planned(machine, per="rail")
+    whole = hgx_a100()
+    down = {name: port("DOWN")}
+    devices = tuple(replace(each, ports=down.get(each.name, each.ports)) for each in whole.rdma_devices)
+    unplugged = replace(whole, rdma_devices=devices)
+    assert pools_of(unplugged, per="rail") == pools_of(whole, per="rail")
 
 
 def test_virtual_functions_are_on_the_rail_of_their_physical_function():
     physical = device("mlx5_0", 1), device("mlx5_1", 2)
     virtual = device("mlx5_2", 3, physical_function="0000:02:00.0")
-    pools = planned(with_devices(*physical, virtual), per="rail", virtual_functions=True)
+    pools = pools_of(with_devices(*physical, virtual), per="rail", virtual_functions=True)
     assert pools == {"rdma/rail0": ("mlx5_0",), "rdma/rail1": ("mlx5_1", "mlx5_2")}
 
 
@@ -285,23 +282,17 @@ INVALID_SECTIONS = {
 
 @pytest.mark.parametrize(("keys", "said"), INVALID_SECTIONS.values(), ids=INVALID_SECTIONS)
 def test_invalid_device_plugin_profile_is_refused(keys, said):
-    with pytest.raises(NumaforgeError) as refused:
-        load_profile({"name": "p", "rdma": {"device_plugin": keys}})
-    assert said in str(refused.value)
-    assert "rdma.device_plugin" in str(refused.value)
+    message = refusal(dgx_h100(), rdma={"device_plugin": keys})
+    assert said in message
+    assert "rdma.device_plugin" in message
 
 
-def test_plan_predicts_resources_and_label_of_a_deployed_plugin():
+def test_plan_predicts_resources_and_label_of_a_deployed_plugin_alone():
     plan = plan_node(dgx_h100(), wish(per="numa_node", deployed=True), "1.36.1")
-    assert {k: v for k, v in plan.allocatable.devices.items() if k.startswith("rdma/")} == {
-        "rdma/numa0": 63,
-        "rdma/numa1": 63,
-    }
+    resources = {k: v for k, v in plan.allocatable.devices.items() if k.startswith("rdma/")}
+    assert resources == {"rdma/numa0": 63, "rdma/numa1": 63}
     assert list(plan.labels) == ["numaforge.io/rdma-pools"]
     assert from_document(to_document(plan)) == plan
-
-
-def test_plan_predicts_nothing_for_an_undeployed_plugin():
     plan = plan_node(dgx_h100(), wish(per="rail"), "1.36.1")
     assert (len(plan.rdma.pools), plan.allocatable.devices, plan.labels) == (8, {}, {})
 
@@ -309,35 +300,26 @@ def test_plan_predicts_nothing_for_an_undeployed_plugin():
 @st.composite
 def fabrics(draw: st.DrawFn) -> NodeTopology:
     """Draw RDMA devices: some without interfaces, of several kinds, near several NUMA nodes, or unknown."""
-    count = draw(st.integers(1, 8))
-    return with_devices(
-        *(
-            device(
-                f"mlx5_{number}",
-                number,
-                numa_node=draw(st.integers(0, 1)),
-                interface=draw(st.sampled_from((f"ib{number}", f"ib{number}", None))),
-                device=draw(st.sampled_from(("1021", "101b"))),
-                management=draw(st.booleans()) and draw(st.booleans()),
-                character_devices=draw(st.sampled_from((ALL, ALL, ("uverbs0",)))),
-            )
-            for number in range(count)
-        ),
-        numa_nodes=2,
-    )
-
-
-def decided_or_refused(topology: NodeTopology, per: str) -> Reasoned[tuple[RdmaPool, ...]] | None:
-    try:
-        return plan_pools(topology, wish(per=per))
-    except PlanError:
-        return None
+    devices = [
+        device(
+            f"mlx5_{number}",
+            number,
+            numa_node=draw(st.integers(0, 1)),
+            interface=draw(st.sampled_from((f"ib{number}", f"ib{number}", None))),
+            device=draw(st.sampled_from(("1021", "101b"))),
+            management=draw(st.booleans()) and draw(st.booleans()),
+            character_devices=draw(st.sampled_from((ALL, ALL, ("uverbs0",)))),
+        )
+        for number in range(draw(st.integers(1, 8)))
+    ]
+    return with_devices(*devices, numa_nodes=2)
 
 
 @given(topology=fabrics(), per=st.sampled_from(("rail", "numa_node", "device", "machine")))
 def test_every_device_is_in_exactly_one_pool_with_exact_selectors(topology, per):
-    decided = decided_or_refused(topology, per)
-    if decided is None:
+    try:
+        decided = plan_pools(topology, wish(per=per))
+    except PlanError:
         assert any(each.interface is None for each in topology.rdma_devices)
         return
     held = [name for pool in decided.value for name in pool.devices]
@@ -351,5 +333,5 @@ def test_every_device_is_in_exactly_one_pool_with_exact_selectors(topology, per)
 
 @pytest.mark.parametrize("per", ["rail", "numa_node", "device", "machine"])
 def test_hgx_a100_with_storage_nics_has_every_device_in_one_pool(per):
-    held = [name for names in planned(hgx_a100(), per=per).values() for name in names]
+    held = [name for names in pools_of(hgx_a100(), per=per).values() for name in names]
     assert sorted(held) == sorted(f"mlx5_{number}" for number in range(10))
