@@ -272,7 +272,7 @@ def _domain(
         if (count := direct_nvlinks(one, peer))
     ]
     if pairs:
-        columns = max(1, int((inner + 4 * _GAP) // (pairs[0].width + 4 * _GAP)))
+        columns = max(1, int((inner + 4 * _GAP) // (max(pair.width for pair in pairs) + 4 * _GAP)))
         parts.append(in_grid("device-row", pairs, columns, 4 * _GAP, stretched=False))
     return parts
 
