@@ -1,10 +1,9 @@
-"""The simulator against recorded decisions of real kubelet code and of a live kubelet.
+"""The simulator against recorded allocations of the kubelet's code and decisions of a live kubelet.
 
 The recordings are the files `kubelet/*.json` and `kubelet-real/admission.json` below the folder that
 NUMAFORGE_VECTORS names (default: ../shared/vectors beside the repository).
 """
 
-import tarfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -12,14 +11,12 @@ from typing import Any
 import pytest
 
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.hints import Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineInfo
 from numaforge.kubelet.admission.masks import ids_of, mask_of
-from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.machine.topology.model import NodeTopology
-from tests.conformance.recordings import VECTORS, cases, node_topology, recording
+from tests.conformance.recordings import cases, node_topology, recording
 from tests.fixtures.admitted import outcome
 
 
@@ -73,78 +70,13 @@ def test_cpus_are_allocated_as_by_the_kubelet(case: dict[str, Any]) -> None:
     assert (format_cpulist(ids_of(taken)), error) == (case["expected_cpuset"], case["expected_error"])
 
 
-def provider_hints(providers: list[Any] | None) -> list[HintsByResource]:
-    return [
-        {}
-        if hints is None
-        else {
-            resource: None if listed is None else Hints.of(map(as_hint, listed))
-            for resource, listed in hints.items()
-        }
-        for hints in providers or []
-    ]
-
-
-def as_hint(recorded: Mapping[str, Any]) -> Hint:
-    return Hint(None if recorded["numa"] is None else mask_of(recorded["numa"]), recorded["preferred"])
-
-
-@pytest.mark.parametrize("case", cases("kubelet/hint_merge.json", "named"))
-def test_named_hints_merge_as_in_the_kubelet(case: dict[str, Any]) -> None:
-    recording("kubelet/hint_merge.json")
-    policy = MergePolicy(case["policy"], mask_of(case["numa_nodes"]))
-    merged = policy.merge(provider_hints(case["providers"]))
-    assert merged == (as_hint(case["observed_1_36_2"]), case["admit_1_36_2"])
-
-
-@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
-@pytest.mark.parametrize("case", cases("kubelet/hint_merge.json", "random"))
-def test_random_hints_merge_as_in_the_kubelet(case: dict[str, Any], policy: str) -> None:
-    recording("kubelet/hint_merge.json")
-    distances = {i: dict(enumerate(row)) for i, row in enumerate(case.get("distances") or [])}
-    merge_policy = MergePolicy(policy, mask_of(case["numa_nodes"]), case["prefer_closest"], distances)
-    expected = case["results"][policy]
-    merged = merge_policy.merge(provider_hints(case["providers"]))
-    assert merged == (as_hint(expected["hint"]), expected["admit"])
-
-
-@pytest.mark.parametrize("scenario", cases("kubelet/admission.json", "scenarios", "special_cases"))
-def test_admission_matches_the_managers(scenario: dict[str, Any]) -> None:
-    document = recording("kubelet/admission.json")
-    machine = scenario["machine"]
-    devices = (
-        document["devices"].get(machine, {}) if isinstance(machine, str) else scenario.get("devices", {})
-    )
-    topology = node_topology(document["machines"][machine] if isinstance(machine, str) else machine)
-    node = Node(topology, scenario["config"], devices, predicates=False)
-    recorded = {result["name"]: result for result in scenario["results"]}
-    for operation, admission in replay(node, scenario["ops"]):
-        got = outcome(admission, operation["pod"], cpus_key="exclusiveCPUs")
-        assert got == recorded[admission.name], operation
-
-
-@pytest.fixture(scope="session")
-def live_machine(tmp_path_factory: pytest.TempPathFactory) -> NodeTopology:
-    """The machine of the live kubelet, read from its captured files."""
-    from numaforge.machine.snapshot import from_root
-    from numaforge.machine.topology.read import read_topology
-
-    archive = VECTORS / "kubelet-real/machine.tar.xz"
-    if not archive.is_file():
-        pytest.skip(f"no captured machine at {archive}: set NUMAFORGE_VECTORS to the folder that holds it")
-    root = tmp_path_factory.mktemp("machine")
-    with tarfile.open(archive) as captured:
-        captured.extractall(root, filter="data")
-    return read_topology(from_root(root))
-
-
 @pytest.mark.parametrize("scenario", cases("kubelet-real/admission.json", "scenarios"))
-def test_admission_matches_the_live_kubelet(scenario: dict[str, Any], live_machine: NodeTopology) -> None:
+def test_admission_matches_the_live_kubelet(scenario: dict[str, Any], captured_machine: NodeTopology) -> None:
     document = recording("kubelet-real/admission.json")
     recorded = {result["name"]: result for result in scenario["results"]}
     pods = [operation for operation in scenario["ops"] if "pod" in operation]
     unserved = [operation["name"] for operation in pods if ran_without_its_devices(operation, recorded)]
-    node = Node(live_machine, scenario["config"], {} if unserved else document["devices"])
+    node = Node(captured_machine, scenario["config"], {} if unserved else document["devices"])
     for operation, admission in replay(node, scenario["ops"]):
         got = outcome(admission, operation["pod"])
         if admission.admitted:

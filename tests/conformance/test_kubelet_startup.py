@@ -4,19 +4,13 @@ The vectors are not part of the package: NUMAFORGE_VECTORS names their folder.
 """
 
 import json
-import tarfile
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
 
 from numaforge.kubelet.startup.check import check
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.machine.snapshot import from_root
-from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.read import read_topology
-from tests.conformance.recordings import VECTORS, node_topology
+from tests.conformance.recordings import cases, node_topology, recording
 from tests.fixtures.kubelet_texts import in_any_order
 
 LOADING = (
@@ -30,45 +24,6 @@ RUN_PREFIXES = (
 )
 
 
-@cache
-def load(name: str) -> dict[str, Any] | None:
-    file = VECTORS / name
-    return json.loads(file.read_text()) if file.exists() else None
-
-
-def cases(name: str, *keys: str) -> list[Any]:
-    vectors = load(name)
-    if vectors is None:
-        return [
-            pytest.param(
-                None, marks=pytest.mark.skip(reason=f"{VECTORS / name} is absent: set NUMAFORGE_VECTORS")
-            )
-        ]
-    return [pytest.param(case, id=case["name"]) for key in keys for case in vectors[key]]
-
-
-def real_cases() -> list[Any]:
-    name = "kubelet-real/startup.json"
-    vectors = load(name)
-    if vectors is None:
-        reason = f"{VECTORS / name} is absent: set NUMAFORGE_VECTORS"
-        return [pytest.param(None, "", marks=pytest.mark.skip(reason=reason))]
-    return [
-        pytest.param(case, minor, id=f"{minor}-{case['name']}")
-        for case in vectors["cases"]
-        for minor in case["results"]
-    ]
-
-
-@pytest.fixture(scope="module")
-def lab_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeTopology]:
-    root = tmp_path_factory.mktemp("machine")
-    vectors = load("kubelet-real/startup.json")
-    with tarfile.open(VECTORS / "kubelet-real" / vectors["machine"]) as archive:
-        archive.extractall(root, filter="data")
-    return read_topology(from_root(root))
-
-
 def bare(error: str | None) -> str | None:
     """Drop what the command adds around an error, which the recordings of single functions lack."""
     for prefix in RUN_PREFIXES:
@@ -77,29 +32,30 @@ def bare(error: str | None) -> str | None:
     return error
 
 
-@pytest.mark.parametrize(("case", "minor"), real_cases())
-def test_real_kubelet_starts_or_fails_as_predicted(case, minor, lab_node):
-    vectors = load("kubelet-real/startup.json")
-    report = check(
-        case["yaml"],
-        drop_ins=case["dropins"],
-        flags=case["flags"],
-        state_files=case["state"],
-        topology=lab_node,
-        version=vectors["versions"].get(minor, minor),
-        config_path="$CONFIG",
-        drop_in_dir="$DROPIN_DIR",
-        root_dir="$STATE_DIR",
-    )
-    result = case["results"][minor]
-    assert report.starts == result["starts"], report.error
-    # The recording is one line of a log, so line breaks inside the error became blanks.
-    assert in_any_order((report.error or "").replace("\n", " ")) == in_any_order(result["error"])
+@pytest.mark.parametrize("case", cases("kubelet-real/startup.json", "cases"))
+def test_real_kubelets_start_or_fail_as_predicted(case, captured_machine):
+    versions = recording("kubelet-real/startup.json")["versions"]
+    for minor, result in case["results"].items():
+        report = check(
+            case["yaml"],
+            drop_ins=case["dropins"],
+            flags=case["flags"],
+            state_files=case["state"],
+            topology=captured_machine,
+            version=versions.get(minor, minor),
+            config_path="$CONFIG",
+            drop_in_dir="$DROPIN_DIR",
+            root_dir="$STATE_DIR",
+        )
+        assert report.starts == result["starts"], f"{minor}: {report.error}"
+        # The recording is one line of a log, so line breaks inside the error became blanks.
+        said = (report.error or "").replace("\n", " ")
+        assert in_any_order(said) == in_any_order(result["error"]), minor
 
 
 @pytest.mark.parametrize("case", cases("kubelet/startup.json", "cases", "checkpoint_cases"))
 def test_resource_managers_start_or_fail_as_recorded(case):
-    vectors = load("kubelet/startup.json")
+    vectors = recording("kubelet/startup.json")
     topology = node_topology(vectors["machines"][case["machine"]])
     names = ("cpu_manager_state", "memory_manager_state")
     report = check(
@@ -121,7 +77,7 @@ def test_resource_managers_start_or_fail_as_recorded(case):
 
 @pytest.mark.parametrize("case", cases("kubelet/validation.json", "cases"))
 def test_validation_refuses_what_the_kubelet_refuses(case):
-    vectors = load("kubelet/validation.json")
+    vectors = recording("kubelet/validation.json")
     config = {**vectors["base_config"], **case["mutation"]}
     config = {name: value for name, value in config.items() if value is not None}
     report = check(
