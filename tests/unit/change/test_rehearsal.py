@@ -205,10 +205,7 @@ def test_plan_refused_only_by_the_kubelet_is_refused_and_reportable() -> None:
     assert "report it with the snapshot" in refusal(on, said)
 
 
-@pytest.mark.parametrize(
-    ("policy", "refused"),
-    [pytest.param("required", True, id="required"), pytest.param("when-possible", False, id="when-possible")],
-)
+@cases("policy, refused", {"required": ("required", True), "when-possible": ("when-possible", False)})
 def test_unknown_outcome_is_refused_only_if_a_rehearsal_is_required(policy: str, refused: bool) -> None:
     unknown = Rehearsed(Verdict.UNKNOWN, "systemd does not run")
     assert ("maintenance.rehearsal: required" in refusal(with_policy(policy), unknown)) is refused

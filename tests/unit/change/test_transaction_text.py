@@ -84,15 +84,14 @@ def test_filling_and_restoring_pools_extends_the_time_limits():
     assert change.undo_seconds == without.undo_seconds + 600
 
 
-@pytest.mark.parametrize(
-    ("parts", "drains"),
-    [
-        ((FILES,), False),
-        ((FILES, POOLS), True),
-        ((FILES, KUBELET), True),
-        ((kubelet.part("u", restart=False),), False),
-    ],
-    ids=["files-alone", "one-part-needs-it", "the-kubelet-restarts", "the-kubelet-runs-on"],
+@cases(
+    "parts, drains",
+    {
+        "files-alone": ((FILES,), False),
+        "one-part-needs-it": ((FILES, POOLS), True),
+        "the-kubelet-restarts": ((FILES, KUBELET), True),
+        "the-kubelet-runs-on": ((kubelet.part("u", restart=False),), False),
+    },
 )
 def test_change_drains_if_any_part_needs_it(parts, drains):
     assert Transaction("T1", parts).drains is drains
@@ -213,9 +212,7 @@ def test_result_is_parsed():
     assert read_result(text) == Result("T", "applied", "", ("a", "b"))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"id": "T"'], ids=["empty", "no-fields", "a-list", "cut-off"]
-)
+@cases("text", {"empty": "", "no-fields": "{}", "a-list": "[]", "cut-off": '{"id": "T"'})
 def test_malformed_result_is_refused(text):
     with pytest.raises(HostError):
         read_result(text)

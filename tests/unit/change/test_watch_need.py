@@ -21,6 +21,7 @@ from numaforge.roles.watch import promises
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_TIMER
 from numaforge.verification.live import probe, read_live
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
+from tests.fixtures.tables import cases
 
 ENABLED, ACTIVE = "unit enabled", "timer active"
 HERE, ELSEWHERE = "/srv/here", "/srv/elsewhere"
@@ -110,13 +111,9 @@ def test_timer_is_queried_only_where_it_may_run() -> None:
     assert watch.look(UNWATCHED).call == ("look_watch", watch.BOOT_LINK, "")
 
 
-@pytest.mark.parametrize(
-    ("age", "why"),
-    [
-        pytest.param(None, "does not exist", id="none"),
-        pytest.param(3600, "written 36", id="an hour old"),
-        pytest.param(0, "", id="just written"),
-    ],
+@cases(
+    "age, why",
+    {"none": (None, "does not exist"), "an hour old": (3600, "written 36"), "just written": (0, "")},
 )
 def test_verification_checks_the_age_of_the_metrics(age: int | None, why: str, tmp_path: Path) -> None:
     plan = replace(goal({"enabled": True, "directory": str(tmp_path)}).plan, files=(), kubelet=None)

@@ -505,12 +505,9 @@ def test_running_kubelet_may_have_assigned_its_last_cpu():
         Node(SMALL, config, GPUS, state=state)
 
 
-@pytest.mark.parametrize(
-    ("default", "entries"),
-    [
-        pytest.param("1-15", {}, id="another reservation"),
-        pytest.param("0-15", {"u": {"c": "16"}}, id="a CPU that the machine has not"),
-    ],
+@cases(
+    "default, entries",
+    {"another reservation": ("1-15", {}), "a CPU that the machine has not": ("0-15", {"u": {"c": "16"}})},
 )
 def test_cpu_state_of_another_machine_or_configuration_is_refused(default, entries):
     with pytest.raises(KubeletConfigError):

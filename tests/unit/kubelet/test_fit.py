@@ -9,6 +9,7 @@ from numaforge.kubelet.admission.fit import Advice, LargestShape, Scenario, fill
 from numaforge.kubelet.admission.pod import Pod
 from tests.fixtures.machines import GIB, machine
 from tests.fixtures.scenarios import scenario
+from tests.fixtures.tables import cases
 
 GPUS = read_inventory({"nvidia.com/gpu": [0, 0, 1, 1]})
 
@@ -96,9 +97,7 @@ def test_fewer_cpus_are_offered() -> None:
     assert Advice("2 CPUs instead of 4 for the container main", 4) in fit(scenario(), pod(4, 1)).advice
 
 
-@pytest.mark.parametrize(
-    ("nodes", "shapes"), [pytest.param(12, 1, id="twelve-nodes"), pytest.param(13, 0, id="thirteen-nodes")]
-)
+@cases("nodes, shapes", {"twelve-nodes": (12, 1), "thirteen-nodes": (13, 0)})
 def test_shapes_are_tried_on_at_most_twelve_numa_nodes_with_a_notice(nodes: int, shapes: int) -> None:
     many = Scenario(
         machine(packages=nodes, cores_per_numa_node=1, numa_memory_bytes=4 * GIB),

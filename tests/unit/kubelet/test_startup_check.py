@@ -76,12 +76,9 @@ def test_risky_but_valid_setting_is_a_warning(body, rule):
     assert RULES[rule].severity == "warning"
 
 
-@pytest.mark.parametrize(
-    ("reserved", "said"),
-    [
-        pytest.param("0", "1 core is reserved in part", id="one core"),
-        pytest.param("0-1", "2 cores are reserved in part", id="two cores"),
-    ],
+@cases(
+    "reserved, said",
+    {"one core": ("0", "1 core is reserved in part"), "two cores": ("0-1", "2 cores are reserved in part")},
 )
 def test_partly_reserved_cores_are_counted(reserved: str, said: str) -> None:
     report = run(f'cpuManagerPolicy: static\nreservedSystemCPUs: "{reserved}"\n')
@@ -441,10 +438,9 @@ kind: ConfigMap
 """
 
 
-@pytest.mark.parametrize(
-    ("item", "line"),
-    [(OPENSHIFT_ITEM, 5), (CONFIG_MAP_ITEM, 9)],
-    ids=["an OpenShift KubeletConfig", "kubeadm's ConfigMap"],
+@cases(
+    "item, line",
+    {"an OpenShift KubeletConfig": (OPENSHIFT_ITEM, 5), "kubeadm's ConfigMap": (CONFIG_MAP_ITEM, 9)},
 )
 def test_configuration_inside_a_list_keeps_line_numbers(item, line):
     report = check(f"apiVersion: v1\nkind: List\nitems:\n- {item}", topology=node(), version="1.33")

@@ -76,12 +76,9 @@ def test_configuration_change_invalidates_its_state_files(old, new, expected):
     assert files(old, new) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param("hugepages_changed", id="a hugepage pool changed"),
-        pytest.param("memory_changed", id="a NUMA node has other memory"),
-    ],
+    {"a hugepage pool changed": "hugepages_changed", "a NUMA node has other memory": "memory_changed"},
 )
 def test_memory_changes_invalidate_the_memory_state(change):
     both = {**STATIC, **MEMORY}

@@ -48,15 +48,14 @@ def test_percentage_budget_is_exceeded_only_by_first_node(percent, nodes):
     assert count == 1 or count * 100 <= percent * nodes < (count + 1) * 100
 
 
-@pytest.mark.parametrize(
+@cases(
     "state",
-    [
-        {"unschedulable": True},
-        {"ready": False},
-        {"deleting": True},
-        {"labels": {"nvidia.com/mig.config.state": "pending"}},
-    ],
-    ids=["cordoned", "not Ready", "being deleted", "in somebody's maintenance"],
+    {
+        "cordoned": {"unschedulable": True},
+        "not Ready": {"ready": False},
+        "being deleted": {"deleting": True},
+        "in somebody's maintenance": {"labels": {"nvidia.com/mig.config.state": "pending"}},
+    },
 )
 def test_nodes_in_these_states_count_as_out_of_service(state):
     assert not out_of_service(NODES[0])

@@ -107,9 +107,7 @@ def test_pod_recreated_on_another_node_counts_as_gone():
     assert drained(world) == ()
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"timeout_seconds": 3600.0}], ids=["in time", "long before the timeout"]
-)
+@cases("settings", {"in time": {}, "long before the timeout": {"timeout_seconds": 3600.0}})
 def test_pod_recreated_on_the_same_node_blocks_drain(settings):
     world = World(pods=[pod("web-1", tolerations=TOLERANT)])
     begun = world.time.now

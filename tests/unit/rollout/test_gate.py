@@ -84,14 +84,13 @@ def test_unreadable_first_heartbeat_does_not_count(world):
     assert any(line.startswith("the node's Lease: predicted renewed") for line in wrong(world, task))
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"nvidia.com/gpu": "7"}, ["Allocatable nvidia.com/gpu: predicted 8, found 7"]),
-        ({"cpu": "64"}, ["Allocatable cpu: predicted 60, found 64"]),
-        ({"cpu": "60000m"}, []),
-    ],
-    ids=["a GPU is missing", "CPUs are not reserved", "the same quantity in other words"],
+@cases(
+    "changes, said",
+    {
+        "a GPU is missing": ({"nvidia.com/gpu": "7"}, ["Allocatable nvidia.com/gpu: predicted 8, found 7"]),
+        "CPUs are not reserved": ({"cpu": "64"}, ["Allocatable cpu: predicted 60, found 64"]),
+        "the same quantity in other words": ({"cpu": "60000m"}, []),
+    },
 )
 def test_allocatable_must_match_the_prediction(world, changes, said):
     assert wrong(world, begin(world, **changes)) == said

@@ -55,16 +55,15 @@ def test_abandoned_mig_change_is_recognised(labels, state, paused):
     assert (change.state, change.paused, change.at_work) == (state, paused, False)
 
 
-@pytest.mark.parametrize(
+@cases(
     "labels",
-    [
-        {},
-        {STATE: "success", PLUGIN: "true"},
-        {STATE: "failed", PLUGIN: "true"},
-        {PLUGIN: "false"},
-        {PLUGIN: "paused-for-driver-upgrade"},
-    ],
-    ids=["no operator", "success", "failed, and cleaned up", "switched off", "paused for something else"],
+    {
+        "no operator": {},
+        "success": {STATE: "success", PLUGIN: "true"},
+        "failed, and cleaned up": {STATE: "failed", PLUGIN: "true"},
+        "switched off": {PLUGIN: "false"},
+        "paused for something else": {PLUGIN: "paused-for-driver-upgrade"},
+    },
 )
 def test_these_labels_mean_no_mig_change_is_in_progress(labels):
     assert found(world(labels)) == []

@@ -302,12 +302,9 @@ def test_host_other_than_the_node_is_refused_before_cordon(world, host, field, o
     assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
 
 
-@pytest.mark.parametrize(
+@cases(
     "host",
-    [
-        pytest.param(Identity("B-1", "M-1", "u-1"), id="whatever the case"),
-        pytest.param(Identity("b-1", None, None), id="a boot ID is enough"),
-    ],
+    {"whatever the case": Identity("B-1", "M-1", "u-1"), "a boot ID is enough": Identity("b-1", None, None)},
 )
 def test_host_matching_its_node_is_changed(world, host):
     world.cluster.change_node(NODE, **TWINS)

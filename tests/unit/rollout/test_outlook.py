@@ -118,12 +118,9 @@ def test_changed_values_are_shown_beside_the_current_values():
     assert node.allocatable == {"cpu": ("64", "60")}
 
 
-@pytest.mark.parametrize(
-    ("unpins", "named"),
-    [
-        pytest.param(True, {"default/train": 16}, id="where-the-static-policy-ends"),
-        pytest.param(False, {}, id="never-where-it-stays"),
-    ],
+@cases(
+    "unpins, named",
+    {"where-the-static-policy-ends": (True, {"default/train": 16}), "never-where-it-stays": (False, {})},
 )
 def test_pods_losing_exclusive_cpus_are_named(unpins, named):
     world = World(pods=[pod("web-1"), pod("train", whole_cpus=16)])

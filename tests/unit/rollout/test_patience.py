@@ -5,6 +5,7 @@ import pytest
 from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
 from numaforge.rollout.patience import Patience, patiently, retried
+from tests.fixtures.tables import cases
 from tests.fixtures.virtual_time import VirtualTime
 
 
@@ -16,9 +17,7 @@ def ask(call, seconds=60.0):
     return task, time.now - begun
 
 
-@pytest.mark.parametrize(
-    "away", [ApiUnreachableError("no"), HostUnreachableError("no")], ids=["API server", "host"]
-)
+@cases("away", {"API server": ApiUnreachableError("no"), "host": HostUnreachableError("no")})
 def test_unreachable_server_is_retried_until_budget_ends(away):
     def call():
         raise away

@@ -39,6 +39,7 @@ from numaforge.rollout.record import (
 )
 from tests.fixtures.node_records import request_abort
 from tests.fixtures.rollout_world import NODE, World
+from tests.fixtures.tables import cases
 
 OURS = Record("ann", Phase.CLAIMED, was_unschedulable=False, offered={"nvidia.com/gpu": "8"})
 CONFIG = "nvidia.com/device-plugin.config"
@@ -180,9 +181,7 @@ def test_record_contains_its_version_and_roll_out():
     assert (document["version"], document["rollout"]) == (1, "default")
 
 
-@pytest.mark.parametrize(
-    ("name", "belongs"), [("default", True), ("cpu", False)], ids=["its-own", "of-another"]
-)
+@cases("name, belongs", {"its-own": ("default", True), "of-another": ("cpu", False)})
 def test_record_belongs_to_rollout_of_its_name(name, belongs):
     assert OURS.belongs_to(name) is belongs
 
@@ -248,10 +247,9 @@ def test_uncordoned_node_is_distinguished_from_a_node_without_a_record():
         advance(world.cluster, record)
 
 
-@pytest.mark.parametrize(
-    ("phase", "following"),
-    [(Phase.DRAINED, Phase.CLAIMED), (Phase.APPLIED, Phase.APPLIED)],
-    ids=["nothing-was-changed", "changed"],
+@cases(
+    "phase, following",
+    {"nothing-was-changed": (Phase.DRAINED, Phase.CLAIMED), "changed": (Phase.APPLIED, Phase.APPLIED)},
 )
 def test_record_is_taken_over_for_a_reregistered_node(phase, following):
     world, record = claimed()

@@ -49,20 +49,16 @@ def test_bad_host_is_refused_alone_with_a_reason(needs, why):
     assert why in found["bad"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "needs",
-    [
-        GOOD,
-        replace(GOOD, reboots=True),
-        HOST,
-        replace(HOST, reboots=True, said=frozenset({"max_unavailable"})),
-    ],
-    ids=[
-        "a node",
-        "a node that reboots",
-        "a host that does not reboot",
-        "a reboot where it is said how many",
-    ],
+    {
+        "a node": GOOD,
+        "a node that reboots": replace(GOOD, reboots=True),
+        "a host that does not reboot": HOST,
+        "a reboot where it is said how many": replace(
+            HOST, reboots=True, said=frozenset({"max_unavailable"})
+        ),
+    },
 )
 def test_changeable_hosts_are_not_refused(needs):
     assert refused(needs) == {}
@@ -83,17 +79,13 @@ def test_hosts_that_say_they_are_one_node_are_all_refused_and_the_others_are_not
 OUTSIDE = Budget(Share(count=1), pool="role=gpu")
 
 
-@pytest.mark.parametrize(
-    "needs", [GOOD, replace(GOOD, restarts=False)], ids=["whose pods would leave", "whose pods would stay"]
-)
+@cases("needs", {"whose pods would leave": GOOD, "whose pods would stay": replace(GOOD, restarts=False)})
 def test_node_outside_pool_is_refused_naming_the_selector(needs):
     found = refused(needs, budget=OUTSIDE)
     assert "outside the pool 'role=gpu' and not of the control plane: give a pool" in found["good"]
 
 
-@pytest.mark.parametrize(
-    "needs", [replace(GOOD, restarts=False, changes=False), HOST], ids=["as planned", "no node"]
-)
+@cases("needs", {"as planned": replace(GOOD, restarts=False, changes=False), "no node": HOST})
 def test_pool_is_ignored_when_no_node_changes(needs):
     assert refused(needs, budget=OUTSIDE) == {}
 

@@ -19,6 +19,7 @@ from numaforge.rollout.slots import (
 )
 from numaforge.rollout.steps import in_thread, run
 from tests.fixtures.rollout_world import NODE, World
+from tests.fixtures.tables import cases
 
 ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
 OTHER = "node-0001"
@@ -209,9 +210,7 @@ def test_slot_is_renewed_only_until_blocked_work_ends(world):
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize(
-    "failure", [ApiUnreachableError("refused"), OSError("no kubectl")], ids=["API", "kubectl"]
-)
+@cases("failure", {"API": ApiUnreachableError("refused"), "kubectl": OSError("no kubectl")})
 def test_failed_renewal_is_reported_and_retried(world, failure):
     told = []
     holding = RenewedSlot(world.cluster, taken(world), world.time, told.append)

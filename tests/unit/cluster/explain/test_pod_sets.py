@@ -297,10 +297,8 @@ def test_unjudged_settings_are_named(made: Mapping[str, Any], note: str) -> None
     assert note in workload.notes
 
 
-@pytest.mark.parametrize(
-    ("spec", "scheduler"),
-    [({}, "volcano"), ({"schedulerName": "vc-gpu"}, "vc-gpu")],
-    ids=["by default", "of the job"],
+@cases(
+    "spec, scheduler", {"by default": ({}, "volcano"), "of the job": ({"schedulerName": "vc-gpu"}, "vc-gpu")}
 )
 def test_scheduler_of_a_volcano_job_is_read(spec: Mapping[str, Any], scheduler: str) -> None:
     made = document("Job", {**spec, "tasks": [TEMPLATE]}, "batch.volcano.sh/v1alpha1")
