@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from numaforge.commands.options import output_option
-from numaforge.commands.wrapped import key_option
-from numaforge.lib.errors import ExitCode
+from numaforge.commands.wrapped import key_option, remark_repeated
+from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.lib.given import BYTE_ORDER_MARK, read_text
 from numaforge.report.printable import plain
 from numaforge.report.terminal import save
@@ -76,6 +77,8 @@ def convert(words: tuple[str, ...], name: str | None, key: str | None, to: str |
         raise click.UsageError(f"{to} is the file that is read: name another one with --to")
     text = read_text(file, most_mib=MOST_MIB).removeprefix(BYTE_ORDER_MARK)
     conversion = converted(text, where, kind, name, key)
+    with suppress(NumaforgeError):  # a text that is not YAML has no key twice
+        remark_repeated(text, where)
     document = {"schema": 1, **asdict(conversion)}
     written = f"{json.dumps(document, indent=2)}\n" if output == "json" else as_yaml(conversion, where)
     save(plain(written), to)

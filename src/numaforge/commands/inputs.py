@@ -183,10 +183,14 @@ class GivenPods:
         from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission
 
         claims = scenario.claims
-        if not isinstance(claims, NodeClaims) or claims.is_selected_by(self.placings[pod.name]):
+        placing = self.placings[pod.name]
+        if not isinstance(claims, NodeClaims) or claims.is_selected_by(placing):
             return None
         message = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-        return Admission(pod.name, False, qos_class(pod), UNSCHEDULABLE, message)
+        unlike = claims.unlike(placing)
+        return Admission(
+            pod.name, False, qos_class(pod), UNSCHEDULABLE, f"{message} ({unlike})" if unlike else message
+        )
 
 
 def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numaforge.cluster.explain.cluster import LivePod
     from numaforge.cluster.explain.explanation import Explanation, OfNode
     from numaforge.cluster.explain.remedies import Remedy
+    from numaforge.cluster.explain.workload import Workload
     from numaforge.kubelet.admission.claims import ClaimedDevice
     from numaforge.kubelet.admission.hints import Opinion
     from numaforge.kubelet.admission.node import Admission
@@ -107,18 +108,30 @@ def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
         reason = f"fits on {len(nodes)} of {counted(len(answer.verdicts), 'node')}"
         yield style(reason, fg="green" if nodes else "red")
         return
-    where = f", within one value of {workload.domain}" if workload.domain else ""
-    where += f" ({answer.domain})" if answer.domain else ""
     colour = "green" if answer.fits else "red"
-    together = (
-        f"{workload.least} have to start together"
-        if workload.is_gang
-        else "they start one by one, and only a PodGroup would hold them together"
-    )
-    reason = f"{answer.fit} of {many} pods fit{where}; {together}"
+    reason = f"{answer.fit} of {many} pods fit{_within(answer)}; {_together(workload)}"
     yield from (style(line, fg=colour) for line in wrapped(reason, _WIDTH, ""))
     if answer.fit < many:
         yield from wrapped(f"the first that does not: {pod.name}; its explanation follows", _WIDTH, "")
+
+
+def _within(answer: Explanation) -> str:
+    """Return which nodes are together, by the label whose value they share."""
+    domains = [unit.domain for unit in answer.workload.units if unit.domain]
+    if len(domains) > 1:
+        return f", in {len(domains)} groups, each within one value of {domains[0]}"
+    value = f" ({answer.domain})" if answer.domain else ""
+    return f", within one value of {domains[0]}{value}" if domains else ""
+
+
+def _together(workload: Workload) -> str:
+    if workload.is_gang and workload.least > 1:
+        return f"{workload.least} have to start together"
+    if workload.is_gang:
+        return "one is enough to start"
+    if workload.kind == "PodGroup":
+        return "they start one by one, by the policy of their PodGroup"
+    return "they start one by one, and only a PodGroup would hold them together"
 
 
 def _table(answer: Explanation) -> Iterator[str]:

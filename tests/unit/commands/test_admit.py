@@ -72,6 +72,15 @@ def test_refused_pod_shows_the_reason(files: Path) -> None:
     ]
 
 
+def test_pod_for_other_labels_learns_those_of_the_node(files: Path) -> None:
+    (files / "arm.yaml").write_text(
+        "spec: {nodeSelector: {kubernetes.io/arch: arm64}, containers: [{name: a}]}"
+    )
+    result = run(admit, files, "arm.yaml")
+    assert result.return_value == ExitCode.NO
+    assert "node affinity/selector. (kubernetes.io/arch is amd64)" in result.output
+
+
 def test_non_guaranteed_pod_shows_the_line_to_change(files: Path) -> None:
     result = run(admit, files, "burstable.yaml")
     assert result.output.splitlines()[1:] == [

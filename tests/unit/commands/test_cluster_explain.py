@@ -96,6 +96,47 @@ def test_pod_of_another_scheduler_is_judged_by_the_default_filters(folder: Path,
     assert "not judged: what other adds to the default filters" in text
 
 
+def test_pod_for_other_labels_learns_those_of_the_node(folder: Path, capsys: Any) -> None:
+    selector = "nodeSelector: {nvidia.com/gpu.product: Tesla-T4}"
+    (folder / "t4.yaml").write_text(FITS.replace("spec: {", f"spec: {{{selector}, "))
+    code, printed = said(capsys, "t4.yaml", "dgx-h100", *TRAINING)
+    assert code == ExitCode.NO
+    assert "nvidia.com/gpu.product is NVIDIA-H100-80GB-HBM3" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(
+    ("policy", "words", "code"),
+    [
+        ({"gang": {"minCount": 2}}, "2 have to start together", ExitCode.YES),
+        ({"gang": {"minCount": 1}}, "one is enough to start", ExitCode.YES),
+        ({"basic": {}}, "they start one by one, by the policy of their PodGroup", ExitCode.NO),
+    ],
+    ids=["a gang", "a gang of one", "no gang"],
+)
+def test_pods_of_a_group_start_by_its_policy(
+    folder: Path, policy: Mapping[str, Any], words: str, code: ExitCode, capsys: Any
+) -> None:
+    group = {**GROUP, "apiVersion": "scheduling.k8s.io/v1beta1", "spec": {"schedulingPolicy": policy}}
+    pods = [
+        pod(f"p-{number}", {**limits(4, 4), "schedulingGroup": {"podGroupName": "g"}}) for number in "123"
+    ]
+    (folder / "group.yaml").write_text(json.dumps({"kind": "List", "items": [group, *pods]}))
+    answered, printed = said(capsys, "group.yaml", "dgx-h100", *TRAINING)
+    assert f"2 of 3 pods fit; {words}" in " ".join(printed.split())
+    assert answered == code
+
+
+def test_slices_of_a_pod_set_are_named_as_groups(folder: Path, capsys: Any) -> None:
+    slices = {"slice-required-topology": "kubernetes.io/hostname", "slice-size": "2"}
+    metadata = {"annotations": {f"kueue.x-k8s.io/podset-{key}": value for key, value in slices.items()}}
+    job = {"parallelism": 4, "template": {"metadata": metadata, "spec": limits(4, 2)}}
+    document = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": job}
+    (folder / "job.yaml").write_text(json.dumps(document))
+    code, printed = said(capsys, "job.yaml", "dgx-h100", *TRAINING)
+    assert code == ExitCode.YES
+    assert "in 2 groups, each within one value of kubernetes.io/hostname" in " ".join(printed.split())
+
+
 def test_json_has_both_verdicts_for_every_node(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "odd.yaml", "dgx-h100", "epyc-nps4", *TRAINING, "-o", "json")
     assert code == ExitCode.NO

@@ -1,6 +1,7 @@
 """What `check` says beyond the recorded cases: warnings, places, minors, embedding documents."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -428,6 +429,11 @@ SEVERAL = f"{KUBEADM}{HEADER}reservedSystemCPUs: '0,99'\n"
         "an OpenShift KubeletConfig": (OPENSHIFT, 7, "OpenShift"),
         "one within a list": (OPENSHIFT_ITEM, 5, "items[0]."),
         "kubeadm's ConfigMap": (CONFIG_MAP, 7, "kubelet"),
+        "a ConfigMap with another key": (
+            CONFIG_MAP.replace("kubelet: |", "worker.yaml: |"),
+            7,
+            "worker.yaml",
+        ),
         "one within a list too": (CONFIG_MAP_ITEM, 9, "items[0]."),
         "kubeadm's file of several documents": (SEVERAL, 6, ""),
     },
@@ -450,20 +456,65 @@ LIST = "- {name: reserved-cpus, value: '0-1'}"
 MAP = "reserved-cpus: '0-1'"
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "flags", "starts"),
-    [
-        pytest.param("InitConfiguration", LIST, [], True, id="a list, of v1beta4"),
-        pytest.param("JoinConfiguration", MAP, [], True, id="a map, of v1beta3"),
-        pytest.param("JoinConfiguration", MAP, ["--reserved-cpus="], False, id="a later flag wins"),
-        pytest.param("ClusterConfiguration", MAP, [], False, id="of a kind that has no such field"),
-    ],
-)
-def test_kubeadm_extra_args_are_kubelet_flags(kind, arguments, flags, starts):
+def kubeadm(version, kind, arguments):
     registration = f"nodeRegistration:\n  kubeletExtraArgs:\n    {arguments}\n"
-    kubeadm = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: {kind}\n{registration}"
-    text = f"{kubeadm}---\n{HEADER}cpuManagerPolicy: static\n"
+    return f"apiVersion: kubeadm.k8s.io/{version}\nkind: {kind}\n{registration}"
+
+
+@cases(
+    "version, kind, arguments, flags, starts",
+    {
+        "a list, of v1beta4": ("v1beta4", "InitConfiguration", LIST, [], True),
+        "a map, of v1beta3": ("v1beta3", "JoinConfiguration", MAP, [], True),
+        "a later flag wins": ("v1beta3", "JoinConfiguration", MAP, ["--reserved-cpus="], False),
+        "of a kind that has no such field": ("v1beta3", "ClusterConfiguration", MAP, [], False),
+    },
+)
+def test_kubeadm_extra_args_are_kubelet_flags(version, kind, arguments, flags, starts):
+    text = f"{kubeadm(version, kind, arguments)}---\n{HEADER}cpuManagerPolicy: static\n"
     assert check(text, topology=node(), version="1.34", flags=flags).starts is starts
+
+
+@cases(
+    "version, arguments, problem",
+    {
+        "a map, of v1beta4": ("v1beta4", MAP, "v1beta4 has a list of {name: FLAG, value: TEXT}"),
+        "a list, of v1beta3": ("v1beta3", LIST, "v1beta3 has FLAG: TEXT pairs"),
+        "a value without quotes": (
+            "v1beta3",
+            "fail-swap-on: false",
+            "the value of fail-swap-on is not a text",
+        ),
+    },
+)
+def test_kubeadm_extra_args_that_kubeadm_does_not_decode_are_refused(version, arguments, problem):
+    with pytest.raises(KubeletConfigError, match=re.escape(problem)):
+        check(kubeadm(version, "JoinConfiguration", arguments), topology=node(), version="1.34")
+
+
+@cases(
+    "flag, rule, remedy",
+    {
+        "a flag that is gone": (
+            "--pod-infra-container-image=x",
+            "NF006",
+            "remove the flag: kubelet 1.34 was the last to know it",
+        ),
+        "a flag that is misspelt": (
+            "--cpu-manager-polisy=static",
+            "NF006",
+            "did you mean --cpu-manager-policy?",
+        ),
+        "options behind a comma": (
+            "--cpu-manager-policy-options=full-pcpus-only=true,align-by-socket=true",
+            "NF208",
+            "give each option its own flag: the kubelet does not split them at commas",
+        ),
+    },
+)
+def test_remedy_of_a_flag_names_what_the_kubelet_takes(flag, rule, remedy):
+    text = f"{HEADER}cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n"
+    assert finding(check(text, topology=node(), version="1.35", flags=[flag]), rule).remedy == remedy
 
 
 def test_kubeadm_file_with_only_flags_is_checked():

@@ -122,7 +122,11 @@ class LiveCluster:
         placed = (pod.member for node in self.nodes.values() for pod in node.pods)
         running = sum(pod.group == group and pod not in waiting for pod in placed)
         declared = declared_group(group, self.groups)
-        rest = replace(declared, least=max(1, declared.least - running)) if declared else None
+        rest = (
+            replace(declared, least=max(min(1, declared.least), declared.least - running))
+            if declared
+            else None
+        )
         gang = gang_of(group, waiting, rest)
         notes = (*gang.notes, f"{running} of its pods run already") if running else gang.notes
         return replace(gang, notes=notes)

@@ -50,9 +50,14 @@ class NodeClaims:
 
     def is_selected_by(self, placing: Placing) -> bool:
         """Return whether a pod's nodeSelector and affinity may select the node; unknown labels may be any."""
-        labels = self.place.labels
-        known = placing.without(placing.keys - labels.keys() - self.lacks)
-        return known.selects(labels, self.place.node)
+        return self._known(placing).selects(self.place.labels, self.place.node)
+
+    def unlike(self, placing: Placing) -> str:
+        """Return the node's labels where a pod wants others."""
+        return self._known(placing).unlike(self.place.labels)
+
+    def _known(self, placing: Placing) -> Placing:
+        return placing.without(placing.keys - self.place.labels.keys() - self.lacks)
 
     def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
         """Return whether the free devices serve a pod's claims."""

@@ -70,6 +70,12 @@ class Placing:
             return False
         return self.terms is None or any(term_selects(term, labels, node) for term in self.terms)
 
+    def unlike(self, labels: Labels) -> str:
+        """Return a node's own labels where nodeSelector or node affinity wants others; empty for its name."""
+        wanted = [key for key, value in self.selector.items() if labels.get(key) != value]
+        keys = [key for key in wanted or sorted(self.keys_of_terms) if key != HOSTNAME_LABEL]
+        return ", ".join(f"{key} is {labels[key]}" if key in labels else f"it has no {key}" for key in keys)
+
     def without(self, unknown: Collection[str]) -> Placing:
         """Return the constraints without those on unknown labels."""
         terms = [_known(term, unknown) for term in self.terms or ()]
@@ -170,7 +176,8 @@ def keeps_away(
         if taint.get("effect") in _KEEPS_AWAY and not is_cordon and not placing.tolerates(taint):
             yield f"taint {shown_taint(taint)}"
     if not placing.selects(labels, node):
-        yield "its labels do not match the pod's nodeSelector or affinity"
+        unlike = placing.unlike(labels)
+        yield f"its labels do not match the pod's nodeSelector or affinity{unlike and f': {unlike}'}"
     if lacking := [key for key in placing.spread if key not in labels]:
         yield f"it lacks the label {', '.join(lacking)}, by which the pod must be spread"
     if taken_ports := sorted(port for _, port in placing.ports & ports):

@@ -23,6 +23,7 @@ REMOVE = "remove"
 
 KUEUE = "kueue.x-k8s.io"
 _QUEUE = f"{KUEUE}/queue-name"
+_TOPOLOGIES = tuple(f"{KUEUE}/podset-{kind}-topology" for kind in ("required", "preferred", "unconstrained"))
 _VOLCANO = "batch.volcano.sh"
 _VOLCANO_SCHEDULER = "volcano"
 _REPLICATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet")
@@ -185,6 +186,9 @@ def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets
         notes.append("it is suspended: it has no pods before it is resumed")
     if any(key in mapping(metadata.get("annotations")) for key in _EXCLUSIVE):
         notes.append("its exclusive topology is not judged")
+    if pods.kind != "Pod":
+        unread = [key for key in _TOPOLOGIES if key in mapping(metadata.get("annotations"))]
+        notes += [f"{key} of the {pods.kind}: Kueue reads it of the pod template" for key in unread]
     queued = _QUEUE in mapping(metadata.get("labels")) and pods.kind != "Pod"
     least = pods.count if queued and pods.least is None else pods.least
     return replace(pods, least=least, notes=tuple(notes))
@@ -218,7 +222,11 @@ def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSet
     jobs = spec.get("replicatedJobs")
     if not isinstance(jobs, list) or not jobs:
         raise PodError(f"{kind} {name!r} has no spec.replicatedJobs")
-    firsts, lasts = _stages(mappings(jobs))
+    if mapping(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder" and any(
+        job.get("dependsOn") for job in mappings(jobs)
+    ):
+        raise PodError("StartupPolicy and DependsOn APIs are mutually exclusive", where=f"{kind} {name}")
+    firsts, lasts = _stages(mappings(jobs), f"{kind} {name}")
     sets = []
     for number, job in enumerate(jobs):
         where = f"spec.replicatedJobs[{number}]"
@@ -243,21 +251,28 @@ def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSet
     return PodSets(kind, name, tuple(sets), stages=stages)
 
 
-def _stages(jobs: Sequence[Document]) -> tuple[list[int], list[int]]:
+def _stages(jobs: Sequence[Document], where: str) -> tuple[list[int], list[int]]:
     """Return the first and last stage of each of a JobSet's jobs.
 
     jobset's pkg/controllers/depends_on.go: a job that depends on another's completion is made after it; one
-    that depends on its readiness runs at the same time. A job depends on earlier ones.
+    that depends on its readiness runs at the same time. Raises PodError, as its webhook does, for a job that
+    depends on no earlier one.
     """
     numbers = {str(job.get("name", number)): number for number, job in enumerate(jobs)}
     firsts = [0] * len(jobs)
     ends: dict[int, int] = {}
     for number, job in enumerate(jobs):
         for dependency in mappings(job.get("dependsOn")):
-            dependency_number = numbers.get(str(dependency.get("name")))
-            if dependency_number is None or dependency_number >= number:
-                continue
-            completes = dependency.get("status") == "Complete"
+            other, status = str(dependency.get("name")), dependency.get("status")
+            dependency_number = numbers.get(other, number)
+            if dependency_number >= number:
+                text = f"replicatedJob: {job.get('name')} cannot depend on replicatedJob: {other}"
+                raise PodError(text, where=where, remedy="name a job that stands before it in replicatedJobs")
+            if status not in ("Ready", "Complete"):
+                raise PodError(
+                    f"{shown(status)} is not a status", where=where, remedy="write Ready or Complete"
+                )
+            completes = status == "Complete"
             firsts[number] = max(firsts[number], firsts[dependency_number] + completes)
             if completes:
                 ends[dependency_number] = min(ends.get(dependency_number, len(jobs)), firsts[number] - 1)
@@ -392,7 +407,11 @@ def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, .
             remedy=_TEMPLATE_REMEDY,
         )
     pod_metadata = {"namespace": metadata.get("namespace"), **mapping(template.get("metadata"))}
-    group = mapping(pod_metadata.get("annotations")).get(f"{KUEUE}/podset-group-name")
+    annotations = mapping(pod_metadata.get("annotations"))
+    if len(topologies := [key for key in _TOPOLOGIES if key in annotations]) > 1:
+        text = f"Kueue takes one topology annotation, not {' and '.join(topologies)}"
+        raise PodError(text, where=f"{kind} {name}", remedy="keep one of them")
+    group = annotations.get(f"{KUEUE}/podset-group-name")
     return PodSet(names, pod_metadata, spec, str(group or ""))
 
 

@@ -102,7 +102,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Group:
-    """A PodGroup: how many pods start together, and which label their nodes share."""
+    """A PodGroup: how many pods start together (0: each starts alone), and which label their nodes share."""
 
     least: int
     domain: str | None = None
@@ -166,7 +166,8 @@ def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) ->
     """Return the pods of a gang as one workload; without its PodGroup all of them start together."""
     pods = tuple(members)
     declared = max((pod.least or 0 for pod in pods), default=0)
-    least = group.least if group else declared or len(pods)
+    is_gang = group is None or group.least > 0
+    least = group.least if group and is_gang else declared or len(pods)
     domain = group.domain if group else None
     notes = group.notes if group else ()
     if group is None and not declared:
@@ -174,7 +175,7 @@ def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) ->
     if least > len(pods):
         notes = (*notes, f"{least} pods have to start together, and {len(pods)} of them are known")
     units = (Unit(pods, domain),) if domain else tuple(_units(pods))
-    return Workload("PodGroup", name[1], units, least, is_gang=True, notes=notes)
+    return Workload("PodGroup", name[1], units, least, is_gang=is_gang, notes=notes)
 
 
 def group_of(document: Document) -> Group:
@@ -197,7 +198,8 @@ def group_of(document: Document) -> Group:
         notes = (*notes, f"its CompositePodGroup {parent}, whose groups wait for one another")
     if mappings(spec.get("resourceClaims")):
         notes = (*notes, "claims that its pods share: each pod is judged as if it had its own")
-    return Group(number_of_pods(least, where, key, 1), domain, notes)
+    count = number_of_pods(least, where, key, 1)
+    return Group(0 if isinstance(policy.get("basic"), Mapping) else count, domain, notes)
 
 
 def group_name(document: Document) -> GroupName:

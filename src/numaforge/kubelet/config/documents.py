@@ -13,9 +13,19 @@ from typing import Any
 from numaforge.kubelet_minors.fields import API_VERSION, KIND
 from numaforge.kubelet_minors.values.gojson import Path
 from numaforge.kubelet_minors.values.goyaml import Document, YamlError, read, read_all
+from numaforge.lib.given import mapping, mappings
 
 KUBEADM_KINDS = ("InitConfiguration", "JoinConfiguration")
 """The kinds of kubeadm that give the kubelet flags."""
+_FORMS: Mapping[str, type] = {
+    "kubeadm.k8s.io/v1beta2": dict,
+    "kubeadm.k8s.io/v1beta3": dict,
+    "kubeadm.k8s.io/v1beta4": list,
+}
+
+
+class KubeadmError(ValueError):
+    """kubeadm does not decode kubeletExtraArgs; the message says what it takes."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +53,10 @@ def find_embedded(text: str, first: Document) -> Embedded | None:
                 "machineconfiguration.openshift.io/"
             ):
                 return _openshift(document, entry, at)
-            inner = entry.get("data") if entry.get("kind") == "ConfigMap" else None
-            if isinstance(inner, dict) and isinstance(inner.get("kubelet"), str):
-                return _config_map(document, inner["kubelet"], at)
+            inner = mapping(entry.get("data")) if entry.get("kind") == "ConfigMap" else {}
+            texts = [(key, text) for key, text in inner.items() if isinstance(text, str) and KIND in text]
+            if len(texts) == 1:
+                return _config_map(document, texts[0][1], (*at, "data", texts[0][0]))
         if kind == KIND:
             return Embedded(document, "a kubeadm configuration", ()) if index else None
         if not data:
@@ -56,25 +67,34 @@ def find_embedded(text: str, first: Document) -> Embedded | None:
 def kubeadm_arguments(text: str) -> tuple[str, ...]:
     """Return the flags that kubeadm gives the kubelet: kubeletExtraArgs of the documents in a text.
 
-    kubeadm's v1beta4 has a list of names and values, v1beta3 a map. Raises YamlError.
+    Raises YamlError, and KubeadmError where kubeadm does not decode them.
     """
     if "kubeletExtraArgs" not in text:
         return ()
     return tuple(
-        f"--{name}={value}" for document in read_all(text) for name, value in _extra_arguments(document.data)
+        f"--{name}={value}" for document in read_all(text) for name, value in extra_arguments(document.data)
     )
 
 
-def _extra_arguments(data: object) -> Iterator[tuple[object, object]]:
+def extra_arguments(data: object) -> list[tuple[str, str]]:
+    """Return kubeletExtraArgs of a document of kubeadm, by name and value.
+
+    v1beta4 has a list of names and values, the versions before it a map. Raises KubeadmError for what kubeadm
+    does not decode.
+    """
     if not isinstance(data, dict) or data.get("kind") not in KUBEADM_KINDS:
-        return
+        return []
     node = data.get("nodeRegistration")
     arguments = node.get("kubeletExtraArgs") if isinstance(node, dict) else None
-    if isinstance(arguments, dict):
-        yield from arguments.items()
-    for argument in arguments if isinstance(arguments, list) else ():
-        if isinstance(argument, dict):
-            yield argument.get("name"), argument.get("value")
+    form = _FORMS.get(str(data.get("apiVersion")), (list, dict))
+    if arguments is not None and not isinstance(arguments, form):
+        wanted = "FLAG: TEXT pairs" if form is dict else "a list of {name: FLAG, value: TEXT}"
+        raise KubeadmError(f"{data.get('apiVersion')} has {wanted} here")
+    listed = [(one.get("name"), one.get("value")) for one in mappings(arguments)]
+    pairs = [*arguments.items()] if isinstance(arguments, dict) else listed
+    if wrong := next((name for name, value in pairs if not isinstance(value, str | None)), None):
+        raise KubeadmError(f"the value of {wrong} is not a text: put it in quotes")
+    return [(str(name), value or "") for name, value in pairs]
 
 
 def is_openshift_without_settings(data: object) -> bool:
@@ -110,13 +130,12 @@ def _openshift(document: Document, data: Mapping[str, Any], at: Path) -> Embedde
     )
 
 
-def _config_map(document: Document, text: str, at: Path) -> Embedded:
-    path: Path = (*at, "data", "kubelet")
+def _config_map(document: Document, text: str, path: Path) -> Embedded:
     inner = read(text)
     offset = document.lines[path]
     lines = {where: line + offset for where, line in inner.lines.items()}
     duplicates = tuple((where, line + offset) for where, line in inner.duplicates)
-    return Embedded(Document(inner.data, lines, duplicates, inner.strict_error), "a kubeadm ConfigMap", path)
+    return Embedded(Document(inner.data, lines, duplicates, inner.strict_error), "a ConfigMap", path)
 
 
 def _further(text: str, first: Document) -> Iterator[Document]:

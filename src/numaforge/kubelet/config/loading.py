@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from numaforge.findings import Finding
@@ -16,6 +17,7 @@ from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
 from numaforge.kubelet.config.documents import (
     KUBEADM_KINDS,
+    KubeadmError,
     find_embedded,
     is_openshift_without_settings,
     kubeadm_arguments,
@@ -30,9 +32,11 @@ from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import dotted, finding_of
 from numaforge.kubelet_minors.flags import FlagError, Flags, override, parse_flags
+from numaforge.kubelet_minors.history import state_at
+from numaforge.kubelet_minors.tables import FLAGS
 from numaforge.kubelet_minors.values.goyaml import Document, YamlError
 from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.kubelet_minors.versions import KNOWN_MINORS, KubeletVersion
 from numaforge.lib.errors import KubeletConfigError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
 from numaforge.machine.topology.model import KubeletInstall
@@ -211,9 +215,9 @@ def load(
     """Load a configuration (main file, defaults, drop-ins, flags), with notes on a file that embeds it.
 
     The flags that kubeadm's own documents in the text give the kubelet come before `arguments`. Raises
-    StartError where the kubelet would stop.
+    StartError where the kubelet would stop, KubeletConfigError where kubeadm would.
     """
-    flags = _parsed_flags((*_arguments_of_kubeadm(config_text), *arguments), version)
+    flags = _parsed_flags((*_arguments_of_kubeadm(config_text, config_path), *arguments), version)
     _require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
     _require_node_labels(flags)
     main, notes = _main_file(config_text, version, config_path)
@@ -243,16 +247,23 @@ def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
     try:
         return parse_flags(arguments, version)
     except FlagError as error:
-        raise StartError(
-            str(error),
-            finding_of(
-                "NF006",
-                f"kubelet {version} cannot parse its command line",
-                "correct or remove the flag; `kubelet --help` lists the ones it knows",
-                path=error.flag,
-                text=str(error),
-            ),
-        ) from error
+        remedy = _flag_remedy(error.flag, version)
+        text = f"kubelet {version} cannot parse its command line"
+        finding = finding_of("NF006", text, remedy, path=error.flag, text=str(error))
+        raise StartError(str(error), finding) from error
+
+
+def _flag_remedy(argument: str, version: KubeletVersion) -> str:
+    name = argument.partition("=")[0].lstrip("-")
+    known = [minor for minor in KNOWN_MINORS if name in FLAGS and state_at(FLAGS[name], minor)]
+    if known and version.rules_minor > max(known):
+        return f"remove the flag: kubelet 1.{max(known)} was the last to know it"
+    if known and version.rules_minor < min(known):
+        return f"remove the flag: it exists from kubelet 1.{min(known)} on"
+    near = get_close_matches(name, FLAGS, n=1, cutoff=0.85)
+    if near and not known:
+        return f"did you mean --{near[0]}?"
+    return "correct or remove the flag; `kubelet --help` lists the ones it knows"
 
 
 def _require_node_labels(flags: Flags) -> None:
@@ -303,11 +314,14 @@ def _is_reserved_label(label: str) -> bool:
     return reserved and not allowed and label not in _LABELS
 
 
-def _arguments_of_kubeadm(text: str) -> tuple[str, ...]:
+def _arguments_of_kubeadm(text: str, path: str) -> tuple[str, ...]:
     try:
         return kubeadm_arguments(text)
     except YamlError:  # reported where the main file is read
         return ()
+    except KubeadmError as error:
+        where = f"{path}: nodeRegistration.kubeletExtraArgs"
+        raise KubeletConfigError(f"kubeadm does not decode it: {error}", where=where) from error
 
 
 def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFile, tuple[Finding, ...]]:
@@ -376,7 +390,10 @@ def _unloadable(error: LoadError | YamlError, text: str, path: str) -> StartErro
         "NF001": ("this is not YAML", "correct the syntax"),
         "NF002": (
             "this is not a KubeletConfiguration that the kubelet knows",
-            "begin the file with apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration",
+            (
+                "give the kubelet's own file, or kubeadm's ConfigMap kubelet-config: the file begins with "
+                "apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration"
+            ),
         ),
         "NF004": (
             "a value has the wrong type or cannot be parsed",

@@ -105,7 +105,8 @@ def check(
 
     `drop_ins` maps names below `drop_in_dir` to texts, `flags` are the kubelet's arguments, `state_files`
     maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths only appear in the kubelet's
-    messages. Raises KubeletConfigError for an invalid version, or one older than the oldest known.
+    messages. Raises KubeletConfigError for an invalid version, or one older than the oldest known, and for
+    flags that kubeadm does not decode.
     """
     kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
     findings: list[Finding] = []

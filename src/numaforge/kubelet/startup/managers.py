@@ -243,9 +243,10 @@ def _bool_option(name: str, text: str, path: str) -> bool:
     try:
         return parse_bool(text)
     except ValueError as error:
-        raise ManagerError(
-            f'bad value for option "{name}": {error}', "NF208", path, 'write "true" or "false", quoted'
-        ) from error
+        remedy = 'write "true" or "false", quoted'
+        if "=" in text:
+            remedy = "give each option its own flag: the kubelet does not split them at commas"
+        raise ManagerError(f'bad value for option "{name}": {error}', "NF208", path, remedy) from error
 
 
 def _node_limit(text: str, path: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numaforge.kubelet.config.documents import KubeadmError, extra_arguments
 from numaforge.lib.given import mapping, mappings
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
@@ -183,7 +184,13 @@ def convert_kubeadm(draft: Draft, document: Mapping[str, Any]) -> None:
     field, *others = [field for field in fields if _at(document, field)] or fields[:1]
     for other in others:
         draft.note(other, Fate.NOT_EXPRESSED, f"it is of the first control plane node; taken is {field}")
-    _place_flags(draft, _at(document, field), field, mapping(document.get(_KUBELET)), _KUBELET)
+    try:
+        arguments = extra_arguments(document.get(field.partition(".")[0]))
+    except KubeadmError as error:
+        draft.refuse(field, str(error))
+    else:
+        flags = [f"{name}={value}" for name, value in arguments]
+        _place_flags(draft, flags, field, mapping(document.get(_KUBELET)), _KUBELET)
 
 
 # ---- Cluster API's kubeadm bootstrap provider ----
@@ -330,7 +337,10 @@ def convert_aks(draft: Draft, document: Mapping[str, Any]) -> None:
     draft.take(document, AKS_ROWS)
     if draft.mistakes:
         return
-    sysctls = {_AKS_SYSCTLS[name]: value for name, value in mapping(document.get("sysctls")).items()}
+    sysctls = {
+        _AKS_SYSCTLS[name]: int(value) if isinstance(value, bool) else value
+        for name, value in mapping(document.get("sysctls")).items()
+    }
     draft.put("tuning.sysctls", sysctls or None, "sysctls")
     place(draft, document, str)
 
@@ -360,8 +370,8 @@ def is_sysctls(document: Mapping[str, Any]) -> bool:
 
 def convert_sysctls(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert a file of /etc/sysctl.d; a dash before a name, which ignores errors, is left out."""
-    for name, value in document.items():
-        draft.put("tuning.sysctls", {str(name).lstrip("-").replace("/", "."): value}, str(name))
+    values = {str(name).lstrip("-").replace("/", "."): value for name, value in document.items()}
+    draft.put("tuning.sysctls", values, "sysctls")
 
 
 def convert_grub(draft: Draft, document: Mapping[str, Any]) -> None:

@@ -16,17 +16,25 @@ from numaforge.lib.mistakes import shown
 from numaforge.lib.strict_yaml import read_manifests
 
 # Ansible's tags say how it treats a text: one is encrypted, the other is no template.
-_LAST_KEY_COUNTS = "mig-configs"  # mig-parted reads such files, DeepOps' own among them
+_MIG_PARTED = "mig-configs"  # mig-parted reads a key twice, and DeepOps' own file has one
+_EKSCTL = "ClusterConfig"
 _NODE_CONFIG = "application/node.eks.aws"
 _ASSIGNMENT = re.compile(r"(?:export +)?(?P<name>GRUB_\w+|-?[a-z]\w*[./][\w./*-]+)\s*=\s*(?P<value>.*)")
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
 
 
 def read_mappings(text: str, file: str) -> list[Mapping[str, Any]]:
-    """Return the mappings of a YAML file, or of Ansible. Raises NumaforgeError for a file without any."""
+    """Return the mappings of a YAML file, or of Ansible.
+
+    The last one of a key that is written twice counts for the kubelet, kubectl and mig-parted; other tools
+    refuse it. Raises NumaforgeError for that, and for a file without any mapping.
+    """
     documents, repeated = read_manifests(_ANSIBLE_TAG.sub("", text), file)
     documents = [one for one in documents if one is not None]
-    if repeated and not any(isinstance(one, dict) and _LAST_KEY_COUNTS in one for one in documents):
+    if repeated and not any(
+        isinstance(one, dict) and (_MIG_PARTED in one or one.get("kind", _EKSCTL) != _EKSCTL)
+        for one in documents
+    ):
         raise NumaforgeError(f"{repeated[0].partition('; ')[0]}", where=file)
     if not documents:
         raise NumaforgeError("is empty", where=file, remedy="name the file to convert")
@@ -51,13 +59,18 @@ def read_mime(text: str, place: str) -> str:
     return payload.decode(errors="replace") if isinstance(payload, bytes) else ""
 
 
-def read_assignments(text: str) -> dict[str, str] | None:
-    """Return the `name = value` lines of a file of sysctl.d or of GRUB's defaults; None for another file."""
-    lines = [*_meaningful(text)]
-    assignments = [match for line in lines if (match := _ASSIGNMENT.fullmatch(line))]
-    if not assignments or len(assignments) < len(lines):
+def read_assignments(text: str, file: str, *, sure: bool) -> dict[str, str] | None:
+    """Return the `name = value` lines of a file of sysctl.d or of GRUB's defaults; None for another file.
+
+    Raises NumaforgeError for another line where it is `sure` to be such a file.
+    """
+    assignments = [(line, _ASSIGNMENT.fullmatch(line)) for line in _meaningful(text)]
+    wrong = next((line for line, match in assignments if not match), None)
+    if sure and wrong is not None:
+        raise NumaforgeError(f"{shown(wrong)} is not an assignment", where=file, remedy="write NAME=VALUE")
+    if wrong is not None or not assignments:
         return None
-    return {match["name"]: _unquoted(match["value"]) for match in assignments}
+    return {match["name"]: _unquoted(match["value"]) for _, match in assignments if match}
 
 
 def _meaningful(text: str) -> Iterator[str]:

@@ -7,9 +7,11 @@ bottlerocket-os/bottlerocket-settings-sdk settings-extensions/{kubernetes,kernel
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from numaforge.kubelet.admission.nvidia_resources import GPU
+from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import digits, mapping
 from numaforge.lib.mistakes import shown
 from numaforge.planning.convert.draft import Draft
@@ -36,14 +38,13 @@ from numaforge.planning.convert.rows import (
     read,
     same,
 )
+from numaforge.roles.mig.models import model_named
 
 _CLUSTER = "it is how the node joins its cluster, not what pods get"
 _FLAGS = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
 
 _NVIDIA = "settings.kubelet-device-plugins.nvidia"
 _SHARING = {"time-slicing": "time_slicing", "mps": "mps"}
-_PARTITIONS = {"7": "1g", "3": "2g", "2": "3g", "1": "7g"}
-"""Profiles by the number of partitions of a GPU, which Bottlerocket takes as well."""
 
 NODE_CONFIG_ROWS: tuple[FieldRow, ...] = (
     *HEAD_ROWS,
@@ -135,7 +136,9 @@ def convert_node_config(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert nodeadm's NodeConfig."""
     draft.take(document, NODE_CONFIG_ROWS)
     kubelet = mapping(mapping(document.get("spec")).get("kubelet"))
-    of_flags = settings_of_flags(draft, kubelet.get("flags"), "spec.kubelet.flags")
+    flags = kubelet.get("flags")  # nodeadm joins the entries of a list in one line
+    line = " ".join(map(str, flags)) if isinstance(flags, list) else flags
+    of_flags = settings_of_flags(draft, line, "spec.kubelet.flags")
     config = {**mapping(kubelet.get("config")), **of_flags}
     reserved = {"kubeReserved", "systemReserved"} & of_flags.keys()
     parts = {f"{field}.{part}" for field in reserved for part in ("cpu", "memory")}
@@ -230,17 +233,25 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
         draft, mapping(mapping(kernel.get("hugepages")).get("static")), f"{field}.kernel.hugepages.static"
     )
     parameters = mapping(mapping(settings.get("boot")).get("kernel-parameters"))
+    _place_parameters(draft, parameters, f"{field}.boot.kernel-parameters")
+
+
+def _place_parameters(draft: Draft, parameters: Mapping[str, Any], field: str) -> None:
+    """Put kernel parameters into a profile; Bottlerocket keeps no order between names (bottlerocket#3647)."""
+    words: dict[str, list[str]] = {}
     for name, values in parameters.items():
-        if not isinstance(values, list):
-            draft.note(
-                f"{field}.boot.kernel-parameters.{name}",
-                Fate.NOT_EXPRESSED,
-                f'{shown(values)} is not a list; Bottlerocket has one of texts, ["1"]',
-                "kernel.cmdline",
-            )
-            continue
-        words = [f"{name}={value}" if value else name for value in (values or [""])]
-        add_parameters(draft, words, f"{field}.boot.kernel-parameters")
+        if isinstance(values, list):
+            words[name] = [f"{name}={value}" if value else name for value in (values or [""])]
+        else:
+            text = f'{shown(values)} is not a list; Bottlerocket has one of texts, ["1"]'
+            draft.note(f"{field}.{name}", Fate.NOT_EXPRESSED, text, "kernel.cmdline")
+    sizes, counts = words.pop("hugepagesz", []), words.pop("hugepages", [])
+    if sizes and len(sizes) != len(counts):
+        text = f"{', '.join([*sizes, *counts])}: left out, as no count belongs to a size; set the pools"
+        draft.note(field, Fate.NOT_EXPRESSED, text, "hugepages")
+        sizes, counts = [], []
+    pages = [word for pair in zip(sizes, counts, strict=True) for word in pair] if sizes else counts
+    add_parameters(draft, [*chain.from_iterable(words.values()), *pages], field)
 
 
 def _place_devices(draft: Draft, nvidia: Mapping[str, Any], field: str) -> None:
@@ -262,14 +273,29 @@ def _place_devices(draft: Draft, nvidia: Mapping[str, Any], field: str) -> None:
             text = "counts only with device-partitioning-strategy mig"
             draft.note(f"{field}.mig.profile", Fate.NOT_EXPRESSED, text, "mig")
         return
-    draft.add(
-        "mig.gpus",
-        [
-            {"model": str(model).replace(".", "-"), "devices": {_PARTITIONS.get(name, name): "all"}}
-            for model, name in ((model, str(name)) for model, name in profiles.items())
-        ],
-        f"{field}.mig.profile",
-    )
+    for model, name in profiles.items():
+        key = str(model).replace(".", "-")
+        try:
+            gpus = {"model": key, "devices": {_profile(key, str(name)): "all"}}
+        except NumaforgeError as error:
+            draft.refuse(f"{field}.mig.profile.{model}", f"{error.message}; {error.remedy}")
+        else:
+            draft.add("mig.gpus", [gpus], f"{field}.mig.profile")
+
+
+def _profile(model: str, text: str) -> str:
+    """Return a MIG profile, named or as the largest of which a GPU has this number of instances."""
+    number = digits(text)
+    if number is None:
+        return text
+    profiles = [one for one in model_named(model).profiles if not one.attributes]
+    suitable = [one for one in profiles if one.limit == number]
+    if not suitable:
+        counts = ", ".join(map(str, sorted({one.limit for one in profiles})))
+        raise NumaforgeError(
+            f"no profile cuts a GPU into {number} partitions", remedy=f"write one of {counts}"
+        )
+    return max(suitable, key=lambda one: one.slices).name
 
 
 def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None:

@@ -302,7 +302,7 @@ def _documents(text: str, file: str, kind: str) -> list[Mapping[str, Any]]:
         return [read_toml(text, file)]
     if first.lower().startswith(("mime-version:", "content-type: multipart/")):
         return read_mappings(read_mime(text, file), file)
-    if (assignments := read_assignments(text)) is not None:
+    if (assignments := read_assignments(text, file, sure=kind in ("sysctl", "grub"))) is not None:
         return [assignments]
     return arguments.with_kubeadm(read_mappings(text, file))
 

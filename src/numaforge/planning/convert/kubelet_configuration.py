@@ -179,13 +179,21 @@ def settings_of_flags(draft: Draft, flags: Any, field: str) -> dict[str, Any]:
     Leaves out flags of newer and removed kubelets, and those that a template fills in.
     """
     words = shlex.split(flags) if isinstance(flags, str) else [str(flag) for flag in flags or ()]
-    settings: dict[str, Any] = {}
+    arguments: list[list[str]] = []
     for word in words:
+        if word.startswith("-") or not arguments:
+            arguments.append([word])
+        else:
+            arguments[-1].append(word)  # the value of the flag before it
+    settings: dict[str, Any] = {}
+    for argument in arguments:
+        if "{{" in " ".join(argument):
+            continue
         try:
-            settings_of_flag = (
-                {} if "{{" in word else parse_flags([word], KubeletVersion(LATEST_MINOR)).settings
-            )
-        except FlagError:
+            settings_of_flag = parse_flags(argument, KubeletVersion(LATEST_MINOR)).settings
+        except FlagError as error:
+            if ": invalid argument " in str(error):
+                draft.refuse(field, str(error))
             continue
         for name, value in settings_of_flag.items():
             both = isinstance(value, dict) and isinstance(settings.get(name), dict)

@@ -139,7 +139,7 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
         if unread and name not in _LEFT_ALONE:
             draft.note(name, Fate.NOT_EXPRESSED, unread)
         if unread:
-            del values[name]
+            values[name] = None  # neither its value nor a default is known
     for row in ROWS:
         if row.form is Form.SWITCH and isinstance(word := values.get(row.field), str):
             values[row.field] = _WORDS.get(word.strip().lower(), word)
@@ -163,10 +163,8 @@ def _place_kubelet(draft: Draft, values: Mapping[str, Any]) -> None:
     names = dict(_FIELDS)
     for field, (switch, cpu, cpu_default, memory, memory_default) in _RESERVED.items():
         if values.get(switch):
-            config[field] = {
-                "cpu": values.get(cpu, cpu_default),
-                "memory": values.get(memory, memory_default),
-            }
+            parts = {"cpu": values.get(cpu, cpu_default), "memory": values.get(memory, memory_default)}
+            config[field] = {part: value for part, value in parts.items() if value is not None}
             names |= {f"{field}.cpu": cpu, f"{field}.memory": memory}
         elif values.keys() & {cpu, memory}:
             draft.note(

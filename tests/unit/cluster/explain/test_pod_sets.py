@@ -136,6 +136,17 @@ def test_documents_without_pods_are_named(made: Mapping[str, Any], note: str) ->
     assert name_without_pods(made) == note
 
 
+def after(name: str, status: str = "Complete") -> dict[str, Any]:
+    return {"dependsOn": [{"name": name, "status": status}]}
+
+
+IN_ORDER = job_set({"name": "a"}, {"name": "b", **after("a")})
+IN_ORDER["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+TOPOLOGY = "kueue.x-k8s.io/podset-"
+RACK = {"annotations": {f"{TOPOLOGY}required-topology": "rack"}}
+TWO_TOPOLOGIES = {"annotations": {**RACK["annotations"], f"{TOPOLOGY}preferred-topology": "rack"}}
+
+
 @cases(
     "made, message",
     {
@@ -154,6 +165,23 @@ def test_documents_without_pods_are_named(made: Mapping[str, Any], note: str) ->
                 },
             ),
             "at most 10000",
+        ),
+        "a job that depends on an unknown one": (
+            job_set({"name": "a"}, {"name": "b", **after("c")}),
+            "replicatedJob: b cannot depend on replicatedJob: c",
+        ),
+        "a job that depends on a later one": (
+            job_set({"name": "a", **after("b")}, {"name": "b"}),
+            "replicatedJob: a cannot depend on replicatedJob: b",
+        ),
+        "a status that no job has": (
+            job_set({"name": "a"}, {"name": "b", **after("a", "Done")}),
+            "'Done' is not a status",
+        ),
+        "jobs in order that depend on others": (IN_ORDER, "StartupPolicy and DependsOn APIs are mutually"),
+        "two topologies of Kueue": (
+            document("Deployment", {"template": {"metadata": TWO_TOPOLOGIES, "spec": containers()}}),
+            "Kueue takes one topology annotation",
         ),
     },
 )
@@ -205,10 +233,6 @@ def test_only_gang_scheduled_workloads_are_gangs(made: Mapping[str, Any], is_gan
     assert (workload.is_gang, workload.least, len(workload.members)) == (is_gang, least, 2)
 
 
-def after(name: str, status: str = "Complete") -> dict[str, Any]:
-    return {"dependsOn": [{"name": name, "status": status}]}
-
-
 @cases(
     "jobs, stages",
     {
@@ -225,9 +249,6 @@ def test_stages_of_a_jobset_are_read(jobs: list[dict[str, Any]], stages: list[li
     found = workloads(job_set(*jobs))
     assert [[pod.pod.name.split("-")[1] for pod in stage.members] for stage in found] == stages
     assert [stage.follows for stage in found] == [False, *[True] * (len(stages) - 1)]
-
-
-TOPOLOGY = "kueue.x-k8s.io/podset-"
 
 
 @cases(
@@ -289,8 +310,12 @@ def test_pod_group_takes_only_the_pods_that_name_it() -> None:
             ),
             "topologyPolicy restricted of the task w, by which Volcano chooses nodes",
         ),
+        pytest.param(
+            document("Job", TEMPLATE, **RACK),
+            "kueue.x-k8s.io/podset-required-topology of the Job: Kueue reads it of the pod template",
+        ),
     ],
-    ids=["suspended", "a policy of Volcano"],
+    ids=["suspended", "a policy of Volcano", "a topology that is not the template's"],
 )
 def test_unjudged_settings_are_named(made: Mapping[str, Any], note: str) -> None:
     [workload] = workloads(made)
