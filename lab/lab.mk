@@ -73,8 +73,8 @@ test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler
 	@NUMAFORGE_SCHEDULER_PLUGINS=$(SCHEDULER_PLUGINS) NUMAFORGE_SCHEDULER_RECORD=docs/second-scheduler.json $(LONG) tests/lab/test_second_scheduler.py
 	@$(PYTHON) -m docs.picture_examples
 
-test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss; roots of every release; cloud-init and kubeadm join; mkosi
-	@$(LONG) $(addprefix tests/lab/test_,image.py bake.py cloud_init.py mkosi.py)
+test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss; roots of every release and of RPM; cloud-init and kubeadm join; mkosi; builders' templates
+	@$(LONG) $(addprefix tests/lab/test_,image.py bake.py bake_rpm.py cloud_init.py mkosi.py builders.py)
 
 test-claims: setup ## the drivers of dynamic resource allocation on the live kubelet: what they publish, what pods with claims get
 	@$(LONG) tests/lab/test_dra_live.py

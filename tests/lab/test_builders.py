@@ -10,6 +10,7 @@ from lab.paths import REPOSITORY
 from lab.roots import UnavailableError, build_tools
 from tests.ssh.sandbox import cannot_run
 
+pytestmark = pytest.mark.long
 TOOLS = {
     "packer": "bookworm",
     "vagrant-libvirt": "bookworm",

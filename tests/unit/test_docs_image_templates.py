@@ -1,6 +1,6 @@
 """The templates of docs/examples/image: their commands are ours, and what they name is there.
 
-That the builders' own programs accept them is tested in tests/roots/test_builders.py. bake.sh is run by `make
+That the builders' own programs accept them is tested in tests/lab/test_builders.py. bake.sh is run by `make
 image`, mkosi by tests/lab/test_mkosi.py: no test starts a CI job, packer or Kubernetes' image-builder.
 """
 
