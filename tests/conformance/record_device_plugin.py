@@ -5,7 +5,6 @@ github.com/NVIDIA/k8s-device-plugin. Needs Go, a C compiler, curl, and unshare w
 programs are built and run as they are, on a libnvidia-ml without a GPU.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.checkouts import NVML_PROBE, text_of, version_of
 from tests.fakes.nvml.gpus import FakeGpus, gpu_text
 
 FILE = Path(__file__).with_name("device_plugin.json")
@@ -28,10 +28,6 @@ _LABELS = ("nvidia.com/mig.strategy", "nvidia.com/gpu.clique")
 Cut = Sequence[tuple[int, int]]  # GPU instances by profile and start
 
 SEVEN: Cut = [(19, start) for start in range(7)]
-_PROBE = (
-    "from numaforge.machine.snapshot import nvml_probe\nimport pynvml\npynvml.nvmlShutdown()\n"
-    "answer(nvml_probe.answers(pynvml))"
-)
 
 
 def _gpu(number: int, *lines: str, model: str = "h100-80gb", cut: Cut | None = None) -> str:
@@ -132,36 +128,9 @@ def main(checkout: Path) -> None:
             ["go", "build", "-mod=vendor", "-o", made, *packages], cwd=checkout, check=True, timeout=1800
         )
         recorded = [_machine(programs, name, text) for name, text in MACHINES.items()]
-    FILE.write_text(_text(version_of(checkout), recorded), encoding="utf-8")
-
-
-def _text(version: str, machines: Sequence[dict[str, Any]]) -> str:
-    """Return the record: a line for each configuration, each machine, and each answer."""
-    configurations = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(text)}" for name, text in CONFIGS.items())
-    written = []
-    for machine in machines:
-        answers = ",\n   ".join(map(json.dumps, machine["answers"]))
-        head = json.dumps({key: value for key, value in machine.items() if key != "answers"})
-        written.append(f'{head.removesuffix("}")}, "answers": [\n   {answers}]}}')
-    parts = [
-        f'"version": {json.dumps(version)}',
-        f'"configurations": {{\n  {configurations}}}',
-        '"machines": [\n  ' + ",\n  ".join(written) + "]",
-    ]
-    return "{\n " + ",\n ".join(parts) + "\n}\n"
-
-
-def version_of(checkout: Path) -> str:
-    """Return the release and the commit of a checkout."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", *arguments]
-        return subprocess.run(
-            command, cwd=checkout, check=True, capture_output=True, text=True, timeout=60
-        ).stdout.strip()
-
-    version = re.search(r"^VERSION \?= (\S+)", (checkout / "versions.mk").read_text(), re.MULTILINE)
-    return f"k8s-device-plugin {version[1] if version else '?'} {git('rev-parse', 'HEAD')}"
+    version = version_of(checkout, "k8s-device-plugin")
+    record = {"version": version, "configurations": CONFIGS, "machines": recorded}
+    FILE.write_text(text_of(record, "configurations", "machines", "answers"), encoding="utf-8")
 
 
 def _machine(programs: Path, name: str, description: str) -> dict[str, Any]:
@@ -175,7 +144,7 @@ def _machine(programs: Path, name: str, description: str) -> dict[str, Any]:
         return {
             "machine": name,
             "gpus": re.findall(r"^gpu (\S+)\n  device 0x(\w{4})", description, re.MULTILINE),
-            "nvml": fake.ask(_PROBE),
+            "nvml": fake.ask(NVML_PROBE),
             "answers": answers,
         }
 

@@ -4,12 +4,7 @@
 github.com/NVIDIA/k8s-device-plugin. Needs Go and a C compiler. Its own labelers answer; only NVML is a fake.
 """
 
-import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +12,7 @@ from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.ready import ready_machine, ready_machines
 from numaforge.roles.device_plugin.plan import DevicePluginPlan
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
-from tests.conformance.record_device_plugin import version_of
+from tests.conformance.checkouts import answers_in, text_of, version_of
 
 FILE = Path(__file__).with_name("discovered_labels.json")
 PROGRAM = Path(__file__).with_name("discovered_labels.go")
@@ -75,33 +70,12 @@ def main(checkout: Path) -> None:
     """Ask the plugin of a checkout, and write the file."""
     asked = [(name, kind) for name in machines() for kind in PLUGINS]
     questions = [question(machines()[name], PLUGINS[kind]) for name, kind in asked]
-    with tempfile.TemporaryDirectory() as made:
-        folder, test = Path(made), checkout / "internal" / "lm" / "numaforge_recorded_test.go"
-        (folder / "questions").write_text(json.dumps(questions), encoding="utf-8")
-        shutil.copy(PROGRAM, test)
-        files = {"QUESTIONS": str(folder / "questions"), "ANSWERS": str(folder / "answers")}
-        command = ["go", "test", "-mod=vendor", "-run", "TestRecorded", "./internal/lm"]
-        try:
-            subprocess.run(command, cwd=checkout, env={**os.environ, **files}, check=True, timeout=1800)
-        finally:
-            test.unlink()
-        answers = json.loads((folder / "answers").read_text(encoding="utf-8"))
-    record: dict[str, Any] = {"version": version_of(checkout), "machines": {}}
+    answers = answers_in(checkout, "internal/lm", PROGRAM, questions)
+    record: dict[str, Any] = {"version": version_of(checkout, "k8s-device-plugin"), "machines": {}}
     for (name, kind), question_asked, labels in zip(asked, questions, answers, strict=True):
         machine = record["machines"].setdefault(name, {"gpus": question_asked["Gpus"], "labels": {}})
         machine["labels"][kind] = labels
-    FILE.write_text(_text(record), encoding="utf-8")
-
-
-def _text(record: dict[str, Any]) -> str:
-    """Return the record with a line for each answer."""
-    machines_written = []
-    for name, machine in record["machines"].items():
-        labels = (f"{json.dumps(kind)}: {json.dumps(one)}" for kind, one in machine["labels"].items())
-        gpus, lines = json.dumps(machine["gpus"]), ",\n   ".join(labels)
-        machines_written.append(f'{json.dumps(name)}: {{"gpus": {gpus}, "labels": {{\n   {lines}}}}}')
-    written = ",\n  ".join(machines_written)
-    return f'{{"version": {json.dumps(record["version"])},\n "machines": {{\n  {written}}}}}\n'
+    FILE.write_text(text_of(record, "machines", "labels"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from tests.conformance.checkouts import NVML_PROBE, text_of, version_of
 from tests.fakes.nvml.gpus import MODELS, FakeGpus, gpu_text
 from tests.fixtures.trees import write
 
@@ -26,11 +27,6 @@ COMMAND = "nvidia-mig-parted"
 ADDRESSES = ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0", "0000:61:00.0")
 _SUBSYSTEM = "16c110de"
 _SECONDS = 300
-_PROBE = (
-    "from numaforge.machine.snapshot import nvml_probe\nimport pynvml\npynvml.nvmlShutdown()\n"
-    "answer(nvml_probe.answers(pynvml))"
-)
-
 APPLIED = "applied"
 NOT_ASSERTED = "not as asserted: "
 """It reports success, and then asserts otherwise; with the number of GPU instances on each GPU.
@@ -177,8 +173,9 @@ def main(checkout: Path) -> None:
         command = ["go", "build", "-mod=vendor", "-o", program, f"./cmd/{COMMAND}"]
         subprocess.run(command, cwd=checkout, check=True, timeout=1800)
         record: dict[str, Any] = {
-            "version": _version(checkout),
+            "version": version_of(checkout, "mig-parted"),
             "files": files,
+            "nvml": {},
             "machines": [_of_model(program, *one, files) for one in _models(files)],
             "cases": [
                 _case(program, name, case.entries, machine)
@@ -188,7 +185,8 @@ def main(checkout: Path) -> None:
             "texts": {name: _parsed(program, text) for name, text in TEXTS.items()},
         }
     record["nvml"] = {each["machine"]: each.pop("nvml") for each in (*record["machines"], *record["cases"])}
-    FILE.write_text(_text(record), encoding="utf-8")
+    spread = ("files", "nvml", "machines", "answers", "cases", "texts")
+    FILE.write_text(text_of(record, *spread), encoding="utf-8")
 
 
 def file_of(entries: str) -> str:
@@ -269,7 +267,7 @@ def _verdicts(
         for number, entries in enumerate(configs):
             write(folder, f"/asked/{number}.yaml", file_of(entries))
         environment = os.environ | fake.environment | {"PROGRAM": str(program), "FOLDER": str(folder)}
-        nvml = fake.ask(_PROBE)
+        nvml = fake.ask(NVML_PROBE)
         subprocess.run(["unshare", "-rm", "sh", "-ec", _SCRIPT], env=environment, check=True)
         return nvml, [_verdict(folder / f"asked/{number}", len(gpus)) for number in range(len(configs))]
 
@@ -317,37 +315,6 @@ def _gpu(folder: Path, number: int, model: str, device: str) -> str:
         f"gpu {address}\n  name {_facts(model)[1]}\n  uuid GPU-{number}\n  memory_bytes 48305799168\n  "
         + ("\n  ".join([*own, "architecture 8", "compute_capability 8.9"]) + "\n")
     )
-
-
-def _version(checkout: Path) -> str:
-    command = ["git", "rev-parse", "HEAD"]
-    commit = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True, timeout=60)
-    version = re.search(r"^VERSION \?= (\S+)", (checkout / "versions.mk").read_text(), re.MULTILINE)
-    return f"mig-parted {version[1] if version else '?'} {commit.stdout.strip()}"
-
-
-def _text(record: Mapping[str, Any]) -> str:
-    """Return the record: a line for each file, machine, file's answers, and case."""
-    machines = []
-    for machine in record["machines"]:
-        head = json.dumps({key: value for key, value in machine.items() if key != "answers"})
-        answers = ",\n   ".join(
-            f"{json.dumps(file)}: {json.dumps(said)}" for file, said in machine["answers"].items()
-        )
-        machines.append(f'{head.removesuffix("}")}, "answers": {{\n   {answers}}}}}')
-    parts = [
-        f'"version": {json.dumps(record["version"])}',
-        f'"files": {{\n  {_lines(record["files"])}}}',
-        f'"nvml": {{\n  {_lines(record["nvml"])}}}',
-        '"machines": [\n  ' + ",\n  ".join(machines) + "]",
-        '"cases": [\n  ' + ",\n  ".join(map(json.dumps, record["cases"])) + "]",
-        f'"texts": {{\n  {_lines(record["texts"])}}}',
-    ]
-    return "{\n " + ",\n ".join(parts) + "\n}\n"
-
-
-def _lines(found: Mapping[str, Any]) -> str:
-    return ",\n  ".join(f"{json.dumps(name)}: {json.dumps(text)}" for name, text in found.items())
 
 
 if __name__ == "__main__":

@@ -5,23 +5,17 @@ github.com/NVIDIA/k8s-device-plugin. Needs Go and a C compiler. The plugin's own
 with go-gpuallocator's policy, for the distances that we read from the machines: only NVML is a fake.
 """
 
-import json
-import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.machine.topology.ready import ready_machine, ready_machines
-from tests.conformance.record_device_plugin import version_of
+from tests.conformance.checkouts import answers_in, text_of, version_of
 from tests.fixtures.machines import dgx_1v, nvlink_bridges
 
 FILE = Path(__file__).with_name("preferred_allocation.json")
@@ -104,7 +98,7 @@ def main(checkout: Path) -> None:
     machines = scores_of_machines()
     asked = {name: [*questions(len(scores))] for name, scores in machines.items()}
     whole = (_whole(machines[name], each) for name, listed in asked.items() for each in listed)
-    answers = iter(_ask(checkout, [*whole, *map(_shared, REPLICAS.values())]))
+    answers = iter(answers_in(checkout, "internal/rm", PROGRAM, [*whole, *map(_shared, REPLICAS.values())]))
     recorded = {
         name: {
             "scores": scores,
@@ -113,7 +107,8 @@ def main(checkout: Path) -> None:
         for name, scores in machines.items()
     }
     shared = {name: {**case, "sets": next(answers)} for name, case in REPLICAS.items()}
-    FILE.write_text(_text(version_of(checkout), recorded, shared), encoding="utf-8")
+    record = {"version": version_of(checkout, "k8s-device-plugin"), "machines": recorded, "replicas": shared}
+    FILE.write_text(text_of(record, "machines", "answers", "replicas"), encoding="utf-8")
 
 
 def _whole(scores: list[list[int]], question: Question) -> dict[str, Any]:
@@ -139,38 +134,6 @@ def _shared(case: Mapping[str, Any]) -> dict[str, Any]:
         "Required": ids(case["required"], case["taken"]),
         "Size": case["size"],
     }
-
-
-def _ask(checkout: Path, asked: list[dict[str, Any]]) -> list[list[str]]:
-    with tempfile.TemporaryDirectory() as made:
-        folder, test = Path(made), checkout / "internal" / "rm" / "numaforge_recorded_test.go"
-        (folder / "questions").write_text(json.dumps(asked), encoding="utf-8")
-        shutil.copy(PROGRAM, test)
-        files = {"QUESTIONS": str(folder / "questions"), "ANSWERS": str(folder / "answers")}
-        command = ["go", "test", "-mod=vendor", "-run", "TestRecorded", "./internal/rm"]
-        try:
-            subprocess.run(command, cwd=checkout, env={**os.environ, **files}, check=True, timeout=1800)
-        finally:
-            test.unlink()
-        answers: list[list[str]] = json.loads((folder / "answers").read_text(encoding="utf-8"))
-        return answers
-
-
-def _text(version: str, machines: Mapping[str, Any], shared: Mapping[str, Any]) -> str:
-    """Return the record with a line for each answer."""
-    written = []
-    for name, machine in machines.items():
-        answers = ",\n   ".join(map(json.dumps, machine["answers"]))
-        written.append(
-            f'{json.dumps(name)}: {{"scores": {json.dumps(machine["scores"])}, "answers": [\n   {answers}]}}'
-        )
-    replicas = (f"{json.dumps(name)}: {json.dumps(case)}" for name, case in shared.items())
-    parts = [
-        f'"version": {json.dumps(version)}',
-        '"machines": {\n  ' + ",\n  ".join(written) + "}",
-        '"replicas": {\n  ' + ",\n  ".join(chain(replicas)) + "}",
-    ]
-    return "{\n " + ",\n ".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.checkouts import version_of
 from tests.fixtures.pcie import MACHINES, dump, write_functions
 
 FILE = Path(__file__).with_name("rdma_topo.json")
@@ -27,10 +28,7 @@ def main(checkout: Path) -> None:
 
 def version(checkout: Path) -> str:
     """Return the release that the checkout leads to, and its commit."""
-    command = ["git", "rev-parse", "HEAD"]
-    commit = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True).stdout.strip()
-    found = re.search(r'PACKAGE_VERSION "(\S+)"', (checkout / "CMakeLists.txt").read_text(encoding="utf-8"))
-    return f"rdma-core {found[1] if found else '?'} {commit}"
+    return version_of(checkout, "rdma-core", r'PACKAGE_VERSION "(\S+)"', "CMakeLists.txt")
 
 
 def answers(checkout: Path) -> dict[str, dict[str, Any]]:

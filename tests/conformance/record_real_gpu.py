@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from numaforge.machine.snapshot.redaction import redact_nvidia_smi
+from tests.conformance.checkouts import text_of
 from tests.conformance.record_device_plugin import CONFIGS, answers_to
 from tests.fakes.nvml.gpus import PREAMBLE
 
@@ -113,7 +113,7 @@ def main(name: str, programs: Path, version: str) -> None:
     with tempfile.TemporaryDirectory() as made:
         answers = [answers_to(key, Path(made), programs, {}) for key in CONFIGS]
     record = {"version": version, "nvml": nvml, "answers": answers}
-    (FOLDER / f"{name}.json").write_text(_lines(record) + "\n")
+    (FOLDER / f"{name}.json").write_text(text_of(record, "nvml", "answers"))
     for file in FOLDER.glob(f"{name}.*"):
         file.write_text(_without_identity(file.read_text()))
 
@@ -126,16 +126,6 @@ def _keep_hardware(file: Path, name: str) -> None:
     saved["files"] = {**kept, "/proc/sys/kernel/hostname": name}
     saved["links"] = {path: to for path, to in saved["links"].items() if path.startswith(HARDWARE)}
     file.write_text(json.dumps(saved, indent=1, sort_keys=True) + "\n")
-
-
-def _lines(record: dict[str, Any]) -> str:
-    """Return the record with a line for each answer."""
-    nvml = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in record["nvml"].items())
-    answers = ",\n  ".join(json.dumps(each, sort_keys=True) for each in record["answers"])
-    return (
-        f'{{\n "version": {json.dumps(record["version"])},\n'
-        f' "nvml": {{\n  {nvml}\n }},\n "answers": [\n  {answers}\n ]\n}}'
-    )
 
 
 def _without_identity(text: str) -> str:

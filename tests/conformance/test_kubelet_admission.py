@@ -16,8 +16,9 @@ from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.machine.topology.model import NodeTopology
-from tests.conformance.recordings import cases, node_topology, recording
+from tests.conformance.recordings import cases, recording
 from tests.fixtures.admitted import outcome
+from tests.oracle.machines import topology
 
 
 def replay(node: Node, operations: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Admission]]:
@@ -45,7 +46,7 @@ def recorded_topologies() -> dict[str, CpuTopology]:
         for name, recorded in document["topologies"].items()
     }
     for name, machine in document["oracle_machines"].items():
-        topologies[name] = MachineInfo.from_topology(node_topology(machine)).cpus
+        topologies[name] = MachineInfo.from_topology(topology(machine, 2)).cpus
     return topologies
 
 

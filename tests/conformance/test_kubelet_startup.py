@@ -10,8 +10,9 @@ import pytest
 
 from numaforge.kubelet.startup.check import check
 from numaforge.lib.cpulist import format_cpulist
-from tests.conformance.recordings import cases, node_topology, recording
+from tests.conformance.recordings import cases, recording
 from tests.fixtures.kubelet_texts import in_any_order
+from tests.oracle import machines
 
 LOADING = (
     "failed to load kubelet config file, path: $CONFIG, error: failed to load Kubelet config file $CONFIG"
@@ -56,7 +57,7 @@ def test_real_kubelets_start_or_fail_as_predicted(case, captured_machine):
 @pytest.mark.parametrize("case", cases("kubelet/startup.json", "cases", "checkpoint_cases"))
 def test_resource_managers_start_or_fail_as_recorded(case):
     vectors = recording("kubelet/startup.json")
-    topology = node_topology(vectors["machines"][case["machine"]])
+    topology = machines.topology(vectors["machines"][case["machine"]], 2)
     names = ("cpu_manager_state", "memory_manager_state")
     report = check(
         json.dumps(case["config"]),
@@ -81,7 +82,10 @@ def test_validation_refuses_what_the_kubelet_refuses(case):
     config = {**vectors["base_config"], **case["mutation"]}
     config = {name: value for name, value in config.items() if value is not None}
     report = check(
-        json.dumps(config), topology=node_topology(ANY_MACHINE), version="1.36.2", config_path="$CONFIG"
+        json.dumps(config),
+        topology=machines.topology(ANY_MACHINE, 2),
+        version="1.36.2",
+        config_path="$CONFIG",
     )
     observed = case["observed_1_36_2"]
     if observed["load_error"] is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from numaforge.machine.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
 
 GIB = 2**30
+_PAGES = {64: "64Ki", 2048: "2Mi", 32768: "32Mi", 524288: "512Mi", 1048576: "1Gi", 16777216: "16Gi"}
 CGROUP_VERSION = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
 """Of this host: the kubelet's own code looks there."""
 
@@ -113,11 +114,11 @@ def _node(shape: Shape, number: int, cores: list[dict[str, Any]]) -> dict[str, A
     }
 
 
-def topology(machine: Mapping[str, Any]) -> NodeTopology:
+def topology(machine: Mapping[str, Any], cgroup_version: int = CGROUP_VERSION) -> NodeTopology:
     """Return a described machine as numaforge reads it."""
     cores, caches, packages = [], dict[int, set[int]](), dict[int, set[int]]()
     for node in machine["numa"]:
-        for core in node["cores"]:
+        for core in node.get("cores", ()):
             threads = frozenset(core["threads"])
             cores.append(Core(core["socket"], node["id"], threads))
             packages.setdefault(core["socket"], set()).update(threads)
@@ -128,9 +129,9 @@ def topology(machine: Mapping[str, Any]) -> NodeTopology:
         architecture="x86_64",
         kernel=None,
         kernel_cmdline=None,
-        memory_bytes=machine["memory"],
+        memory_bytes=machine["memory"] if "memory" in machine else sum(n["memory"] for n in machine["numa"]),
         swap_bytes=0,
-        cgroup_version=CGROUP_VERSION,
+        cgroup_version=cgroup_version,
         online=frozenset(cpu for core in cores for cpu in core.cpus),
         offline=frozenset(),
         isolated=frozenset(),
@@ -142,14 +143,13 @@ def topology(machine: Mapping[str, Any]) -> NodeTopology:
 
 
 def _numa_node(node: Mapping[str, Any]) -> NumaNode:
-    sizes = {2048: "2Mi", 1048576: "1Gi"}
     return NumaNode(
         id=node["id"],
-        cpus=frozenset(cpu for core in node["cores"] for cpu in core["threads"]),
+        cpus=frozenset(cpu for core in node.get("cores", ()) for cpu in core["threads"]),
         memory_bytes=node["memory"],
-        distances=dict(enumerate(node["distances"])),
+        distances=dict(enumerate(node.get("distances") or ())),
         hugepages={
-            sizes[pool["pageSizeKiB"]]: HugepagePool(pool["numPages"], pool["numPages"])
-            for pool in node["hugepages"]
+            _PAGES[pool["pageSizeKiB"]]: HugepagePool(pool["numPages"], pool["numPages"])
+            for pool in node.get("hugepages") or ()
         },
     )
