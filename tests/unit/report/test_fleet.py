@@ -49,30 +49,22 @@ def test_folding_loses_no_host(numbers, width):
 
 
 CPU = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor: {}"
+GOVERNOR = "cpus {} scaling_governor: {}"
+POOL = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages: 0 -> 16"
+IDLE = "/sys/devices/system/cpu/cpu{}/cpuidle/state2/disable: 0 -> 1"
+CHOICES = "/sys/kernel/mm/ksm: always defer defer+madvise [madvise] never -> defer+madvise"
 VALUES = {
     "every CPU alike": (
         [CPU.format(cpu, "schedutil -> performance") for cpu in range(128)],
-        ["cpus 0-127 scaling_governor: schedutil -> performance"],
+        [GOVERNOR.format("0-127", "schedutil -> performance")],
     ),
     "one CPU apart": (
         [CPU.format(0, "a -> b"), CPU.format(1, "c -> b"), CPU.format(2, "a -> b")],
-        ["cpus 0,2 scaling_governor: a -> b", "cpus 1 scaling_governor: c -> b"],
+        [GOVERNOR.format("0,2", "a -> b"), GOVERNOR.format(1, "c -> b")],
     ),
-    "sleep states": (
-        [f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state2/disable: 0 -> 1" for cpu in (4, 5)],
-        ["cpus 4-5 state2/disable: 0 -> 1"],
-    ),
-    "pools": (
-        [
-            f"/sys/devices/system/node/node{n}/hugepages/hugepages-2048kB/nr_hugepages: 0 -> 16"
-            for n in (0, 1)
-        ],
-        ["NUMA nodes 0-1 hugepages-2048kB: 0 -> 16"],
-    ),
-    "a kernel's choices": (
-        ["/sys/kernel/mm/ksm: always defer defer+madvise [madvise] never -> defer+madvise"],
-        ["/sys/kernel/mm/ksm: madvise -> defer+madvise"],
-    ),
+    "sleep states": ([IDLE.format(4), IDLE.format(5)], ["cpus 4-5 state2/disable: 0 -> 1"]),
+    "pools": ([POOL.format(0), POOL.format(1)], ["NUMA nodes 0-1 hugepages-2048kB: 0 -> 16"]),
+    "a kernel's choices": ([CHOICES], ["/sys/kernel/mm/ksm: madvise -> defer+madvise"]),
     "a sysctl": (["/proc/sys/vm/swappiness: 60 -> 1"], ["vm.swappiness: 60 -> 1"]),
     "anything else": (["module ib_umad: loaded"], ["module ib_umad: loaded"]),
 }
@@ -95,14 +87,10 @@ def shown(*hosts: HostSummary, width: int = 80) -> list[str]:
 
 
 def test_hosts_with_the_same_outcome_are_one_group():
-    lines = shown(
-        *(change(f"gpu-{n}", sentences=(f"gpu-{n} restarts",)) for n in range(1, 32)),
-        HostSummary("gpu-40", "unchanged"),
-    )
-    assert lines[:2] == [
-        "32 hosts: 1 unchanged, 31 to change (31 drained)",
-        "31 hosts to change: gpu-[1-31]",
-    ]
+    alike = (change(f"gpu-{n}", sentences=(f"gpu-{n} restarts",)) for n in range(1, 32))
+    lines = shown(*alike, HostSummary("gpu-40", "unchanged"))
+    assert lines[0] == "32 hosts: 1 unchanged, 31 to change (31 drained)"
+    assert lines[1] == "31 hosts to change: gpu-[1-31]"
     assert lines.count("  drains: pods leave the node first") == 1
 
 
@@ -121,9 +109,8 @@ def test_different_hosts_are_separate_groups(more):
 
 
 def test_unreachable_hosts_are_grouped_by_reason_not_address():
-    away = [
-        HostSummary(f"gpu-{n}", "unreachable", f"Unable to connect to port 22 on 10.0.0.{n}") for n in (1, 2)
-    ]
+    reason = "Unable to connect to port 22 on 10.0.0.{}"
+    away = [HostSummary(f"gpu-{n}", "unreachable", reason.format(n)) for n in (1, 2)]
     assert "2 hosts unreachable: gpu-[1-2]" in shown(*away)
 
 
@@ -156,14 +143,12 @@ def test_changes_are_one_line_after_a_run():
 
 def test_several_groups_count_the_values_not_shown():
     moves = tuple(f"value{n}: before -> after" for n in range(8))
-    lines = shown(change("a", moves=moves), change("b"))
-    assert "  and 6 more values" in lines
+    assert "  and 6 more values" in shown(change("a", moves=moves), change("b"))
 
 
 def test_gravest_groups_come_first_with_the_full_reason():
-    lines = shown(
-        change("a"), HostSummary("b", "refused", "bad\n  mend it"), HostSummary("c", "failed", "rolled back")
-    )
+    refused, failed = HostSummary("b", "refused", "bad\n  mend it"), HostSummary("c", "failed", "rolled back")
+    lines = shown(change("a"), refused, failed)
     assert lines[1:5] == ["1 host failed: c", "  rolled back", "1 host refused: b", "  bad"]
 
 

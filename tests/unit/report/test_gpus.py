@@ -75,13 +75,9 @@ def test_note_names_the_affected_gpus(changes, line):
 
 
 def test_healthy_gpus_have_no_notes():
-    sound = {
-        "mig_pending": "disabled",
-        "ecc": Ecc(True, True, 0, 0),
-        "remapped_rows": RemappedRows(0, 0, False, False),
-        "recovery_action": "none",
-    }
-    assert gpu_notes(dgx(**sound)) == []
+    rows = RemappedRows(0, 0, False, False)
+    sound = {"mig_pending": "disabled", "ecc": Ecc(True, True, 0, 0), "recovery_action": "none"}
+    assert gpu_notes(dgx(**sound, remapped_rows=rows)) == []
 
 
 @pytest.mark.parametrize(
@@ -92,16 +88,15 @@ def test_healthy_gpus_have_no_notes():
     ],
 )
 def test_gpu_users_are_listed_as_pods_then_units_then_processes(doubt, pods):
+    holders = (("b/train-0", True), ("c/web", True), ("a/gone", False))
     machine = replace(
         dgx(**SLICED, pids=(7, 8, 9)),
         gpu_processes={
             7: GpuProcess("python3", pod="b/train-0"),
             8: GpuProcess("dcgmi", unit="dcgm.service"),
         },
-        device_holders=(
-            DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "b/train-0", "main", True),
-            DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "c/web", "main", True),
-            DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "a/gone", "main", False),
+        device_holders=tuple(
+            DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", pod, "main", there) for pod, there in holders
         ),
         holders_doubt=doubt,
     )

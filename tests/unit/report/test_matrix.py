@@ -89,19 +89,23 @@ def test_nvswitch_management_nics_are_marked_and_explained():
 
 def without_numa_nodes(topology):
     """Return the machine as firmware without _PXM leaves it."""
-    return replace(
-        topology,
-        gpus=tuple(replace(gpu, numa_node=None) for gpu in topology.gpus),
-        nics=tuple(replace(nic, numa_node=None) for nic in topology.nics),
+    gpus, nics = (
+        tuple(replace(device, numa_node=None) for device in devices)
+        for devices in (topology.gpus, topology.nics)
     )
+    return replace(topology, gpus=gpus, nics=nics)
 
 
-def test_unknown_distance_is_a_question_mark():
-    text = printed(without_numa_nodes(machines.dgx_h100()), 120)
+def test_unknown_distance_is_a_question_mark_and_null_as_data():
+    machine = without_numa_nodes(machines.dgx_h100())
+    text = printed(machine, 120)
     rows = blocks(text)[0]
     assert rows["GPU0"][8:11] == ["PIX", "?", "?"]
     assert rows["GPU0"][-3:] == ["?", "?", "N/A"]
     assert "? unknown" in " ".join(text.split())
+    document = matrix_document(link_matrix(machine))
+    assert document["links"]["GPU0"]["NIC1"] is None
+    assert document["devices"][0]["cpu_affinity"] is None
 
 
 @pytest.mark.parametrize(
@@ -124,13 +128,9 @@ def test_matrix_is_available_as_data():
     document = json.loads(json.dumps(matrix_document(link_matrix(machines.gb200_nvl72_tray()))))
     assert document["links"]["GPU0"] == {
         "GPU0": "X",
-        "GPU1": "NV18",
-        "GPU2": "NV18",
-        "GPU3": "NV18",
-        "NIC0": "NODE",
-        "NIC1": "NODE",
-        "NIC2": "SYS",
-        "NIC3": "SYS",
+        **dict.fromkeys(("GPU1", "GPU2", "GPU3"), "NV18"),
+        **dict.fromkeys(("NIC0", "NIC1"), "NODE"),
+        **dict.fromkeys(("NIC2", "NIC3"), "SYS"),
     }
     assert document["devices"][0] == {
         "name": "GPU0",
@@ -143,9 +143,3 @@ def test_matrix_is_available_as_data():
     }
     (domain,) = document["nvlink_domains"]
     assert domain["gpus"] == ["0008:01:00.0", "0009:01:00.0", "0018:01:00.0", "0019:01:00.0"]
-
-
-def test_unknown_link_is_null():
-    document = matrix_document(link_matrix(without_numa_nodes(machines.dgx_h100())))
-    assert document["links"]["GPU0"]["NIC1"] is None
-    assert document["devices"][0]["cpu_affinity"] is None

@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from rich.console import Console
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
@@ -16,11 +15,12 @@ from numaforge.planning.profiles import load_profile
 from numaforge.report.boxes import Box
 from numaforge.report.layout import lay_out
 from numaforge.report.mig import geometry_section
-from numaforge.report.slices import GpuParts, parts_of
+from numaforge.report.slices import parts_of
 from numaforge.report.tree import machine_tree
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from tests.fixtures.boxes import misplaced, of_kind, overflowing
 from tests.fixtures.machines import GIB, dgx_h100, mi210, mi300x, mi300x_cpx_kfd
+from tests.fixtures.terminal import printed
 
 
 def instinct(compute: str | None, memory: str | None, **changes: object) -> Gpu:
@@ -71,17 +71,17 @@ def test_gpu_parts_are_listed_in_order_of_place(
         assert [part.start for part in row.parts] == sorted(part.start for part in row.parts)
 
 
-@pytest.mark.parametrize(
-    "gpu",
-    [
-        pytest.param(instinct(None, None), id="modes-not-known"),
-        pytest.param(instinct("CPX", "NPS1", device="ffff"), id="dies-not-known"),
-        pytest.param(instinct("CPX", "NPS3"), id="a-memory-mode-that-there-is-not"),
-        pytest.param(replace(mi210().gpus[0]), id="cannot-be-partitioned"),
-        pytest.param(dgx_h100().gpus[0], id="MIG-off"),
-        pytest.param(cut(dgx_h100().gpus[0], GpuInstance(7, 19, 2**63, 1)), id="an-instance-beyond-the-GPU"),
-    ],
-)
+WITHOUT_PARTS = {
+    "modes-not-known": instinct(None, None),
+    "dies-not-known": instinct("CPX", "NPS1", device="ffff"),
+    "a-memory-mode-that-there-is-not": instinct("CPX", "NPS3"),
+    "cannot-be-partitioned": mi210().gpus[0],
+    "MIG-off": dgx_h100().gpus[0],
+    "an-instance-beyond-the-GPU": cut(dgx_h100().gpus[0], GpuInstance(7, 19, 2**63, 1)),
+}
+
+
+@pytest.mark.parametrize("gpu", WITHOUT_PARTS.values(), ids=WITHOUT_PARTS)
 def test_gpu_without_known_partitions_has_no_parts(gpu: Gpu) -> None:
     assert parts_of(gpu) is None
 
@@ -144,39 +144,32 @@ SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
 OF_H200 = tuple(replace(one, profile="1g.18gb") for one in SEVEN)
 
 
-@pytest.mark.parametrize(
-    ("exchanged", "known", "titles"),
-    [
-        pytest.param({}, True, {"MIG enabled": 8}, id="one model is not named"),
-        pytest.param(
-            {"device": "2335", "name": "NVIDIA H200"},
-            True,
-            {"MIG enabled, H100 80GB HBM3": 7, "MIG enabled, H200": 1},
-            id="a GPU of another model is told apart",
-        ),
-        pytest.param(
-            {"device": "2335", "name": "NVIDIA H200"},
-            False,
-            {"MIG enabled, 1g.10gb": 7, "MIG enabled, 1g.18gb": 1},
-            id="by its instances where the machine is not at hand",
-        ),
-    ],
-)
+H200 = {"device": "2335", "name": "NVIDIA H200"}
+GEOMETRIES = {
+    "one model is not named": ({}, True, {"MIG enabled": 8}),
+    "a GPU of another model is told apart": (
+        H200,
+        True,
+        {"MIG enabled, H100 80GB HBM3": 7, "MIG enabled, H200": 1},
+    ),
+    "by its instances where the machine is not at hand": (
+        H200,
+        False,
+        {"MIG enabled, 1g.10gb": 7, "MIG enabled, 1g.18gb": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("exchanged", "known", "titles"), GEOMETRIES.values(), ids=GEOMETRIES)
 def test_planned_geometry_names_the_model_when_models_differ(
     exchanged: dict[str, str], known: bool, titles: dict[str, int]
 ) -> None:
-    machine = dgx_h100()
-    first = replace(machine.gpus[0], **exchanged)
-    machine = replace(machine, gpus=(first, *machine.gpus[1:]))
-    cuts = (OF_H200 if exchanged else SEVEN, *[SEVEN] * 7)
-    gpus = (
-        MigGpu(gpu.pci_address, None, "enabled", cut) for gpu, cut in zip(machine.gpus, cuts, strict=True)
-    )
-    section = geometry_section(MigPlan(tuple(gpus)), machine if known else None)
-    console = Console(width=400)
-    with console.capture() as captured:
-        console.print(section)
-    found = (line.split("  ") for line in captured.get().splitlines() if "MIG" in line)
+    first, *others = dgx_h100().gpus
+    machine = replace(dgx_h100(), gpus=(replace(first, **exchanged), *others))
+    cuts = zip(machine.gpus, (OF_H200 if exchanged else SEVEN, *[SEVEN] * 7), strict=True)
+    plan = MigPlan(tuple(MigGpu(gpu.pci_address, None, "enabled", cut) for gpu, cut in cuts))
+    text = printed(geometry_section(plan, machine if known else None), width=400)
+    found = (line.split("  ") for line in text.splitlines() if "MIG" in line)
     assert {title: len(addresses.split(", ")) for addresses, title in found} == titles
 
 
@@ -188,5 +181,4 @@ def test_gpu_table_shows_partition_sizes(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_rows_of_one_gpu_are_equally_long() -> None:
     parts = parts_of(instinct("CPX", "NPS4"))
-    assert isinstance(parts, GpuParts)
     assert {sum(part.size for part in row.parts) for row in parts.rows} == {parts.units}

@@ -4,12 +4,9 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-import pytest
-
-from numaforge.planning.node import plan_node
-from numaforge.planning.profiles import load_profile
 from numaforge.report.svg import draw
 from tests.fixtures import machines
+from tests.fixtures.plans import planned
 
 SVG = "{http://www.w3.org/2000/svg}"
 XML_BREAKERS = "a<b>&\"c'\x00\x1b]]>\ufffe node"
@@ -20,7 +17,7 @@ def parsed(svg: str) -> ET.Element:
 
 
 def lab_plan():
-    return plan_node(machines.lab_node(), load_profile({"name": "training"}))
+    return planned(machines.lab_node(), name="training")
 
 
 def test_every_cpu_has_one_thread_of_the_right_class():
@@ -35,23 +32,15 @@ def test_every_cpu_has_one_thread_of_the_right_class():
     }
 
 
-@pytest.mark.parametrize(
-    "kind", ["cpu-reserved", "memory-reserved", "memory-hugepages-2Mi", "memory-hugepages-1Gi"]
-)
-def test_important_areas_are_marked_by_pattern_as_well_as_colour(kind):
+def test_important_areas_are_marked_by_patterns_that_differ():
     root = parsed(draw(machines.two_cpu_vm()))
-    (pattern,) = re.findall(
-        rf"^\.{kind} {{ fill: url\(#([a-z]+)\)", root.find(f"{SVG}style").text, re.MULTILINE
-    )
-    assert pattern in {element.attrib["id"] for element in root.iter(f"{SVG}pattern")}
-
-
-def test_reserved_and_hugepage_patterns_differ():
-    style = parsed(draw(machines.two_cpu_vm())).find(f"{SVG}style").text
-    fills = dict(
-        re.findall(r"^\.(cpu-reserved|memory-hugepages-\w+) { fill: url\(#([a-z]+)\)", style, re.MULTILINE)
-    )
-    assert len(set(fills.values())) == 3
+    style = root.find(f"{SVG}style").text
+    rule = r"^\.((?:cpu|memory)-reserved|memory-hugepages-\w+) { fill: url\(#([a-z]+)\)"
+    fills = dict(re.findall(rule, style, re.MULTILINE))
+    pages = {"memory-hugepages-2Mi", "memory-hugepages-1Gi"}
+    assert fills.keys() >= {"cpu-reserved", "memory-reserved", *pages}
+    assert {*fills.values()} <= {element.attrib["id"] for element in root.iter(f"{SVG}pattern")}
+    assert len({fills[kind] for kind in ("cpu-reserved", *pages)}) == 3
 
 
 def test_picture_has_title_and_description_for_screen_readers():

@@ -13,9 +13,8 @@ from tests.fixtures.machines import dgx_h100, grace_blackwell_tray, lab_node
 
 def planned(topology: NodeTopology, *entries: str) -> MachineMigPlan:
     lines = "".join(f"    - {{{entry}}}\n" for entry in entries)
-    return plan_machine(
-        topology, "a", parse_config(f"version: v1\nmig-configs:\n  a:\n{lines}", "config.yaml")["a"]
-    )
+    config = parse_config(f"version: v1\nmig-configs:\n  a:\n{lines}", "config.yaml")["a"]
+    return plan_machine(topology, "a", config)
 
 
 def with_gpus(*gpus: Gpu) -> NodeTopology:
@@ -37,13 +36,8 @@ def test_every_gpu_gets_placements():
     plan = planned(dgx_h100(), on("3g.40gb: 1, 2g.20gb: 1, 1g.10gb: 2"))
     assert plan.fits
     assert [one.index for one in plan.gpus] == [*range(8)]
-    for one in plan.gpus:
-        assert [str(each) for each in one.change.create] == [
-            "2g.20gb at 0:2",
-            "1g.10gb at 2:1",
-            "1g.10gb at 3:1",
-            "3g.40gb at 4:4",
-        ]
+    places = "2g.20gb at 0:2, 1g.10gb at 2:1, 1g.10gb at 3:1, 3g.40gb at 4:4"
+    assert {", ".join(map(str, one.change.create)) for one in plan.gpus} == {places}
 
 
 def test_only_nvidia_gpus_are_counted_and_in_pci_order():
@@ -63,28 +57,25 @@ def test_profiles_are_found_by_another_drivers_names():
     assert [each.profile for each in plan.gpus[0].change.create] == ["3g.93gb", "1g.23gb"]
 
 
-@pytest.mark.parametrize(
-    ("memory", "profiles", "said"),
-    [
-        pytest.param(94, "3g.48gb: 1, 1g.12gb: 1", ["3g.48gb is 3g.47gb"], id="94 GB are cut into 47"),
-        pytest.param(94, "3g.47gb: 1, 1g.12gb: 1", [], id="the name of this memory"),
-        pytest.param(94, "1c.3g.48gb: 2", ["1c.3g.48gb is 1c.3g.47gb"], id="a compute instance"),
-        pytest.param(94, "3c.3g.47gb: 1", [], id="a compute instance as large as its GPU instance"),
-        pytest.param(None, "3g.48gb: 1", [], id="a memory that is not known"),
-    ],
-)
-def test_name_that_mig_parted_would_refuse_is_noticed(memory, profiles, said):
+OTHER_NAMES = {
+    "94 GB are cut into 47": (94, "3g.48gb: 1, 1g.12gb: 1", ("3g.48gb", "3g.47gb")),
+    "the name of this memory": (94, "3g.47gb: 1, 1g.12gb: 1", None),
+    "a compute instance": (94, "1c.3g.48gb: 2", ("1c.3g.48gb", "1c.3g.47gb")),
+    "a compute instance as large as its GPU instance": (94, "3c.3g.47gb: 1", None),
+    "a memory that is not known": (None, "3g.48gb: 1", None),
+}
+
+
+@pytest.mark.parametrize(("memory", "profiles", "names"), OTHER_NAMES.values(), ids=OTHER_NAMES)
+def test_name_that_mig_parted_would_refuse_is_noticed(memory, profiles, names):
     one = replace(gpu("2321"), memory_bytes=memory and memory * 2**30)
-    machine = with_gpus(one, replace(one, pci_address="0000:02:00.0"))
-    expected = []
-    for name, _, own in (each.split(" ") for each in said):
-        expected.append(
-            f"GPU 0-1: mig-parted finds no {name}, as it compares names exactly, and creates no GPU instance "
-            f"at all; here it is taken for {own}"
-        )
-    plan = planned(machine, on(profiles))
+    plan = planned(with_gpus(one, replace(one, pci_address="0000:02:00.0")), on(profiles))
     assert plan.fits
-    assert [one.message for one in plan.notices if one.id == "mig-parted-name"] == expected
+    messages = [one.message for one in plan.notices if one.id == "mig-parted-name"]
+    assert len(messages) == bool(names)
+    for message in messages:
+        assert message.startswith(f"GPU 0-1: mig-parted finds no {names[0]}, as it compares names exactly")
+        assert message.endswith(f"creates no GPU instance at all; here it is taken for {names[1]}")
 
 
 def test_compute_instances_are_placed_in_their_gpu_instance():
@@ -94,37 +85,29 @@ def test_compute_instances_are_placed_in_their_gpu_instance():
 
 MODE_CHANGES = {
     "Ampere needs a reset": (
-        "20b0",
-        "disabled",
+        gpu("20b0"),
         on(""),
         True,
         ("a change of the MIG mode needs a reset of the GPU (Ampere)",),
     ),
-    "Ampere keeps its mode": ("20b0", "enabled", on(""), False, ()),
-    "Hopper loses it at a reboot": (
-        "2330",
-        "disabled",
-        on(""),
-        True,
-        ("the MIG mode is lost at a reboot (Hopper)",),
-    ),
-    "off is not lost": ("2901", "enabled", OFF, True, ()),
+    "Ampere keeps its mode": (gpu("20b0", mode="enabled"), on(""), False, ()),
+    "Hopper loses it": (gpu("2330"), on(""), True, ("the MIG mode is lost at a reboot (Hopper)",)),
+    "off is not lost": (gpu("2901", mode="enabled"), OFF, True, ()),
     "no answer of the driver": (
-        "20b7",
-        None,
+        gpu("20b7", mode=None),
         on(""),
         None,
         ("its MIG mode is not known: it needs the driver's answer",),
     ),
+    "no MIG, and off": (gpu("1db6", capable=False, mode=None), OFF, False, ()),
 }
 
 
-@pytest.mark.parametrize(
-    ("device", "mode", "entry", "changes", "notices"), MODE_CHANGES.values(), ids=MODE_CHANGES
-)
-def test_mig_mode_change_needs_per_model(device, mode, entry, changes, notices):
-    [one] = planned(with_gpus(gpu(device, mode=mode)), entry).gpus
-    assert (one.mode_changes, one.notices) == (changes, notices)
+@pytest.mark.parametrize(("found", "entry", "changes", "notices"), MODE_CHANGES.values(), ids=MODE_CHANGES)
+def test_mig_mode_change_needs_per_model(found, entry, changes, notices):
+    plan = planned(with_gpus(found), entry)
+    assert [(one.mode_changes, one.notices) for one in plan.gpus] == [(changes, notices)]
+    assert plan.fits
 
 
 def test_geometry_that_does_not_fit_gets_its_collision():
@@ -132,23 +115,14 @@ def test_geometry_that_does_not_fit_gets_its_collision():
     assert collision.swapped
 
 
-def test_gpu_without_mig_matches_a_config_with_mig_off():
-    plan = planned(with_gpus(gpu("1db6", capable=False, mode=None)), OFF)
-    assert plan.fits
-    assert plan.gpus[0].mode_changes is False
-
-
 H100_FILTER = 'device-filter: "0x233010DE", '
 A100_FILTER = 'device-filter: "0x20B010DE", '
 
 
-def test_entry_that_matches_no_gpu_is_noticed():
+def test_entry_that_matches_no_gpu_is_noticed_and_subsystem_ids_are_not_compared():
     plan = planned(dgx_h100(), A100_FILTER + on("1g.5gb: 7"), H100_FILTER + on("1g.10gb: 7"))
     assert plan.fits
     assert [one.message for one in plan.notices] == ["mig-configs.a[0] matches no GPU of this machine"]
-
-
-def test_subsystem_ids_are_not_compared():
     filters = 'device-filter: ["0x233110DE", "0x233010DE:0x16C010DE"], '
     plan = planned(dgx_h100(), filters + on("1g.10gb: 7"))
     assert len(plan.gpus) == 8

@@ -36,8 +36,11 @@ def gpu(device: str, gibibytes: float | None = None, name: str | None = None) ->
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.key)
-def test_profile_names_match_nvidias(model):
-    assert " ".join(profile.name for profile in model.profiles) == NAMES[model.key]
+def test_profiles_have_nvidias_names_and_are_found_by_them(model):
+    names = [profile.name for profile in model.profiles]
+    assert " ".join(names) == NAMES[model.key]
+    assert len({*names}) == len({profile.id for profile in model.profiles}) == len(model.profiles)
+    assert [profile_of(model, name) for name in names] == [*model.profiles]
 
 
 def test_model_names_are_unique():
@@ -45,31 +48,25 @@ def test_model_names_are_unique():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("model", models(), ids=lambda model: model.key)
-def test_profile_names_and_ids_are_unique_per_model(model):
-    assert len({profile.name for profile in model.profiles}) == len(model.profiles)
-    assert len({profile.id for profile in model.profiles}) == len(model.profiles)
-
-
 # ---- which model a GPU is ----
 
 
-@pytest.mark.parametrize(
-    ("found", "key"),
-    [
-        pytest.param(gpu("2330", 79.65), "h100-80gb", id="by its PCI id"),
-        pytest.param(gpu("233A", 93.6), "h100-94gb", id="whatever the case of the id"),
-        pytest.param(gpu("2342", 95.6, "NVIDIA GH200 480GB"), "h100-96gb", id="GH200 is no H200"),
-        pytest.param(gpu("2941", 185.03), "gb200-186gb", id="one id with two sizes: 186"),
-        pytest.param(gpu("2941", 188.4), "gb200-189gb", id="one id with two sizes: 189"),
-        pytest.param(gpu("20bd", 39.6), "a100-40gb", id="A800 SXM4"),
-        pytest.param(gpu("3182", 268.6), "b300-269gb", id="B300"),
-        pytest.param(gpu("31c2", 277.5), "gb300-278gb", id="GB300"),
-        pytest.param(gpu("232c", 140.4), "h200-141gb", id="H20 with HBM3e is cut as H200"),
-        pytest.param(gpu("2339", 93.6), "h100-94gb", id="H100 SXM5 with 94 GB"),
-        pytest.param(gpu("2941"), "gb200-186gb", id="memory unknown: the first of the id"),
-    ],
-)
+MODEL_OF = {
+    "by its PCI id": (gpu("2330", 79.65), "h100-80gb"),
+    "whatever the case of the id": (gpu("233A", 93.6), "h100-94gb"),
+    "GH200 is no H200": (gpu("2342", 95.6, "NVIDIA GH200 480GB"), "h100-96gb"),
+    "one id with two sizes: 186": (gpu("2941", 185.03), "gb200-186gb"),
+    "one id with two sizes: 189": (gpu("2941", 188.4), "gb200-189gb"),
+    "A800 SXM4": (gpu("20bd", 39.6), "a100-40gb"),
+    "B300": (gpu("3182", 268.6), "b300-269gb"),
+    "GB300": (gpu("31c2", 277.5), "gb300-278gb"),
+    "H20 with HBM3e is cut as H200": (gpu("232c", 140.4), "h200-141gb"),
+    "H100 SXM5 with 94 GB": (gpu("2339", 93.6), "h100-94gb"),
+    "memory unknown: the first of the id": (gpu("2941"), "gb200-186gb"),
+}
+
+
+@pytest.mark.parametrize(("found", "key"), MODEL_OF.values(), ids=MODEL_OF)
 def test_gpu_model_is_recognised(found, key):
     assert model_of(found).key == key
 
@@ -94,16 +91,21 @@ def test_model_is_found_by_key_product_and_pci_id(text):
     assert model_named(text).key == "h100-80gb"
 
 
-@pytest.mark.parametrize("text", ["RTX PRO 5000 Blackwell", "rtx-pro-4500-32gb", "Thor iGPU"])
-def test_model_with_unknown_placements_is_refused(text):
-    with pytest.raises(PlanError, match="where its GPU instances lie is not known"):
-        model_named(text)
+UNPLACED = "where its GPU instances lie is not known"
 
 
-@pytest.mark.parametrize("text", ["H100", "h200", "gpu", "", "9999"])
-def test_partial_model_name_is_refused(text):
-    with pytest.raises(PlanError, match="is not among"):
-        model_named(text)
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (("RTX PRO 5000 Blackwell", "rtx-pro-4500-32gb", "Thor iGPU"), UNPLACED),
+        (("H100", "h200", "gpu", "", "9999"), "is not among"),
+    ],
+    ids=["placements not known", "partial names"],
+)
+def test_model_without_placements_or_by_a_partial_name_is_refused(texts, why):
+    for text in texts:
+        with pytest.raises(PlanError, match=why):
+            model_named(text)
 
 
 # ---- what a name means ----
@@ -133,11 +135,6 @@ def test_profile_name_is_parsed(text, expected):
 def test_invalid_mig_profile_name_is_refused(text):
     with pytest.raises(NumaforgeError):
         parse_profile_name(text)
-
-
-@pytest.mark.parametrize("model", models(), ids=lambda model: model.key)
-def test_each_profile_is_found_by_its_own_name(model):
-    assert [profile_of(model, profile.name) for profile in model.profiles] == [*model.profiles]
 
 
 @pytest.mark.parametrize("one", ["gb200-186gb", "gb200-189gb"])
