@@ -137,15 +137,12 @@ def test_only_the_mode_of_gpus_partitioned_by_the_dra_driver_is_managed():
     assert part.moves == (f"{ADDRESS}: MIG mode disabled -> enabled",)
 
 
-def test_kubelet_restarts_so_that_device_plugins_register_again():
-    part = needed(goal([cut(HALF)], [gpu()]))
+@pytest.mark.parametrize("unit", [RUNNING, STOPPED], ids=["runs", "stopped"])
+def test_node_is_drained_and_its_kubelet_restarts_for_device_plugins(unit):
+    part = needed(goal([cut(HALF)], [gpu()]), unit=unit)
+    assert part.drains
     assert part.restarts_kubelet
-    assert part.drains
-
-
-def test_node_with_a_stopped_kubelet_is_still_drained():
-    part = needed(goal([cut(HALF)], [gpu()]), unit=STOPPED)
-    assert part.drains
+    assert part.units == ("numaforge-mig.service",)  # which must not run before the transaction has ended
 
 
 def test_units_that_hold_a_gpu_are_sent_with_those_of_the_profile():
@@ -171,11 +168,6 @@ def test_boot_unit_follows_the_plan_and_disturbs_no_pod(said, wanted, move):
     part = needed(goal(wanted, [gpu(gpu_instances=(seen(HALF),))]), said)
     assert part.moves == (f"numaforge-mig.service: {move}",)
     assert (part.drains, part.restarts_kubelet, dict(part.data)) == (False, False, {})
-
-
-def test_unfinished_transaction_keeps_the_boot_unit_from_running():
-    part = needed(goal([cut(HALF)], [gpu()]))
-    assert part.units == ("numaforge-mig.service",)
 
 
 @cases(

@@ -93,17 +93,12 @@ def test_query_covers_every_planned_pool_and_their_boot_file():
     assert HUGEPAGES_TMPFILES_PATH in asked.files
 
 
-def test_only_differing_pools_are_filled():
+def test_only_differing_pools_are_filled_and_the_kubelet_restarts_for_them():
     on = target()
     transaction = needed(on, found(on, {POOL: 3}))
     assert part(transaction, "hugepages").data["planned"] == f"16 {POOL}\n"
     assert transaction.moves == (f"{POOL}: 3 -> 16",)
     assert names(transaction) == ["hugepages", "kubelet"]
-
-
-def test_pool_change_restarts_the_kubelet_without_a_setting_change():
-    on = target()
-    transaction = needed(on, found(on, {POOL: 3}))
     assert transaction.drains
     assert transaction.sentences == ("the kubelet restarts, because this changes: hugepages",)
 
@@ -160,16 +155,11 @@ def test_look_covers_every_file_the_decision_depends_on():
 
 
 @pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
-def test_pools_of_a_stopped_kubelet_need_the_hugepages_role(unit):
-    on = target()
+def test_only_hugepages_role_fills_pools_of_a_stopped_kubelet_without_a_drain(unit):
+    on, called = target(), target(PROFILE, "hugepages", "kubelet")
     files = found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None})
     assert need(on, replace(files, unit=lambda: unit)) is None
-
-
-@pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
-def test_hugepages_role_fills_pools_of_a_stopped_kubelet_without_a_drain(unit):
-    on = target(PROFILE, "hugepages", "kubelet")
-    transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), unit)
+    transaction = needed(called, files, unit)
     assert names(transaction)[:2] == ["files", "hugepages"]
     assert not transaction.drains
 
@@ -199,8 +189,12 @@ def test_crash_looping_kubelet_gets_settings_and_pools_together():
 def test_unreadable_state_is_removed_when_no_kubelet_runs():
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
-    assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
-    assert not transaction.drains
+    kubelet = part(transaction, "kubelet")
+    assert kubelet.data["invalid-state"] == f"{MEMORY_STATE}\n"
+    assert (transaction.drains, kubelet.drains) == (
+        False,
+        True,
+    )  # pods would be disturbed, and none are there
 
 
 def test_without_systemd_no_state_is_touched():
@@ -231,9 +225,9 @@ def tuned(swap: str = "off", unit: str = "enabled", **values: str) -> tuple[Goal
     return on, replace(files, values={**files.values, **now}, said=said)
 
 
-def test_values_as_planned_need_nothing():
-    on, files = tuned()
-    assert need(on, files) is None
+@pytest.mark.parametrize("now", [{}, {"max_map_count": "1048576"}], ids=["as-planned", "a-higher-limit"])
+def test_values_as_planned_need_nothing(now):
+    assert need(*tuned(**now)) is None
 
 
 def test_only_the_differing_value_is_set_without_a_drain():
@@ -245,14 +239,8 @@ def test_only_the_differing_value_is_set_without_a_drain():
     assert not transaction.drains
 
 
-def test_higher_limit_is_left_alone():
-    on, files = tuned(max_map_count="1048576")
-    assert need(on, files) is None
-
-
 def test_disabled_unit_is_enabled():
-    on, files = tuned(unit="disabled")
-    assert needed(on, files).moves == ("numaforge-tuning.service: disabled -> enabled",)
+    assert needed(*tuned(unit="disabled")).moves == ("numaforge-tuning.service: disabled -> enabled",)
 
 
 def recorded(*rows: tuple[str, str, str], swap: str = "off", **values: str) -> tuple[Goal, NodeState]:
@@ -370,8 +358,7 @@ def test_unsupported_boot_loader_is_named_with_a_remedy(loader, said, remedy):
 
 
 def test_active_parameters_need_nothing():
-    on, files = booted("root=/dev/sda intel_iommu=on iommu=pt quiet")
-    assert need(on, files) is None
+    assert need(*booted("root=/dev/sda intel_iommu=on iommu=pt quiet")) is None
 
 
 def test_missing_parameter_needs_a_reboot_in_the_same_drain():
@@ -398,14 +385,12 @@ def test_acs_is_proved_only_after_the_boot_that_sets_it():
 
 
 def test_parameter_of_an_earlier_plan_is_removed():
-    on, files = booted("intel_iommu=on iommu=pt nosmt", recorded=("nosmt", *WISH))
-    transaction = needed(on, files)
+    transaction = needed(*booted("intel_iommu=on iommu=pt nosmt", recorded=("nosmt", *WISH)))
     assert part(transaction, "kernel_cmdline").data["removed"] == "nosmt\n"
 
 
 def test_parameter_is_matched_as_a_whole_word():
-    on, files = booted("xintel_iommu=on iommu=pt")
-    assert names(needed(on, files)) == ["kernel_cmdline", "reboot"]
+    assert names(needed(*booted("xintel_iommu=on iommu=pt"))) == ["kernel_cmdline", "reboot"]
 
 
 ANOTHER = ("running 6.1", "menu menu", "kernel /boot/vmlinuz-6.12", "next another", "version 6.12")
@@ -562,9 +547,3 @@ def test_drain_is_useless_without_a_running_kubelet(unit, pods, says):
     on = target(PROFILE, "kubelet", "hugepages")
     refused = needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).undrainable
     assert (says in refused) if says else refused == ""
-
-
-def test_removing_a_state_file_disturbs_pods_even_with_a_stopped_kubelet():
-    on = target(STATIC)
-    transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
-    assert part(transaction, "kubelet").drains

@@ -565,15 +565,10 @@ GRACE = [
 
 
 @pytest.mark.parametrize("topology", GRACE)
-def test_34_numa_nodes_are_answered_without_the_memory_manager(topology):
+def test_34_numa_nodes_are_answered_without_the_memory_manager_alone(topology):
     node = Node(topology, {**STATIC, **many_nodes(topology)})
     assert node.admit(pod(8, **{"nvidia.com/gpu": 4})).admitted
-
-
-@pytest.mark.parametrize("topology", GRACE)
-@pytest.mark.parametrize("policy", ["none", "best-effort", "single-numa-node"])
-def test_34_numa_nodes_with_the_memory_manager_are_an_immediate_error(topology, policy):
-    options = many_nodes(topology, topologyManagerPolicy=policy)
-    node = Node(topology, pinned(topology, **options))
-    with pytest.raises(KubeletHangError, match=f"every set of {len(topology.numa_nodes)} NUMA nodes"):
-        node.admit(pod(8))
+    for policy in ("none", "best-effort", "single-numa-node"):
+        node = Node(topology, pinned(topology, **many_nodes(topology, topologyManagerPolicy=policy)))
+        with pytest.raises(KubeletHangError, match=f"every set of {len(topology.numa_nodes)} NUMA nodes"):
+            node.admit(pod(8))

@@ -399,10 +399,13 @@ def test_the_proof_waits_for_the_mig_manager(restarts):
     here = world({OPERATOR: "new"})
     here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
     manager(here, restarts=restarts)
-    assert here.run().ending is Ending.DONE
-    assert labels(here) == {OPERATOR: "new", STATE: "success"}
-    waited = [line for progress in here.told for line in progress.waits_for if STATE in line]
-    assert any("found pending" in line for line in waited)
+    for wanted, label in ((here.machine.wanted, "new"), (Expected(NEW, PLANNED, labels={}), "old")):
+        here.told.clear()
+        here.machine.wanted = wanted
+        assert here.run().ending is Ending.DONE
+        assert labels(here) == {OPERATOR: label, STATE: "success"}
+        waited = [line for progress in here.told for line in progress.waits_for if STATE in line]
+        assert any("found pending" in line for line in waited)
 
 
 @cases("there, said", {"it fails": (True, "failed"), "there is none": (False, "no such label")})
@@ -416,19 +419,6 @@ def test_unsuccessful_mig_manager_is_rolled_back(there, said):
     assert outcome.ending is Ending.ROLLED_BACK
     assert f"the label {STATE}: predicted success, found {said}" in outcome.reason
     assert labels(here) == before
-
-
-def test_proof_waits_for_the_mig_manager_where_its_old_label_is_put_back():
-    here = world({OPERATOR: "new"})
-    here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
-    manager(here)
-    assert here.run().ending is Ending.DONE
-    here.told.clear()
-    here.machine.wanted = Expected(NEW, PLANNED, labels={})
-    assert here.run().ending is Ending.DONE
-    assert labels(here) == {OPERATOR: "old", STATE: "success"}
-    waited = [line for progress in here.told for line in progress.waits_for if STATE in line]
-    assert any("found pending" in line for line in waited)
 
 
 def test_proof_does_not_wait_for_the_mig_manager_without_an_old_label():

@@ -754,21 +754,19 @@ def test_node_that_cannot_be_confirmed_is_rolled_back(world, refusal, reason):
     assert outcome.reason.startswith(reason)
 
 
-def test_runner_dying_before_confirmation_rolls_back(world):
+@cases(
+    "seconds, ending, files",
+    {
+        "is resumed in time": (120.0, Ending.DONE, NEW),
+        "is resumed too late": (CONFIRM_SECONDS + 30.0, Ending.ROLLED_BACK, OLD),
+    },
+)
+def test_runner_that_dies_before_confirmation(world, seconds, ending, files):
     task = world.begin()
     reach_confirming(world)
     task.kill()
-    world.time.run(CONFIRM_SECONDS + 30.0)
-    assert world.machine.files == OLD
-    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
-
-
-def test_runner_resuming_in_time_confirms(world):
-    task = world.begin()
-    reach_confirming(world)
-    task.kill()
-    world.time.run(120.0)
-    assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
+    world.time.run(seconds)
+    assert (world.machine.files, world.run(BOB).ending, free(world)) == (files, ending, True)
 
 
 # ---- records of the node that are gone ----

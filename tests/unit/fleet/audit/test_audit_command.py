@@ -318,8 +318,8 @@ def page(said: Output) -> Page:
     return found
 
 
-def test_page_loads_nothing_external(page):
-    assert page.fetched
+def test_page_loads_nothing_external_and_like_machines_share_a_picture(page):
+    assert len(page.fetched) == 2  # four of them, and the one with a GPU less
     assert all(source.startswith("data:image/svg+xml;base64,") for source in page.fetched)
 
 
@@ -329,19 +329,15 @@ def test_every_page_link_has_a_target_on_the_page(page):
     assert {*page.labels} <= {*page.ids}
 
 
-def test_page_is_complete_without_its_script(page):
-    text = " ".join(" ".join(page.words).split())
-    for told in (
-        "gpu-[2,4-5]",
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("gpu-[2,4-5]", "kernel: 7.0.0", "What helps"),
         "GPUs: 7 x NVIDIA H100 80GB HBM3; 4 siblings have 8 x",
-        "kernel: 7.0.0",
-        "What helps",
-    ):
-        assert told in text
-
-
-def test_identical_machines_share_a_picture(page):
-    assert len(page.fetched) == 2  # four of them, and the one with a GPU less
+    ],
+)
+def test_page_is_complete_without_its_script(told, page):
+    assert told in " ".join(" ".join(page.words).split())
 
 
 HOSTILE = "</script><script>alert(1)</script>'\"&\x1b[2J"

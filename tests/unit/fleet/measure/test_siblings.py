@@ -101,14 +101,9 @@ def test_node_with_a_bad_or_missing_figure_is_held(machine: Measurement | None, 
     assert why in reason
 
 
-def test_node_matching_its_siblings_is_not_held():
-    assert why_held(fleet(n=measured(figure(950.0)), **alike())["n"], 0.8, COMMAND) == ()
-
-
-def test_minimum_share_comes_from_the_profile():
-    machine = fleet(n=measured(figure(950.0)), **alike())["n"]
-    assert why_held(machine, 0.99, COMMAND)
-    assert not why_held(machine, 0.95, COMMAND)
+@pytest.mark.parametrize(("share", "held"), [(0.8, False), (0.95, False), (0.99, True)])
+def test_node_is_held_below_the_minimum_share_of_its_siblings(share, held):
+    assert bool(why_held(fleet(n=measured(figure(950.0)), **alike())["n"], share, COMMAND)) is held
 
 
 def test_measurement_survives_a_round_trip():
@@ -159,13 +154,13 @@ def test_node_text_cannot_move_the_cursor():
     assert "\x1b[2J" not in text
 
 
-def test_alignment_is_the_ratio_of_two_figures_of_one_program():
-    near, far = figure(1000.0), figure(400.0, place="NUMA node 0 to 3")
-    (row,) = report.alignment(measured(near, far))
-    assert (row["aligned"], row["not_aligned"], row["ratio"]) == (1000.0, 400.0, 2.5)
-
-
-def test_latency_ratio_is_inverted():
-    near, far = figure(80.0, "memory-latency"), figure(140.0, "memory-latency", "NUMA node 0 to 1")
-    (row,) = report.alignment(measured(near, far))
-    assert row["ratio"] == 1.75
+@cases(
+    "kind, near, far, ratio",
+    {
+        "more is better": ("memory-bandwidth", 1000.0, 400.0, 2.5),
+        "of latency less is": ("memory-latency", 80.0, 140.0, 1.75),
+    },
+)
+def test_alignment_is_the_ratio_of_two_figures_of_one_program(kind, near, far, ratio):
+    (row,) = report.alignment(measured(figure(near, kind), figure(far, kind, "NUMA node 0 to 3")))
+    assert (row["aligned"], row["not_aligned"], row["ratio"]) == (near, far, ratio)
