@@ -20,6 +20,7 @@ from tests.fixtures.tables import cases
 GPU = "nvidia.com/gpu"
 ALLOCATABLE = {"cpu": "14", "memory": "30Gi", "pods": "110", GPU: "4"}
 NUMA = "numaforge.io/numa-policy"
+VOLCANO = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
 WHOLE_CORES = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
 
 
@@ -68,6 +69,15 @@ def live(*documents: Mapping[str, Any], **config: Any) -> tuple[LiveCluster, tup
     cluster = read_cluster(documents)
     machines = [GivenMachine(name, scenario(**config)) for name in cluster.nodes]
     return cluster, candidates(machines, cluster.nodes)
+
+
+def stateful(
+    state: Mapping[str, Any] | None, *documents: Mapping[str, Any], **given: Any
+) -> tuple[Candidate, ...]:
+    """Return the node `one` with its pods, and with a state file of its CPU manager."""
+    files = {"cpu_manager_state": json.dumps({"checksum": 0, **state})} if state else {}
+    machine = GivenMachine("one", replace(scenario(), state=files), **given)
+    return candidates([machine], read_cluster(documents).nodes)
 
 
 def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
@@ -170,30 +180,22 @@ def test_running_pods_count_for_the_scheduler_and_keep_their_placement():
 
 def test_state_files_give_the_placement_of_running_pods():
     entries = {"uid-a": {"main": "4-7,12-15"}, "uid-gone": {"main": "1,9"}}
-    state = {"policyName": "static", "defaultCpuSet": "0,2-3,8,10-11", "entries": entries, "checksum": 0}
+    state = {"policyName": "static", "defaultCpuSet": "0,2-3,8,10-11", "entries": entries}
     held = {"default/a": {"main": {GPU: {"2", "3"}}}}
-    cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
-    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
-    nodes = candidates([GivenMachine("one", told, given_devices=held)], cluster.nodes)
-    answer = explained(nodes, pod("p", limits(6, 2)))
+    there = (node("one"), running("a", "one", limits(8, 2)))
+    answer = explained(stateful(state, *there, given_devices=held), pod("p", limits(6, 2)))
     assert answer.fits
     [verdict] = answer.verdicts
     assert verdict.doubts == ()
     assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
     # Without them it is placed anew, and the answer says that it rests on this.
-    [verdict] = explained(
-        candidates([GivenMachine("one", scenario())], cluster.nodes), pod("p", limits(6, 2))
-    ).verdicts
-    assert verdict.doubts
+    assert explained(stateful(None, *there), pod("p", limits(6, 2))).verdicts[0].doubts
 
 
 def test_state_files_that_stop_the_kubelet_from_starting_are_ignored():
-    state = {"policyName": "none", "defaultCpuSet": "", "entries": {}, "checksum": 0}
-    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
-    cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
-    [verdict] = explained(
-        candidates([GivenMachine("one", told)], cluster.nodes), pod("p", limits(6, 2))
-    ).verdicts
+    state = {"policyName": "none", "defaultCpuSet": "", "entries": {}}
+    nodes = stateful(state, node("one"), running("a", "one", limits(8, 2)))
+    [verdict] = explained(nodes, pod("p", limits(6, 2))).verdicts
     assert verdict.judgement.kubelet
     assert "its state files are not taken" in verdict.doubts[0]
 
@@ -202,11 +204,8 @@ def with_cpus(
     default: str, entries: Mapping[str, Mapping[str, str]], *documents: Mapping[str, Any], cpus: str = "14"
 ) -> tuple[Candidate, ...]:
     """Return a node whose kubelet's CPUs are known, with pods; its Node has `cpus` of them allocatable."""
-    state = {"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 0}
-    there = node("one")
-    there["status"] = {"allocatable": {**ALLOCATABLE, "cpu": cpus}}
-    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
-    return candidates([GivenMachine("one", told)], read_cluster([there, *documents]).nodes)
+    there = node("one") | {"status": {"allocatable": {**ALLOCATABLE, "cpu": cpus}}}
+    return stateful({"policyName": "static", "defaultCpuSet": default, "entries": entries}, there, *documents)
 
 
 def undecided(name: str, on: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -544,13 +543,7 @@ def test_tasks_of_a_volcano_job_are_placed_together():
         {"name": "worker", "replicas": 4, "template": {"spec": limits(4, 2)}},
     ]
     spec = {"minAvailable": 4, "tasks": tasks}
-    volcano = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": "v"},
-        "spec": spec,
-    }
-    answer = explained(offline(), volcano)
+    answer = explained(offline(), {**VOLCANO, "metadata": {"name": "v"}, "spec": spec})
     assert (answer.fit, answer.workload.least, len(answer.workload.members)) == (3, 4, 5)
 
 
@@ -580,9 +573,7 @@ def test_running_members_count_toward_the_gang_of_a_waiting_pod():
 def test_workloads_of_a_file_are_placed_in_order():
     nodes: Sequence[Candidate] = offline()
     fits = []
-    for workload in workloads_of(
-        [pod("a", limits(4, 2)), pod("b", limits(4, 2)), pod("c", limits(4, 2))], "f"
-    ).workloads:
+    for workload in workloads_of([pod(name, limits(4, 2)) for name in "abc"], "f").workloads:
         answer, nodes = explain(workload, nodes)
         fits.append(answer.fits)
     assert fits == [True, True, False]
@@ -590,9 +581,6 @@ def test_workloads_of_a_file_are_placed_in_order():
 
 def by_size(operator: str, *values: str) -> dict[str, Any]:
     return pod("p", {**limits(1), **labelled("size", operator, *values)})
-
-
-VOLCANO = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
 
 
 @cases(
