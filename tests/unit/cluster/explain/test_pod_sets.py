@@ -295,27 +295,22 @@ def test_pod_group_takes_only_the_pods_that_name_it() -> None:
     assert (rest.is_gang, gang.is_gang) == (False, True)
 
 
-@pytest.mark.parametrize(
-    ("made", "note"),
-    [
-        pytest.param(
+@cases(
+    "made, note",
+    {
+        "suspended": (
             document("Job", {"suspend": True, **TEMPLATE}),
             "it is suspended: it has no pods before it is resumed",
         ),
-        pytest.param(
-            document(
-                "Job",
-                {"tasks": [{"name": "w", "topologyPolicy": "restricted", **TEMPLATE}]},
-                "batch.volcano.sh/v1alpha1",
-            ),
-            "topologyPolicy restricted of the task w, by which Volcano chooses nodes",
+        "a policy of Volcano": (
+            document("Job", {"tasks": [{**TASK, "topologyPolicy": "restricted"}]}, VOLCANO),
+            "topologyPolicy restricted of the task t, by which Volcano chooses nodes",
         ),
-        pytest.param(
+        "a topology that is not the template's": (
             document("Job", TEMPLATE, **RACK),
             "kueue.x-k8s.io/podset-required-topology of the Job: Kueue reads it of the pod template",
         ),
-    ],
-    ids=["suspended", "a policy of Volcano", "a topology that is not the template's"],
+    },
 )
 def test_unjudged_settings_are_named(made: Mapping[str, Any], note: str) -> None:
     [workload] = workloads(made)
@@ -326,5 +321,5 @@ def test_unjudged_settings_are_named(made: Mapping[str, Any], note: str) -> None
     "spec, scheduler", {"by default": ({}, "volcano"), "of the job": ({"schedulerName": "vc-gpu"}, "vc-gpu")}
 )
 def test_scheduler_of_a_volcano_job_is_read(spec: Mapping[str, Any], scheduler: str) -> None:
-    made = document("Job", {**spec, "tasks": [TEMPLATE]}, "batch.volcano.sh/v1alpha1")
+    made = document("Job", {**spec, "tasks": [TEMPLATE]}, VOLCANO)
     assert [pod.placing.scheduler for pod in workloads(made)[0].members] == [scheduler]
