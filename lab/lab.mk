@@ -4,12 +4,13 @@ NODE ?= numaforge-lab-1
 DRIVER ?= cpu
 ADMISSIONS ?= 1000
 KUBELETS ?= all
+REHEARSED ?= 1.30,1.37
 EXPLAINED ?= 2000
 SEED ?= 1
 FUZZ ?= 120
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := dependencies hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages
+PARTS := dependencies hosts oracle kubelets rehearsals admissions fleet workers rollout maintenance images claims roots fuzz packages
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -42,7 +43,7 @@ lab-driver: setup ## run a driver of claims on the first node, or end it (DRIVER
 kubelets: setup ## build kubelets 1.30 to 1.37
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="dependencies hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages")
+test-all: setup ## what takes long, or some of it (PART="dependencies hosts oracle kubelets rehearsals admissions fleet workers rollout maintenance images claims roots fuzz packages")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
 test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
@@ -54,6 +55,9 @@ test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet'
 test-kubelets: setup ## `check` against all eight kubelets, or some (KUBELETS="1.36,1.37"); renews the record that docs/check.md quotes
 	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
 	@$(PYTHON) -m docs.check_examples
+
+test-rehearsals: setup ## 60 configurations that kubelets 1.30 and 1.37 rehearse as they really start (REHEARSED=1.37); a rehearsal that is killed, reset, on a full disk, with CRI-O
+	@NUMAFORGE_REHEARSED=$(REHEARSED) $(PYTHON) -m pytest -m '' -n 2 --dist worksteal --durations 20 $(addprefix tests/lab/test_rehearsal,.py _runtimes.py _verdicts.py)
 
 test-admissions: setup ## random pods, `admit` and `cluster explain` against the live kubelet (ADMISSIONS=5000 EXPLAINED=2000 SEED=2)
 	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_EXPLAINED=$(EXPLAINED) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' \

@@ -62,6 +62,8 @@ UNALIGNED_BY = "on_change: start-unaligned"
 _EVERYTHING = frozenset(role.called for role in ROLES)
 _BOOTS_WITH_IT = frozenset({"docker", "podman", "containerd"})  # engines start containers at each boot
 _PAUSE_SECONDS = 1.0
+_START_SECONDS = 300  # its disk is cold at a boot, and everything else starts as well
+_GOOD_FOR_SECONDS = 600  # from the look at the node to its change, with a rehearsal of both configurations
 Tell = Callable[[str], object]
 
 
@@ -318,7 +320,11 @@ def _by_itself(transaction: Transaction | None) -> Transaction | None:
     if transaction is None:
         return None
     restarts = any(part.settings.get("KUBELET_RESTART") for part in transaction.parts)
-    return replace(transaction, undone_by_boot=transaction.disturbs and not restarts)
+    return replace(
+        transaction,
+        undone_by_boot=transaction.disturbs and not restarts,
+        good_for_seconds=_GOOD_FOR_SECONDS,
+    )
 
 
 def _other_source(chosen: NamedProfile) -> tuple[str, ...]:
@@ -335,6 +341,7 @@ def _goal(chosen: NamedProfile, machine: NodeTopology, settings: BootSettings) -
         plan,
         machine,
         _EVERYTHING,
+        start_seconds=_START_SECONDS,
         confirm_seconds=settings.confirm_seconds,
         ends_work=_BOOTS_WITH_IT,
     )
