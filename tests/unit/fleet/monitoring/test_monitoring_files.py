@@ -176,6 +176,19 @@ def test_alert_codes_match_the_table():
     assert left_out == codes | {each.code for each in xids.APPLICATION} | {xids.NONE_YET}
 
 
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        pytest.param({46, 79, 109, 143, 151, 155, 158}, xids.FATAL, id="reset it, or more"),
+        pytest.param(
+            {8, 60, 75, 80, 82, 86, 96, 105, 137, 139}, xids.APPLICATION, id="restart the application"
+        ),
+    ],
+)
+def test_codes_follow_the_first_action_of_nvidias_catalogue(codes, expected):
+    assert codes <= {each.code for each in expected}
+
+
 def test_no_placeholder_remains():
     assert [name for name, text in FILES.items() if re.search(r"@[a-z-]+@", text)] == []
 
