@@ -157,7 +157,8 @@ class Candidate:
 
     `allocatable` is in whole units, CPUs in thousandths; `is_live`: no resource is missing because a plugin
     is unknown. `labels_known`: likewise for labels; else it surely lacks only those in `lacks`. `devices`
-    serve claims, None where unknown. `doubts` are assumptions behind the answers.
+    serve claims, None where unknown. `doubts` are assumptions behind the answers. `apart` has the groups of
+    pods, one on a host, of which it has one.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Candidate:
     world: ClaimWorld = NOTHING_KNOWN
     devices: NodeDevices | None = None
     lacks: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
 
     def judge(self, member: GangPod) -> SaidOfPod:
         """Return the scheduler's and the kubelet's verdict on a pod here."""
@@ -202,6 +204,7 @@ class Candidate:
             used=used,
             pods=self.pods + 1,
             ports=self.ports | member.placing.ports,
+            apart=self.apart | member.placing.apart,
             kubelet=self.kubelet.with_pod(member.pod) if self.kubelet else None,
             devices=with_claims.devices,
         )
@@ -263,6 +266,7 @@ class Candidate:
             taints=self.taints,
             cordoned=self.cordoned,
             ports=self.ports,
+            apart=self.apart,
         )
         if not self.allocatable:
             return  # no cluster, and the kubelet is not known
@@ -428,6 +432,7 @@ def emptied(candidate: Candidate) -> Candidate | None:
         used={},
         pods=0,
         ports=frozenset(),
+        apart=frozenset(),
         cordoned=False,
         devices=candidate.devices.emptied() if candidate.devices else None,
     )
@@ -488,6 +493,7 @@ def _of_cluster(
         used=used,
         pods=len(pods),
         ports=frozenset(port for pod in pods for port in pod.member.placing.ports),
+        apart=frozenset(group for pod in pods for group in pod.member.placing.apart),
         kubelet=kubelet,
         why_unknown=why,
         scenario=machine.scenario if machine else None,

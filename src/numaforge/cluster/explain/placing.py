@@ -1,18 +1,20 @@
 """What the default scheduler reads of a pod besides its resources, and its filters.
 
 pkg/scheduler/framework/plugins of Kubernetes 1.37: nodeunschedulable, nodename, tainttoleration,
-nodeaffinity, nodeports; of podtopologyspread only that the node has the label. Names, but does not judge,
-volumes, affinity to other pods and even spreading.
+nodeaffinity, nodeports; of podtopologyspread only that the node has the label; of interpodaffinity only that
+pods alike keep off each other's hosts. Names, but does not judge, volumes, other affinity to pods and even
+spreading.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.kubelet.admission.pod import PodError
-from numaforge.lib.given import digits
+from numaforge.lib.given import digits, mapping
 from numaforge.lib.mistakes import shown
 
 Labels = Mapping[str, str]
@@ -23,6 +25,7 @@ _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _DEFAULT_SCHEDULER = "default-scheduler"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _SPREAD = "topologySpreadConstraints"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -43,6 +46,7 @@ class Placing:
     unseen: tuple[str, ...] = ()
     scheduler: str = _DEFAULT_SCHEDULER
     spread: tuple[str, ...] = ()
+    apart: frozenset[str] = frozenset()
 
     @property
     def by_default(self) -> bool:
@@ -101,13 +105,12 @@ class Placing:
         return replace(self, node_name=None, terms=None if is_open else tuple(terms)).without(named)
 
 
-def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
+def placing_of(spec: Mapping[str, Any], where: str, metadata: Mapping[str, Any] | None = None) -> Placing:
     """Read a pod's constraints on nodes; raises PodError for what no API server would accept."""
     affinity = _mapping(spec, "affinity", where)
     of_nodes = _mapping(affinity, "nodeAffinity", f"{where}: affinity")
-    required_key = "requiredDuringSchedulingIgnoredDuringExecution"
-    required = _mapping(of_nodes, required_key, f"{where}: affinity.nodeAffinity")
-    terms = _mappings(required, "nodeSelectorTerms", f"{where}: affinity.nodeAffinity.{required_key}")
+    required = _mapping(of_nodes, _REQUIRED, f"{where}: affinity.nodeAffinity")
+    terms = _mappings(required, "nodeSelectorTerms", f"{where}: affinity.nodeAffinity.{_REQUIRED}")
     for term in terms:
         for expression in (
             *_mappings(term, "matchExpressions", where),
@@ -130,7 +133,23 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
             for constraint in _mappings(spec, _SPREAD, where)
             if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
         ),
+        apart=frozenset(_apart(affinity, metadata or {}, where)),
     )
+
+
+def _apart(affinity: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Yield a name for each group of pods, this one among them, of which required terms put one on a host."""
+    labels = mapping(metadata.get("labels"))
+    for term in _mappings(_mapping(affinity, "podAntiAffinity", where), _REQUIRED, where):
+        selector = term.get("labelSelector")
+        if (
+            term.get("topologyKey") == HOSTNAME_LABEL
+            and isinstance(selector, Mapping)
+            and not term.keys() & {"namespaces", "namespaceSelector"}
+            and all(labels.get(key) == value for key, value in mapping(selector.get("matchLabels")).items())
+            and all(_holds(expression, labels) for expression in _listed(selector, "matchExpressions"))
+        ):
+            yield f"{metadata.get('namespace')}: {json.dumps(selector, sort_keys=True, default=str)}"
 
 
 def _check_expression(expression: Mapping[str, Any], where: str) -> None:
@@ -165,6 +184,7 @@ def keeps_away(
     taints: Sequence[Mapping[str, Any]],
     cordoned: bool,
     ports: frozenset[HostPort],
+    apart: frozenset[str],
 ) -> Iterator[str]:
     """Yield why the scheduler would reject a node, in the order of its filters; resources are ignored."""
     if cordoned and not placing.tolerates(_CORDON):
@@ -182,6 +202,8 @@ def keeps_away(
         yield f"it lacks the label {', '.join(lacking)}, by which the pod must be spread"
     if taken_ports := sorted(port for _, port in placing.ports & ports):
         yield f"host port {', '.join(map(str, taken_ports))} is taken"
+    if placing.apart & apart:
+        yield "a pod is there that its podAntiAffinity keeps it from"
 
 
 def cordon_aside(taints: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

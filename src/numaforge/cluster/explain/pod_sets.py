@@ -185,7 +185,7 @@ def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets
     if spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True:
         notes.append("it is suspended: it has no pods before it is resumed")
     if any(key in mapping(metadata.get("annotations")) for key in _EXCLUSIVE):
-        notes.append("its exclusive topology is not judged")
+        notes.append("its exclusive topology")
     if pods.kind != "Pod":
         unread = [key for key in _TOPOLOGIES if key in mapping(metadata.get("annotations"))]
         notes += [f"{key} of the {pods.kind}: Kueue reads it of the pod template" for key in unread]

@@ -222,7 +222,7 @@ def member_of(metadata: Document, spec: Document, name: str, status: Document | 
     slices, size = (annotations.get(f"{KUEUE}/podset-slice-{key}") for key in ("required-topology", "size"))
     return GangPod(
         pod,
-        placing_of(spec, name),
+        placing_of(spec, name, metadata),
         (group[0], f"{_namespace(metadata)}/{group[1]}") if group else None,
         slices or annotations.get(f"{KUEUE}/podset-required-topology"),
         digits(size) if slices else None,

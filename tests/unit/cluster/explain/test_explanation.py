@@ -390,6 +390,21 @@ def test_fitting_pod_learns_how_to_get_exclusive_cpus():
 # ---- gangs ----
 
 
+@cases(
+    "selector, fit",
+    {
+        "one on a host": ({"matchLabels": {"app": "a"}}, 2),
+        "by an expression": ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, 2),
+        "of other pods": ({"matchLabels": {"app": "b"}}, 3),
+    },
+)
+def test_pods_alike_keep_off_the_hosts_that_their_anti_affinity_names(selector, fit):
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    made = job("apart", 3, {**limits(2), "affinity": apart}, labels={"app": "a"})
+    assert explained(live(node("one"), node("two"))[1], made).fit == fit
+
+
 def test_pods_of_a_job_are_placed_one_after_another():
     answer = explained(offline("one", "two"), job("j", 5, limits(4, 2)))
     assert (answer.fit, answer.fits, answer.about.pod.name) == (4, False, "default/j-4")
