@@ -226,8 +226,8 @@ _ELSEWHERE = {
 }
 
 
-REPEATED = frozenset({"console", "earlycon"})
-"""Parameters of which the kernel takes each: of consoles the last is /dev/console."""
+REPEATED = frozenset({"console", "earlycon", "crashkernel"})
+"""Parameters of which the kernel takes each: the last console is /dev/console."""
 
 
 def with_one_pci(words: Sequence[str]) -> list[str]:

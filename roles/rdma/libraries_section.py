@@ -60,7 +60,8 @@ def _nccl_name(value: object) -> str:
     if text in REFUSED:
         raise ValueError(f"{text} is not taken: {REFUSED[text]}")
     if text not in NCCL_NAMES:
-        nearest = get_close_matches(text, KNOWN_NAMES - WRITTEN_BY_NCCL, n=1)
+        readable = () if "DUMP" in text.upper() else KNOWN_NAMES - WRITTEN_BY_NCCL
+        nearest = get_close_matches(text.upper(), readable, n=1)
         advice = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ValueError(f"{text!r} is not a setting in NCCL's user guide{advice}")
     return text

@@ -239,6 +239,7 @@ def _operations(
                 sets = pod_sets(document, f"{Path(path).stem}-{number}" if number else Path(path).stem)
                 without_pods += [] if sets else [name_without_pods(document)]
                 for pods in sets:
+                    _remark_notes(path, pods)
                     for pod, spec in _pods_of(pods, replicas=replicas):
                         has_pods = True
                         placings[pod.name] = placing_of(spec, pod.name)
@@ -263,6 +264,13 @@ def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[tuple[Pod, Mapping[st
         first = Pod.from_manifest({"metadata": metadata, "spec": pod_set.spec}, _short(pod_set.names[0]))
         names = pod_set.names if replicas else (pods.name,)
         yield from ((first.renamed(_short(name)), pod_set.spec) for name in names)
+
+
+def _remark_notes(path: str, pods: PodSets) -> None:
+    from numaforge.report.terminal import remark
+
+    for note in pods.notes:
+        remark(f"{path}: {_short(pods.name)}, not judged: {note}")
 
 
 def _short(name: str) -> str:

@@ -98,7 +98,8 @@ def check(
         from numaforge.commands.wrapped import whose_file
         from numaforge.kubelet.findings import words
 
-        remedy = whose_file(config) or report.findings[0].remedy
+        first = report.findings[0]
+        remedy = first.remedy if first.where == "spec" else whose_file(config) or first.remedy
         raise KubeletConfigError(words(report), where=config, remedy=remedy)
     if fix and config is not None:
         return _fix(config, report, topology, (drop_in, flags, kubelet_version, state_dir), live=live)

@@ -76,7 +76,7 @@ def read_load(path: str) -> GivenLoad:
         objects = list(documents_of(documents, path))
         shapes, everywhere = _of_cluster(objects, path, remarks)
     if not shapes:
-        raise NumaforgeError("holds no pods", where=path, remedy=_EXAMPLE)
+        raise NumaforgeError("; ".join(("holds no pods", *remarks)), where=path, remedy=_EXAMPLE)
     ordered = sorted(shapes, key=lambda placed: -placed[0].count)
     if len(ordered) > MOST_SHAPES:
         omitted = sum(shape.count for shape, _ in ordered[MOST_SHAPES:])
@@ -214,6 +214,9 @@ def _of_cluster(
         try:
             sets_of_document = pod_sets(document)
             without_pods += [] if sets_of_document else [name_without_pods(document)]
+            remarks += [
+                f"{path}: {pods.name}, not judged: {note}" for pods in sets_of_document for note in pods.notes
+            ]
             sets = [pod_set for pods in sets_of_document for pod_set in pods.sets]
             read = [
                 (

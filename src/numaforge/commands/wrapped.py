@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -20,12 +21,12 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
     `is_one` tells such configurations. Raises PlanError for several without a matching `key`, and for a chart
     or ClusterPolicy whose default names a missing configuration.
     """
-    from numaforge.lib.wrapped import by_name, config_maps_named, texts_in
+    from numaforge.lib.wrapped import by_name, config_maps_named, documents_in, texts_in
 
     text = read_text(path)
     documents = _documents(text, path)
-    if any(is_one(document) for document in documents):
-        return text, path
+    if bare := [document for document in documents if is_one(document)]:
+        return (json.dumps(bare[0]) if len(bare) == 1 < len(documents) else text), path
     texts = by_name(
         (owner, name, inner)
         for owner, name, inner in texts_in(documents, path)
@@ -41,8 +42,12 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
                 where=path,
                 remedy="give that ConfigMap, or both in one file",
             )
-        if whose := _whose(text):
-            raise PlanError("is not such a configuration", where=path, remedy=whose)
+        inner = [(inner_text, f"{path}: {name}") for _, name, inner_text in texts_in(documents, path)]
+        for other_text, where in [(text, path), *inner]:
+            if whose := _whose(other_text):
+                raise PlanError("is not such a configuration", where=where, remedy=whose)
+        if len(inner) == 1:
+            documents_in(*inner[0])  # says what is wrong with a text that is not YAML
         if kinds := [str(document["kind"]) for document in documents if document.get("kind")]:
             raise PlanError(f"holds no such configuration: it has the kind {', '.join(kinds)}", where=path)
         return text, path

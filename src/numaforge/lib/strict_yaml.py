@@ -22,6 +22,7 @@ _INTEGER = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
 _TEXTS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")  # what YAML makes of 2025-02-28 and =
 _OCTAL = re.compile("[+-]?0[0-7_]+")
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\$\{\w+\}")
 _INDENTED_WITH_TAB = re.compile(" *\t")
 _TOO_DEEP = f"nested too deeply; {DEEPEST} levels are accepted"
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -167,15 +168,18 @@ def read_yaml_documents(
         problem = ", ".join(filter(None, (mistake.context, mistake.problem)))
         if "maximum nesting depth" in problem:  # libyaml reads ahead, and may come to its own limit first
             raise _located(error, _TOO_DEEP, file, mark.line + 1 if mark else None) from mistake
-        if mark and any(map(_INDENTED_WITH_TAB.match, text.split("\n")[mark.line : mark.line + 1])):
+        line = "".join(text.split("\n")[mark.line : mark.line + 1]) if mark else ""
+        if _INDENTED_WITH_TAB.match(line):
             problem = "indented with a tab, where YAML takes blanks"
+        if marker := _TEMPLATE.search(line):
+            problem = f"{marker[0]} is of a template: give what helm template or envsubst makes of it"
         raise _located(
             error, f"not valid YAML: {problem}", file, mark.line + 1 if mark else None
         ) from mistake
     except yaml.reader.ReaderError as mistake:
-        line = text.encode()[: mistake.position].count(b"\n") + 1
+        line_number = text.encode()[: mistake.position].count(b"\n") + 1
         character = mistake.character if isinstance(mistake.character, int) else ord(mistake.character)
-        raise _located(error, f"is not a text: it holds U+{character:04X}", file, line) from mistake
+        raise _located(error, f"is not a text: it holds U+{character:04X}", file, line_number) from mistake
     except (yaml.YAMLError, ValueError, RecursionError) as mistake:
         raise error(f"not valid YAML: {' '.join(str(mistake).split())}", where=file) from mistake
 

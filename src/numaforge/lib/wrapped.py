@@ -25,16 +25,19 @@ a configuration in its text.
 _PLUGIN, _MIG = "devicePlugin", "migManager"
 _LABELS = {_PLUGIN: "nvidia.com/device-plugin.config", _MIG: "nvidia.com/mig.config"}
 """The label by which a node chooses its configuration, by the component of a ClusterPolicy."""
-_POLICY = ("spec", "rdmaSharedDevicePlugin", "config")
+_POLICIES = tuple(("spec", plugin, "config") for plugin in ("rdmaSharedDevicePlugin", "sriovDevicePlugin"))
+_HELM_CHARTS = ("HelmChart", "HelmChartConfig")
+"""Kinds of k3s and RKE2 with Helm values as a text."""
 
 
 def documents_in(text: str, where: str) -> list[Mapping[str, Any]]:
     """Return the mappings in a YAML text, those in a List separately. Raises NumaforgeError."""
-    return [
-        one
-        for document in map(mapping, read_manifests(text, where)[0])
-        for one in (mappings(document.get("items")) or [document])
-    ]
+    documents: list[Mapping[str, Any]] = []
+    for document in map(mapping, read_manifests(text, where)[0]):
+        kind = str(document.get("kind") or "").removesuffix("List")
+        of_kind = {"kind": kind} if kind else {}  # the items of a ConfigMapList have none
+        documents += [{**of_kind, **one} for one in mappings(document.get("items"))] or [document]
+    return documents
 
 
 def by_name(texts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
@@ -55,8 +58,9 @@ def texts_in(documents: Sequence[Mapping[str, Any]], path: str) -> Iterator[tupl
     for owner, texts in maps.items():
         yield from _by_owner(owner, texts)
     for document in documents:
-        if isinstance(policy := _at(document, _POLICY), str):
-            yield _name(document), ".".join(_POLICY), policy
+        for policy_path in _POLICIES:
+            if isinstance(policy := _at(document, policy_path), str):
+                yield _name(document), ".".join(policy_path), policy
         for values in _helm_values(document, path):
             for config_path in _CONFIGS:
                 if texts := mapping(_at(values, config_path)):
@@ -111,8 +115,11 @@ def _missing_name(component: str, texts: Mapping[str, Any], chosen: object, wher
 
 def _helm_values(document: Mapping[str, Any], path: str) -> Iterator[Mapping[str, Any]]:
     """Yield Helm values, those of subcharts too: a file, Flux' HelmRelease, Argo CD's Application."""
+    values_text = mapping(document.get("spec")).get("valuesContent")
     if "kind" not in document:
         values = [document]
+    elif document["kind"] in _HELM_CHARTS:
+        values = documents_in(values_text, path) if isinstance(values_text, str) else []
     elif document["kind"] == "Application":
         spec = mapping(document.get("spec"))
         helms = [

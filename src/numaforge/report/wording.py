@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from fractions import Fraction
+from math import ceil
 
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.lib.quantity import counted
@@ -30,7 +31,8 @@ def human_bytes(count: int | None) -> str:
 
 def amount_in_words(resource: str, amount: Fraction) -> str:
     """Return what a pod asks for of a resource: `8 CPUs`, `32 GiB memory`, `4 nvidia.com/gpu`."""
-    number = f"{amount.numerator}" if amount.denominator == 1 else f"{float(amount):.3f}".rstrip("0")
+    whole, millis = divmod(ceil(amount * 1000), 1000)
+    number = f"{whole}.{millis:03d}".rstrip("0").rstrip(".") if millis else str(whole)
     if resource == "cpu":
         return f"{number} CPU{'' if number == '1' else 's'}"
     if resource in ("memory", "ephemeral-storage") or in_pages(resource):

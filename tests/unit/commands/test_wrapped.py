@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.commands.wrapped import read_wrapped
-from numaforge.lib.errors import ExitCode, PlanError
+from numaforge.lib.errors import ExitCode, NumaforgeError
 
 ONE = "version: v1\nflags: {}"
 OTHER = "version: v1"
@@ -73,6 +73,21 @@ def chart(default: str) -> str:
             id="Argo CD's values",
         ),
         pytest.param(
+            f"kind: HelmChart\nspec:\n  valuesContent: |\n{indent(chart('a'), '    ')}",
+            None,
+            ...,
+            ": a",
+            id="values of k3s and RKE2",
+        ),
+        pytest.param(
+            f"kind: ConfigMapList\nitems:\n- data: {{a: '{OTHER}'}}",
+            None,
+            OTHER,
+            ": a",
+            id="in a list of a kind",
+        ),
+        pytest.param(f"kind: Namespace\n---\n{OTHER}", None, '{"version": "v1"}', "", id="beside others"),
+        pytest.param(
             f"{POLICY}---\n{config_map('plugin', a=OTHER)}",
             None,
             OTHER,
@@ -124,6 +139,15 @@ def test_configuration_is_found_inside_its_wrapper(
             id="a default of MIG Manager is in its text",
         ),
         pytest.param(POLICY, None, "names the ConfigMap plugin", id="a ClusterPolicy alone"),
+        pytest.param(
+            config_map("m", a="a: ["), None, "a, line 2: not valid YAML", id="a text that is not YAML"
+        ),
+        pytest.param(
+            "spec: {sriovDevicePlugin: {config: '{\"resourceList\": []}'}}",
+            None,
+            "SR-IOV",
+            id="the configuration of another plugin",
+        ),
         pytest.param("{apiVersion: v1, kind: Pod}", None, "it has the kind Pod", id="another kind"),
     ],
 )
@@ -132,7 +156,7 @@ def test_wrapper_without_a_definite_configuration_is_refused(
 ) -> None:
     path = tmp_path / "file.yaml"
     path.write_text(text)
-    with pytest.raises(PlanError, match=message):
+    with pytest.raises(NumaforgeError, match=message):
         read_wrapped(str(path), key, is_configuration)
 
 

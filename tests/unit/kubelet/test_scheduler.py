@@ -16,6 +16,10 @@ OFFERED = ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb",
         pytest.param("nvidia.com/mig-1g.10gb", (), True, id="slices"),
         pytest.param("nvidia.com/gpus", (), True, id="what is named like GPUs"),
         pytest.param("nvidia.com/gpu.mig-1g.5gb", (), True, id="what is named like slices"),
+        pytest.param("nvidia/gpu", (), True, id="GPUs without the end of their domain"),
+        pytest.param("amd.com/gpus", (), True, id="what is named like AMD's GPUs"),
+        pytest.param("amd.com/cpx_nps4", (), True, id="AMD's partitions"),
+        pytest.param("amd.com/nic", (), False, id="AMD's network cards"),
         pytest.param("nvidia.com/GA102GL_A10", (), False, id="GPUs for virtual machines"),
         pytest.param("nvidia.com/hostdev", (), False, id="network functions"),
         pytest.param("habana.ai/gaudi", (), True, id="accelerators of another vendor"),
@@ -33,6 +37,7 @@ def test_only_completely_listed_resources_are_counted(resource, offered, counts)
     ("resource", "first"),
     [
         ("nvidia.com/gpus", "nvidia.com/gpu"),
+        ("nvidia/gpu", "nvidia.com/gpu"),
         ("nvidia.com/gpu.mig-1g.10gb", "nvidia.com/mig-1g.10gb"),
         ("alpha.kubernetes.io/nvidia-gpu", "nvidia.com/gpu"),
         ("rdma/hca_shared_devices_a", "rdma/rail0"),
@@ -51,6 +56,8 @@ def test_unknown_vendor_gets_no_suggestion():
     [
         pytest.param({"nvidia.com/mig-1g.10gb": 2}, 1, id="two MIG devices in a container"),
         pytest.param({"nvidia.com/mig-1g.10gb": 1}, 0, id="one MIG device"),
+        pytest.param({"nvidia.com/mig-1g.10gb": 1, "nvidia.com/mig-2g.20gb": 1}, 1, id="one of each profile"),
+        pytest.param({"nvidia.com/mig-1g.10gb": 1, "nvidia.com/gpu": 1}, 1, id="one beside a GPU"),
         pytest.param({"nvidia.com/gpu": 2}, 0, id="two GPUs"),
     ],
 )

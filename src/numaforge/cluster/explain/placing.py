@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.kubelet.admission.pod import PodError
+from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.lib.given import digits, mapping
 from numaforge.lib.mistakes import shown
 
@@ -26,6 +27,9 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _SPREAD = "topologySpreadConstraints"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_SPREADS = ("DoNotSchedule", "ScheduleAnyway")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TOLERATES = ("Equal", "Exists", "Lt", "Gt")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -120,9 +124,20 @@ def placing_of(spec: Mapping[str, Any], where: str, metadata: Mapping[str, Any] 
     name = spec.get("nodeName")
     if name is not None and not isinstance(name, str):
         raise PodError(f"{name!r} is not a valid node name", where=f"{where}: nodeName")
+    selector = _mapping(spec, "nodeSelector", where)
+    require_texts(selector, f"{where}: nodeSelector")
+    for key, value in selector.items():
+        _check_label(key, value or "", f"{where}: nodeSelector")
+    for toleration in _mappings(spec, "tolerations", where):
+        _refuse(_problem_of_toleration(toleration), toleration, f"{where}: tolerations")
+    for constraint in _mappings(spec, _SPREAD, where):
+        _refuse(_problem_of_spread(constraint), constraint, f"{where}: {_SPREAD}")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for term in _mappings(_mapping(affinity, kind, where), _REQUIRED, where):
+            _refuse(None if term.get("topologyKey") else "topologyKey is missing", term, f"{where}: {kind}")
     return Placing(
         node_name=name or None,
-        selector={str(key): str(value) for key, value in _mapping(spec, "nodeSelector", where).items()},
+        selector={str(key): value or "" for key, value in selector.items()},
         terms=tuple(terms) if required else None,
         tolerations=tuple(_mappings(spec, "tolerations", where)),
         ports=frozenset(_host_ports(spec, where)),
@@ -131,7 +146,7 @@ def placing_of(spec: Mapping[str, Any], where: str, metadata: Mapping[str, Any] 
         spread=tuple(
             str(constraint.get("topologyKey"))
             for constraint in _mappings(spec, _SPREAD, where)
-            if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
+            if constraint.get("whenUnsatisfiable") == _SPREADS[0]
         ),
         apart=frozenset(_apart(affinity, metadata or {}, where)),
     )
@@ -167,8 +182,68 @@ def _check_expression(expression: Mapping[str, Any], where: str) -> None:
         problem, remedy = f"{operator} needs values", "name one or more in values"
     elif operator in ("Gt", "Lt") and len(values) != 1:
         problem, remedy = f"{operator} needs exactly one value", "name one number in values"
+    else:
+        _check_label(expression.get("key"), "", f"{where}: nodeSelectorTerms")
+        require_texts(dict(enumerate(values)), f"{where}: nodeSelectorTerms: {expression.get('key')}: values")
     if problem:
         raise PodError(problem, where=f"{where}: nodeSelectorTerms: {expression.get('key')}", remedy=remedy)
+
+
+def require_texts(values: Mapping[Any, Any], where: str) -> None:
+    """Raise PodError for a value that is no text: the API server decodes numbers and booleans into none."""
+    for key, value in values.items():
+        if value is not None and not isinstance(value, str):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            raise PodError(
+                f"{text} is not a text", where=f"{where}: {key}", remedy=f'write it in quotes: "{text}"'
+            )
+
+
+def _check_label(key: object, value: str, where: str) -> None:
+    """Raise PodError for a label that no node can have (apimachinery, ValidateLabels)."""
+    if qualified_name_complaints(str(key)):
+        raise PodError(f"{shown(key)} is not the name of a label", where=where, remedy="write [DOMAIN/]NAME")
+    if label_value_complaints(value):
+        raise PodError(
+            f"{shown(value)} is not the value of a label",
+            where=f"{where}: {key}",
+            remedy="write at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
+        )
+
+
+def _problem_of_toleration(toleration: Mapping[str, Any]) -> str | None:
+    """Return why the API server refuses a toleration (pkg/apis/core/validation, ValidateTolerations)."""
+    operator, effect = toleration.get("operator") or "Equal", toleration.get("effect")
+    if operator not in _TOLERATES:
+        return f"{shown(operator)} is not an operator: write one of {', '.join(_TOLERATES)}"
+    if operator == "Exists" and toleration.get("value"):
+        return "Exists takes no value: leave it out, or write Equal"
+    if not toleration.get("key") and operator != "Exists":
+        return "without a key the operator has to be Exists"
+    if effect and effect not in _EFFECTS:
+        return f"{shown(effect)} is not an effect: write one of {', '.join(_EFFECTS)}, or none for all"
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        return "tolerationSeconds needs the effect NoExecute"
+    return None
+
+
+def _problem_of_spread(constraint: Mapping[str, Any]) -> str | None:
+    """Return why the API server refuses a constraint (validateTopologySpreadConstraints)."""
+    skew, action = constraint.get("maxSkew"), constraint.get("whenUnsatisfiable")
+    if type(skew) is not int or skew < 1:
+        return f"maxSkew is {shown(skew)}: write a number from 1 on"
+    if action not in _SPREADS:
+        return f"whenUnsatisfiable is {shown(action)}: write one of {', '.join(_SPREADS)}"
+    if constraint.get("minDomains") is not None and action != _SPREADS[0]:
+        return f"minDomains needs whenUnsatisfiable: {_SPREADS[0]}"
+    return None if constraint.get("topologyKey") else "topologyKey is missing"
+
+
+def _refuse(problem: str | None, entry: Mapping[str, Any], where: str) -> None:
+    if problem:
+        raise PodError(
+            problem, where=f"{where}: {entry.get('key') or entry.get('topologyKey') or 'an entry'}"
+        )
 
 
 def present_labels(labels: Mapping[str, str | None]) -> dict[str, str]:

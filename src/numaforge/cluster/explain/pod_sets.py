@@ -12,7 +12,7 @@ from typing import Any
 
 from numaforge.kubelet.admission.pod import PodError
 from numaforge.lib.errors import NumaforgeError
-from numaforge.lib.given import mapping, mappings
+from numaforge.lib.given import digits, mapping, mappings
 from numaforge.lib.mistakes import shown
 
 MOST_PODS = 10_000
@@ -26,6 +26,7 @@ _QUEUE = f"{KUEUE}/queue-name"
 _TOPOLOGIES = tuple(f"{KUEUE}/podset-{kind}-topology" for kind in ("required", "preferred", "unconstrained"))
 _VOLCANO = "batch.volcano.sh"
 _VOLCANO_SCHEDULER = "volcano"
+_NUMA_POLICY = "volcano.sh/numa-topology-policy"
 _REPLICATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet")
 _PODS = (
     *_REPLICATED,
@@ -63,7 +64,24 @@ _OF_OTHERS = {
 }
 """Kinds whose pods depend on more than the document, and their makers."""
 
-_EXCLUSIVE = ("alpha.jobset.sigs.k8s.io/exclusive-topology", "leaderworkerset.sigs.k8s.io/exclusive-topology")
+_EXCLUSIVE = (
+    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
+)
+_ADMITTED_WHOLE = (
+    "Job",
+    "CronJob",
+    "JobSet",
+    "StatefulSet",
+    "LeaderWorkerSet",
+    "RayCluster",
+    "RayJob",
+    "RayService",
+    *_KUBEFLOW,
+)
+"""Kinds that Kueue admits as a whole; of others, such as a Deployment, each pod on its own."""
+_MIN_PARALLELISM = f"{KUEUE}/job-min-parallelism"
 _TEMPLATE_REMEDY = (
     "give a Pod, or what has a pod template: a Deployment, a Job, a JobSet, a Job of Volcano ..."
 )
@@ -146,15 +164,18 @@ def pod_sets(document: Document, unnamed: str = "pod") -> tuple[PodSets, ...]:
     api = str(document.get("apiVersion") or "").rpartition("/")[0]
     if kind == "AppWrapper":
         parts = (mapping(part.get("template")) for part in mappings(spec.get("components")))
-        return tuple(pods for part in parts for pods in pod_sets(part, unnamed))
+        return tuple(
+            replace(pods, notes=(*pods.notes, *_suspended(spec)))
+            for part in parts
+            for pods in pod_sets(part, unnamed)
+        )
     reader = _reader(kind, api, spec)
     if reader is None:
         return ()
     if not isinstance(document.get("spec"), Mapping):
         raise PodError(f"{kind} {name!r} has no spec")
     sets = reader(kind, spec, metadata, name)
-    if sets.count > MOST_PODS:
-        raise NumaforgeError(f"has {sets.count} pods; at most {MOST_PODS} are placed at once", where=name)
+    _require_few(sets.count, name)
     return (_with_metadata(sets, spec, metadata),)
 
 
@@ -180,24 +201,49 @@ def _reader(kind: str, api: str, spec: Document) -> Reader | None:
 
 
 def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets:
-    """Return the pods with their document's labels and annotations."""
-    notes = list(pods.notes)
-    if spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True:
-        notes.append("it is suspended: it has no pods before it is resumed")
-    if any(key in mapping(metadata.get("annotations")) for key in _EXCLUSIVE):
+    """Return the pods with the labels and annotations of their document, or of a CronJob's Job."""
+    job = mapping(spec.get("jobTemplate"))
+    of_job = mapping(job.get("metadata"))
+    annotations = {**mapping(metadata.get("annotations")), **mapping(of_job.get("annotations"))}
+    notes = [*pods.notes, *(_suspended(spec) or _suspended(mapping(job.get("spec"))))]
+    inner = [mapping(one.get("template")) for one in mappings(spec.get("replicatedJobs"))]
+    keys = {
+        *annotations,
+        *(key for one in inner for key in mapping(mapping(one.get("metadata")).get("annotations"))),
+    }
+    if keys.intersection(_EXCLUSIVE):
         notes.append("its exclusive topology")
     if pods.kind != "Pod":
-        unread = [key for key in _TOPOLOGIES if key in mapping(metadata.get("annotations"))]
+        unread = [key for key in _TOPOLOGIES if key in annotations]
         notes += [f"{key} of the {pods.kind}: Kueue reads it of the pod template" for key in unread]
-    queued = _QUEUE in mapping(metadata.get("labels")) and pods.kind != "Pod"
-    least = pods.count if queued and pods.least is None else pods.least
+    policies = {mapping(one.metadata.get("annotations")).get(_NUMA_POLICY) for one in pods.sets} - {
+        None,
+        "none",
+    }
+    notes += [
+        f"{_NUMA_POLICY}: {policy}, by which Volcano chooses nodes" for policy in sorted(map(str, policies))
+    ]
+    labels = {**mapping(metadata.get("labels")), **mapping(of_job.get("labels"))}
+    least = pods.least
+    if _QUEUE in labels and pods.kind in _ADMITTED_WHOLE and least is None:
+        fewest = digits(annotations.get(_MIN_PARALLELISM)) if pods.kind in ("Job", "CronJob") else None
+        least = min(fewest or pods.count, pods.count)
     return replace(pods, least=least, notes=tuple(notes))
+
+
+def _suspended(spec: Document) -> tuple[str, ...]:
+    """Return the note on a document without pods for now."""
+    if spec.get("active") is False:
+        return ("it is not active: it has no pods before spec.active is true",)
+    if spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True:
+        return ("it is suspended: it has no pods before it is resumed",)
+    return ()
 
 
 def _replicated(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
     if "containers" in spec:
         return PodSets(kind, name, (PodSet((name,), metadata, spec),))
-    count = number_of_pods(spec.get("replicas", 1), name, "spec.replicas")
+    count = _counted(spec, "replicas", name, "spec")
     return PodSets(kind, name, (_set_of(kind, spec, metadata, _numbered(name, count), name),))
 
 
@@ -211,11 +257,8 @@ def _cron_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSe
 
 def _parallel(spec: Document, name: str) -> int:
     """Return the number of a Job's parallel pods: at most its completions."""
-    parallelism = number_of_pods(spec.get("parallelism", 1), name, "spec.parallelism")
-    completions = spec.get("completions")
-    if completions is None:
-        return parallelism
-    return min(parallelism, number_of_pods(completions, name, "spec.completions"))
+    parallelism = _counted(spec, "parallelism", name, "spec")
+    return min(parallelism, _counted(spec, "completions", name, "spec", parallelism))
 
 
 def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -234,7 +277,7 @@ def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSet
         if not inner:
             raise PodError("has no template of a Job", where=f"{name}: {where}")
         role = str(job.get("name", number))
-        copies = number_of_pods(job.get("replicas", 1), name, f"{where}.replicas")
+        copies = _counted(job, "replicas", name, where)
         count = _parallel(inner, name)
         _require_few(copies * count, name)
         names = tuple(f"{name}-{role}-{copy}-{pod}" for copy in range(copies) for pod in range(count))
@@ -280,29 +323,44 @@ def _stages(jobs: Sequence[Document], where: str) -> tuple[list[int], list[int]]
 
 
 def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    """A Job of Volcano: first the pods that each task needs, then the others.
+
+    Without minAvailable the gang is what the tasks need; beside a smaller one that does not count
+    (webhooks/admission/jobs/mutate, JobInfo.CheckTaskReady).
+    """
     tasks = spec.get("tasks")
     if not isinstance(tasks, list) or not tasks:
         raise PodError(f"Job {name!r} of Volcano has no spec.tasks")
     scheduler = spec.get("schedulerName") or _VOLCANO_SCHEDULER
-    sets, notes = [], []
+    first, rest, notes = [], [], []
     for number, task in enumerate(tasks):
         if not isinstance(task, Mapping):
             raise PodError("must be a mapping", where=f"{name}: spec.tasks[{number}]")
-        count = number_of_pods(task.get("replicas", 1), name, f"spec.tasks[{number}].replicas")
-        role = str(task.get("name", number))
-        pods = _set_of(kind, task, metadata, _numbered(f"{name}-{role}", count), name)
-        sets.append(replace(pods, spec={"schedulerName": scheduler, **pods.spec}))
+        role, where = str(task.get("name", number)), f"spec.tasks[{number}]"
+        count = _counted(task, "replicas", name, where)
+        fewest = _counted(task, "minAvailable", name, where, count)
+        _require_at_most(fewest, count, name, f"{where}.minAvailable")
+        names = _numbered(f"{name}-{role}", count)
+        pods = _set_of(kind, task, metadata, names, name)
+        pods = replace(pods, spec={"schedulerName": scheduler, **pods.spec})
+        first.append(replace(pods, names=names[:fewest]))
+        rest.append(replace(pods, names=names[fewest:]))
+        if earlier := mapping(task.get("dependsOn")).get("name"):
+            tasks_before = ", ".join(map(str, earlier)) if isinstance(earlier, list) else str(earlier)
+            notes.append(f"dependsOn of the task {role}, whose pods are made once {tasks_before} is ready")
         if (policy := task.get("topologyPolicy")) not in (None, "none"):
             notes.append(f"topologyPolicy {policy} of the task {role}, by which Volcano chooses nodes")
         if task.get("partitionPolicy"):
             notes.append(f"partitionPolicy of the task {role}")
+    sets = (*first, *rest)
     total = sum(len(pods.names) for pods in sets)
-    least = number_of_pods(spec.get("minAvailable", total), name, "spec.minAvailable") or total
+    least = _counted(spec, "minAvailable", name, "spec", 0)
+    _require_at_most(least, total, name, "spec.minAvailable")
     return PodSets(
         f"{kind} of Volcano",
         name,
-        tuple(sets),
-        min(least, total),
+        sets,
+        least or sum(len(pods.names) for pods in first),
         network=mapping(spec.get("networkTopology")),
         makes_its_group=True,
         notes=tuple(notes),
@@ -349,8 +407,8 @@ def _kubeflow(kind: str, spec: Document, metadata: Document, name: str) -> PodSe
 
 def _leader_worker_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
     group = mapping(spec.get("leaderWorkerTemplate"))
-    copies = number_of_pods(spec.get("replicas", 1), name, "spec.replicas")
-    size = number_of_pods(group.get("size", 1), name, "spec.leaderWorkerTemplate.size")
+    copies = _counted(spec, "replicas", name, "spec")
+    size = _counted(group, "size", name, "spec.leaderWorkerTemplate")
     _require_few(copies * size, name)
     workers = {"template": group.get("workerTemplate")}
     leaders = {"template": group.get("leaderTemplate") or group.get("workerTemplate")}
@@ -364,13 +422,19 @@ def _leader_worker_set(kind: str, spec: Document, metadata: Document, name: str)
 
 
 def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    """A Ray cluster: its head, and each worker group's replicas times its hosts (ray.io/v1)."""
+    """A Ray cluster: its head, and each worker group's replicas times its hosts.
+
+    ray-operator's GetWorkerGroupDesiredReplicas: the replicas lie within minReplicas and maxReplicas.
+    """
     sets = [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)]
     for number, group in enumerate(mappings(spec.get("workerGroupSpecs"))):
         role = group.get("groupName", number)
-        replicas = group.get("replicas", group.get("minReplicas", 0))
-        hosts = _counted(group, "numOfHosts", name, role)
-        copies = number_of_pods(replicas, name, f"workerGroupSpecs[{role}].replicas")
+        where = f"workerGroupSpecs[{role}]"
+        fewest = _counted(group, "minReplicas", name, where, 0)
+        copies = max(fewest, _counted(group, "replicas", name, where, fewest))
+        most = group.get("maxReplicas")
+        copies = min(copies, most) if type(most) is int and most >= fewest else copies
+        hosts = _counted(group, "numOfHosts", name, where)
         if group.get("suspend") is not True:
             _require_few(copies * hosts, name)
             sets.append(_set_of(kind, group, metadata, _numbered(f"{name}-{role}", copies * hosts), name))
@@ -388,6 +452,8 @@ def _ray_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSet
     if not spec.get("rayClusterSpec"):
         return PodSets(kind, name, (), notes=("its pods are those of the cluster that it selects",))
     cluster = _ray(kind, mapping(spec["rayClusterSpec"]), metadata, name)
+    if spec.get("submissionMode", "K8sJobMode") != "K8sJobMode":
+        return cluster
     if not isinstance(submitter := spec.get("submitterPodTemplate"), Mapping):
         return replace(
             cluster, notes=(*cluster.notes, "the pod that submits it, of 1 CPU at most, is not counted")
@@ -419,8 +485,20 @@ def _numbered(name: str, count: int) -> tuple[str, ...]:
     return tuple(f"{name}-{number}" for number in range(count))
 
 
-def _counted(holder: Document, key: str, name: str, role: object) -> int:
-    return number_of_pods(holder.get(key, 1), name, f"{role}.{key}")
+def _counted(holder: Document, key: str, name: str, role: object, default: int = 1) -> int:
+    """Return a number of pods; the default where it is left out or null."""
+    value = holder.get(key)
+    return number_of_pods(default if value is None else value, name, f"{role}.{key}")
+
+
+def _require_at_most(fewest: int, count: int, name: str, key: str) -> None:
+    """Raise NumaforgeError, as Volcano's webhook does, for a gang of more pods than there are."""
+    if fewest > count:
+        raise NumaforgeError(
+            f"{fewest} is more than the {count} replicas: Volcano refuses the job",
+            where=f"{name}: {key}",
+            remedy=f"write {count} at most",
+        )
 
 
 def number_of_pods(value: object, where: str, key: str, fewest: int = 0) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.cluster.explain.claims import PodClaim, is_of_claims, pod_claims
-from numaforge.cluster.explain.placing import Placing, placing_of
+from numaforge.cluster.explain.placing import Placing, placing_of, require_texts
 from numaforge.cluster.explain.pod_sets import (
     KUEUE,
     MOST_PODS,
@@ -19,7 +19,7 @@ from numaforge.cluster.explain.pod_sets import (
     pod_sets,
 )
 from numaforge.cluster.schedulers import gangs
-from numaforge.kubelet.admission.pod import Pod
+from numaforge.kubelet.admission.pod import Pod, PodError
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import digits, mapping, mappings
 from numaforge.lib.kubernetes_objects import CLIQUE
@@ -30,12 +30,14 @@ CLIQUE_TIER = 1
 _GROUP_LABELS = {
     "scheduling.x-k8s.io/pod-group": "scheduling.x-k8s.io",
     "pod-group.scheduling.sigs.k8s.io": "scheduling.sigs.k8s.io",
+    f"{KUEUE}/pod-group-name": KUEUE,
 }
 _GROUP_ANNOTATIONS = {
     "scheduling.k8s.io/group-name": "scheduling.volcano.sh",
     "scheduling.volcano.sh/group-name": "scheduling.volcano.sh",
     "pod-group-name": "scheduling.run.ai",
 }
+_SLICE = f"{KUEUE}/podset-slice-"
 _KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 Document = Mapping[str, Any]
@@ -152,8 +154,9 @@ def workloads_of(documents: Iterable[object], where: str) -> Workloads:
     if sum(len(workload.members) for workload in workloads) > MOST_PODS:
         raise NumaforgeError(f"holds more than the {MOST_PODS} pods that are placed at once", where=where)
     if not workloads:
-        kinds = f": {', '.join(reading.passed_over)}" if reading.passed_over else ""
-        raise NumaforgeError(f"holds no pod{kinds}", where=where)
+        empty = (": ".join((f"{pods.kind} {pods.name} has none", *pods.notes)) for pods in reading.workloads)
+        kinds = ", ".join((*reading.passed_over, *empty))
+        raise NumaforgeError(f"holds no pod{': ' if kinds else ''}{kinds}", where=where)
     return Workloads(workloads, tuple(reading.passed_over))
 
 
@@ -219,14 +222,17 @@ def member_of(metadata: Document, spec: Document, name: str, status: Document | 
         (_KOORDINATOR, annotations.get(f"{_KOORDINATOR}/name")),
     ]
     group = next(((api, name) for api, name in names if name), None)
-    slices, size = (annotations.get(f"{KUEUE}/podset-slice-{key}") for key in ("required-topology", "size"))
+    slices, size = (annotations.get(f"{_SLICE}{key}") for key in ("required-topology", "size"))
+    declared = annotations.get(f"{_KOORDINATOR}/min-available") or annotations.get(
+        f"{KUEUE}/pod-group-total-count"
+    )
     return GangPod(
         pod,
         placing_of(spec, name, metadata),
         (group[0], f"{_namespace(metadata)}/{group[1]}") if group else None,
         slices or annotations.get(f"{KUEUE}/podset-required-topology"),
         digits(size) if slices else None,
-        digits(annotations.get(f"{_KOORDINATOR}/min-available")),
+        digits(declared),
         pod_claims(spec, status or {}, _namespace(metadata), name),
     )
 
@@ -275,6 +281,16 @@ def _read_pods(pods: PodSets, reading: _Reading) -> None:
 def _members_of(pods: PodSet) -> tuple[GangPod, ...]:
     if not pods.names:
         return ()
+    for key in ("labels", "annotations"):
+        require_texts(mapping(pods.metadata.get(key)), f"{pods.names[0]}: metadata.{key}")
+    annotations = mapping(pods.metadata.get("annotations"))
+    label, size = (annotations.get(f"{_SLICE}{key}") for key in ("required-topology", "size"))
+    if (label is None) != (size is None) or (size is not None and not digits(size)):
+        raise PodError(
+            f"Kueue refuses slices of {label or 'no label'} with {size or 'no size'}",
+            where=f"{pods.names[0]}: metadata.annotations",
+            remedy=f"write both {_SLICE}required-topology and {_SLICE}size, a number from 1 on",
+        )
     first = member_of(pods.metadata, pods.spec, pods.names[0])
     return tuple(replace(first, pod=first.pod.renamed(name)) for name in pods.names)
 
@@ -294,7 +310,7 @@ def _units_of(running: Iterable[tuple[PodSet, tuple[GangPod, ...]]], domain: str
 def _units(members: Sequence[GangPod]) -> Iterator[Unit]:
     """Yield the pods of a set as Kueue's topology-aware scheduling divides it (KEP 2724)."""
     domain = next((pod.domain for pod in members if pod.domain), None)
-    size = next((pod.slice_size for pod in members if pod.slice_size), None) or len(members)
+    size = next((pod.slice_size for pod in members if pod.slice_size), None) or max(1, len(members))
     for start in range(0, len(members), size):
         yield Unit(tuple(members[start : start + size]), domain)
 

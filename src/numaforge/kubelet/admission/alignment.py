@@ -6,7 +6,7 @@ from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.node import Admission
-from numaforge.kubelet.admission.nvidia_resources import MIG_PREFIX
+from numaforge.kubelet.admission.nvidia_resources import GPU, MIG_PREFIX
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.qos import Remark, fields_of
 from numaforge.lib.cpulist import format_cpulist
@@ -36,19 +36,27 @@ def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -
 
 
 def explain_mig(pod: Pod) -> tuple[Remark, ...]:
-    """Return a remark for each container that requests several MIG devices.
+    """Return a remark for each container that requests several MIG devices, or one beside whole GPUs.
 
-    CUDA enumerates one MIG device in a process (NVIDIA's MIG guide; k8s-device-plugin#446).
+    CUDA enumerates one MIG device in a process, and none beside a GPU (NVIDIA's MIG guide;
+    k8s-device-plugin#446).
     """
     return tuple(
         Remark(
-            f"{field}.resources.limits.{name}",
-            f"a CUDA process uses one MIG device: one in the container {container.name} sees 1 of {amount}",
+            f"{field}.resources.limits.{next(iter(slices))}",
+            f"a CUDA process uses one MIG device: one in the container {container.name} sees 1 of "
+            f"{sum(slices.values())}{', or the whole GPU beside them' if whole else ''}",
             "1  (in more pods, or one larger MIG device)",
         )
         for field, container in fields_of(pod)
-        for name, amount in container.limits.items()
-        if name.startswith(MIG_PREFIX) and amount > 1
+        if (
+            slices := {
+                name: amount
+                for name, amount in container.limits.items()
+                if name.startswith(MIG_PREFIX) and amount
+            }
+        )
+        and ((whole := container.limits.get(GPU, 0)) or sum(slices.values()) > 1)
     )
 
 

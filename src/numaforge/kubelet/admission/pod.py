@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping, mappings
@@ -348,15 +349,26 @@ def _quantity(value: Any, where: str) -> Fraction:
     return quantity
 
 
+def _check_name(resource: str, where: str) -> None:
+    """Raise PodError for a resource that no container can have (validateContainerResourceName)."""
+    problem, remedy = "", ""
+    if "/" not in resource and resource not in _STANDARD and not in_pages(resource):
+        problem = "not a Kubernetes resource"
+        remedy = "write that of a device plugin with its domain, such as nvidia.com/gpu"
+    elif resource.startswith("requests."):
+        problem = "its name in a ResourceQuota"
+        remedy = f"write {resource.removeprefix('requests.')}"
+    elif "/" in resource and qualified_name_complaints(resource):
+        problem = "not the name of an extended resource"
+        remedy = "write DOMAIN/NAME, such as nvidia.com/mig-1g.10gb.me: the domain in small letters"
+    if problem:
+        raise PodError(f"{resource} is {problem}", where=where, remedy=remedy)
+
+
 def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
     """Raise PodError where the API server does (pkg/apis/core/validation, ValidateResourceRequirements)."""
     for resource in (*requests, *limits):
-        if "/" not in resource and resource not in _STANDARD and not in_pages(resource):
-            raise PodError(
-                f"{resource} is not a Kubernetes resource",
-                where=where,
-                remedy="write that of a device plugin with its domain, such as nvidia.com/gpu",
-            )
+        _check_name(resource, where)
     for resource, request in requests.items():
         limit = limits.get(resource)
         if is_extended(resource) and limit is None:

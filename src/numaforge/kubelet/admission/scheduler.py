@@ -16,8 +16,8 @@ from numaforge.kubelet.admission.nvidia_resources import PREFIX
 from numaforge.kubelet.admission.pod import Pod, is_extended, pod_limits
 
 _POOLS = "rdma/"
-_LIKE_GPUS = re.compile(r"nvidia\.com/(gpu|mig)[a-z0-9.+_-]*", re.IGNORECASE)
-_OF_OTHER_VENDORS = re.compile(r"amd\.com/gpu|gpu\.intel\.com/(xe|i915)|habana\.ai/gaudi")
+_LIKE_GPUS = re.compile(r"(nvidia(\.com)?|amd(\.com)?)/(gpu|mig|[sdtqc]px)[a-z0-9._-]*", re.IGNORECASE)
+_OF_OTHER_VENDORS = re.compile(r"gpu\.intel\.com/(xe|i915)|habana\.ai/gaudi")
 
 
 def unschedulable(node: Node, pod: Pod) -> Admission | None:
@@ -90,7 +90,7 @@ def like(resource: str, offered: Iterable[str]) -> tuple[str, ...]:
     domain = resource.partition("/")[0]
     if "kubernetes.io" in domain:
         domain = PREFIX.rstrip("/")
-    same = [name for name in offered if name.partition("/")[0] == domain]
+    same = [name for name in offered if name.partition("/")[0] in (domain, f"{domain}.com")]
     return tuple(sorted(same, key=lambda name: -SequenceMatcher(None, resource, name).ratio()))
 
 

@@ -377,8 +377,10 @@ def _join_note(path: str) -> Finding:
 def _require_settings(document: Document, path: str) -> None:
     """Raise StartError for an OpenShift KubeletConfig whose settings are not where OpenShift reads them."""
     if is_openshift_without_settings(document.data):
-        error = "an OpenShift KubeletConfig without spec.kubeletConfig sets nothing"
-        remedy = "put the settings under spec.kubeletConfig"
+        error = (
+            "an OpenShift KubeletConfig without spec.kubeletConfig has no settings of the kubelet to check"
+        )
+        remedy = "put settings of the kubelet, such as reservedSystemCPUs, under spec.kubeletConfig"
         finding = finding_of("NF002", error, remedy, path="spec", text=error, file=path)
         raise StartError(error, finding, readable=False)
 

@@ -39,7 +39,14 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
 
     Never writes kernel.unsafe: accepting a risk is up to the admin.
     """
-    words = with_one_pci([word for parameter in parameters for word in str(parameter).split()])
+    given = [word for parameter in parameters for word in str(parameter).split()]
+    # The last of equal words counts, as the last console is /dev/console; a number of pages is of a size.
+    kept = [
+        word
+        for number, word in enumerate(given)
+        if parameter_name(word) in _PAGES or word not in given[number + 1 :]
+    ]
+    words = with_one_pci(kept)
     accepted: list[str] = []
     for word in _with_pages_placed(draft, words, field):
         name = parameter_name(word)

@@ -599,6 +599,36 @@ def by_size(operator: str, *values: str) -> dict[str, Any]:
 
 
 @cases(
+    "spec, message",
+    {
+        "a number as a label": ({"nodeSelector": {"size": 8}}, "8 is not a text"),
+        "a boolean as a label": ({"nodeSelector": {"gpu": True}}, "true is not a text"),
+        "a label with blanks": ({"nodeSelector": {"gpu": "H100 80GB"}}, "'H100 80GB' is not the value"),
+        "another operator": ({"tolerations": [{"operator": "equals"}]}, "is not an operator"),
+        "Exists of a value": (
+            {"tolerations": [{"operator": "Exists", "value": "b"}]},
+            "takes no value: leave",
+        ),
+        "Equal of all keys": ({"tolerations": [{"value": "b"}]}, "the operator has to be Exists"),
+        "another effect": ({"tolerations": [{"key": "a", "effect": "NoRun"}]}, "is not an effect"),
+        "seconds of all effects": (
+            {"tolerations": [{"key": "a", "tolerationSeconds": 5}]},
+            "needs the effect NoExecute",
+        ),
+        "another action": (spread("zone", "Never"), "whenUnsatisfiable is 'Never'"),
+        "no skew": ({"topologySpreadConstraints": [{"topologyKey": "zone"}]}, "maxSkew is None"),
+        "no topologyKey": (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            "topologyKey is missing",
+        ),
+    },
+)
+def test_constraints_that_no_api_server_takes_are_refused(spec, message):
+    with pytest.raises(NumaforgeError, match=message):
+        workloads_of([pod("p", {**limits(1), **spec})], "f")
+
+
+@cases(
     "document, message",
     {
         "a group alone": ({"kind": "PodGroup", "metadata": {"name": "g"}}, "no pod says that it is of it"),
@@ -616,6 +646,7 @@ def by_size(operator: str, *values: str) -> dict[str, Any]:
         "In of no values": (by_size("In"), "In needs values"),
         "Exists with a value": (by_size("Exists", "2"), "Exists takes no values"),
         "no tasks": ({**VOLCANO, "spec": {}}, "no spec.tasks"),
+        "a label of no name": (pod("p", {**limits(1), **labelled("a b", "Exists")}), "'a b' is not the name"),
     },
 )
 def test_invalid_workload_is_refused(document, message):

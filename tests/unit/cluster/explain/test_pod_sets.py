@@ -46,6 +46,7 @@ def ray(**group: Any) -> dict[str, Any]:
     {
         "a pod": (document("Pod", containers()), "x"),
         "a Deployment": (document("Deployment", {"replicas": 2, **TEMPLATE}), "x-0 x-1"),
+        "null is one": (document("Deployment", {"replicas": None, **TEMPLATE}), "x-0"),
         "a DaemonSet: one a node": (document("DaemonSet", TEMPLATE), "x-0"),
         "a Job runs no more pods than have to complete": (
             document("Job", {"parallelism": 3, "completions": 2, **TEMPLATE}),
@@ -81,6 +82,14 @@ def ray(**group: Any) -> dict[str, Any]:
         ),
         "a RayJob starts with the fewest replicas": (
             document("RayJob", {"rayClusterSpec": ray(minReplicas=1)}),
+            "x-head x-gpus-0 x-gpus-1",
+        ),
+        "a RayCluster has no fewer replicas than minReplicas": (
+            document("RayCluster", ray(replicas=0, minReplicas=1)),
+            "x-head x-gpus-0 x-gpus-1",
+        ),
+        "nor more than maxReplicas": (
+            document("RayCluster", ray(replicas=9, maxReplicas=1)),
             "x-head x-gpus-0 x-gpus-1",
         ),
         "a RayService without its suspended workers": (
@@ -142,6 +151,7 @@ def after(name: str, status: str = "Complete") -> dict[str, Any]:
 
 IN_ORDER = job_set({"name": "a"}, {"name": "b", **after("a")})
 IN_ORDER["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 TOPOLOGY = "kueue.x-k8s.io/podset-"
 RACK = {"annotations": {f"{TOPOLOGY}required-topology": "rack"}}
 TWO_TOPOLOGIES = {"annotations": {**RACK["annotations"], f"{TOPOLOGY}preferred-topology": "rack"}}
@@ -183,6 +193,10 @@ TWO_TOPOLOGIES = {"annotations": {**RACK["annotations"], f"{TOPOLOGY}preferred-t
             document("Deployment", {"template": {"metadata": TWO_TOPOLOGIES, "spec": containers()}}),
             "Kueue takes one topology annotation",
         ),
+        "a gang of more pods than there are": (
+            document("Job", {"minAvailable": 2, "tasks": [TEMPLATE]}, VOLCANO),
+            "2 is more than the 1 replicas: Volcano refuses the job",
+        ),
     },
 )
 def test_document_of_a_known_kind_without_valid_pods_is_refused(
@@ -213,6 +227,7 @@ def workloads(*documents: Mapping[str, Any]) -> tuple[Workload, ...]:
     return workloads_of(documents, "f").workloads
 
 
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
 POLICY = {"runPolicy": {"schedulingPolicy": {"minAvailable": 1}}}
 WORKERS = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, **TEMPLATE}}}
@@ -224,6 +239,28 @@ WORKERS = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, **TEMPLATE}}}
         "a Deployment is no gang": (document("Deployment", {"replicas": 2, **TEMPLATE}), False, 2),
         "a JobSet is none": (job_set({"replicas": 2}), False, 2),
         "what Kueue admits is one": (document("Job", {"parallelism": 2, **TEMPLATE}, **QUEUED), True, 2),
+        "of a Deployment Kueue admits each pod": (
+            document("Deployment", {"replicas": 2, **TEMPLATE}, **QUEUED),
+            False,
+            2,
+        ),
+        "a Job that Kueue may admit in part": (
+            document("Job", {"parallelism": 2, **TEMPLATE}, **QUEUED, annotations={MIN_PARALLELISM: "1"}),
+            True,
+            1,
+        ),
+        "the label of a CronJob's Job": (
+            document(
+                "CronJob", {"jobTemplate": {"metadata": QUEUED, "spec": {"parallelism": 2, **TEMPLATE}}}
+            ),
+            True,
+            2,
+        ),
+        "what the tasks of a Volcano job need": (
+            document("Job", {"tasks": [{**TASK, "replicas": 2, "minAvailable": 1}]}, VOLCANO),
+            True,
+            1,
+        ),
         "a PyTorchJob is none": (document("PyTorchJob", WORKERS), False, 2),
         "with a scheduling policy it is one": (document("PyTorchJob", {**WORKERS, **POLICY}), True, 1),
     },
@@ -284,6 +321,60 @@ def test_topology_of_a_jobset_is_read(group: Mapping[str, str], sizes: list[int]
     assert [len(unit.members) for unit in workload.units] == sizes
 
 
+@cases(
+    "annotations, message",
+    {
+        "no size": ({"slice-required-topology": "host"}, "slices of host with no size"),
+        "no label": ({"slice-size": "2"}, "slices of no label with 2"),
+        "a word": ({"slice-required-topology": "host", "slice-size": "two"}, "slices of host with two"),
+        "a number without quotes": ({"slice-size": 2}, "2 is not a text"),
+    },
+)
+def test_slices_that_kueue_refuses_are_refused(annotations: Mapping[str, Any], message: str) -> None:
+    own = {"annotations": {TOPOLOGY + key: value for key, value in annotations.items()}}
+    with pytest.raises(NumaforgeError, match=message):
+        workloads(document("Job", {"template": {"metadata": own, "spec": containers()}}))
+
+
+PODS_OF_KUEUE = {
+    "labels": {"kueue.x-k8s.io/pod-group-name": "g"},
+    "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
+}
+
+
+@cases(
+    "documents, is_gang",
+    {
+        "the policy basic has no pod wait for another": (
+            [
+                {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}},
+                *[document("Pod", {**containers(), "schedulingGroup": {"podGroupName": "g"}})] * 2,
+            ],
+            False,
+        ),
+        "Kueue's group of plain pods": ([document("Pod", containers(), **PODS_OF_KUEUE)] * 2, True),
+    },
+)
+def test_group_of_pods_starts_as_its_policy_says(documents: list[Mapping[str, Any]], is_gang: bool) -> None:
+    [workload] = workloads(*documents)
+    assert (workload.is_gang, workload.least) == (is_gang, 2)
+
+
+@cases(
+    "made, message",
+    {
+        "no replicas": (document("ReplicaSet", {"replicas": 0, **TEMPLATE}), "default/x has none"),
+        "a cluster of another document": (
+            document("RayJob", {"clusterSelector": {"a": "b"}}),
+            "those of the cluster that it selects",
+        ),
+    },
+)
+def test_document_that_makes_no_pods_is_named(made: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(NumaforgeError, match=message):
+        workloads(made)
+
+
 def test_pod_group_takes_only_the_pods_that_name_it() -> None:
     own = {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "spec": containers()}
     group = document("PodGroup", {"minMember": 1}, "scheduling.x-k8s.io/v1alpha1")
@@ -295,20 +386,48 @@ def test_pod_group_takes_only_the_pods_that_name_it() -> None:
     assert (rest.is_gang, gang.is_gang) == (False, True)
 
 
+SUSPENDED = "it is suspended: it has no pods before it is resumed"
+POLICY_OF_POD = {"annotations": {"volcano.sh/numa-topology-policy": "restricted"}}
+WITH_EXCLUSIVE = {"metadata": {"annotations": {EXCLUSIVE: "rack"}}, "spec": TEMPLATE}
+
+
 @cases(
     "made, note",
     {
-        "suspended": (
-            document("Job", {"suspend": True, **TEMPLATE}),
-            "it is suspended: it has no pods before it is resumed",
+        "suspended": (document("Job", {"suspend": True, **TEMPLATE}), SUSPENDED),
+        "a suspended Job of a CronJob": (
+            document("CronJob", {"jobTemplate": {"spec": {"suspend": True, **TEMPLATE}}}),
+            SUSPENDED,
+        ),
+        "a suspended AppWrapper": (
+            document(
+                "AppWrapper", {"suspend": True, "components": [{"template": document("Job", TEMPLATE)}]}
+            ),
+            SUSPENDED,
+        ),
+        "a Workload that is not active": (
+            document("Workload", {"active": False, "podSets": [TEMPLATE]}, "kueue.x-k8s.io/v1beta1"),
+            "it is not active: it has no pods before spec.active is true",
+        ),
+        "the exclusive topology of a JobSet's job": (
+            job_set({"template": WITH_EXCLUSIVE}),
+            "its exclusive topology",
+        ),
+        "Kueue's topology in the wrong place": (
+            document("Job", TEMPLATE, **RACK),
+            "kueue.x-k8s.io/podset-required-topology of the Job: Kueue reads it of the pod template",
         ),
         "a policy of Volcano": (
             document("Job", {"tasks": [{**TASK, "topologyPolicy": "restricted"}]}, VOLCANO),
             "topologyPolicy restricted of the task t, by which Volcano chooses nodes",
         ),
-        "a topology that is not the template's": (
-            document("Job", TEMPLATE, **RACK),
-            "kueue.x-k8s.io/podset-required-topology of the Job: Kueue reads it of the pod template",
+        "Volcano's policy of a pod": (
+            document("Pod", containers(), **POLICY_OF_POD),
+            "volcano.sh/numa-topology-policy: restricted, by which Volcano chooses nodes",
+        ),
+        "a task of Volcano that waits for another": (
+            document("Job", {"tasks": [TEMPLATE, {**TASK, "dependsOn": {"name": ["0"]}}]}, VOLCANO),
+            "dependsOn of the task t, whose pods are made once 0 is ready",
         ),
     },
 )

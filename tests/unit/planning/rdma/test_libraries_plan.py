@@ -395,6 +395,8 @@ def test_pinned_gid_index_of_the_admin_gets_a_notice():
         ({"nccl": {"NCCL_IB_GID_INDEX": 3}}, "an index differs from host to host"),
         ({"nccl": {"NCCL_IB_TIMOUT": 22}}, "did you mean NCCL_IB_TIMEOUT"),
         ({"nccl": {"NCCL_TOPOLOGY_FILE": "/etc/topo.xml"}}, "did you mean NCCL_TOPO_FILE"),
+        ({"nccl": {"NCCL_GRAPH_DUMP_FILE": "/etc/graph.xml"}}, "a setting in NCCL's user guide$"),
+        ({"nccl": {"nccl_debug": "INFO"}}, "did you mean NCCL_DEBUG"),
         ({"nccl": {"NCCL_IB_HCA": "mlx5"}}, "it is made of the rails"),
         ({"nccl": {"NCCL_CONF_FILE": "/x"}}, "NCCL reads it before"),
         ({"nccl": {"NCCL_IB_TC": ""}}, "NCCL reads an empty value as 0"),
