@@ -40,7 +40,11 @@ def read_mappings(text: str, file: str) -> list[Mapping[str, Any]]:
         raise NumaforgeError("is empty", where=file, remedy="name the file to convert")
     mappings_in = [one for one in documents if isinstance(one, dict)]
     if not mappings_in:
-        raise NumaforgeError(f"{shown(documents[0])} is not a mapping", where=file)
+        is_patch = any("op" in one and "path" in one for one in mappings(documents[0]))
+        remedy = "it is a JSON patch (RFC 6902): write what it makes, as machine: {kubelet: ...}"
+        raise NumaforgeError(
+            f"{shown(documents[0])} is not a mapping", where=file, remedy=remedy if is_patch else None
+        )
     return [inner for one in mappings_in for inner in (mappings(one.get("items")) or [one])]
 
 
