@@ -372,15 +372,6 @@ def test_gpu_request_is_served_by_a_claim_without_a_device_plugin(world: World) 
     assert next(each["change"] for each in said["remedies"]) == f"2 {GPU_RESOURCE} in the container work"
 
 
-@pytest.mark.usefixtures("gpus")
-def test_admit_treats_a_gpu_request_as_a_claim(world: World) -> None:
-    file = world.folder / "plain.yaml"
-    file.write_text(yaml.safe_dump(pod("plain", {"cpu": "1", "memory": "32Mi", GPU_RESOURCE: "1"})))
-    machine = (f"--machine={world.capture()}", f"--profile={world.profile}")
-    said = rollouts.in_repository("numaforge", "admit", str(file), *machine)
-    assert f"claim {GPU_RESOURCE}: {GPUS.name}/{world.node.name}/" in said
-
-
 def test_device_plugin_beside_the_dra_driver_fails_verification(world: World) -> None:
     file = rollouts.inventory(world.lab, world.folder / "hosts", profile=PROFILE)
     kept = held(world, file)

@@ -96,17 +96,11 @@ class KubectlWorld(World):
         """Nothing: kwok's nodes have no kubelet."""
 
 
-@contextlib.contextmanager
-def running_fleet(folder):
-    """Four nodes in two zones that renew their Leases every two seconds."""
-    with Fleet(folder, lease_seconds=8) as fleet:
-        fleet.add_nodes(len(NODES), zones=2)
-        yield fleet
-
-
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    with running_fleet(tmp_path_factory.mktemp("fleet")) as fleet:
+    """Four nodes in two zones that renew their Leases every two seconds."""
+    with Fleet(tmp_path_factory.mktemp("fleet"), lease_seconds=8) as fleet:
+        fleet.add_nodes(len(NODES), zones=2)
         yield fleet
 
 
@@ -130,7 +124,6 @@ BELOW = "/k8s/clusters/c-abc"
 
 
 def test_each_kind_of_request_reaches_a_server_below_a_url_path(world, tmp_path, monkeypatch):
-    """The whole contract below a path takes long."""
     world.run("ClusterPod", "below", 1)
     world.taint("node-000", "test/below")
     [pod] = world.pods("below")
@@ -159,27 +152,6 @@ def test_each_kind_of_request_reaches_a_server_below_a_url_path(world, tmp_path,
         assert cluster.evict(pod).result is Eviction.ACCEPTED
         cluster.delete_pod(pod)
         world.until(lambda: world.pods("below") == [])
-
-
-@pytest.mark.long
-class TestKubectlClusterBelowAPath(ClusterContract):
-    """The server's URL has a path."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def world(cls, tmp_path_factory):
-        folder = tmp_path_factory.mktemp("below-a-path")
-        with (
-            running_fleet(folder) as fleet,
-            Front(fleet.control_plane, folder, BELOW) as front,
-        ):
-            program = str(fleet.control_plane.kubectl())
-            with KubectlCluster(front.kubeconfig, kubectl=program) as cluster:
-                yield KubectlWorld(fleet, cluster)
-
-    def test_lists_are_read_page_by_page(self, world, monkeypatch):
-        monkeypatch.setattr(kubectl, "PAGE", 3)
-        assert [node.name for node in world.cluster.nodes()] == list(NODES)
 
 
 @contextlib.contextmanager

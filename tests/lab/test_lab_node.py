@@ -1,7 +1,6 @@
 """The virtual node is the machine that numaforge is made for."""
 
 import json
-import time
 
 import pytest
 
@@ -69,39 +68,3 @@ def test_the_kubelet_is_started_as_kubeadm_starts_it(node):
 @pytest.mark.parametrize(("user", "allowed"), [("root", True), ("admin", True), ("lab", False)])
 def test_only_root_and_admins_have_sudo(node, user, allowed):
     assert (node.try_run("sudo -n id", user=user).returncode == 0) is allowed
-
-
-@pytest.fixture
-def changed(pristine):
-    """The large node, to be changed as an administrator would; it is put back afterwards."""
-    yield pristine.nodes[0]
-    pristine.reset()
-
-
-def await_another_boot(lab, node, boot_id, patience_s=600):
-    """Return when the node is Ready in another boot than this one."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        status = lab.get("node", node.name)["status"]
-        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status["conditions"])
-        if ready and status["nodeInfo"]["bootID"] != boot_id:
-            return
-        assert time.monotonic() < deadline, status["conditions"]
-        time.sleep(0.5)
-
-
-def test_update_grub_finds_nothing_to_change_on_a_new_node(changed):
-    written = "/boot/grub/grub.cfg"
-    changed.run(f"cp {written} /tmp && update-grub && cmp {written} /tmp/grub.cfg", timeout_s=300)
-
-
-@pytest.mark.long
-def test_kernel_parameter_in_a_grub_drop_in_takes_effect_at_the_next_boot(lab, changed):
-    boot_id = changed.run("cat /proc/sys/kernel/random/boot_id").strip()
-    before = changed.run("cat /proc/cmdline").split()
-    drop_in = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX transparent_hugepage=never"\n'
-    changed.run("cat >/etc/default/grub.d/50-test.cfg && update-grub", input_text=drop_in, timeout_s=300)
-    changed.try_run("systemctl reboot")  # may take the connection with it
-    await_another_boot(lab, changed, boot_id)
-    assert set(changed.run("cat /proc/cmdline").split()) - set(before) == {"transparent_hugepage=never"}
-    assert "[never]" in changed.run("cat /sys/kernel/mm/transparent_hugepage/enabled")

@@ -76,18 +76,6 @@ def test_maintenance_is_applied_by_one_boot(lab: Lab, fresh: Node) -> None:
 
 
 @pytest.mark.long
-def test_power_cycle_before_confirmation_starts_the_old_entry(lab: Lab, fresh: Node) -> None:
-    before = everything(fresh)
-    reset_at(fresh, "confirming")
-    transactions.begin(fresh, maintenance(fresh), check=False)
-    result = ended(fresh)
-    assert_was_reset(fresh)
-    assert result.outcome == "rolled-back", result
-    assert boots(fresh) == 2  # the one on trial, and the one after the reset: none was asked for
-    assert_old(lab, fresh, before)
-
-
-@pytest.mark.long
 def test_pending_newer_kernel_is_refused_before_anything_changes(lab: Lab, fresh: Node) -> None:
     fresh.run(
         "cd /boot; for each in vmlinuz initrd.img; do cp $each-$(uname -r) $each-99.0; done; update-grub",
@@ -97,17 +85,6 @@ def test_pending_newer_kernel_is_refused_before_anything_changes(lab: Lab, fresh
     result = transactions.run(fresh, maintenance(fresh))
     assert result.outcome == "refused", result
     assert "the boot loader would start /boot/vmlinuz-99.0" in result.reason
-    assert_old(lab, fresh, before)
-
-
-@pytest.mark.long
-def test_maintenance_is_undone_by_a_second_boot(lab: Lab, fresh: Node) -> None:
-    before = everything(fresh)
-    assert transactions.run(fresh, maintenance(fresh)).outcome == "applied"
-    transactions.revert(fresh, "the node is not Ready")
-    result = reverted(fresh)
-    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
-    assert boots(fresh) == 2
     assert_old(lab, fresh, before)
 
 

@@ -3,10 +3,8 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from lab.cluster import Lab
 from lab.node import Node
@@ -179,45 +177,3 @@ def test_second_runner_is_refused_and_the_leader_named(lab: Lab, joined: Node, t
     assert second.end() == 2
     assert "leads this roll-out" in second.errors()
     assert first.end() == 0, (first.events, first.errors())
-
-
-REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
-    "no-kubeconfig": ({"kubeconfig": "/nowhere/kubeconfig"}, "/nowhere/kubeconfig"),
-    "a-budget-of-nothing": ({"max_unavailable": 0}, "max_unavailable"),
-}
-
-
-@pytest.mark.parametrize(("options", "named"), REFUSALS.values(), ids=REFUSALS)
-def test_unworkable_rollout_is_refused_before_any_change(
-    lab: Lab, joined: Node, tmp_path: Path, options: dict[str, Any], named: str
-) -> None:
-    run = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **options), state=tmp_path)
-    assert run.end() == 2
-    complaint = run.errors()
-    assert named in complaint
-    assert "Traceback" not in complaint
-    assert policy(joined) == "none"
-
-
-def test_login_without_rights_is_refused_and_missing_rights_named(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
-    login = yaml.safe_load(lab.kubeconfig.read_text())
-    login["users"][0]["user"] = {"token": rollouts.kubectl(lab, "create", "token", "default").strip()}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(login))
-    kubeconfig.chmod(0o600)
-    run = begin("run", inventory(lab, tmp_path, kubeconfig=str(kubeconfig)), state=tmp_path)
-    assert run.end() == 2
-    complaint = run.errors()
-    assert "patch nodes" in complaint
-    assert "create pods/eviction" in complaint
-    assert policy(joined) == "none"
-
-
-def test_host_unknown_to_the_cluster_is_refused(lab: Lab, joined: Node, tmp_path: Path) -> None:
-    rollouts.kubectl(lab, "delete", "node", joined.name)
-    run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
-    assert run.end() == 2
-    assert f"the cluster knows no node {joined.name}" in run.errors()
-    assert policy(joined) == "none"

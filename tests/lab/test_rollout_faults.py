@@ -20,13 +20,11 @@ import pytest
 from lab.kwok import ZONE, Fleet
 from lab.paths import REPOSITORY
 from lab.process import Daemon
-from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, Share
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterPod
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
-from numaforge.rollout.machine import Identity
 from numaforge.rollout.names import DEFAULT_NAME
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
@@ -243,56 +241,7 @@ def scene(fleet: Fleet, cluster: KubectlCluster) -> Iterator[Scene]:
 # What keeps pods from going.
 
 
-def test_budget_replaced_during_the_drain_is_respected(scene: Scene) -> None:
-    scene.run("web", 2)
-    scene.add_budget("one", "web", 1)
-    scene.add_node()
-
-    def allow_nothing() -> None:
-        scene.add_budget("none", "web", 0)
-        scene.fleet.send("DELETE", f"{BUDGETS}/{scene.zone}-one")
-
-    outcome = scene.begin(at={"drains": allow_nothing}, drain_timeout=9).end()
-    [left] = [pod for pod in scene.pods("web") if pod.node == scene.node]
-    assert outcome.ending is Ending.BLOCKED
-    assert [line.partition(" (")[0] for line in outcome.details] == [
-        f"{left}: PodDisruptionBudget default/{scene.zone}-none allows 0 disruptions"
-    ]
-    assert not left.deleting
-    assert scene.free()
-
-
-def test_host_of_another_cluster_is_refused_before_any_cordon(scene: Scene) -> None:
-    machine = ScriptedMachine(host=Identity("another-boot", "another-machine", "another-uuid"))
-    with Observer(scene.fleet) as observer:
-        outcome = scene.begin(machine=machine).end()
-    assert outcome.ending is Ending.BLOCKED
-    assert "system UUID of the host is another-uuid, and of the node KWOK-UUID" in outcome.reason
-    assert machine.begun == []
-    assert not any(scene.node in moment.out for moment in observer.moments)
-    assert scene.free()
-
-
 # Somebody interferes.
-
-
-def test_uncordon_during_the_drain_ends_the_drain(scene: Scene) -> None:
-    scene.run("web")
-    scene.add_node()
-    machine = ScriptedMachine()
-    with Observer(scene.fleet) as observer:
-        play = scene.begin(
-            machine=machine, at={"drains": lambda: scene.change_node({"spec": {"unschedulable": None}})}
-        )
-        outcome = play.end()
-    assert outcome.ending is Ending.BLOCKED
-    assert "the node was uncordoned in the middle of its roll-out" in outcome.reason
-    assert machine.begun == []
-    assert [scene.node in moment.out for moment in observer.moments if moment.node == scene.node][-2:] == [
-        True,
-        False,
-    ]
-    assert scene.free()
 
 
 def runs_again(scene: Scene, app: str) -> Callable[[], None]:
@@ -339,24 +288,6 @@ def test_uncordoned_held_node_is_drained_before_resume_or_abort(
     assert scene.free()
 
 
-def test_node_reregistered_without_a_runner_is_drained_before_undo(
-    scene: Scene,
-) -> None:
-    machine = ScriptedMachine(unverified=("CPU 3 is not isolated",), seconds=0.1)
-    scene.begin(DEAD, machine=machine, at={"undoing": die}).thread.end()
-    scene.delete_node()
-    scene.fleet.add_node(scene.node, zone=scene.zone)
-    scene.run("came")
-    stopped_under: list[str] = []
-    machine.asked = lambda call: stopped_under.extend(
-        pod.name for pod in scene.pods("came") if call == "revert" and pod.node == scene.node
-    )
-    scene.add_node()
-    outcome = scene.begin(BOB, machine=machine).end()
-    assert (outcome.ending, stopped_under) == (Ending.ROLLED_BACK, [])
-    assert scene.free()
-
-
 # What a kubelet may write of its own Node.
 
 FORGED = {
@@ -396,58 +327,6 @@ def test_documented_role_suffices_to_set_and_restore_labels(scene: Scene) -> Non
     assert scene.begin(BOB, machine=machine).end().ending is Ending.DONE
     labels = scene.cluster.node(scene.node).labels
     assert (labels["nvidia.com/device-plugin.config"], "numaforge.io/mig" in labels) == ("big", False)
-
-
-DRIVER_UPGRADE = {"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": "cordon-required"}}}
-REBOOT = {"metadata": {"annotations": {"weave.works/kured-reboot-in-progress": "now"}}}
-SCALED_DOWN = {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}
-
-
-@pytest.mark.parametrize(
-    ("mark", "who"),
-    [
-        pytest.param(DRIVER_UPGRADE, "the GPU operator upgrades its driver (cordon-required)", id="a label"),
-        pytest.param(REBOOT, "kured is rebooting it", id="an annotation"),
-        pytest.param(SCALED_DOWN, "the cluster autoscaler is about to delete it", id="a taint"),
-    ],
-)
-def test_foreign_maintenance_ends_the_drain_and_keeps_the_cordon(
-    scene: Scene, mark: Mapping[str, Any], who: str
-) -> None:
-    scene.run("web")
-    scene.add_node()
-    machine = ScriptedMachine()
-    outcome = scene.begin(machine=machine, at={"drains": lambda: scene.change_node(mark)}).end()
-    assert outcome.ending is Ending.BLOCKED
-    assert f"left cordoned, because another maintenance was in progress: {who}" in outcome.reason
-    assert machine.begun == []
-    node = scene.cluster.node(scene.node)
-    assert (node.unschedulable, MARK in node.annotations, scene.slots()) == (True, False, [])
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered anew"])
-@pytest.mark.parametrize(
-    ("phase", "ending"),
-    [("drains", Ending.BLOCKED), ("applying", Ending.HELD), ("proves", Ending.HELD)],
-)
-def test_node_removed_from_the_cluster_is_reported_and_frees_its_slot(
-    scene: Scene, phase: str, ending: Ending, again: bool
-) -> None:
-    scene.run("web")
-    spare = scene.add_node()
-
-    def leave() -> None:
-        scene.delete_node()
-        if again:
-            scene.fleet.add_node(scene.node, zone=scene.zone)
-
-    outcome = scene.begin(at={phase: leave}).end()
-    said = "the roll-out's record was removed from the node" if again else "the node has left the cluster"
-    assert outcome.ending is ending
-    assert said in outcome.reason
-    assert scene.slots() == []
-    assert scene.free(scene.node if again else spare)
 
 
 # Runners that die, and two at a time.
@@ -495,20 +374,6 @@ def test_rollout_is_resumed_after_its_runner_dies_in_any_phase(scene: Scene) -> 
     assert {phase: len(machine.begun) for phase, machine in machines.items()} == dict.fromkeys(machines, 1)
     assert [phase for phase, machine in machines.items() if machine.reverted] == ["undoing"]
     assert [node for node in scene.nodes if not scene.free(node)] == []
-
-
-def test_silent_runner_on_another_machine_counts_as_dead(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slots, "SILENT_SECONDS", 4.0)
-    machine = ScriptedMachine()
-    assert scene.begin(ANN, machine=machine, at={"applying": die}).thread.end() is None
-    play = scene.begin(BOB, machine=machine)
-    assert play.end().ending is Ending.DONE
-    assert play.told[0][1] == Progress(scene.node, "waits for a slot", (f"{ANN} is at work on it",))
-    assert play.seconds("waits for a slot", "applying") >= 4
-    assert len(machine.begun) == 1
-    assert scene.free()
 
 
 def test_two_concurrent_runners_change_a_node_once(scene: Scene) -> None:

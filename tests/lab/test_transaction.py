@@ -1,20 +1,15 @@
 """The kubelet's transaction under a real systemd: what the kubelet refuses is taken back."""
 
-import subprocess
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.change.transaction import start_script
 from numaforge.lib.file_content import FileContent
 from tests.lab import rollouts
 from tests.lab.transactions import (
-    CONFIG,
     CPU_STATE,
-    MANAGERS_RUN,
     MEMORY_STATE,
     STATIC,
     UNIT,
@@ -97,40 +92,6 @@ def test_transaction_is_undone_when_its_unit_is_killed(fresh: Node) -> None:
     assert result.outcome == "rolled-back", result
     assert result.reason.startswith('the transaction was broken off during "prove kubelet again"; ')
     assert seen(fresh) == before
-
-
-@pytest.mark.long
-def test_change_needs_neither_the_connection_nor_the_api_server(lab: Lab, fresh: Node) -> None:
-    transaction = change(fresh, STATIC)
-    lab.control_plane.stop()
-    try:
-        login = [*fresh.ssh_arguments(), "sh -s; sleep 1000"]
-        connection = subprocess.Popen(login, stdin=subprocess.PIPE, text=True)
-        assert connection.stdin
-        connection.stdin.write(start_script(transaction))
-        connection.stdin.close()
-        until(fresh, f"[ -e {transaction.folder}/state ]")
-        connection.kill()
-        connection.wait()
-        assert ended(fresh).outcome == "applied"
-    finally:
-        lab.control_plane.start()
-
-
-@pytest.mark.long
-def test_standalone_node_is_changed_in_the_same_way(fresh: Node) -> None:
-    config = yaml.safe_load(fresh.run(f"cat {CONFIG}"))
-    config["authentication"] = {"anonymous": {"enabled": True}, "webhook": {"enabled": False}}
-    config["authorization"] = {"mode": "AlwaysAllow"}
-    fresh.run(f"cat > {CONFIG}", input_text=yaml.safe_dump(config))
-    fresh.run(
-        "cat > /etc/systemd/system/kubelet.service.d/50-standalone.conf; systemctl daemon-reload; "
-        "systemctl restart kubelet",
-        input_text="[Service]\nEnvironment=KUBELET_KUBECONFIG_ARGS=\n",
-    )
-    until(fresh, MANAGERS_RUN)
-    assert run(fresh, change(fresh, STATIC)).outcome == "applied"
-    assert '"policyName":"static"' in fresh.run(f"cat {CPU_STATE}")
 
 
 def pods_on(lab: Lab, node: Node) -> set[str]:

@@ -42,10 +42,8 @@ PROFILE: dict[str, Any] = {
 GPU_BYTES = len(TRAY.gpu_memory_nodes) * TRAY.gpu_memory_mib * 2**20
 A_BOOT_BYTES = 16 * 2**20
 """How much the memory of two boots may differ: the kernel lies elsewhere in each."""
-OPTION = "NVreg_CoherentGPUMemoryMode"
 MODPROBE = "/etc/modprobe.d/90-numaforge.conf"
 PARAMS = "/proc/driver/nvidia/params"
-OLDER = "/var/lib/lab/initramfs-modprobe.d"
 
 
 @pytest.fixture(scope="module")
@@ -134,21 +132,6 @@ def test_gpu_memory_moves_to_the_driver_and_back(tray_lab: Lab, tray: Node, tmp_
     assert boots(tray) == 2
     assert has(tray_lab, tray, total)
     assert (applied(tray), free(tray_lab, tray)) == (2, True)
-
-
-def test_boot_without_the_memory_mode_is_undone_by_another_boot(
-    tray_lab: Lab, tray: Node, tmp_path: Path
-) -> None:
-    total = capacity(tray_lab, tray)
-    tray.run(f"cp -r /etc/modprobe.d {OLDER}")
-    file = inventory(tray_lab, tmp_path, profile=to("driver"), **QUICK)
-    run = rollouts.begin("run", file, state=tmp_path, deploy="deploys/site.py")
-    assert run.end() == 4, (run.events, run.errors())
-    assert f'the module nvidia has {OPTION}="", not driver; is the initial RAM disk' in json.dumps(
-        run.report
-    ).replace('\\"', '"')
-    assert boots(tray) == 2
-    assert_as_it_was(tray_lab, tray, total)
 
 
 def test_aborted_rollout_restores_the_memory(tray_lab: Lab, tray: Node, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, boot, debian, install, options, red_hat
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.transactions import (
+    GO_DOWN,
     LARGE,
     MEMORY_STATE,
     SMALL,
@@ -49,6 +50,7 @@ CUTS = {
     "power": CUT_POWER,
     "reboot": "systemctl reboot; kill -TERM $PPID\n",
     "soft-reboot": "systemctl soft-reboot; kill -TERM $PPID\n",
+    "kubelet-first": GO_DOWN,
 }
 """What ends a boot at an event."""
 
@@ -143,12 +145,12 @@ def assert_new(node: Sandbox) -> None:
     assert process(node).pid
 
 
-FORWARDS = [
+FORWARDS = (
+    "apply kernel_cmdline",
     "keeping",
     "stop kubelet",
     "apply files",
     ".numaforge-0",
-    "apply kernel_cmdline",
     "apply reboot",
     "reboot",
     "apply kernel_values",
@@ -160,17 +162,17 @@ FORWARDS = [
     "prove kubelet",
     "prove kubelet again",
     "commit kernel_cmdline",
-]
-BACK = [
+)
+BACK = (
+    "undo kernel_cmdline",
     "stop kubelet",
     "undo kubelet",
     "undo hugepages",
     "undo kernel_values",
     "undo reboot",
-    "undo kernel_cmdline",
     "undo files",
     "start reboot",
     "reboot",
     "start kubelet",
     "prove kubelet",
-]
+)

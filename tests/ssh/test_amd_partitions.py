@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +50,7 @@ from tests.ssh.standin_amdgpu import (
     power_on,
     standin_amdgpu,
 )
-from tests.ssh.transactions import (
-    applied,
-    ended,
-    has_files_open,
-    run,
-    status,
-    until,
-    when,
-)
+from tests.ssh.transactions import applied, ended, has_files_open, run, status, until, when
 from tests.ssh.verifying import verified
 
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
@@ -208,31 +199,20 @@ def test_unrestorable_amd_gpus_are_reported_with_repair_commands(node, port):
 # ---- what holds a GPU ----
 
 
-@pytest.mark.long
-def test_pod_container_on_amd_gpu_gets_sigterm_then_sigkill(node, port):
-    polite, deaf = hold(node, POD), hold(node, POD, "dri/renderD129", 'trap "" TERM;')
-    applied(node, replace(change(port), allowed=("1",)))
-    assert not has_files_open(node, polite)
-    assert not has_files_open(node, deaf)
-
-
-def test_pod_on_an_undrained_node_is_named_and_nothing_changes(node, port):
-    pid = hold(node, POD, "dri/renderD136")
-    result = run(node, change(port))
-    assert result.outcome == "refused"
-    assert f"the AMD GPUs are in use by pods (pid {pid} (sleep 1000) of root), and the node " in result.reason
-    assert has_files_open(node, pid)
-    assert_old(node)
-
-
 @pytest.mark.parametrize(
-    "group", [PERSON, "/system.slice/ssh.service", "/system.slice/systemd-logind.service"]
+    ("group", "path", "holder"),
+    [
+        pytest.param(
+            POD, "dri/renderD136", "by pods (pid {} (sleep 1000) of root), and the node ", id="a-pod"
+        ),
+        pytest.param(PERSON, "kfd", "by pid {} (sleep 1000) of root; end what ", id="a-login"),
+    ],
 )
-def test_user_process_is_named_and_nothing_changes(node, port, group):
-    pid = hold(node, group)
+def test_holder_that_may_not_be_ended_is_named_and_nothing_changes(node, port, group, path, holder):
+    pid = hold(node, group, path)
     result = run(node, change(port))
     assert result.outcome == "refused"
-    assert f"the AMD GPUs are in use by pid {pid} (sleep 1000) of root; end what " in result.reason
+    assert f"the AMD GPUs are in use {holder.format(pid)}" in result.reason
     assert has_files_open(node, pid)
     assert_old(node)
 

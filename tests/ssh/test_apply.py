@@ -85,18 +85,6 @@ def test_unreachable_hosts_are_one_line_and_exit_code_6(node: Sandbox, tmp_path:
     assert "did you mean 'training'?" in document["hosts"]["typo"]["reason"]
 
 
-def test_host_with_an_unknown_key_is_not_connected_to(node: Sandbox, tmp_path: Path) -> None:
-    unknown = {
-        name: value
-        for name, value in {**data(node), "ssh_known_hosts_file": "/dev/null"}.items()
-        if name != "ssh_strict_host_key_checking"
-    }
-    run = apply(tmp_path, {"gpu-01": unknown}, "--yes")
-    assert run.returncode == 1
-    assert "the host key of [127.0.0.1]" in run.stdout
-    assert text(node, SWAPPINESS) == "60"
-
-
 def test_apply_refuses_the_same_cluster_nodes_as_pyinfra(
     start_sandbox: StartSandbox, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,9 +14,7 @@ from tests.ssh.rdma_hosts import BARE
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
 from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import standin_systemd
-from tests.ssh.transactions import (
-    run,
-)
+from tests.ssh.transactions import run
 
 
 @pytest.fixture

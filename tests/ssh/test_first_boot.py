@@ -353,23 +353,6 @@ def test_read_only_usr_puts_programs_under_var_lib(node: Sandbox) -> None:
     assert planned(node) == 1
 
 
-SAYS = {
-    "the kernel's command line": ("/proc/cmdline", "ro numaforge.profile=cpu-only\n", "cpu-only"),
-    "what cloud-init has written": (WRITTEN, PROFILE.replace("own", "written"), "written"),
-    "the image": (SETTINGS, "profile: own\n", "own"),
-}
-
-
-@pytest.mark.parametrize("who", SAYS)
-def test_highest_precedence_source_names_the_profile(who: str, node: Sandbox) -> None:
-    later = [*SAYS][[*SAYS].index(who) :]
-    for each in later:
-        path, text, _ = SAYS[each]
-        write(node, path, text)
-    done = node.run(f"{NUMAFORGE} boot --dry -o json")
-    assert json.loads(done.stdout)["profile"] == SAYS[who][2], done.stderr
-
-
 def test_interrupted_change_is_finished_at_the_next_start(node: Sandbox) -> None:
     node.run("mkdir -p /run/when")
     write(node, "/run/when/apply kernel_values", "#!/bin/sh\nkill -9 $PPID\n")

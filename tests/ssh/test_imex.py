@@ -16,11 +16,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.imex import BARE, DRIVER, HOST, assert_old, change, keys, start_node, state
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_imex import CONFIG, NODES, UNIT
-from tests.ssh.transactions import (
-    run,
-    until,
-    when,
-)
+from tests.ssh.transactions import run, until, when
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN, STATE
 
-MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 BOOT_POOLS = "/etc/tmpfiles.d/numaforge-hugepages.conf"
 POOLS = [pool(0, 2048), pool(1, 2048)]
 
@@ -54,20 +53,6 @@ def test_cut_connection_is_reconnected(node, tmp_path):
     assert "the kubelet is healthy with the new configuration" in plain(run.stdout)
 
 
-def test_unit_gets_the_config_dir_flag(node, tmp_path):
-    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    text = node.path("/etc/systemd/system/kubelet.service.d/90-numaforge.conf").read_text()
-    assert "ExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml --config-dir=" in text
-
-
-def test_second_run_restarts_nothing(node, tmp_path):
-    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert again.returncode == 0, again.stdout
-    assert plain(again.stdout).count("No changes") == plain(again.stdout).count("Starting operation")
-    assert starts(node) == 3  # the sandbox's own, and the change's two
-
-
 def test_file_change_without_a_setting_change_restarts_nothing(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     node.path(DROP_IN).write_text(node.path(DROP_IN).read_text() + "# a remark\n")
@@ -76,11 +61,6 @@ def test_file_change_without_a_setting_change_restarts_nothing(node, tmp_path):
     assert "the kubelet's effective settings stay the same: it is not restarted" in plain(run.stdout)
     assert "a remark" not in node.path(DROP_IN).read_text()
     assert starts(node) == 3  # the sandbox's own, and the change's two
-
-
-def test_removed_state_is_named_with_its_reason(node, tmp_path):
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert f'{STATE} is removed: cpuManagerPolicy changes from "none" to "static"' in plain(run.stdout)
 
 
 def test_state_written_after_the_look_is_also_removed(node, tmp_path):
@@ -111,18 +91,6 @@ def test_dra_engine_sets_policy_none_and_removes_the_kubelet_state(node, tmp_pat
     assert f'{STATE} is removed: cpuManagerPolicy changes from "static" to "none"' in output
     assert policies(node) == ("none", "none")
     assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
-
-
-@pytest.mark.long
-def test_failed_engine_change_keeps_the_static_kubelet_and_its_state(node, tmp_path):
-    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    before = node.path(STATE).read_text()
-    run = pyinfra(
-        tmp_path, data(node, numaforge_profile={**BY_CLAIMS, "name": "crash"}), "-y", "deploys/kubelet.py"
-    )
-    assert run.returncode == 1
-    assert "the old configuration is back and the kubelet is healthy with it" in plain(run.stdout)
-    assert (policies(node), node.path(STATE).read_text()) == (("static", "static"), before)
 
 
 def test_dry_run_reports_kubelet_restart_and_changes_nothing(node, tmp_path):
@@ -173,38 +141,7 @@ def test_unworkable_configuration_is_refused_before_any_write(node, tmp_path, br
     assert starts(node) == 1
 
 
-def test_policy_option_unknown_to_the_kubelet_is_refused(node, tmp_path):
-    profile = with_kubelet(cpu_manager_options={"no-such-option": "true"})
-    run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/site.py")
-    assert run.returncode == 1
-    assert "no-such-option" in plain(run.stdout)
-    assert not node.path("/etc/numaforge").exists()
-
-
-def test_stopped_kubelet_is_configured_and_not_started(node, tmp_path):
-    node.run("systemctl stop kubelet.service")
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
-    assert "the kubelet is inactive, not running: configured, and not started" in plain(run.stdout)
-    assert node.path(DROP_IN).exists()
-    assert starts(node) == 1
-
-
 # ---- huge pages ----
-
-
-def test_pools_are_filled_while_the_kubelet_is_stopped(node, tmp_path):
-    node.run(
-        f"mkdir /run/when; echo 'ls /run/kubelet.pid > /run/seen 2>&1; cat {POOLS[0]} >> /run/seen'"
-        " > '/run/when/start kubelet'"
-    )
-    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
-    seen = node.path("/run/seen").read_text().splitlines()
-    assert "No such file" in seen[0]
-    assert seen[1] == "16"
-    assert pages(node) == [16, 16]
-    assert f"w {POOLS[1]} - - - - 16\n" in node.path(BOOT_POOLS).read_text()
 
 
 @pytest.mark.long
@@ -228,16 +165,7 @@ def test_run_without_changes_queries_the_host_twice(node, tmp_path):
     again = pyinfra(tmp_path, hosts, "-y", "-vv", "deploys/site.py")
     asked = [line for line in plain(again.stdout).splitlines() if ">>> sh -c" in line]
     assert len(asked) == 2, asked
-
-
-def test_memory_state_is_removed_when_a_pool_changes_size(node, tmp_path):
-    static = {"memory_manager_policy": "Static"}
-    pyinfra(tmp_path, data(node, numaforge_profile=with_pools(8, **static)), "-y", "deploys/kubelet.py")
-    node.path(MEMORY_STATE).write_text("{}")
-    run = pyinfra(
-        tmp_path, data(node, numaforge_profile=with_pools(16, **static)), "--dry", "deploys/kubelet.py"
-    )
-    assert f"{MEMORY_STATE} is removed: a hugepage pool changed its size" in plain(run.stdout)
+    assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
 def test_dry_run_shows_each_pool_once_and_fills_none(node, tmp_path):
@@ -424,14 +352,6 @@ def test_result_with_invalid_utf8_is_readable_over_ssh(node, tmp_path):
         b'{"id": "T1", "outcome": "rolled-back", "reason": "why", "journal": ["caf\xe9"]}\n'
     )
     assert "Result(id='T1', outcome='rolled-back', reason='why', journal=('caf',))" in asked(node, tmp_path)
-
-
-def test_invalid_utf8_in_the_kubelet_log_does_not_hide_the_outcome(node, tmp_path):
-    node.path("/run/kubelet.log").write_bytes(b"E1121 caf\xe9 \xff\n")
-    profile = {**PROFILE, "name": "crash"}
-    run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/kubelet.py")
-    assert run.returncode == 1
-    assert "the kubelet ended by itself; the old configuration is back" in plain(run.stdout)
 
 
 @pytest.mark.variants(1)

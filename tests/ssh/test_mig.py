@@ -1,13 +1,12 @@
 """GPUs that are cut within a transaction: as planned or as they were, and what held them runs again."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from numaforge.change.look import NodeQuery, look
-from numaforge.change.transaction import TRANSACTIONS, Result, Transaction, revert_script, start_script
+from numaforge.change.transaction import TRANSACTIONS, Transaction, revert_script, start_script
 from numaforge.node.program import holders_source
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.mig import part as mig
@@ -51,15 +50,7 @@ from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import boot, boots
 from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold
 from tests.ssh.standin_systemd import notifying
-from tests.ssh.transactions import (
-    applied,
-    ended,
-    has_files_open,
-    run,
-    status,
-    until,
-    when,
-)
+from tests.ssh.transactions import applied, ended, has_files_open, run, status, until, when
 
 
 @pytest.fixture
@@ -160,16 +151,6 @@ def test_undo_ends_no_later_pod(node, port):
     assert_old(node)
 
 
-def test_pod_on_an_undrained_node_is_named_and_nothing_changes(node, port):
-    pid = hold(node, 1, POD)
-    result = run(node, change(port))
-    assert result.outcome == "refused"
-    assert f"{SECOND} is in use by pods (pid {pid} (sleep 1000) of root), and the node was " in result.reason
-    assert "stop" not in node.path("/run/systemctl.log").read_text()
-    assert has_files_open(node, pid)
-    assert_old(node)
-
-
 HOLDER = notifying(f"exec 3< {DEVICES}/nvidia1")
 
 
@@ -249,22 +230,28 @@ NESTED = (
 
 
 @pytest.mark.parametrize(
-    "group",
+    ("group", "holder"),
     [
-        PERSON,
-        "/system.slice/ssh.service",
-        "/",
-        pytest.param(NESTED[0], id="a-unit-in-a-container"),
-        pytest.param(NESTED[1], id="a-unit-in-docker", marks=pytest.mark.long),
-        pytest.param(NESTED[2], id="a-unit-of-a-user", marks=pytest.mark.long),
-        pytest.param(NESTED[3], id="a-pod-of-kind", marks=pytest.mark.long),
+        pytest.param(POD, "by pods (pid {} (sleep 1000) of root), and the node was ", id="a-pod-undrained"),
+        *(
+            pytest.param(group, "by pid {} (sleep 1000) of root; end what ", id=rule, marks=marks)
+            for rule, group, marks in (
+                ("a-login", PERSON, []),
+                ("a-login-service", "/system.slice/ssh.service", []),
+                ("no-group", "/", []),
+                ("a-unit-in-a-container", NESTED[0], []),
+                ("a-unit-in-docker", NESTED[1], [pytest.mark.long]),
+                ("a-unit-of-a-user", NESTED[2], [pytest.mark.long]),
+                ("a-pod-of-kind", NESTED[3], [pytest.mark.long]),
+            )
+        ),
     ],
 )
-def test_user_process_is_named_and_nothing_changes(node, port, group):
+def test_holder_that_may_not_be_ended_is_named_and_nothing_changes(node, port, group, holder):
     pid = hold(node, 1, group)
     result = run(node, change(port))
     assert result.outcome == "refused"
-    assert f"{SECOND} is in use by pid {pid} (sleep 1000) of root; end what " in result.reason
+    assert f"{SECOND} is in use {holder.format(pid)}" in result.reason
     assert "stop" not in node.path("/run/systemctl.log").read_text()
     assert has_files_open(node, pid)
     assert_old(node)
@@ -479,11 +466,6 @@ CALLS = [
 ]
 
 
-def assert_whole(node: Sandbox, result: Result, outcomes: Sequence[str]) -> None:
-    assert result.outcome in outcomes, result
-    assert_old(node)
-
-
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "fault",
@@ -498,7 +480,8 @@ def assert_whole(node: Sandbox, result: Result, outcomes: Sequence[str]) -> None
 )
 def test_worker_killed_during_a_gpu_change_leaves_the_old_gpus(node, port, fault):
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {fault}", 1))
-    assert_whole(node, run(node, change(port)), ("rolled-back",))
+    assert run(node, change(port)).outcome == "rolled-back"
+    assert_old(node)
 
 
 # ---- with a boot in between ----
@@ -529,16 +512,6 @@ def test_rollback_boot_restores_the_gpus(node, port):
 # ---- a mode that only a boot brings ----
 
 in_a_guest = pytest.mark.parametrize("node", [GUEST], indirect=True)
-
-
-@in_a_guest
-def test_gpu_without_reset_gets_its_mode_by_one_boot_then_its_instances(node, port):
-    node.run(start_script(guest_change(port)))
-    result = through_boots(node)
-    assert result.outcome == "applied", result
-    assert boots(node) == 1
-    assert_new(node, GUEST_IS)
-    assert not node.path("/run/nvidia-smi.log").exists()  # nothing was reset
 
 
 @pytest.mark.long

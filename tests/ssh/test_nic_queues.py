@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from numaforge.roles.rdma.nics import part as nics
-from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH
-from tests.fixtures.shortened import shortened
+from numaforge.roles.rdma.nics.files import NICS_PATH
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
@@ -57,15 +56,6 @@ def test_dropping_the_setting_restores_the_queue_count(node: Sandbox, tmp_path: 
     assert not node.path(NICS_PATH).exists()
 
 
-@pytest.mark.parametrize("shell", shortened(["dash", "busybox sh", "bash --posix"], ("busybox sh",)))
-def test_boot_restores_lost_settings(node: Sandbox, tmp_path: Path, shell: str) -> None:
-    run(node, tmp_path, QUEUES)
-    node.run("rm -r /run/channels")
-    done = node.run(f"{shell} {NICS_SCRIPT_PATH} apply {NICS_PATH}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert queues(node) == "4"
-
-
 def test_more_queues_than_the_nic_has_are_refused_before_any_change(node: Sandbox, tmp_path: Path) -> None:
     wish = {**BARE, "nic_queues": {"combined": 64, "nics": [INTERFACE]}}
     code, output = run(node, tmp_path, wish)
@@ -80,12 +70,3 @@ def test_driver_without_combined_channels_is_skipped_and_reported(node: Sandbox,
     code, output = run(node, tmp_path, QUEUES)
     assert code == 0, output
     assert f"left alone: channels of {INTERFACE}, which takes ethtool" in output
-
-
-def test_queue_count_refused_by_the_driver_rolls_everything_back(node: Sandbox, tmp_path: Path) -> None:
-    node.run("touch /run/refuse-channels")
-    code, output = run(node, tmp_path, QUEUES)
-    assert code == 1
-    assert "channels is 63, and 4 is not accepted" in output
-    assert queues(node) == "63"
-    assert not node.path(NICS_PATH).exists()

@@ -1,7 +1,6 @@
 """What every part of a change keeps to: applied whole or undone whole, wherever it is broken off.
 
-What a part does beside this is in the part's own tests; files, kernel values, hugepages and the kubelet are
-broken off in test_transaction.py and test_reboot.py.
+What a part does beside this is in the part's own tests.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +10,15 @@ import pytest
 
 from numaforge.change.transaction import Result, revert_script, start_script
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.parts import amd_partitions, crio, imex, interrupts, mig, pcie_acs, rdma_host
+from tests.ssh.parts import amd_partitions, crio, imex, interrupts, kubelet, mig, pcie_acs, rdma_host
 from tests.ssh.parts.subject import Subject, end_services
-from tests.ssh.reboots import CUT_POWER, through_boots
+from tests.ssh.reboots import CUTS, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.transactions import END_UNIT, GO_DOWN, KILL, run_by, status, until, when
 
 SUBJECTS = (
+    kubelet.SUBJECT,
+    kubelet.WITH_A_BOOT,
     mig.SUBJECT,
     mig.IN_A_GUEST,
     amd_partitions.SUBJECT,
@@ -41,6 +42,18 @@ def each_event(events: Callable[[Subject], Sequence[str]]) -> list[Any]:
     ]
 
 
+def each_cut(events: Callable[[Subject], Sequence[str]]) -> list[Any]:
+    """Return each subject with each of its cuts at each of its events; all but the first event are long."""
+    return [
+        pytest.param(
+            subject, cut, event, id=f"{subject.name}-{cut}-{event}", marks=[pytest.mark.long] * bool(number)
+        )
+        for subject in SUBJECTS
+        for cut in subject.cuts
+        for number, event in enumerate(events(subject))
+    ]
+
+
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int, subject: Subject) -> Sandbox:
     return subject.start_node(start_sandbox, port)
@@ -53,7 +66,7 @@ def begin(node: Sandbox, subject: Subject, port: int) -> None:
 
 def ended(node: Sandbox, subject: Subject) -> Result:
     """Boot the node as often as it goes down; return how the change ended."""
-    return through_boots(node, at_boot=lambda: subject.at_boot(node))
+    return through_boots(node, at_boot=lambda: subject.at_boot(node), before_kubelet=subject.before_kubelet)
 
 
 def applied(node: Sandbox, subject: Subject, port: int) -> None:
@@ -67,8 +80,8 @@ def ask_to_undo(node: Sandbox) -> None:
     assert asked.returncode == 0, asked.stderr
 
 
-def cut_power(node: Sandbox) -> None:
-    """Wait for the cut, and end the services, which the sandbox's boot does not."""
+def wait_for_the_end(node: Sandbox) -> None:
+    """Wait for the end of the boot, and end the services, which the sandbox's boot does not."""
     until(node, "[ -e /run/off ] || [ -e /run/stopping ]")
     end_services(node)
 
@@ -105,36 +118,41 @@ def test_killed_undo_is_completed(node, port, subject, event):
     assert_undone(node, subject, event, ended(node, subject))
 
 
-@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards))
-def test_power_cut_leaves_the_old_or_the_new_state(node, port, subject, event):
-    when(node, event, CUT_POWER)
+@pytest.mark.parametrize(("subject", "cut", "event"), each_cut(lambda subject: subject.forwards))
+def test_boot_at_any_step_leaves_the_old_or_the_new_state(node, port, subject, cut, event):
+    when(node, event, CUTS[cut])
     begin(node, subject, port)
-    cut_power(node)
+    wait_for_the_end(node)
     result = ended(node, subject)
     subject.after_boot(node)
-    if event == "reboot" and result.outcome == "applied":  # the boot that was asked for has come all the same
+    if result.outcome == "applied":
+        # The boot that was asked for has come all the same, or the command line outlives what was cut off.
+        assert (event, cut == "soft-reboot") in (("reboot", False), ("commit kernel_cmdline", True))
         subject.assert_new(node)
     else:
         assert_undone(node, subject, event, result)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.back))
-def test_power_cut_during_undo_ends_with_the_old_state(node, port, subject, event):
+@pytest.mark.parametrize(("subject", "cut", "event"), each_cut(lambda subject: subject.back))
+def test_boot_at_any_step_of_an_undo_ends_with_the_old_state(node, port, subject, cut, event):
     applied(node, subject, port)
-    when(node, event, CUT_POWER)
+    when(node, event, CUTS[cut])
     ask_to_undo(node)
-    cut_power(node)
+    wait_for_the_end(node)
     result = ended(node, subject)
     subject.after_boot(node)
     assert_undone(node, subject, event, result)
 
 
-@pytest.mark.parametrize(("subject", "event"), each_event(lambda subject: subject.forwards[:1]))
+@pytest.mark.parametrize(
+    ("subject", "event"),
+    each_event(lambda subject: subject.forwards[:1] if "reboot" not in subject.cuts else ()),
+)
 def test_clean_reboot_ends_with_the_old_state(node, port, subject, event):
     when(node, event, GO_DOWN + END_UNIT)
     begin(node, subject, port)
-    cut_power(node)
+    wait_for_the_end(node)
     result = ended(node, subject)
     subject.after_boot(node)
     assert_undone(node, subject, event, result)

@@ -10,12 +10,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.pcie_acs import GPU, IDS, MASKS, NIC, PARAMETER, change, start_node
 from tests.ssh.reboots import through_boots
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_bootloader import (
-    CMDLINE,
-    ENTRY,
-    boots,
-    options,
-)
+from tests.ssh.standin_bootloader import CMDLINE, ENTRY, boots, options
 from tests.ssh.transactions import leftovers
 
 

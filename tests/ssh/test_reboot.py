@@ -2,42 +2,20 @@
 
 import pytest
 
-from numaforge.change.transaction import CURRENT, revert_script, settle_script, start_script
+from numaforge.change.transaction import CURRENT, settle_script, start_script
 from numaforge.lib import shell
 from numaforge.roles.kernel_cmdline.part import RECORD
-from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
-from tests.ssh.reboots import (
-    BACK,
-    CUTS,
-    FORWARDS,
-    WISH,
-    assert_new,
-    assert_old,
-    assert_whole,
-    bootable_node,
-    change,
-    through_boots,
-)
+from tests.ssh.reboots import WISH, assert_new, assert_old, bootable_node, change, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, boots
-from tests.ssh.transactions import status, until, when
+from tests.ssh.transactions import status, until
 
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
     return bootable_node(start_sandbox, port, getattr(request, "param", "grub"))
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
-def test_one_boot_proves_a_parameter_and_the_rest_of_the_change(node, port, loader):
-    node.run(start_script(change(port, loader=loader)))
-    result = through_boots(node)
-    assert result.outcome == "applied", result
-    assert boots(node) == 1
-    assert_new(node)
 
 
 @pytest.mark.variants(1)
@@ -80,48 +58,6 @@ def test_failed_reboot_preparation_is_undone_without_a_boot(node, port, spoil, r
     result = through_boots(node)
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", reason)
     assert boots(node) == 0
-    assert_old(node)
-
-
-@pytest.mark.variants(3)
-@pytest.mark.parametrize(
-    ("cut", "event"),
-    shortened(
-        [pytest.param(cut, event, id=f"{cut}-{event}") for event in FORWARDS for cut in CUTS],
-        ("power-apply kernel_cmdline", "reboot-apply kernel_cmdline", "soft-reboot-apply kernel_cmdline"),
-    ),
-)
-def test_interruption_at_any_step_leaves_the_old_or_the_new_plan_whole(node, port, cut, event):
-    when(node, event, CUTS[cut])
-    node.run(start_script(change(port)))
-    result = through_boots(node, before_kubelet=assert_whole)
-    assert not node.path(f"/run/when/{event}").exists()
-    if result.outcome == "applied":
-        # The boot that was asked for has come all the same, or the command line outlives what was cut off.
-        assert (event == "reboot" and cut != "soft-reboot") or (cut, event) == ("soft-reboot", FORWARDS[-1])
-        assert_new(node)
-    else:
-        assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
-        assert_old(node)
-
-
-@pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("cut", "event"),
-    shortened(
-        [pytest.param(cut, event, id=f"{cut}-{event}") for event in BACK for cut in CUTS],
-        ("soft-reboot-undo kernel_cmdline",),
-    ),
-)
-def test_interruption_at_any_undo_step_leaves_the_old_plan_whole(node, port, cut, event):
-    node.run(start_script(change(port)))
-    assert through_boots(node).outcome == "applied"
-    when(node, event, CUTS[cut])
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
-    result = through_boots(node, before_kubelet=assert_whole)
-    assert not node.path(f"/run/when/{event}").exists()
-    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
     assert_old(node)
 
 

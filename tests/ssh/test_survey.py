@@ -56,17 +56,6 @@ def survey(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Survey:
     return run(program(folder, hosts).survey())
 
 
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("how", ["--dry", "-y"])
-def test_run_without_cluster_login_is_refused_dry_run_included(node, tmp_path, how):
-    nowhere = {"kubeconfig": str(tmp_path / "none")}
-    run_by_hand = pyinfra(tmp_path, {"node": data(node, nowhere)}, how, "deploys/kubelet.py")
-    assert run_by_hand.returncode == 1
-    assert "a roll-out lacks what it needs" in run_by_hand.stdout
-    assert "the kubeconfig cannot be read: No such file or directory" in run_by_hand.stdout
-    assert not node.path("/etc/numaforge").exists()
-
-
 @pytest.mark.parametrize("installed", [False, True], ids=["in the repository", "as an installed copy"])
 def test_unreachable_host_is_one_line_and_the_others_are_surveyed(node, tmp_path, monkeypatch, installed):
     monkeypatch.chdir(tmp_path if installed else REPOSITORY)
@@ -131,12 +120,6 @@ def test_rollout_never_restarts_the_kubelet_of_an_undrained_joined_node(node, ap
         time.sleep(0.05)
     assert "a roll-out changes no node that it has not drained" in begun.program.log.read_text()
     assert starts(node) == 1
-
-
-def test_plain_pyinfra_obeys_drain_false(node, tmp_path):
-    done = pyinfra(tmp_path, {"good": data(node, WITHOUT_DRAIN)}, "-y", "deploys/kubelet.py")
-    assert done.returncode == 0, done.stdout
-    assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
 @pytest.mark.long

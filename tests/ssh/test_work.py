@@ -151,17 +151,6 @@ def test_permitted_work_may_start_after_the_look(node):
     assert run(node, change).outcome == "applied"
 
 
-def test_unreadable_processes_at_begin_void_the_change(node):
-    change = boots(found(node))
-    node.path("/usr/local/bin/grep").write_text(
-        '#!/bin/sh\ncase $* in *slurm*) exit 2 ;; esac\nexec /bin/grep "$@"\n'
-    )
-    node.run("chmod 755 /usr/local/bin/grep")
-    result = run(node, change)
-    assert result.outcome == "void"
-    assert "the processes cannot be read" in result.reason
-
-
 # ---- work that comes while the change is carried out ----
 
 JOB = WORK["slurm"][0]

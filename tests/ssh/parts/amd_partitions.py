@@ -15,22 +15,12 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.parts.subject import Subject, start_unless_stopped
 from tests.ssh.sandbox import Sandbox, free_port
-from tests.ssh.standin_amdgpu import (
-    ADDRESSES,
-    GPUAGENT,
-    install,
-    modes,
-    power_on,
-    standin_amdgpu,
-)
+from tests.ssh.standin_amdgpu import ADDRESSES, GPUAGENT, install, modes, power_on, standin_amdgpu
 from tests.ssh.standin_bootloader import debian
 from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
 from tests.ssh.standin_systemd import standin_systemd
-from tests.ssh.transactions import (
-    leftovers,
-    process,
-)
+from tests.ssh.transactions import leftovers, process
 
 COUNTS = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
 WAS, IS = "SPX NPS1", "CPX NPS4"

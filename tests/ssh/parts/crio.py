@@ -12,10 +12,7 @@ from tests.ssh.machine import machine
 from tests.ssh.parts.subject import Subject, start_service
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import DROP_IN, notifying, standin_systemd
-from tests.ssh.transactions import (
-    leftovers,
-    until,
-)
+from tests.ssh.transactions import leftovers, until
 
 HANDLER = "[crio.runtime.runtimes.high-performance]\n"
 RUNNING = "/run/crio.conf"  # what the stand-in has read when it started

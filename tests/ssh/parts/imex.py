@@ -13,10 +13,7 @@ from tests.ssh.parts.subject import Subject, start_service
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_imex import CONFIG, NODES, PACKAGES_CONFIG, UNIT, install_imex, standin_imex
 from tests.ssh.standin_systemd import DROP_IN, standin_systemd
-from tests.ssh.transactions import (
-    leftovers,
-    until,
-)
+from tests.ssh.transactions import leftovers, until
 
 SOCKET = "/var/run/nvidia-imex-ctrl.sock"
 MASK = f"/etc/systemd/system/{UNIT}"

@@ -22,10 +22,7 @@ from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_gpus import PERSISTENCED, STATE, install, standin_gpus
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
 from tests.ssh.standin_systemd import standin_systemd
-from tests.ssh.transactions import (
-    leftovers,
-    process,
-)
+from tests.ssh.transactions import leftovers, process
 
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"

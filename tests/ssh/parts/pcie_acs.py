@@ -9,14 +9,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.parts.subject import Subject
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_bootloader import (
-    CMDLINE,
-    debian,
-    install,
-    options,
-    red_hat,
-    with_control,
-)
+from tests.ssh.standin_bootloader import CMDLINE, debian, install, options, red_hat, with_control
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.transactions import LARGE, MEMORY_STATE, SMALL, leftovers, transaction
 

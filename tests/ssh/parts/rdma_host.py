@@ -17,18 +17,9 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.parts.subject import Subject, start_service
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_rdma import (
-    ADDRESS,
-    INTERFACE,
-    install,
-    loaded,
-    read_request,
-    standin_rdma,
-)
+from tests.ssh.standin_rdma import ADDRESS, INTERFACE, install, loaded, read_request, standin_rdma
 from tests.ssh.standin_systemd import DROP_IN, standin_systemd
-from tests.ssh.transactions import (
-    leftovers,
-)
+from tests.ssh.transactions import leftovers
 
 RUNTIME = "containerd.service"
 ASKED = (

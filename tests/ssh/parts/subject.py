@@ -18,7 +18,8 @@ class Subject:
 
     `forwards` and `back` are the events of the change and of its undoing at which it is broken off; `make
     test` tries the first of each, `make test-all` all of them. `at_boot` does what the sandbox's boot leaves
-    out before the kubelet's start, `after_boot` what it leaves out after that.
+    out before the kubelet's start, `before_kubelet` holds what the kubelet then finds, `after_boot` does what
+    the boot leaves out after it. `cuts` are the ways to end a boot that are tried at every event.
     """
 
     name: str
@@ -30,6 +31,8 @@ class Subject:
     back: Sequence[str]
     at_boot: Callable[[Sandbox], None] = nothing
     after_boot: Callable[[Sandbox], None] = nothing
+    before_kubelet: Callable[[Sandbox], None] = nothing
+    cuts: Sequence[str] = ("power",)
 
 
 def end_services(node: Sandbox) -> None:

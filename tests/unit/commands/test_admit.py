@@ -155,11 +155,6 @@ def test_fit_exits_with_no_if_nothing_fits(files: Path) -> None:
     assert "0 pods of spans" in result.output
 
 
-def test_fit_sums_over_nodes(files: Path) -> None:
-    result = run(fit, files, "fits.yaml", "--machine", "small.json")
-    assert result.output.splitlines()[-1] == "all 2 nodes together: 6 pods of fits, on 2 of them"
-
-
 def alone(command: Any, files: Path, *arguments: str) -> Result:
     """Run a command for what the machines show themselves, without what a file says of plugins."""
     options = ["--config", "kubelet.yaml"]
@@ -220,19 +215,24 @@ def test_unknown_resource_is_named(files: Path) -> None:
 
 
 UNSET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def on_dgx(command: Any, files: Path, asked: str, *arguments: str) -> Result:
+    """Ask about a pod on a DGX H100 whose kubelet says nothing of CPUs and memory."""
+    (files / "asked.yaml").write_text(asked)
+    (files / "unset.yaml").write_text(UNSET)
+    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
+    given = [str(files / "asked.yaml"), *where, *arguments]
+    return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
+
+
 SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
 
 
 @pytest.mark.parametrize("command", [admit, fit])
 @pytest.mark.parametrize(("mig", "code"), [((), ExitCode.NO), (("--profile", "inference-mig"), ExitCode.YES)])
 def test_pods_are_judged_by_the_mig_slices_of_a_profile(files: Path, command, mig, code) -> None:
-    (files / "slices.yaml").write_text(SLICES)
-    (files / "unset.yaml").write_text(UNSET)
-    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
-    result = CliRunner().invoke(
-        command, [str(files / "slices.yaml"), *where, *mig], standalone_mode=False, catch_exceptions=False
-    )
-    assert result.return_value == code
+    assert on_dgx(command, files, SLICES, *mig).return_value == code
 
 
 @pytest.mark.parametrize(
@@ -250,30 +250,14 @@ def test_pods_are_judged_by_the_mig_slices_of_a_profile(files: Path, command, mi
     ],
 )
 def test_pods_are_judged_by_the_gpu_sharing_of_a_profile(files: Path, sharing, said) -> None:
-    (files / "slices.yaml").write_text(pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "2"}))
     (files / "shared.yaml").write_text(json.dumps({"name": "shared", "device_plugin": sharing}))
-    (files / "unset.yaml").write_text(UNSET)
-    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
-    given = [str(files / "slices.yaml"), *where, "--profile", str(files / "shared.yaml")]
-    result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
+    asked = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "2"})
+    result = on_dgx(admit, files, asked, "--profile", str(files / "shared.yaml"))
     assert result.output.splitlines()[0] == said
 
 
-def test_resource_the_node_lacks_is_refused_by_the_scheduler(files: Path) -> None:
-    (files / "slices.yaml").write_text(SLICES)
-    assert run(admit, files, "slices.yaml").output.splitlines()[:3] == [
-        "slices  refused, Unschedulable  Guaranteed",
-        "  0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb.",
-        "  in the way: nvidia.com/mig-1g.10gb",
-    ]
-
-
 def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
-    (files / "slices.yaml").write_text(SLICES)
-    (files / "unset.yaml").write_text(UNSET)
-    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
-    given = [str(files / "slices.yaml"), *where, "--profile", "inference-mig", "-o", "json"]
-    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
+    result = on_dgx(fit, files, SLICES, "--profile", "inference-mig", "-o", "json")
     [node] = json.loads(result.output)["nodes"]
     assert [shape["devices"] for shape in node["largest"]] == [1]
 
@@ -292,11 +276,8 @@ def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
 )
 def test_unaligned_rdma_device_is_reported(files: Path, limits, remarks) -> None:
     (files / "rails.yaml").write_text("name: rails\nrdma: {device_plugin: {per: rail}}\n")
-    (files / "rail.yaml").write_text(pod("rail", cpu="4", memory="1Gi", **limits))
-    (files / "unset.yaml").write_text(UNSET)
-    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
-    given = [str(files / "rail.yaml"), *where, "--profile", str(files / "rails.yaml"), "-o", "json"]
-    result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
+    asked = pod("rail", cpu="4", memory="1Gi", **limits)
+    result = on_dgx(admit, files, asked, "--profile", str(files / "rails.yaml"), "-o", "json")
     (answer,) = json.loads(result.output)["admissions"]
     assert answer["admitted"]
     assert [remark["field"] for remark in answer["remarks"]] == remarks
@@ -348,20 +329,6 @@ def test_node_is_filled_under_its_planned_settings(
     (files / "plan.json").write_text(planned.stdout)
     (node,) = answers(files, fit, *dgx, *given)["nodes"]
     assert (node["policy"], node["pods"]) == (policy, pods)
-
-
-def test_profile_and_its_plan_give_the_same_answer(
-    files: Path, dgx: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(files)
-    planned = CliRunner().invoke(
-        plan, ["dgx.json", "--profile", "training", "--kubelet-version", "1.36", "-o", "json"]
-    )
-    (files / "plan.json").write_text(planned.stdout)
-    for command in (admit, fit):
-        assert answers(files, command, *dgx, "--plan", "plan.json") == answers(
-            files, command, *dgx, "--profile", "training"
-        )
 
 
 def test_plan_of_another_host_is_refused(

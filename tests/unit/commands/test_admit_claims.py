@@ -102,6 +102,14 @@ def judged(
     return result.return_value, json.loads(result.output)
 
 
+def fit_shapes(files: Path, items: Sequence[object], *options: str) -> str:
+    """Return what `fit --shapes` prints of a cluster's objects, on two machines with a plan by claims."""
+    (files / "pods.json").write_text(json.dumps({"kind": "List", "items": [*items]}))
+    given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
+    given += ["--profile", str(files / "claims.yaml"), *options]
+    return CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False).stdout
+
+
 def of_pods(document: Any) -> dict[str, tuple[bool, Any]]:
     return {each["name"]: (each["admitted"], each["scheduler"]["claims"]) for each in document["admissions"]}
 
@@ -392,12 +400,7 @@ def test_daemonset_claims_reduce_what_fleet_shapes_get(
     of_all = pod("agent-x", by)
     of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
     others = [pod(f"one-{number}", OF_TEMPLATE) for number in range(20)]
-    items = [template(), claim(), of_all, *others]
-    (files / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
-    given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
-    given += ["--profile", str(files / "claims.yaml"), "-o", "json"]
-    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
-    found = json.loads(result.stdout)
+    found = json.loads(fit_shapes(files, [template(), claim(), of_all, *others], "-o", "json"))
     assert found["configured"]["pods"] == pods
     assert (found["on_every_node"], found["on_one_node"]) == (on_each, on_one)
 
@@ -424,22 +427,14 @@ def test_fit_reports_which_nodes_count_daemonset_pods(
     for number, each in enumerate(of_all):
         each["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": f"agent-{number}"}]
     items = [template(), claim(), *of_all, pod("one", OF_TEMPLATE)]
-    (files / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
-    given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
-    given += ["--profile", str(files / "claims.yaml")]
-    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
-    assert said in result.stdout.splitlines()
+    assert said in fit_shapes(files, items).splitlines()
 
 
 def test_node_filled_by_a_claim_leaves_room_on_the_others(files: Path) -> None:
     of_all = pod("agent-x", SHARED, cpu="200")
     of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
     items = [claim(), of_all, pod("one", cpu="100"), pod("two", cpu="100")]
-    (files / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
-    given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
-    given += ["--profile", str(files / "claims.yaml"), "-o", "json"]
-    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
-    assert json.loads(result.stdout)["configured"]["pods"] == 2
+    assert json.loads(fit_shapes(files, items, "-o", "json"))["configured"]["pods"] == 2
 
 
 def test_pods_that_share_a_claim_are_counted_on_one_node(files: Path) -> None:

@@ -46,24 +46,9 @@ def test_topology_reads_a_captured_root(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["cores"][0]["cpus"] == "0-1"
 
 
-def test_topology_reads_back_its_json(lab_document, capsys):
-    assert run(["topology", lab_document, "-o", "json"]) == ExitCode.YES
-    assert from_document(json.loads(capsys.readouterr().out)) == machines.lab_node()
-
-
-def test_topology_is_a_table_for_people(lab_document, capsys):
-    assert run(["topology", lab_document]) == ExitCode.YES
-    assert "4 NUMA nodes" in capsys.readouterr().out
-
-
 def test_plan_as_json_is_the_plan_document(lab_document, capsys):
     assert run(["plan", lab_document, "--profile", "best-effort-mixed", "-o", "json"]) == ExitCode.YES
     assert loads(capsys.readouterr().out).profile == "best-effort-mixed"
-
-
-def test_plan_is_a_table_for_people(lab_document, capsys):
-    assert run(["plan", lab_document, "--profile", "best-effort-mixed", "--why", "cpus"]) == ExitCode.YES
-    assert "cpus.reserved = " in capsys.readouterr().out
 
 
 def test_plan_accepts_a_profile_file(lab_document, tmp_path, capsys):

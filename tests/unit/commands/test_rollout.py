@@ -161,13 +161,14 @@ def in_the_middle(site: Site, node: str = "n1", runner: str = DEAD, slot: str | 
 # ---- a host that does not answer ----
 
 
-def test_plan_names_unreachable_hosts_and_shows_the_others(site: Site) -> None:
+def test_plan_names_unreachable_and_refused_hosts_and_shows_the_others(site: Site) -> None:
     site.gone()
+    refused(site)
     site.here()
     code, document, _ = site.command("plan")
-    assert code == 0
-    assert [node["node"] for node in document["nodes"]] == ["n1"]
+    assert (code, [node["node"] for node in document["nodes"]]) == (0, ["n1"])
     assert "cannot connect" in document["silent"]["gone"]
+    assert "ssh_port" in document["refused"]["bad"]
 
 
 @pytest.mark.parametrize("verb", ["run", "resume"])
@@ -339,14 +340,6 @@ def test_refused_host_is_reported_and_the_others_continue(site: Site) -> None:
     code, report, _ = site.command("run")
     assert (code, report["exit_code"], report["counts"]) == (3, 3, {"refused": 1, "done": 1})
     assert "ssh_port" in report["refused"]["bad"]
-
-
-def test_plan_shows_a_refused_host_beside_the_others(site: Site) -> None:
-    refused(site)
-    site.here()
-    code, document, _ = site.command("plan")
-    assert (code, [node["node"] for node in document["nodes"]]) == (0, ["n1"])
-    assert "ssh_port" in document["refused"]["bad"]
 
 
 def test_rollout_without_any_known_node_does_not_begin(site: Site) -> None:

@@ -108,21 +108,25 @@ def test_cpulist_ending_with_a_nul_is_read(shell, tmp_path):
     assert captured == from_root(tmp_path)
 
 
-def test_text_that_looks_like_a_section_stays_text(shell, tmp_path):
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n".encode(),
+            id="lines-that-look-like-a-section",
+        ),
+        pytest.param(
+            b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end", id="odd-bytes"
+        ),
+        pytest.param(b"kind: KubeletConfiguration", id="no-final-newline"),
+    ],
+)
+def test_text_is_kept_exactly(shell, tmp_path, text):
     write_tree(tmp_path, lab_node())
-    config = "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n"
-    write(tmp_path, "/var/lib/kubelet/config.yaml", config)
+    (tmp_path / "var/lib/kubelet/config.yaml").write_bytes(text)
     captured = parse_output(shell(script(str(tmp_path))).stdout)
-    assert captured.files["/var/lib/kubelet/config.yaml"] == config
+    assert captured.files["/var/lib/kubelet/config.yaml"] == text.decode("utf-8", "replace")
     assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
-
-
-def test_text_with_odd_bytes_is_kept_exactly(shell, tmp_path):
-    write_tree(tmp_path, lab_node())
-    odd = b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end"
-    (tmp_path / "var/lib/kubelet/config.yaml").write_bytes(odd)
-    captured = parse_output(shell(script(str(tmp_path))).stdout)
-    assert captured.files["/var/lib/kubelet/config.yaml"] == odd.decode("utf-8", "replace")
 
 
 def test_drop_ins_are_found_at_any_depth_including_hidden_files(shell, tmp_path):
@@ -147,13 +151,6 @@ def test_cpuinfo_keeps_one_processor_where_sysfs_has_the_topology(shell, tmp_pat
     assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == stanzas[0]
     shutil.rmtree(tmp_path / "sys/devices/system/cpu/cpu0/topology")
     assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == "".join(stanzas)
-
-
-def test_text_without_a_final_newline_is_kept_exactly(shell, tmp_path):
-    write_tree(tmp_path, lab_node())
-    write(tmp_path, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration")
-    captured = parse_output(shell(script(str(tmp_path))).stdout)
-    assert captured.files["/var/lib/kubelet/config.yaml"] == "kind: KubeletConfiguration"
 
 
 @pytest.mark.parametrize(
@@ -353,13 +350,20 @@ def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):
     assert captured == from_root(root)
 
 
-def test_unreadable_checkpoint_is_reported():
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID)),
+        ("/var/lib/kubelet/cpu_manager_state", "{}"),
+    ],
+    ids=["a-checkpoint", "a-text"],
+)
+def test_unreadable_file_is_reported(path, text):
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), lab_node())
-        held = write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
-        held.chmod(0)
+        write(root, path, text).chmod(0)
         captured = captured_by_nobody(root)
-    assert captured.unreadable == ("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",)
+    assert captured.unreadable == (path,)
     assert "pods" not in captured.commands
 
 
@@ -383,15 +387,6 @@ def test_kubelet_version_is_captured(shell, folder_of_root):
     path = program(folder_of_root, "kubelet", "echo 'Kubernetes v1.36.3'")
     snapshot = parse_output(shell(script().replace("/usr/bin /usr", f"{path} /usr", 1)).stdout)
     assert snapshot.commands["kubelet --version"] == "Kubernetes v1.36.3"
-
-
-def test_unreadable_text_file_is_reported():
-    with tempfile.TemporaryDirectory() as folder:
-        root = write_tree(Path(folder), lab_node())
-        state = write(root, "/var/lib/kubelet/cpu_manager_state", "{}")
-        state.chmod(0)
-        captured = captured_by_nobody(root)
-    assert captured.unreadable == ("/var/lib/kubelet/cpu_manager_state",)
 
 
 GOOD = ["sys/devices/system/cpu/online:0-1", "t /etc/os-release", " 49 44"]

@@ -155,17 +155,6 @@ def test_distances_below_one_host_bridge_match_hwlocs_tree(name):
     assert len(seen) > 1
 
 
-def test_adapter_is_near_the_dma_engines_on_its_own_switch():
-    file = next(file for file in files.machine_files() if file.name.startswith("supermicro-4029gp"))
-    matrix = link_matrix(read_topology(file.snapshot()))
-    rows = {
-        device.device.pci_address: dict(zip((d.device.pci_address for d in matrix.devices), row, strict=True))
-        for device, row in zip(matrix.devices, matrix.links, strict=True)
-    }
-    near = rows["0000:1a:00.0"]  # mlx5, with four engines on its switch
-    assert [near[f"0000:{bus}:00.0"] for bus in ("1b", "1e", "3d", "41")] == ["PIX", "PIX", "NODE", "NODE"]
-
-
 def by_nccl(one, other, nodes):
     """Return NCCL's answer: from a function climb two folders at a time, to the CPU where no function is."""
     chains = []
