@@ -23,8 +23,6 @@ ADMISSIONS = int(os.environ.get("NUMAFORGE_ADMISSIONS", PODS_PER_SEQUENCE * len(
 SEED = os.environ.get("NUMAFORGE_SEED", "1")
 BURST = 6
 """Pods that the kubelet is given before it is asked about them."""
-TRIALS = 12
-"""Replays that are spent on making a failing sequence shorter."""
 
 POOL = f"{2 * HUGEPAGES_PER_NUMA_NODE}Mi"
 
@@ -104,36 +102,6 @@ def replay(kubelet: LiveKubelet, simulator: Node, operations: Operations) -> Dis
     return compare(len(operations)) if pending else None
 
 
-def shortened(
-    kubelet: LiveKubelet, settings: dict[str, Any], operations: Operations, disagreement: Disagreement
-) -> tuple[Operations, Disagreement]:
-    """Return the fewest operations found in some trials that lead to a disagreement, and that one."""
-    removed = {operation["remove"] for operation in operations if "remove" in operation}
-    staying = [o for o in operations if "remove" not in o and o["metadata"]["name"] not in removed]
-    shortest = operations[: disagreement.operations]
-    candidates = [staying[-1:], staying, *_each_with_a_pod_less(shortest)]
-    for _ in range(TRIALS):
-        if not candidates:
-            break
-        candidate = candidates.pop(0)
-        if not 0 < len(candidate) < len(shortest):
-            continue
-        kubelet.start(settings)
-        found = replay(kubelet, kubelet.simulator(settings), candidate)
-        if found:
-            shortest, disagreement = candidate[: found.operations], found
-            candidates = _each_with_a_pod_less(shortest)
-    return shortest, disagreement
-
-
-def _each_with_a_pod_less(operations: Operations) -> list[Operations]:
-    names = [o["metadata"]["name"] for o in operations if "remove" not in o]
-    return [
-        [o for o in operations if name not in (o.get("remove"), o.get("metadata", {}).get("name"))]
-        for name in names
-    ]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.scenario.name}")
 def test_admission_decisions_match_the_live_kubelet(kubelet: LiveKubelet, run: Run) -> None:
@@ -141,12 +109,12 @@ def test_admission_decisions_match_the_live_kubelet(kubelet: LiveKubelet, run: R
     kubelet.start(run.settings)
     found = replay(kubelet, kubelet.simulator(run.settings), operations)
     if found:
-        shortest, found = shortened(kubelet, run.settings, operations[: found.operations], found)
         pytest.fail(
             f"NUMAFORGE_SEED={SEED} {run.scenario.name}: the simulator says of {found.pod}\n"
             f"  {found.simulated}\nthe kubelet\n  {found.real}\n"
             f"with the drop-in\n  {json.dumps(run.settings)}\n"
-            f"after these documents for `numaforge admit`:\n{yaml.safe_dump_all(shortest)}",
+            "after these documents for `numaforge admit`:\n"
+            f"{yaml.safe_dump_all(operations[: found.operations])}",
             pytrace=False,
         )
 

@@ -146,15 +146,3 @@ def test_two_shards_of_a_fleet_stay_within_one_budget(
     assert observer.most_zones == 1
     assert all(observer.most_in(f"zone-{zone}") <= size.per_zone for zone in range(ZONES))
     assert nothing_is_left(fleet, cluster)
-
-
-def test_no_node_is_begun_after_a_failure(
-    fleet: Fleet, size: Size, nodes: list[str], cluster: KubectlCluster
-) -> None:
-    machines = {nodes[1]: ScriptedMachine(outcome="rolled-back")}
-    report = run(rollout(cluster, size, nodes, "failing", machines, canaries=2).run(), size.sleep)
-    assert report.outcomes[nodes[1]].ending is Ending.ROLLED_BACK
-    assert report.exit_code == 4
-    assert len(report.outcomes) == 2
-    assert len(report.not_begun) == size.nodes - 2
-    assert nothing_is_left(fleet, cluster)

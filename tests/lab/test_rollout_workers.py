@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -118,27 +117,4 @@ def test_pods_move_between_nodes_within_their_disruption_budget(workers: Lab, tm
     assert len(after) == REPLICAS
     assert not before.keys() & after.keys()
     for node in workers.nodes:
-        assert (policy(node), applied(node), free(workers, node)) == ("static", 1, True)
-
-
-def test_killed_shard_keeps_its_share_of_the_budget_until_resumed(workers: Lab, tmp_path: Path) -> None:
-    first, second, _ = (node.name for node in workers.nodes)
-    shards: dict[str, Path] = {
-        name: inventory(workers, tmp_path / name, only=[name], **QUICK) for name in (first, second)
-    }
-    with Observer(Api(workers.control_plane)) as observer:
-        killed = begin("run", shards[second], "--name", second, state=tmp_path / second)
-        killed.await_phase("applying")
-        killed.kill()
-        other = begin("run", shards[first], "--name", first, state=tmp_path / first)
-        other.await_event(lambda event: f"nodes are out of service: {second}" in json.dumps(event))
-        time.sleep(15)
-        assert observer.moments[-1].out == {second}
-        resumed = begin("resume", shards[second], "--name", second, state=tmp_path / second)
-        assert resumed.end() == 0, (resumed.events, resumed.errors())
-        assert other.end() == 0, (other.events, other.errors())
-    assert len(observer.most.out) == 1
-    assert observer.order == [second, first]
-    for name in (first, second):
-        node = workers.node(name)
         assert (policy(node), applied(node), free(workers, node)) == ("static", 1, True)

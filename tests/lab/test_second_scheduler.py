@@ -191,15 +191,6 @@ def test_default_scheduler_picks_a_node_whose_kubelet_refuses_the_pod(pair: Pair
 
 
 @pytest.mark.usefixtures("busy")
-def test_second_scheduler_without_numa_topologies_also_picks_a_refusing_node(
-    pair: Pair, tmp_path: Path
-) -> None:
-    pair.lab.kubectl("delete", TOPOLOGIES, "--all")
-    pair.lab.kubectl("create", "-f", str(train(NAME, tmp_path)))
-    refused(pair)
-
-
-@pytest.mark.usefixtures("busy")
 def test_generated_objects_send_pod_to_the_node_that_admits_the_pod(pair: Pair, tmp_path: Path) -> None:
     apply(pair, "noderesourcetopology")
     verified = pair.ask("cluster", "verify", str(pair.fleet), "--for", "noderesourcetopology")

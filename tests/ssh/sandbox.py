@@ -204,6 +204,15 @@ def pyinfra(
     return pyinfra_forks.run([str(inventory), *arguments], environment, 120)
 
 
+def succeed(
+    folder: Path, hosts: Mapping[str, Mapping[str, object]], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pyinfra, which succeeds."""
+    run = pyinfra(folder, hosts, *arguments)
+    assert run.returncode == 0, run.stdout
+    return run
+
+
 def _make_keys(keys: Path) -> None:
     keys.mkdir()
     for name in ("host", "user"):

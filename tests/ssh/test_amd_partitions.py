@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from numaforge import cli
 from numaforge.change.look import NodeQuery, look
 from numaforge.change.transaction import Transaction, revert_script, start_script
 from numaforge.node.program import holders_source
@@ -33,8 +32,8 @@ from tests.ssh.parts.amd_partitions import (
 )
 from tests.ssh.parts.subject import end_services
 from tests.ssh.reboots import through_boots
-from tests.ssh.sandbox import Sandbox, free_port, pyinfra
-from tests.ssh.site_runs import inventory, plain
+from tests.ssh.sandbox import Sandbox, pyinfra, succeed
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_amdgpu import (
     ADDRESSES,
     DEVICES,
@@ -363,8 +362,7 @@ def test_profile_is_applied_to_the_gpus_and_second_run_changes_nothing(site, tmp
     assert re.search(rf"{FIRST} +SPX NPS1 -> CPX NPS4", plain(dry.stdout)), dry.stdout
     assert "amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile" in plain(dry.stdout)
     assert asked(site) == []
-    done = pyinfra(tmp_path, data(site), "-y", deploy)
-    assert done.returncode == 0, done.stdout
+    succeed(tmp_path, data(site), "-y", deploy)
     assert modes(site) == as_said(IS)
     plan = json.loads(site.path("/etc/numaforge/plan.json").read_text())
     assert [gpu["compute"] for gpu in plan["amd_partitions"]["gpus"]] == ["CPX", "CPX"]
@@ -386,54 +384,7 @@ def test_profile_is_applied_to_the_gpus_and_second_run_changes_nothing(site, tmp
     back = {"gpus": [{"compute": "SPX", "memory": "NPS1"}]}
     assert pyinfra(tmp_path, data(site, amd_partitions=back), "-y", deploy).returncode == 0
     assert modes(site) == as_said(WAS)
-    gone = pyinfra(tmp_path, data(site, amd_partitions={}), "-y", deploy)
-    assert gone.returncode == 0, gone.stdout
+    succeed(tmp_path, data(site, amd_partitions={}), "-y", deploy)
     assert modes(site) == as_said(WAS)
     assert not site.path(BOOT_LINK).is_symlink()
     assert not site.path(AMD_UNIT_PATH).exists()
-
-
-# ---- handed to AMD's device config manager ----
-
-HANDED = {**PROFILE["amd_partitions"], "managed_by": "device-config-manager"}
-
-
-def config_manager(
-    capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0
-) -> tuple[dict[str, Any], str]:
-    """Return the document that the command prints of an inventory, and what it says beside it."""
-    assert cli.run(["generate", "amd-config-manager", *arguments, "-o", "json"]) == code
-    out, said = capfd.readouterr()
-    return json.loads(out) if out else {}, said
-
-
-@pytest.mark.long
-def test_config_manager_receives_the_modes_of_an_inventory(site, tmp_path, capfd):
-    whole = {**HANDED, "gpus": [{"compute": "SPX", "memory": "NPS1"}]}
-    hosts = {
-        "cut": data(site, amd_partitions=HANDED)["node"],
-        "whole": data(site, amd_partitions=whole)["node"],
-        "ours": data(site)["node"],
-    }
-    inventory(tmp_path, hosts)
-    document, _ = config_manager(capfd, str(tmp_path))
-    profiles = json.loads(document["config_map"]["data"]["config.json"])["gpu-config-profiles"]
-    modes_by_name = {
-        name: [row["computePartition"] for row in one["profiles"]] for name, one in profiles.items()
-    }
-    assert sorted(modes_by_name.values()) == [["CPX"], ["SPX"]]
-    assert {label for said in document["labels"].values() for label in said.values()} <= {*modes_by_name}
-    document, _ = config_manager(capfd, str(tmp_path), "--limit", "cut")
-    assert len(json.loads(document["config_map"]["data"]["config.json"])["gpu-config-profiles"]) == 1
-    assert modes(site) == as_said(WAS)
-
-
-@pytest.mark.long
-def test_unreachable_host_or_no_handed_over_host_writes_no_config_map(site, tmp_path, capfd):
-    handed = data(site, amd_partitions=HANDED)["node"]
-    inventory(tmp_path, {"cut": handed, "gone": {**handed, "ssh_port": free_port()}})
-    document, said = config_manager(capfd, str(tmp_path), code=2)
-    assert (document, "gone: cannot connect" in said) == ({}, True)
-    inventory(tmp_path, data(site))
-    document, said = config_manager(capfd, str(tmp_path), code=2)
-    assert (document, "no host leaves the modes of its AMD GPUs" in said) == ({}, True)

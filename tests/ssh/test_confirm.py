@@ -14,7 +14,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, data, starts
 from tests.ssh.pyinfra_forks import COMMAND
-from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
+from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra, succeed
 from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_systemd import DROP_IN
 from tests.ssh.transactions import KEEPS_OUT, WAITS, until
@@ -37,8 +37,7 @@ def results(node: Sandbox) -> list[str]:
 
 def test_change_is_confirmed_over_a_new_connection(node, tmp_path):
     node.log_in_with(NOTES_LOGINS)
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     connections = node.path(LOGINS).read_text().splitlines()
     assert len(set(connections)) == 2
     assert min(connections.count(each) for each in connections) == 1
@@ -91,8 +90,7 @@ def test_host_rolls_back_when_its_runner_ends_before_confirming(node, tmp_path, 
 def test_next_run_confirms_a_pending_change(node, tmp_path, by):
     end(begun(node, tmp_path), by)
     node.log_in_with(":")
-    again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert again.returncode == 0, again.stdout
+    again = succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert "an earlier change, is ended first" in plain(again.stdout)
     assert (results(node), node.path(DROP_IN).exists(), starts(node)) == (["applied"], True, 3)
 
@@ -130,6 +128,5 @@ def apply(folder: Path, *arguments: str) -> str:
 def test_other_plan_after_a_failed_plan_is_accepted(node, tmp_path):
     crashes = data(node, numaforge_profile={**PROFILE, "name": "crash"})
     assert pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py").returncode == 1
-    other = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert other.returncode == 0, other.stdout
+    succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert results(node) == ["rolled-back", "applied"]

@@ -11,7 +11,7 @@ from numaforge.lib.kubelet_paths import DROP_IN_DIR
 from numaforge.verification.suite import failures
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
-from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.sandbox import Sandbox, pyinfra, succeed
 from tests.ssh.site_runs import PROFILE, data, plain
 from tests.ssh.standin_systemd import standin_systemd
 from tests.ssh.verifying import verified
@@ -146,8 +146,7 @@ def test_uninstall_restores_the_microk8s_arguments(
     assert arguments.read_text().splitlines()[1:] == [*before.splitlines(), f"--config-dir={MICROK8S_FOLDER}"]
     assert not failures(verified(node, tmp_path, "-k", "test_file"))
     arguments.write_text(f"{arguments.read_text()}--max-pods=200\n")  # an admin's, or MicroK8s' own
-    run = pyinfra(tmp_path, {"gpu-01": data(node, WISH)}, "-y", "deploys/uninstall.py")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, {"gpu-01": data(node, WISH)}, "-y", "deploys/uninstall.py")
     assert arguments.read_text() == f"{before}--max-pods=200\n"
     assert arguments.stat().st_mode & 0o7777 == 0o660
     assert not node.path(MICROK8S_FOLDER).exists()

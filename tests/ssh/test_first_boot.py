@@ -29,7 +29,7 @@ from tests.ssh.kubeadm import CONFIG, UNIT
 from tests.ssh.kubelet_runs import data
 from tests.ssh.machine import governor
 from tests.ssh.pods import pod
-from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.sandbox import Sandbox, pyinfra, succeed
 from tests.ssh.standin_systemd import DROP_IN, STATE
 from tests.ssh.uninstalls import left
 
@@ -73,6 +73,13 @@ def before_kubelet(node: Sandbox) -> CompletedProcess[str]:
     return node.run(boot_script())
 
 
+def let_start(node: Sandbox) -> CompletedProcess[str]:
+    """Do what stands before the kubelet, which may start then."""
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def planned(node: Sandbox) -> int:
     """Return how often numaforge was started."""
     file = node.path("/run/planned")
@@ -91,8 +98,7 @@ def held(node: Sandbox) -> str:
 
 
 def test_first_boot_plans_the_node_and_systemd_starts_the_kubelet(node: Sandbox) -> None:
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    let_start(node)
     assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
     assert node.path(governor(0)).read_text() == "performance\n"
     assert json.loads(node.path("/etc/numaforge/plan.json").read_text())["profile"] == "own"
@@ -102,7 +108,7 @@ def test_first_boot_plans_the_node_and_systemd_starts_the_kubelet(node: Sandbox)
 
 
 def test_unchanged_node_runs_only_a_shell(node: Sandbox) -> None:
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     done = before_kubelet(node)
     assert (done.returncode, planned(node)) == (0, 1), done.stderr
 
@@ -148,7 +154,7 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_machine_is_replanned_and_the_change_named(change: str, node: Sandbox) -> None:
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     CHANGES[change][0](node)
     done = before_kubelet(node)
     assert (done.returncode, planned(node)) == (0, 2), done.stderr
@@ -158,17 +164,17 @@ def test_changed_machine_is_replanned_and_the_change_named(change: str, node: Sa
 
 def test_memory_reserved_by_kernel_does_not_count_as_change(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     write(node, MEMINFO, node.path(MEMINFO).read_text().replace("MemTotal: 8388608", "MemTotal: 8343336"))
     done = before_kubelet(node)
     assert (done.returncode, planned(node)) == (0, 1), done.stderr
 
 
 def test_edited_numaforge_file_is_restored(node: Sandbox) -> None:
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     as_planned = node.path(DROP_IN).read_text()
     write(node, DROP_IN, "edited\n")
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     assert node.path(DROP_IN).read_text() == as_planned
 
 
@@ -180,7 +186,7 @@ def test_changed_kubelet_unit_program_or_settings_are_replanned(node: Sandbox) -
         UNIT,
         f"[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart={kubelet} --config={config}\n",
     )
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     assert (before_kubelet(node).returncode, planned(node)) == (0, 1)
     changes = {
         config: f"echo '# more' >> {config}",
@@ -200,11 +206,11 @@ def test_changed_kubelet_unit_program_or_settings_are_replanned(node: Sandbox) -
 @pytest.mark.long
 def test_on_change_hold_keeps_changed_machine_held_until_replanned(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     node.run(f"rm -r {GPU}")
     assert "PCI-function-0000:17:00.0 is gone" in held(node)
     assert node.run(f"{NUMAFORGE} boot --replan").returncode == 0
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     assert not node.path(ISSUE).exists(), "what was complained of is mended"
 
 
@@ -212,7 +218,7 @@ def test_on_change_hold_keeps_changed_machine_held_until_replanned(node: Sandbox
 def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined: bool, node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} /run/config.yaml")
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     if joined:
         write(node, LOGIN, "a login\n")
     node.run(f"mv /run/config.yaml {CONFIG}")
@@ -227,10 +233,9 @@ def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined: bool, node: San
 @pytest.mark.long
 def test_disk_moved_to_another_machine_is_planned_even_with_on_change_hold(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     write(node, MACHINE_ID, "0123456789abcdef0123456789abcdef\n")
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    let_start(node)
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
@@ -253,10 +258,9 @@ def test_copied_disk_is_planned_again_and_never_runs_with_the_first_login(
 @pytest.mark.long
 def test_start_unaligned_starts_the_kubelet_of_an_unplannable_machine(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: start-unaligned}\n")
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     write(node, OWN, PROFILE.replace("1Gi", "900Gi"))
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    let_start(node)
     assert not node.path(DROP_IN).exists()
     assert json.loads(node.path(RECORD).read_text())["named_by"] == "on_change: start-unaligned"
 
@@ -291,8 +295,7 @@ def test_only_a_machine_that_the_image_expects_is_planned(node: Sandbox) -> None
     assert "the image was not made for this machine; it differs from dgx: CPUs is " in held(node)
     own = json.loads(node.run(f"{NUMAFORGE} topology -o json").stdout)
     write(node, f"{MACHINES}/own.json", written(from_document(own)))
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    done = let_start(node)
     assert "as the image expects it: own" in done.stderr
 
 
@@ -315,8 +318,7 @@ def test_plan_refused_by_the_kubelet_rehearsal_is_not_applied(node: Sandbox) -> 
         assert not node.path(DROP_IN).exists()
     assert planned(node) == 2, "the second start is held without another plan"
     write(node, OWN, f"{PROFILE}maintenance: {{rehearsal: never}}\n")
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    let_start(node)
     assert node.path(DROP_IN).exists()
 
 
@@ -345,11 +347,10 @@ def test_read_only_usr_puts_programs_under_var_lib(node: Sandbox) -> None:
     wish["kubelet"]["memory_manager_policy"] = "Static"
     interrupts = {"default_affinity": "reserved", "irqbalance": "off"}
     write(node, OWN, yaml.safe_dump({**wish, "interrupts": interrupts, "watch": {"enabled": True}}))
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    let_start(node)
     programs = {path.name for path in node.path("/var/lib/numaforge/lib").iterdir()}
     assert programs == {"memory-state.sh", "interrupts.sh", "watch.sh"}
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     assert planned(node) == 1
 
 
@@ -359,21 +360,19 @@ def test_interrupted_change_is_finished_at_the_next_start(node: Sandbox) -> None
     node.run("chmod 755 /run/when/*")
     before_kubelet(node)
     node.run("rm -rf /run/when")
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    let_start(node)
     assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
 
 
 @pytest.mark.long
 def test_pods_that_survive_a_kubelet_restart_are_not_disturbed(node: Sandbox) -> None:
-    assert before_kubelet(node).returncode == 0
+    let_start(node)
     process = pod(node)
     write(node, OWN, PROFILE.replace("1Gi", "2Gi"))
     said = held(node)
     assert f"pods are alive: process {process}" in said
     node.run(f"kill -9 {process}")
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    let_start(node)
 
 
 PKI = "/var/lib/kubelet/pki"
@@ -389,8 +388,7 @@ def test_kubelet_certificate_emptied_by_power_loss_is_removed(
     node.run(f"mkdir -p {PKI}")
     write(node, f"{PKI}/kubelet.crt", certificate)
     write(node, f"{PKI}/kubelet.key", key)
-    done = before_kubelet(node)
-    assert done.returncode == 0, done.stderr
+    done = let_start(node)
     for name in ("kubelet.crt", "kubelet.key"):
         file = node.path(f"{PKI}/{name}")
         assert (file.read_text() if file.exists() else "") == left
@@ -400,11 +398,8 @@ def test_kubelet_certificate_emptied_by_power_loss_is_removed(
 def test_run_over_ssh_that_a_self_planned_node_would_revert_is_refused(node: Sandbox, tmp_path: Path) -> None:
     node.run(f"mkdir -p {Path(GUARD).parent}")
     write(node, GUARD, "[Service]\n")
-    assert before_kubelet(node).returncode == 0
-    as_it_is = pyinfra(
-        tmp_path, data(node, numaforge_profile=yaml.safe_load(PROFILE)), "-y", "deploys/site.py"
-    )
-    assert as_it_is.returncode == 0, as_it_is.stdout
+    let_start(node)
+    succeed(tmp_path, data(node, numaforge_profile=yaml.safe_load(PROFILE)), "-y", "deploys/site.py")
     before = left(node)
     other = {**yaml.safe_load(PROFILE), "tuning": {"governor": "powersave"}}
     refused = pyinfra(tmp_path, data(node, numaforge_profile=other), "-y", "deploys/site.py")

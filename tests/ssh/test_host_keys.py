@@ -51,13 +51,6 @@ def test_unknown_key_is_refused_with_the_command_to_accept_the_key(node, home):
     assert not (home / ".ssh").exists()
 
 
-def test_known_key_is_accepted(node, home):
-    (home / ".ssh").mkdir()
-    (home / ".ssh/known_hosts").write_text((node.keys / "known_hosts").read_text())
-    code, said = says(home, data(node))
-    assert (code, "it answers" in said) == (0, True), said
-
-
 def test_changed_key_is_refused_with_both_fingerprints(node, home):
     (home / ".ssh").mkdir()
     (home / ".ssh/known_hosts").write_text(f"[127.0.0.1]:{node.port} {STRANGER}")
@@ -67,41 +60,9 @@ def test_changed_key_is_refused_with_both_fingerprints(node, home):
     assert f"ssh-keygen -R '[127.0.0.1]:{node.port}'" in said
 
 
-@pytest.mark.parametrize("word", ["yes", "accept-new", "no"])
-def test_revoked_key_is_refused_whatever_strict_host_key_checking(node, home, word):
-    (home / ".ssh").mkdir()
-    known = (node.keys / "known_hosts").read_text()
-    (home / ".ssh/known_hosts").write_text(f"@revoked * {known.split(maxsplit=1)[1]}{known}")
-    code, said = says(home, data(node, ssh_strict_host_key_checking=word))
-    assert code == 1
-    assert f"is revoked: ssh-ed25519 {fingerprint(node)}" in said
-
-
 def test_accept_new_stores_the_first_key_and_creates_the_ssh_folder(node, home):
     code, said = says(home, data(node, ssh_strict_host_key_checking="accept-new"))
     assert (code, "it answers" in said) == (0, True), said
     (key,) = known_keys(str(home / ".ssh/known_hosts"), f"[127.0.0.1]:{node.port}")
     assert key.kind == "ssh-ed25519"
     assert (home / ".ssh").stat().st_mode & 0o777 == 0o700
-
-
-def test_named_known_hosts_file_works_without_an_ssh_folder(node, home):
-    code, said = says(home, data(node, ssh_known_hosts_file=str(node.keys / "known_hosts")))
-    assert (code, "it answers" in said) == (0, True), said
-    assert "Failed to load" not in said
-
-
-@pytest.mark.parametrize(("word", "code"), [("no", 0), ("accept-new", 0), ("ask", 1), ("yes", 1)])
-def test_ssh_config_of_the_admin_is_respected(node, home, word, code):
-    (home / ".ssh").mkdir()
-    (home / ".ssh/config").write_text(f"Host *\n    StrictHostKeyChecking {word}\n")
-    assert says(home, data(node))[0] == code
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_global_known_hosts_file_is_respected(node, home, known):
-    file = home / "ssh_known_hosts"
-    file.write_text((node.keys / "known_hosts").read_text() if known else "")
-    (home / ".ssh").mkdir()
-    (home / ".ssh/config").write_text(f"Host *\n    GlobalKnownHostsFile {file}\n")
-    assert says(home, data(node))[0] == (0 if known else 1)

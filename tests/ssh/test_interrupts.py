@@ -14,7 +14,7 @@ from tests.fixtures.shortened import shortened
 from tests.ssh.confined import CONFINED
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.interrupts import change, start_node, state
-from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.sandbox import Sandbox, pyinfra, succeed
 from tests.ssh.site_runs import data, plain, text
 from tests.ssh.standin_devices import (
     DEFAULT,
@@ -43,8 +43,7 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 
 
 def tune(node: Sandbox, folder: Path, profile: dict[str, Any], *arguments: str) -> str:
-    done = pyinfra(folder, {"node": data(node, profile)}, "-y", *arguments, "deploys/tune.py")
-    assert done.returncode == 0, done.stdout
+    done = succeed(folder, {"node": data(node, profile)}, "-y", *arguments, "deploys/tune.py")
     return plain(done.stdout)
 
 

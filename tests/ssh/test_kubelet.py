@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import CONFIG, kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, data, starts, with_kubelet
 from tests.ssh.machine import machine, pool
-from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.sandbox import Sandbox, pyinfra, succeed
 from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN, STATE
 
@@ -36,8 +35,7 @@ def pages(node: Sandbox) -> list[int]:
 
 
 def test_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node, tmp_path):
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
+    run = succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
     assert "the kubelet is healthy with the new configuration" in plain(run.stdout)
     assert starts(node) == 3  # the sandbox's own, and the change's two
@@ -56,8 +54,7 @@ def test_cut_connection_is_reconnected(node, tmp_path):
 def test_file_change_without_a_setting_change_restarts_nothing(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     node.path(DROP_IN).write_text(node.path(DROP_IN).read_text() + "# a remark\n")
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
+    run = succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert "the kubelet's effective settings stay the same: it is not restarted" in plain(run.stdout)
     assert "a remark" not in node.path(DROP_IN).read_text()
     assert starts(node) == 3  # the sandbox's own, and the change's two
@@ -66,31 +63,9 @@ def test_file_change_without_a_setting_change_restarts_nothing(node, tmp_path):
 def test_state_written_after_the_look_is_also_removed(node, tmp_path):
     node.run(f"mv {STATE} /run/late; mkdir -p /run/when")
     node.path("/run/when/keeping").write_text(f"mv /run/late {STATE}")
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert not node.path("/run/late").exists()
     assert json.loads(node.path(STATE).read_text())["policyName"] == "static"
-
-
-BY_CLAIMS = {**PROFILE, "kubelet": {"resource_engine": "dra"}}
-
-
-def policies(node: Sandbox) -> tuple[str, str]:
-    """The CPU manager's policy by the drop-in, and by the state file."""
-    drop_in = yaml.safe_load(node.path(DROP_IN).read_text())
-    return drop_in["cpuManagerPolicy"], json.loads(node.path(STATE).read_text())["policyName"]
-
-
-@pytest.mark.long
-def test_dra_engine_sets_policy_none_and_removes_the_kubelet_state(node, tmp_path):
-    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert policies(node) == ("static", "static")
-    run = pyinfra(tmp_path, data(node, numaforge_profile=BY_CLAIMS), "-y", "deploys/kubelet.py")
-    output = plain(run.stdout)
-    assert run.returncode == 0, output
-    assert f'{STATE} is removed: cpuManagerPolicy changes from "static" to "none"' in output
-    assert policies(node) == ("none", "none")
-    assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
 
 
 def test_dry_run_reports_kubelet_restart_and_changes_nothing(node, tmp_path):
@@ -142,21 +117,6 @@ def test_unworkable_configuration_is_refused_before_any_write(node, tmp_path, br
 
 
 # ---- huge pages ----
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("deploy", shortened(["kubelet.py", "site.py"], ("site.py",)))
-def test_pool_change_restarts_the_kubelet_under_any_memory_manager(node, tmp_path, deploy):
-    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    hosts = data(node, numaforge_profile=with_pools(16))
-    run = pyinfra(tmp_path, hosts, "-y", f"deploys/{deploy}")
-    output = plain(run.stdout)
-    assert run.returncode == 0, output
-    assert "the kubelet restarts, because this changes: hugepages" in output
-    assert pages(node) == [16, 16]
-    assert starts(node) == 5  # the sandbox's own, and two for each change
-    again = plain(pyinfra(tmp_path, hosts, "-y", f"deploys/{deploy}").stdout)
-    assert again.count("No changes") == again.count("Starting operation")
 
 
 def test_run_without_changes_queries_the_host_twice(node, tmp_path):
@@ -222,16 +182,6 @@ def test_kubelet_started_after_the_look_is_detected(node, tmp_path):
     assert not node.path(BOOT_POOLS).exists()
 
 
-@pytest.mark.long
-def test_tune_accepts_pools_as_planned_beside_a_running_kubelet(node, tmp_path):
-    hosts = data(node, numaforge_profile=with_pools(16))
-    pyinfra(tmp_path, hosts, "-y", "deploys/kubelet.py")
-    node.path(BOOT_POOLS).unlink()
-    run = pyinfra(tmp_path, hosts, "-y", "deploys/tune.py")
-    assert run.returncode == 0, run.stdout
-    assert node.path(BOOT_POOLS).exists()
-
-
 @pytest.mark.parametrize(
     ("deploy", "filled"),
     [
@@ -242,8 +192,7 @@ def test_tune_accepts_pools_as_planned_beside_a_running_kubelet(node, tmp_path):
 )
 def test_hugepages_role_fills_pools_without_a_running_kubelet(node, tmp_path, deploy, filled):
     node.run("systemctl stop kubelet.service")
-    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", f"deploys/{deploy}")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", f"deploys/{deploy}")
     assert pages(node) == filled
     assert node.path(BOOT_POOLS).exists() is (filled == [16, 16])
     assert starts(node) == 1
@@ -259,12 +208,10 @@ def test_kernel_setting_of_a_joined_node_is_applied_without_a_drain(node, tmp_pa
     command = "/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml --kubeconfig=/etc/kubernetes/k"
     node.path(drop_in).write_text(f"[Service]\nExecStart=\nExecStart={command}\n")
     bare = {"numaforge_rollout": {"without_drain": "no pods yet"}}
-    first = pyinfra(tmp_path, data(node, **bare), "-y", "deploys/site.py")
-    assert first.returncode == 0, first.stdout
+    succeed(tmp_path, data(node, **bare), "-y", "deploys/site.py")
     begun = starts(node)
     tuned = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10"}}}
-    run = pyinfra(tmp_path, data(node, numaforge_profile=tuned), "-y", "deploys/site.py")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, data(node, numaforge_profile=tuned), "-y", "deploys/site.py")
     assert node.path("/proc/sys/vm/swappiness").read_text() == "10\n"
     assert starts(node) == begun
     restart = {**with_kubelet(cpu_manager_policy="none"), "tuning": tuned["tuning"]}
@@ -281,8 +228,7 @@ def test_change_without_its_unit_is_undone_before_a_new_change(node, tmp_path):
         "mkdir -p /var/lib/numaforge/txn/T0 && ln -s T0 /var/lib/numaforge/txn/current && "
         "echo 'rm -f /var/lib/numaforge/txn/current; : > /run/recovered' > /var/lib/numaforge/txn/T0/run.sh"
     )
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
+    run = succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert "T0, an earlier change, is ended first" in plain(run.stdout)
     assert node.path("/run/recovered").exists()
 
@@ -304,8 +250,7 @@ exec systemctl.real "$@"
     assert not node.path(DROP_IN).exists()
     assert starts(node) == 1
     node.path("/run/edit").unlink()
-    again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert again.returncode == 0, again.stdout
+    succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert node.path(CONFIG).read_text().endswith("# mine\n")
 
 
@@ -326,8 +271,7 @@ logger.info("%r", status.result)
 def asked(node: Sandbox, folder: Path) -> str:
     deploy = folder / "ask.py"
     deploy.write_text(_ASK)
-    run = pyinfra(folder, data(node), "-y", str(deploy))
-    assert run.returncode == 0, run.stdout
+    run = succeed(folder, data(node), "-y", str(deploy))
     return plain(run.stdout)
 
 
@@ -382,6 +326,5 @@ def test_kubelet_of_unknown_version_is_refused(node, tmp_path, program, message)
 
 def test_host_without_a_kubelet_is_skipped_with_a_notice(start_sandbox, tmp_path):
     node = start_sandbox(machine())
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
-    assert run.returncode == 0, run.stdout
+    run = succeed(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert "notice no-kubelet: no kubelet is installed" in plain(run.stdout)

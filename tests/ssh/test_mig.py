@@ -8,10 +8,8 @@ import pytest
 from numaforge.change.look import NodeQuery, look
 from numaforge.change.transaction import TRANSACTIONS, Transaction, revert_script, start_script
 from numaforge.node.program import holders_source
-from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.part import BOOT_LINK
-from numaforge.roles.reboot import part as reboot
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.mig import (
@@ -47,7 +45,7 @@ from tests.ssh.parts.mig import (
 from tests.ssh.parts.subject import end_services
 from tests.ssh.reboots import through_boots
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_bootloader import boot, boots
+from tests.ssh.standin_bootloader import boot
 from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold
 from tests.ssh.standin_systemd import notifying
 from tests.ssh.transactions import applied, ended, has_files_open, run, status, until, when
@@ -484,56 +482,9 @@ def test_worker_killed_during_a_gpu_change_leaves_the_old_gpus(node, port, fault
     assert_old(node)
 
 
-# ---- with a boot in between ----
-
-
-def with_boot(transaction: Transaction) -> Transaction:
-    first, *others = transaction.parts
-    cmdline = kernel_cmdline.part(("iommu=pt",), ("iommu=pt",), (), "grub")
-    return Transaction("T1", (first, cmdline, reboot.part(), *others))
-
-
-def test_gpus_are_partitioned_at_boot_before_the_kubelet(node, port):
-    node.run(start_script(with_boot(change(port))))
-    result = through_boots(node)
-    assert result.outcome == "applied", result
-    assert boots(node) == 1
-    assert_new(node)
-
-
-def test_rollback_boot_restores_the_gpus(node, port):
-    node.run(start_script(with_boot(change(port, comes_up=False))))
-    result = through_boots(node)
-    assert result.outcome == "rolled-back", result
-    assert boots(node) == 2
-    assert_old(node)
-
-
 # ---- a mode that only a boot brings ----
 
 in_a_guest = pytest.mark.parametrize("node", [GUEST], indirect=True)
-
-
-@pytest.mark.long
-@in_a_guest
-def test_second_boot_restores_the_mode_then_the_old_instances(node, port):
-    node.run(start_script(guest_change(port, comes_up=False)))
-    result = through_boots(node)
-    assert result.outcome == "rolled-back", result
-    assert boots(node) == 2
-    assert_old(node, GUEST_WAS)
-    assert not node.path("/run/nvidia-smi.log").exists()
-
-
-@pytest.mark.long
-@in_a_guest
-def test_failed_guest_reboot_keeps_the_modes_and_restores_the_instances(node, port):
-    node.path("/run/refuse-reboot").touch()
-    node.run(start_script(guest_change(port)))
-    result = through_boots(node)
-    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "systemctl reboot failed")
-    assert boots(node) == 0
-    assert_old(node, GUEST_WAS)
 
 
 @pytest.mark.long

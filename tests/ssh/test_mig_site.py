@@ -15,9 +15,9 @@ from numaforge.verification import suite
 from tests.fakes.nvml.gpus import gpu_text
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
-from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.sandbox import Sandbox, free_port, pyinfra, succeed
 from tests.ssh.site_runs import inventory, plain
-from tests.ssh.standin_gpus import STATE, describe, install, standin_gpus
+from tests.ssh.standin_gpus import STATE, install, standin_gpus
 from tests.ssh.verifying import verified
 
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
@@ -62,8 +62,7 @@ def test_profile_partitions_the_gpu_and_second_run_changes_nothing(node, tmp_pat
     dry = pyinfra(tmp_path, data(node), "--dry", "deploys/mig.py")
     assert re.search(rf"{SECOND} +\+ 3g.40gb at 0, compute slices 3", plain(dry.stdout)), dry.stdout
     assert "instance" not in node.path(STATE).read_text()
-    run = pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, data(node), "-y", "deploys/mig.py")
     state = node.path(STATE).read_text()
     assert state.partition(f"gpu {SECOND}")[0].count("mig disabled") == 1
     assert state.partition(f"gpu {SECOND}")[2].count("instance ") == 3
@@ -126,22 +125,7 @@ def test_unplanned_mig_layout_stays_and_boot_unit_is_removed(node, tmp_path):
     pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
     before = node.path(STATE).read_text()
     hosts = data(node, managed_by="numaforge")
-    run = pyinfra(tmp_path, hosts, "-y", "deploys/mig.py")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, hosts, "-y", "deploys/mig.py")
     assert node.path(STATE).read_text() == before
     assert not node.path(BOOT_LINK).is_symlink()
     assert not node.path(MIG_UNIT_PATH).exists()
-
-
-@pytest.mark.long
-def test_boot_restores_planned_mig_layout(node, tmp_path):
-    pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
-    cut = node.path(STATE).read_text().partition("gpu")[2]
-    describe(node, f"boot again\n{GPUS}")
-    assert len(broken(node, tmp_path)) == 1
-    unit = node.path(MIG_UNIT_PATH).read_text().splitlines()
-    start = next(line for line in unit if line.startswith("ExecStart=")).partition("=")[2]
-    done = node.run(start)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert node.path(STATE).read_text().partition("gpu")[2] == cut
-    assert broken(node, tmp_path) == ()

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,14 +9,10 @@ from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.nics.files import NICS_PATH
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.rdma_hosts import BARE
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.standin_rdma import INTERFACE, install, standin_rdma
 
-BARE: dict[str, Any] = {
-    "name": "sandbox",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "memory": {"system_reserved": "1Gi"},
-}
 QUEUES = {**BARE, "nic_queues": {"combined": "reserved", "nics": [INTERFACE]}}
 
 

@@ -134,16 +134,6 @@ def test_dropping_the_setting_brings_cpus_back_online(node: Sandbox, tmp_path: P
     assert json.loads(text(node, STATE))["seen"] == "0-7"
 
 
-@pytest.mark.long
-def test_empty_profile_leaves_no_trace(node: Sandbox, tmp_path: Path) -> None:
-    applied(node, tmp_path, SMT_OFF)
-    applied(node, tmp_path, {"name": "nothing"})
-    assert switches(node) == "11111111"
-    assert {text(node, governor(cpu)) for cpu in CPUS} == {"schedutil"}
-    assert not node.path(RECORD).exists()
-    assert not node.path(TUNING_TMPFILES_PATH).exists()
-
-
 def test_cpu_kept_online_by_the_kernel_rolls_everything_back(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, WHOLE)
     before = {path: text(node, path) for path in (STATE, DROP_IN, RECORD)}
@@ -154,17 +144,6 @@ def test_cpu_kept_online_by_the_kernel_rolls_everything_back(node: Sandbox, tmp_
     assert f"{switch}: the kernel refuses the value 0" in output
     assert switches(node) == "11111111"
     assert {path: text(node, path) for path in before} == before
-
-
-@pytest.mark.long
-def test_kubelet_that_fails_to_start_gets_its_cpus_back(node: Sandbox, tmp_path: Path) -> None:
-    applied(node, tmp_path, WHOLE)
-    before = text(node, STATE)
-    code, output = run(node, tmp_path, {**SMT_OFF, "name": "crash"})
-    assert code == 1
-    assert "the old configuration is back and the kubelet is healthy with it" in output
-    assert switches(node) == "11111111"
-    assert text(node, STATE) == before
 
 
 def test_dry_run_lists_cpus_to_offline_and_changes_none(node: Sandbox, tmp_path: Path) -> None:

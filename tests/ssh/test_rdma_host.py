@@ -25,7 +25,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.parts.rdma_host import NEW, OLD, assert_old, change, limit, settings, start_node
 from tests.ssh.rdma_hosts import BARE
-from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.sandbox import Sandbox, pyinfra, succeed
 from tests.ssh.site_runs import plain
 from tests.ssh.standin_bootloader import boot
 from tests.ssh.standin_rdma import (
@@ -85,8 +85,7 @@ def files_below(node: Sandbox, *folders: str) -> set[str]:
 
 
 def test_rdma_modules_and_settings_follow_the_profile(bare, tmp_path):
-    done = pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
-    assert done.returncode == 0, done.stdout
+    succeed(tmp_path, data(bare), "-y", "deploys/rdma.py")
     assert loaded(bare) >= {"ib_umad", "rdma_ucm", "rdma_cm", "ib_uverbs", "ib_core"}
     assert settings(bare) == NEW
     assert bare.path(MODULES_LOAD_PATH).read_text().splitlines()[1:] == ["ib_umad", "rdma_ucm"]
@@ -118,8 +117,7 @@ def test_settings_dropped_from_the_profile_are_restored_without_residue(bare, tm
     pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
     untouched = files_below(bare, "/etc", "/var/lib/numaforge/lib")
     pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
-    done = pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
-    assert done.returncode == 0, done.stdout
+    succeed(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
     assert settings(bare) == OLD
     assert loaded(bare) == before
     assert files_below(bare, "/etc", "/var/lib/numaforge/lib") == untouched
@@ -154,8 +152,7 @@ def test_boot_restores_lost_settings(bare, tmp_path):
 
 def test_setting_without_its_tool_is_skipped_and_reported(bare, tmp_path):
     bare.path("/usr/local/bin/mlnx_qos").unlink()
-    done = pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
-    assert done.returncode == 0, done.stdout
+    done = succeed(tmp_path, data(bare), "-y", "deploys/rdma.py")
     assert f"left alone: trust of {INTERFACE}, which takes mlnx_qos" in plain(done.stdout)
     at_boot = bare.run(f"sh {NICS_SCRIPT_PATH} apply {NICS_PATH}")
     assert (at_boot.returncode, at_boot.stderr) == (
@@ -185,8 +182,7 @@ def test_change_that_needs_a_forbidden_reboot_is_pending(bare, tmp_path):
         + "; touch /run/rdma-busy; mkdir -p /run/netns; touch /run/netns/a"
     )
     wish = {**BARE, "modules": {"blocked": ["mlx5_core"]}, "rdma": {"host": {"netns": "shared"}}}
-    done = pyinfra(tmp_path, data(bare, wish), "-y", "deploys/rdma.py")
-    assert done.returncode == 0, done.stdout
+    done = succeed(tmp_path, data(bare, wish), "-y", "deploys/rdma.py")
     said = "pending: module ib_core: netns_mode=1, module mlx5_core: kept out; maintenance.reboot is never"
     assert said in plain(done.stdout)
     assert not bare.path(MODPROBE_PATH).exists(), "what no boot has proved must not stop the next one"
@@ -335,14 +331,12 @@ def patient(node: Sandbox, profile: object) -> dict[str, Any]:
 
 
 def test_memlock_limit_restarts_runtime_and_kubelet_when_set_and_removed(worker, tmp_path):
-    done = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", "deploys/rdma.py")
-    assert done.returncode == 0, done.stdout
+    done = succeed(tmp_path, patient(worker, UNLIMITED), "-y", "deploys/rdma.py")
     assert "the kubelet restarts, because this changes:" in plain(done.stdout)
     assert (limit(worker), kubelet_limit(worker)) == ("unlimited", "unlimited")
     again = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", "-v", "deploys/rdma.py")
     assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
-    back = pyinfra(tmp_path, patient(worker, BARE), "-y", "deploys/rdma.py")
-    assert back.returncode == 0, back.stdout
+    succeed(tmp_path, patient(worker, BARE), "-y", "deploys/rdma.py")
     assert (limit(worker), kubelet_limit(worker)) == ("65536", "65536")
     assert not worker.path(memlock_path("kubelet.service")).exists()
 

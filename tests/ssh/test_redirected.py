@@ -58,11 +58,6 @@ def written(path: str) -> dict[str, object]:
             "/home/m/root/cpu_manager_state",
             id="a link in the root-dir does not have sudoers removed",
         ),
-        pytest.param(
-            written("/home/m/new/90-numaforge.conf"),
-            "/home/m/new/90-numaforge.conf",
-            id="no folder is made in a home",
-        ),
     ],
 )
 def test_change_through_user_owned_folders_is_refused(node, port, changes, touched):
@@ -81,17 +76,6 @@ def test_folder_given_to_another_user_midway_is_not_written(node, port, step):
     assert result.outcome == "failed"
     assert REFUSED + "the link /data/kd belongs to" in result.reason
     assert_roots_files_are_as_they_were(node)
-
-
-def test_folders_linked_or_mounted_by_root_are_written_to(node, port):
-    """An admin moves /var/lib/kubelet to a larger disk, by a link or a mount."""
-    node.run("mkdir -p /data/kubelet /mnt/kubelet; ln -s ../data/kubelet /srv/kubelet")
-    node.run("mount -t tmpfs -o mode=0750 tmpfs /mnt/kubelet")
-    files = (FileContent("/srv/kubelet/a.conf", "a\n"), FileContent("/mnt/kubelet/b.conf", "b\n"))
-    result = run(node, transaction(port, "new", files=files, values={}, pools={}))
-    assert result.outcome == "applied", result
-    assert node.path("/data/kubelet/a.conf").read_text() == "a\n"
-    assert node.path("/mnt/kubelet/b.conf").read_text() == "b\n"
 
 
 @pytest.mark.parametrize("arguments", [("--dry",), ("-y",)], ids=["dry", "applied"])

@@ -7,7 +7,7 @@ import pytest
 from numaforge import cli
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
-from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.sandbox import Sandbox, succeed
 
 SYSCTL = "/etc/sysctl.d/90-numaforge.conf"
 
@@ -30,10 +30,7 @@ def test_host_files_are_compared_with_its_plan(node, tmp_path, capfd):
     code, before = compared()
     assert code == 1
     assert {SYSCTL, "/etc/numaforge/plan.json"} <= {*before}
-    run = pyinfra(
-        tmp_path, {"node": {**node.data(), "numaforge_profile": "cpu-only"}}, "-y", "deploys/site.py"
-    )
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, {"node": {**node.data(), "numaforge_profile": "cpu-only"}}, "-y", "deploys/site.py")
     assert compared() == (0, [])
     node.run(f"echo vm.swappiness=60 >> {SYSCTL}")
     assert compared() == (1, [SYSCTL])

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,16 +13,11 @@ from numaforge.rollout.launch import Survey
 from numaforge.rollout.steps import run
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import PROFILE
 from tests.ssh.machine import machine
-from tests.ssh.sandbox import REPOSITORY, Sandbox, free_port, pyinfra
+from tests.ssh.sandbox import REPOSITORY, Sandbox, free_port, succeed
 
 WITHOUT_DRAIN = {"without_drain": "a new cluster without workloads"}
-PROFILE: dict[str, Any] = {
-    "name": "sandbox",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "memory": {"system_reserved": "1Gi"},
-    "kubelet": {"cpu_manager_policy": "static"},
-}
 
 
 @pytest.fixture
@@ -126,12 +120,10 @@ def test_rollout_never_restarts_the_kubelet_of_an_undrained_joined_node(node, ap
 def test_uninstall_dry_run_reports_labels_and_cluster_leftovers(node, api, tmp_path):
     labelled = {**PROFILE, "device_plugin": {"config": "small"}}
     by_hand = {**data(node, WITHOUT_DRAIN), "numaforge_profile": labelled}
-    done = pyinfra(tmp_path, {"good": by_hand}, "-y", "deploys/kubelet.py")
-    assert done.returncode == 0, done.stdout
+    succeed(tmp_path, {"good": by_hand}, "-y", "deploys/kubelet.py")
     api.add_node("n1")
     hosts = {"good": data(node, {"kubeconfig": str(api.kubeconfig)})}
-    dry = pyinfra(tmp_path, hosts, "--dry", "deploys/uninstall.py")
-    assert dry.returncode == 0, dry.stdout
+    dry = succeed(tmp_path, hosts, "--dry", "deploys/uninstall.py")
     assert "the Node's label nvidia.com/device-plugin.config is put back" in dry.stdout
     assert "drains: pods leave the node first" in dry.stdout
     assert "notice left-in-cluster: the result of the roll-out and what nodes share stay" in dry.stdout

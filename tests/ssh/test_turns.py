@@ -159,12 +159,3 @@ def test_named_canary_that_cannot_be_changed_begins_nothing(hosts, tmp_path):
     assert states["gpu-2"]["state"] == "refused"
     assert "gpu-2 is a canary, and cannot be changed" in states["gpu-1"]["reason"]
     assert touched(few) == []
-
-
-@pytest.mark.long
-def test_refused_hosts_count_as_blocked(hosts, tmp_path):
-    few = {name: hosts[name] for name in ("gpu-1", "gpu-2")}
-    hosts["gpu-2"].run(f"rm {POOL}")
-    _, states = by_pyinfra(tmp_path, few, POOLS, max_blocked=0)
-    assert "1 node is blocked, 1 of them refused, and no more than 0 may be" in states["gpu-1"]["reason"]
-    assert touched(few) == []

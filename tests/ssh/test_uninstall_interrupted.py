@@ -12,7 +12,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubelet_runs import data
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import plain
-from tests.ssh.transactions import CUT_POWER, KILL, reboot, until, when
+from tests.ssh.transactions import CUT_POWER, reboot, until, when
 from tests.ssh.uninstalls import UNINSTALL, kubeadm_node, left, provision
 
 _REMOVES = """#!/bin/sh
@@ -72,34 +72,6 @@ def test_uninstall_killed_after_a_removal_is_finished_by_next_run(node, tmp_path
     assert node.path("/run/interrupted").exists(), "nothing was interrupted"
     assert code == 1
     node.path(f"/usr/local/bin/{program}").unlink()
-    assert_ended_by_the_next_run(node, tmp_path, before)
-
-
-STEPS = [
-    "keeping",
-    "stop kubelet",
-    "apply files",
-    "apply kernel_values",
-    "apply hugepages",
-    "apply kubelet",
-    "start kubelet",
-    "prove kubelet",
-    "prove kubelet again",
-]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("step", shortened(STEPS, ("apply hugepages",)))
-def test_killed_uninstall_removes_nothing_and_next_run_finishes(node, tmp_path, step):
-    before = left(node)
-    provision(node, tmp_path)
-    provisioned = without_backups(left(node))
-    node.run("mkdir -p /run/when /run/systemd/system")
-    when(node, step, KILL)
-    code, said = uninstall(node, tmp_path)
-    assert not node.path(f"/run/when/{step}").exists()
-    assert code == 1, said
-    assert without_backups(left(node)) == provisioned
     assert_ended_by_the_next_run(node, tmp_path, before)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import governor, machine, pool
-from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.sandbox import Sandbox, free_port, pyinfra, succeed
 from tests.ssh.site_runs import PROFILE, data, plain
 from tests.ssh.standin_systemd import standin_systemd
 
@@ -31,8 +31,7 @@ def node(start_sandbox: StartSandbox) -> Sandbox:
 
 
 def apply(node: Sandbox, folder: Path, profile: dict[str, Any], *arguments: str) -> str:
-    done = pyinfra(folder, {"node": data(node, profile)}, "-y", *arguments, "deploys/tune.py")
-    assert done.returncode == 0, done.stdout
+    done = succeed(folder, {"node": data(node, profile)}, "-y", *arguments, "deploys/tune.py")
     return plain(done.stdout)
 
 

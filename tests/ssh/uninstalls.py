@@ -6,7 +6,7 @@ from typing import Any
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data
-from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.sandbox import Sandbox, succeed
 
 UNINSTALL = "deploys/uninstall.py"
 PROFILE: dict[str, Any] = {
@@ -44,5 +44,4 @@ def left(node: Sandbox) -> dict[str, str]:
 
 
 def provision(node: Sandbox, tmp_path: Path, profile: object = PROFILE) -> None:
-    run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/site.py")
-    assert run.returncode == 0, run.stdout
+    succeed(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/site.py")

@@ -1,5 +1,6 @@
 """Two GPUs that are cut otherwise, and what held them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from numaforge.change.transaction import Transaction
@@ -158,6 +159,12 @@ GUEST_WAS: Cuts = {FIRST: ("disabled", ()), SECOND: ("enabled", SMALL)}
 GUEST_IS: Cuts = {FIRST: ("enabled", (*SMALL, GUEST_SMALL)), SECOND: ("disabled", ())}
 
 
+def assert_in_a_guest(node: Sandbox, cuts: Cuts, held: Callable[[Sandbox, Cuts], None]) -> None:
+    """Hold a guest's GPUs to be cut so, and none to have been reset: a guest cannot."""
+    held(node, cuts)
+    assert not node.path("/run/nvidia-smi.log").exists()
+
+
 def guest_change(port: int, *, comes_up: bool = True) -> Transaction:
     passed_through = [
         replace(each, device="20b0", virtualization="passthrough", architecture="ampere")
@@ -194,8 +201,8 @@ IN_A_GUEST = replace(
     name="mig-in-a-guest",
     start_node=lambda start_sandbox, port: start_node(start_sandbox, port, GUEST),
     change=guest_change,
-    assert_old=lambda node: assert_old(node, GUEST_WAS),
-    assert_new=lambda node: assert_new(node, GUEST_IS),
+    assert_old=lambda node: assert_in_a_guest(node, GUEST_WAS, assert_old),
+    assert_new=lambda node: assert_in_a_guest(node, GUEST_IS, assert_new),
     forwards=(
         "apply mig_mode",
         "keeping",
