@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from numaforge.change.transaction import Result, Transaction, settle_script
+from numaforge.change.transaction import Result, Transaction, revert_script, settle_script, start_script
 from numaforge.lib.file_content import FileContent
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
@@ -117,6 +117,19 @@ def through_boots(
             boot(node, deaf=deaf, config_acs=config_acs, before_kubelet=before_kubelet)
         elif found.broken_off:
             node.run(settle_script())
+
+
+def carried_out(node: Sandbox, change: Transaction, **how: Any) -> Result:
+    """Start a change, and boot the node as often as it goes down, until the change has ended."""
+    node.run(start_script(change))
+    return through_boots(node, change.id, **how)
+
+
+def taken_back(node: Sandbox) -> Result:
+    """Ask for the undo of an applied change, and boot the node until it has ended."""
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
+    until(node, "[ -e /run/stopping ]")
+    return through_boots(node)
 
 
 def assert_whole(node: Sandbox) -> None:

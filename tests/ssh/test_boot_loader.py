@@ -10,7 +10,7 @@ from numaforge.roles.kernel_cmdline.part import RECORD, TRIAL
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
-from tests.ssh.reboots import CUT_POWER, through_boots
+from tests.ssh.reboots import CUT_POWER, carried_out, taken_back, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import (
     CMDLINE,
@@ -100,8 +100,7 @@ def test_old_entry_stays_the_default_until_the_change_is_confirmed(node, port, l
 @pytest.mark.variants(1)
 def test_power_cycle_starts_the_old_entry(node, port, loader):
     when(node, "confirming", CUT_POWER)
-    node.run(start_script(change(port, loader)))
-    result = through_boots(node)
+    result = carried_out(node, change(port, loader))
     assert result.outcome == "rolled-back", result
     assert result.reason.startswith('the node rebooted during "confirming"')
     assert boots(node) == 2  # the one on trial and the power cycle: none more is needed
@@ -114,9 +113,7 @@ def test_default_changes_before_the_boot_without_one_time_boot_support(node, por
     until(node, "[ -e /run/stopping ] && idle")
     assert options(node) == f"{CMDLINE} {WISH}"
     assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/stopping ]")
-    assert through_boots(node).outcome == "rolled-back"
+    assert taken_back(node).outcome == "rolled-back"
     assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
 
 
@@ -169,8 +166,7 @@ SPOILT = {
 def test_unbootable_entry_is_found_before_the_reboot(node, port, loader, edit, said):
     trial = f"/numaforge-trial/,$ {edit}"
     node.path("/run/spoil-grub-cfg").write_text(f"sed -i '{trial}' {GRUB_CFG}\n")
-    node.run(start_script(change(port, loader)))
-    result = through_boots(node)
+    result = carried_out(node, change(port, loader))
     assert result.outcome == "rolled-back", result
     assert said in result.reason
     assert boots(node) == 0
@@ -231,8 +227,7 @@ def test_entry_chosen_for_the_next_boot_counts_as_the_next_kernel(node, loader):
 
 def test_kernel_installed_after_the_look_is_refused_before_any_change(node, port, loader):
     install_kernel(node, NEWER)
-    node.run(start_script(change(port, loader)))
-    result = through_boots(node)
+    result = carried_out(node, change(port, loader))
     assert result.outcome == "refused"
     assert f"the boot loader would start /boot/vmlinuz-{NEWER}, and {KERNEL} runs" in result.reason
     assert boots(node) == 0
@@ -242,13 +237,10 @@ def test_kernel_installed_after_the_look_is_refused_before_any_change(node, port
 def test_allowed_newer_kernel_boots_and_undo_restores_the_old(node, port, loader):
     install_kernel(node, NEWER)
     before = options(node)
-    node.run(start_script(change(port, loader, allowed="any")))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port, loader, allowed="any")).outcome == "applied"
     assert node.path(OSRELEASE).read_text().strip() == NEWER
     assert options(node) == f"{before} {WISH}"
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/stopping ]")
-    result = through_boots(node)
+    result = taken_back(node)
     assert result.outcome == "rolled-back", result
     assert node.path(OSRELEASE).read_text().strip() == KERNEL
     assert options(node) == before
@@ -275,8 +267,7 @@ def test_unexpected_kernel_is_rolled_back(node, port, loader):
 
 @pytest.mark.variants(1)
 def test_kernel_installed_between_change_and_undo_is_kept(node, port, loader):
-    node.run(start_script(change(port, loader)))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port, loader)).outcome == "applied"
     install_kernel(node, NEWER)
     node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
@@ -292,21 +283,17 @@ def test_kernel_installed_between_change_and_undo_is_kept(node, port, loader):
 
 @pytest.mark.parametrize("loader", ["grub"], indirect=True)
 def test_edited_grub_drop_in_is_kept_as_a_copy(node, port, loader):
-    node.run(start_script(change(port, loader)))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port, loader)).outcome == "applied"
     edited = f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {WISH} debug"\n'
     node.path(GRUB_DROP_IN).write_text(edited)
-    node.run(revert_script("T1", "the node is not Ready", status(node)))
-    until(node, "[ -e /run/stopping ]")
-    assert through_boots(node).outcome == "rolled-back"
+    assert taken_back(node).outcome == "rolled-back"
     assert not node.path(GRUB_DROP_IN).exists()
     assert node.path(f"/var/lib/numaforge/txn/T1/edited{GRUB_DROP_IN}").read_text() == edited
 
 
 @pytest.mark.variants(1)
 def test_boot_entry_with_missing_files_is_reported(node, port, loader):
-    node.run(start_script(change(port, loader)))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port, loader)).outcome == "applied"
     node.run(f"rm -f /boot/initr*{KERNEL}*")
     node.run(revert_script("T1", "the node is not Ready", status(node)))
     result = through_boots(node)
@@ -320,8 +307,7 @@ def test_entries_of_other_kernels_and_rescue_entries_are_unchanged(node, port, l
     install_kernel(node, NEWER)
     set_default(node, f"{MACHINE_ID}-{KERNEL}")
     others = {path: node.path(path).read_text() for path in (RESCUE, NEWER_ENTRY)}
-    node.run(start_script(change(port, loader)))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port, loader)).outcome == "applied"
     assert options(node) == f"{CMDLINE} {WISH}"
     assert {path: node.path(path).read_text() for path in others} == others
 
@@ -333,8 +319,7 @@ def test_replaced_parameter_gets_its_old_value_back(node, port, loader, way):
     entry = node.path(ENTRY)
     entry.write_text(entry.read_text().replace(" quiet", " quiet iommu=soft"))
     node.path("/proc/cmdline").write_text(f"{CMDLINE} iommu=soft\n")
-    node.run(start_script(change(port, loader)))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port, loader)).outcome == "applied"
     assert options(node) == f"{CMDLINE} {WISH}"
     assert node.path(RECORD).read_text().splitlines()[1:] == [f"{WISH} instead-of iommu=soft"]
     if way == "reverted":

@@ -17,7 +17,7 @@ from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import NODE_KIB, machine
-from tests.ssh.reboots import CUT_POWER, through_boots
+from tests.ssh.reboots import CUT_POWER, carried_out, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import boots
 from tests.ssh.standin_rdma import install, standin_rdma
@@ -88,15 +88,13 @@ def load(node: Sandbox) -> None:
 
 
 def test_mode_is_proved_after_the_boot_and_old_memory_state_removed(node, port):
-    node.run(start_script(to_driver(port)))
-    assert through_boots(node, at_boot=lambda: load(node)).outcome == "applied"
+    assert carried_out(node, to_driver(port), at_boot=lambda: load(node)).outcome == "applied"
     assert not node.path(MEMORY_STATE).exists()
     assert (boots(node), leftovers(node)) == (1, [])
 
 
 def test_boot_without_the_memory_mode_is_undone_by_a_second_boot(node, port):
-    node.run(start_script(to_driver(port)))
-    result = through_boots(node)  # with an initial RAM disk of before
+    result = carried_out(node, to_driver(port))  # with an initial RAM disk of before
     assert result.outcome == "rolled-back", result
     assert result.reason.startswith(f'the module nvidia has {MODE}="", not driver; is the initial RAM disk')
     assert (node.path(MODPROBE_PATH).exists(), node.path(MEMORY_STATE).read_text()) == (False, OLD_STATE)
@@ -118,8 +116,7 @@ def test_memory_state_that_does_not_fit_after_the_undo_boot_is_set_aside(node, p
 @pytest.mark.parametrize("event", ["apply modules", "reboot", "prove modules"])
 def test_power_cut_leaves_the_old_or_the_new_state(node, port, event):
     when(node, event, CUT_POWER)
-    node.run(start_script(to_driver(port)))
-    result = through_boots(node, at_boot=lambda: load(node))
+    result = carried_out(node, to_driver(port), at_boot=lambda: load(node))
     assert node.path("/run/boots").exists()
     applied = result.outcome == "applied"
     assert node.path(MODPROBE_PATH).exists() is applied

@@ -43,7 +43,7 @@ from tests.ssh.parts.mig import (
     wanted,
 )
 from tests.ssh.parts.subject import end_services
-from tests.ssh.reboots import through_boots
+from tests.ssh.reboots import carried_out, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import boot
 from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold
@@ -517,8 +517,7 @@ def test_unit_that_no_boot_starts_is_restarted(node, port):
 def test_worker_killed_while_setting_a_mode_leaves_the_old_gpus(node, port, call, killed):
     mode = f"mig enabled\n  fail {call} 1 {killed}"
     describe(node, GUEST.replace("mig enabled", mode))
-    node.run(start_script(guest_change(port)))
-    assert through_boots(node).outcome == "rolled-back"
+    assert carried_out(node, guest_change(port)).outcome == "rolled-back"
     IN_A_GUEST.after_boot(node)
     assert_old(node, GUEST_WAS)
 

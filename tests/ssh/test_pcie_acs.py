@@ -2,13 +2,12 @@
 
 import pytest
 
-from numaforge.change.transaction import start_script
 from numaforge.roles.kernel_cmdline.part import DROP_IN as GRUB_DROP_IN
 from numaforge.roles.kernel_cmdline.part import RECORD
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.pcie_acs import GPU, IDS, MASKS, NIC, PARAMETER, change, start_node
-from tests.ssh.reboots import through_boots
+from tests.ssh.reboots import carried_out
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, ENTRY, boots, options
 from tests.ssh.transactions import leftovers
@@ -25,8 +24,7 @@ def node(start_sandbox: StartSandbox, port: int, loader: str) -> Sandbox:
 
 
 def test_acs_masks_survive_the_boot_loaders_shell_and_are_proved(node, port, loader):
-    node.run(start_script(change(port, loader)))
-    result = through_boots(node)
+    result = carried_out(node, change(port, loader))
     assert result.outcome == "applied", result
     assert boots(node) == 1
     assert node.path("/proc/cmdline").read_text().split()[-1] == PARAMETER
@@ -35,8 +33,7 @@ def test_acs_masks_survive_the_boot_loaders_shell_and_are_proved(node, port, loa
 
 
 def test_change_is_undone_when_kernel_ignores_config_acs(node, port, loader):
-    node.run(start_script(change(port, loader)))
-    result = through_boots(node, config_acs=False)
+    result = carried_out(node, change(port, loader), config_acs=False)
     assert result.outcome == "rolled-back"
     assert f"the kernel has not set {MASKS[NIC]} on the bridge {NIC} (it has 29)" in result.reason
     assert boots(node) == 2
@@ -46,8 +43,7 @@ def test_change_is_undone_when_kernel_ignores_config_acs(node, port, loader):
 
 
 def test_change_is_undone_when_another_bridge_has_the_address(node, port, loader):
-    node.run(start_script(change(port, loader, ids={**IDS, GPU: "1000:c034"})))
-    result = through_boots(node)
+    result = carried_out(node, change(port, loader, ids={**IDS, GPU: "1000:c034"}))
     assert result.outcome == "rolled-back"
     assert f"the bridge {GPU} is 1000:c030, not 1000:c034: PCI addresses have changed" in result.reason
 
@@ -57,8 +53,6 @@ def test_removing_our_option_keeps_the_hosts_options(node, port, loader):
         entry = node.path(ENTRY)
         entry.write_text(entry.read_text().replace(" quiet", " quiet pci=realloc=off"))
     before = options(node)
-    node.run(start_script(change(port, loader)))
-    assert through_boots(node).outcome == "applied"
-    node.run(start_script(change(port, loader, removed=(PARAMETER,))))
-    assert through_boots(node, "T2").outcome == "applied"
+    assert carried_out(node, change(port, loader)).outcome == "applied"
+    assert carried_out(node, change(port, loader, removed=(PARAMETER,))).outcome == "applied"
     assert sorted(options(node).split()) == sorted(before.split())

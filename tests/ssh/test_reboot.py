@@ -7,7 +7,7 @@ from numaforge.lib import shell
 from numaforge.roles.kernel_cmdline.part import RECORD
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
-from tests.ssh.reboots import WISH, assert_new, assert_old, bootable_node, change, through_boots
+from tests.ssh.reboots import WISH, assert_new, assert_old, bootable_node, carried_out, change, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, boots
 from tests.ssh.transactions import status, until
@@ -21,8 +21,7 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
 @pytest.mark.variants(1)
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
 def test_unhealthy_node_after_the_boot_rolls_back_with_a_second_boot(node, port, loader):
-    node.run(start_script(change(port, "crash", loader=loader)))
-    result = through_boots(node)
+    result = carried_out(node, change(port, "crash", loader=loader))
     assert (result.outcome, result.reason) == (
         "rolled-back",
         "the kubelet ended by itself; the old configuration is back and the kubelet is healthy with it",
@@ -32,8 +31,7 @@ def test_unhealthy_node_after_the_boot_rolls_back_with_a_second_boot(node, port,
 
 
 def test_missing_kernel_parameter_is_reported_without_another_boot(node, port):
-    node.run(start_script(change(port)))
-    result = through_boots(node, deaf=True)
+    result = carried_out(node, change(port), deaf=True)
     assert result.outcome == "rolled-back"
     assert result.reason.startswith(f'the kernel\'s command line is "{CMDLINE}": {WISH} is not there; ')
     assert boots(node) == 1
@@ -54,8 +52,7 @@ def test_missing_kernel_parameter_is_reported_without_another_boot(node, port):
 )
 def test_failed_reboot_preparation_is_undone_without_a_boot(node, port, spoil, reason):
     node.path(f"/run/{spoil}").touch()
-    node.run(start_script(change(port)))
-    result = through_boots(node)
+    result = carried_out(node, change(port))
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", reason)
     assert boots(node) == 0
     assert_old(node)

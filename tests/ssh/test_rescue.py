@@ -20,7 +20,16 @@ from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.reboots import CUT_POWER, WISH, assert_new, assert_old, bootable_node, change, through_boots
+from tests.ssh.reboots import (
+    CUT_POWER,
+    WISH,
+    assert_new,
+    assert_old,
+    bootable_node,
+    carried_out,
+    change,
+    through_boots,
+)
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, boot, boots, options
 from tests.ssh.transactions import leftovers, status, until, when
@@ -79,8 +88,7 @@ def test_power_cut_before_an_emergency_boot_leaves_the_old_state(node, port):
 @pytest.mark.long
 @pytest.mark.usefixtures("fstab")
 def test_revert_through_an_emergency_boot_keeps_its_reason(node, port):
-    node.run(start_script(change(port)))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port)).outcome == "applied"
     node.run(revert_script("T1", "the node is not Ready", status(node)))
     gone_down(node)
     boot(node, mode="emergency.target")
@@ -119,8 +127,7 @@ def test_rescue_mode_requested_on_a_booted_node_changes_nothing(node, port):
 
 @pytest.mark.usefixtures("fstab")
 def test_ended_change_is_not_rescued(node, port):
-    node.run(start_script(change(port)))
-    assert through_boots(node).outcome == "applied"
+    assert carried_out(node, change(port)).outcome == "applied"
     boot(node, mode="emergency.target")
     assert not node.path("/run/stopping").exists()
     assert f"{CMDLINE} {WISH}" == options(node)

@@ -216,14 +216,6 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node, port):
     assert "No such file" in node.path("/run/after").read_text()
 
 
-def test_page_counts_are_saved_before_the_kubelet_stops(node, port):
-    when(node, "stop kubelet", f"cat {TRANSACTIONS}/T1/hugepages/earlier /run/systemctl.log > /run/kept")
-    run(node, transaction(port, "new"))
-    kept = node.path("/run/kept").read_text().splitlines()
-    assert f"512 {SMALL}" in kept
-    assert "stop kubelet.service" not in kept
-
-
 def test_shrinking_pools_come_first_and_free_memory_for_the_others(node, port):
     memory_of_both_sizes(node, gibibytes=2)
     assert run(node, transaction(port, "new", pools={LARGE: 2, SMALL: 0})).outcome == "applied"
@@ -464,17 +456,6 @@ def test_truncated_script_does_nothing(node, port):
 # ---- two at once ----
 
 
-def test_second_transaction_is_refused_and_the_first_named(node, port):
-    hold_midway(node, transaction(port, "new"))
-    second = node.run(start_script(transaction(port, "other", id="T2")))
-    assert second.returncode == 1
-    assert "the transaction T1 is changing this node (apply files)" in second.stderr
-    go_on(node)
-    assert ended(node).outcome == "applied"
-    assert status(node, "T2").phase is None
-    assert node.path(DROP_IN).read_text() == "new\n"
-
-
 def test_status_query_waits_for_the_next_phase_or_times_out(node, port):
     hold_midway(node, transaction(port, "new"))
     seen, phases = status(node), []
@@ -639,14 +620,6 @@ def reach_confirming(node: Sandbox, change: Transaction) -> Status:
     return status(node)
 
 
-def test_node_waits_for_confirmation_in_its_own_unit(node, port):
-    found = reach_confirming(node, transaction(port, "new"))
-    assert (found.phase, found.running, found.waits, found.result) == ("confirming", True, True, None)
-    assert node.path(CURRENT).is_symlink()
-    assert confirm(node) == "confirmed"
-    assert ended(node).outcome == "applied"
-
-
 def test_change_not_confirmed_in_time_is_undone(node, port):
     reach_confirming(node, replace(transaction(port, "new"), confirm_seconds=1))
     until(node, "idle")
@@ -661,7 +634,8 @@ def test_change_not_confirmed_in_time_is_undone(node, port):
 
 
 def test_confirmation_needs_the_attempts_token(node, port):
-    reach_confirming(node, transaction(port, "new"))
+    found = reach_confirming(node, transaction(port, "new"))
+    assert (found.phase, found.running, found.waits, found.result) == ("confirming", True, True, None)
     forged = node.run(confirm_script("T1", "forged"))
     assert (forged.returncode, said(forged.stdout)) == (0, "not confirmed: another attempt is meant")
     assert status(node).waits
@@ -838,6 +812,7 @@ def test_silent_systemd_does_not_end_a_running_transaction(node, port):
     node.run("rm /run/silent")
     go_on(node)
     assert ended(node).outcome == "applied"
+    assert status(node, "T2").phase is None
 
 
 def test_silent_systemd_leaves_transaction_state_unknown(node, port):
@@ -906,25 +881,6 @@ def test_killed_change_does_not_count_as_a_failed_plan(node, port):
 
 
 # ---- what a poller is told ----
-
-
-def test_transaction_that_never_began_is_absent(node):
-    found = status(node)
-    assert (found.phase, found.running, found.result, found.broken_off) == (None, False, None, False)
-
-
-def test_running_transaction_has_a_phase(node, port):
-    node.run(start_script(transaction(port, "deaf", start_seconds=100)))
-    until(node, f"grep -q prove {TRANSACTIONS}/T1/state")
-    found = status(node)
-    assert (found.phase, found.running, found.result) == ("prove kubelet", True, None)
-
-
-def test_restarted_kubelet_is_another_process(node):
-    before = process(node)
-    assert process(node) == before
-    node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
-    assert process(node) != before
 
 
 @pytest.mark.parametrize(
