@@ -106,7 +106,7 @@ def through_boots(
     while True:
         until(node, f"{{ [ -e /run/stopping ] || [ -e /run/off ] || {WAITS} || idle; }}")
         found = status(node, name)
-        if found.waits:
+        if found.waits and not node.path("/run/stopping").exists():
             confirm(node, name)
         if found.result is not None and not found.running:
             return found.result

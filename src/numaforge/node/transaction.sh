@@ -298,12 +298,12 @@ unchanged() {
     esac
 }
 ended() { [ -e "$FOLDER/result.json" ] && { [ ! -e "$FOLDER/revert" ] || [ -e "$FOLDER/applied.json" ]; }; }
-await_boot() { # NEW|OLD: have the node rebooted, once in each direction; again where what asked was broken off
-    if [ -e "$FOLDER/awaits-$1" ] && [ "$(noted "awaits-$1")" != "$(boot_id)" ]; then
+await_boot() { # NEW|OLD: have the kernel boot, once in each direction; again where what asked was broken off
+    if [ -e "$FOLDER/awaits-$1" ] && [ "$(noted "awaits-$1")" != "$(kernel_boot_id)" ]; then
         why="the node was rebooted for it, and it still is not so"
         return 1
     fi
-    park reboot reboot && record "awaits-$1" "$(boot_id)" && phase "reboot" || return 1
+    park reboot reboot && record "awaits-$1" "$(kernel_boot_id)" && phase "reboot" || return 1
     sync
     systemctl reboot || {
         why="systemctl reboot failed"
@@ -315,7 +315,7 @@ await_boot() { # NEW|OLD: have the node rebooted, once in each direction; again 
     return 1
 }
 rebooted_as_asked() { # for what is new
-    [ "$(noted state)" = reboot ] && [ -e "$FOLDER/awaits-new" ] && [ "$(noted awaits-new)" != "$(boot_id)" ]
+    [ "$(noted state)" = reboot ] && [ -e "$FOLDER/awaits-new" ] && [ "$(noted awaits-new)" != "$(kernel_boot_id)" ]
 }
 committing() { [ -e "$FOLDER/committing" ] && ! goes_back; }
 goes_back() { [ -e "$FOLDER/why" ] || [ -e "$FOLDER/revert" ]; }

@@ -1,6 +1,7 @@
 """Files, values of the kernel, pools and the kubelet, in one boot or with a boot in between."""
 
 import json
+from dataclasses import replace
 
 from numaforge.roles.kernel_values.record import RECORD
 from tests.ssh import reboots
@@ -49,7 +50,7 @@ def assert_new(node: Sandbox) -> None:
 SUBJECT = Subject(
     "kubelet",
     node_with_kubelet,
-    lambda port: transaction(port, "new"),
+    lambda port: replace(transaction(port, "new"), confirm_seconds=30),
     assert_old,
     assert_new,
     forwards=(
