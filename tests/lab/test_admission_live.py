@@ -104,7 +104,7 @@ def replay(kubelet: LiveKubelet, simulator: Node, operations: Operations) -> Dis
 
 @pytest.mark.long
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.scenario.name}")
-def test_admission_decisions_match_the_live_kubelet(kubelet: LiveKubelet, run: Run) -> None:
+def test_admission_decisions_match_the_live_kubelet(kubelet, run):
     operations = run.operations(kubelet)
     kubelet.start(run.settings)
     found = replay(kubelet, kubelet.simulator(run.settings), operations)
@@ -133,9 +133,7 @@ def hungry_pod(name: str, pool: str, *, in_init_container: bool = False) -> dict
 
 
 @pytest.mark.long
-def test_running_pod_releases_memory_held_only_by_init_container(
-    kubelet: LiveKubelet,
-) -> None:
+def test_running_pod_releases_memory_held_only_by_init_container(kubelet):
     settings = Scenario("single-numa-node", reserved="0,8").config(len(RUNS) % 50)
     kubelet.start(settings, cgroups=True)
     simulator = kubelet.simulator(settings)
@@ -153,7 +151,7 @@ def test_running_pod_releases_memory_held_only_by_init_container(
 
 
 @pytest.mark.long
-def test_sequences_cover_every_kind_of_verdict(kubelet: LiveKubelet) -> None:
+def test_sequences_cover_every_kind_of_verdict(kubelet):
     reasons: Counter[str | None] = Counter()
     for run in map(Run, range(len(SCENARIOS))):
         simulator = kubelet.simulator(run.settings)

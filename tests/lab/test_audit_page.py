@@ -111,7 +111,7 @@ def cpu(page: Page) -> Callable[[], float]:
 # ---- nothing from elsewhere ----
 
 
-def test_page_opened_from_a_file_requests_nothing_else(audit: Path, browser: Browser) -> None:
+def test_page_opened_from_a_file_requests_nothing_else(audit, browser):
     context = browser.new_context()
     page = context.new_page()
     asked: list[str] = []
@@ -126,7 +126,7 @@ def test_page_opened_from_a_file_requests_nothing_else(audit: Path, browser: Bro
     context.close()
 
 
-def test_page_reaches_no_network_even_from_a_script(audit: Path, browser: Browser) -> None:
+def test_page_reaches_no_network_even_from_a_script(audit, browser):
     context = browser.new_context()
     page = context.new_page()
     page.goto(audit.as_uri())
@@ -137,7 +137,7 @@ def test_page_reaches_no_network_even_from_a_script(audit: Path, browser: Browse
     context.close()
 
 
-def test_page_without_scripts_shows_every_finding_and_no_filter(audit: Path, opened: Opened) -> None:
+def test_page_without_scripts_shows_every_finding_and_no_filter(audit, opened):
     page = opened(audit, java_script_enabled=False)
     assert shown(page) == len(MACHINES)
     assert page.locator("form.filter:visible").count() == 0
@@ -148,7 +148,7 @@ def test_page_without_scripts_shows_every_finding_and_no_filter(audit: Path, ope
 # ---- by keyboard ----
 
 
-def test_tab_key_reaches_all_controls_in_order_with_visible_focus(audit: Path, opened: Opened) -> None:
+def test_tab_key_reaches_all_controls_in_order_with_visible_focus(audit, opened):
     page = opened(audit)
     can = "a[href], button, input, select, summary"
     wanted = page.evaluate(
@@ -163,7 +163,7 @@ def test_tab_key_reaches_all_controls_in_order_with_visible_focus(audit: Path, o
     assert outlines == {"solid"}
 
 
-def test_focused_element_is_not_hidden_under_the_filter(large: Path, opened: Opened) -> None:
+def test_focused_element_is_not_hidden_under_the_filter(large, opened):
     page = opened(large, viewport={"width": 900, "height": 600})
     page.keyboard.press("/")
     for _ in range(4):
@@ -182,7 +182,7 @@ def test_focused_element_is_not_hidden_under_the_filter(large: Path, opened: Ope
     assert not any(hidden)
 
 
-def test_slash_focuses_the_search_and_escape_clears_all_filters(audit: Path, opened: Opened) -> None:
+def test_slash_focuses_the_search_and_escape_clears_all_filters(audit, opened):
     page = opened(audit)
     page.keyboard.press("/")
     assert focused(page) == "search"
@@ -195,14 +195,14 @@ def test_slash_focuses_the_search_and_escape_clears_all_filters(audit: Path, ope
     assert page.locator("#search").input_value() == ""
 
 
-def test_slash_inside_a_text_field_is_typed(audit: Path, opened: Opened) -> None:
+def test_slash_inside_a_text_field_is_typed(audit, opened):
     page = opened(audit)
     page.keyboard.press("/")
     page.keyboard.type("a/b")
     assert page.locator("#search").input_value() == "a/b"
 
 
-def test_enter_opens_a_machine_and_its_finding_links_to_the_rule(audit: Path, opened: Opened) -> None:
+def test_enter_opens_a_machine_and_its_finding_links_to_the_rule(audit, opened):
     page = opened(audit)
     machine = page.locator("details.machine").first
     machine.locator("summary").focus()
@@ -215,7 +215,7 @@ def test_enter_opens_a_machine_and_its_finding_links_to_the_rule(audit: Path, op
     assert page.locator(f"#rule-{rule}").get_attribute("open") is not None
 
 
-def test_choice_filters_machines_and_the_count_is_announced(audit: Path, opened: Opened) -> None:
+def test_choice_filters_machines_and_the_count_is_announced(audit, opened):
     page = opened(audit)
     page.locator("#state").focus()
     page.keyboard.press("ArrowDown")
@@ -227,7 +227,7 @@ def test_choice_filters_machines_and_the_count_is_announced(audit: Path, opened:
     assert page.locator("#told").evaluate("element => element.tagName") == "OUTPUT"  # a live region
 
 
-def test_every_field_and_picture_is_labelled(audit: Path, opened: Opened) -> None:
+def test_every_field_and_picture_is_labelled(audit, opened):
     page = opened(audit)
     for each in page.locator("form.filter input, form.filter select").all():
         assert each.evaluate("element => element.labels.length") == 1
@@ -237,7 +237,7 @@ def test_every_field_and_picture_is_labelled(audit: Path, opened: Opened) -> Non
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_url_with_a_machine_opens_that_machine(audit: Path, opened: Opened) -> None:
+def test_url_with_a_machine_opens_that_machine(audit, opened):
     page = opened(audit, "#machine-dgx-h100-busy")
     assert page.locator("#machine-dgx-h100-busy").get_attribute("open") is not None
 
@@ -276,7 +276,7 @@ CONTRAST = """
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_enough_contrast(scheme: str, audit: Path, opened: Opened) -> None:
+def test_every_text_has_enough_contrast(scheme, audit, opened):
     """At least 4.5 to 1, as WCAG 2 asks of text (success criterion 1.4.3)."""
     page = opened(audit, color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
@@ -285,7 +285,7 @@ def test_every_text_has_enough_contrast(scheme: str, audit: Path, opened: Opened
     assert len(found) > 5
 
 
-def test_page_follows_the_dark_colour_preference(audit: Path, opened: Opened) -> None:
+def test_page_follows_the_dark_colour_preference(audit, opened):
     backs = {
         scheme: opened(audit, color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
         for scheme in ("light", "dark")
@@ -299,7 +299,7 @@ def test_page_follows_the_dark_colour_preference(audit: Path, opened: Opened) ->
 @pytest.mark.parametrize(
     "scale", [pytest.param(1, id="a-telephone"), pytest.param(2, id="letters-twice-as-large")]
 )
-def test_narrow_page_does_not_scroll_sideways(scale: int, audit: Path, opened: Opened) -> None:
+def test_narrow_page_does_not_scroll_sideways(scale, audit, opened):
     page = opened(audit, viewport=NARROW)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     page.evaluate(f"document.body.style.fontSize = '{16 * scale}px'")
@@ -312,7 +312,7 @@ def test_narrow_page_does_not_scroll_sideways(scale: int, audit: Path, opened: O
     assert over == []
 
 
-def test_long_names_wrap(tmp_path: Path, opened: Opened) -> None:
+def test_long_names_wrap(tmp_path, opened):
     machine = audited(ready_machine("dgx-h100-busy"))
     text = audit_page(fleet_audit({"gpu-" + "a" * 200: machine}, {}), None, ())
     (tmp_path / "audit.html").write_text(text, encoding="utf-8")
@@ -323,9 +323,7 @@ def test_long_names_wrap(tmp_path: Path, opened: Opened) -> None:
 # ---- a thousand machines ----
 
 
-def test_page_of_a_thousand_machines_opens_within_its_cpu_time(
-    large: Path, opened: Opened, browser: Browser
-) -> None:
+def test_page_of_a_thousand_machines_opens_within_its_cpu_time(large, opened, browser):
     context = browser.new_context()
     page = context.new_page()
     read = cpu(page)
@@ -335,7 +333,7 @@ def test_page_of_a_thousand_machines_opens_within_its_cpu_time(
     context.close()
 
 
-def test_search_in_a_thousand_machines_responds_to_each_character(large: Path, opened: Opened) -> None:
+def test_search_in_a_thousand_machines_responds_to_each_character(large, opened):
     page = opened(large)
     read = cpu(page)
     page.keyboard.press("/")
@@ -349,7 +347,7 @@ def test_search_in_a_thousand_machines_responds_to_each_character(large: Path, o
     assert shown(page) == 1
 
 
-def test_choices_and_search_combine_to_filter_a_thousand_machines(large: Path, opened: Opened) -> None:
+def test_choices_and_search_combine_to_filter_a_thousand_machines(large, opened):
     page = opened(large)
     page.locator("#state").select_option("not read")
     told(page, 20, MANY)
@@ -359,7 +357,7 @@ def test_choices_and_search_combine_to_filter_a_thousand_machines(large: Path, o
     told(page, MANY, MANY)
 
 
-def test_link_to_a_filtered_out_machine_shows_the_machine(large: Path, opened: Opened) -> None:
+def test_link_to_a_filtered_out_machine_shows_the_machine(large, opened):
     page = opened(large)
     page.locator("#search").fill("lost-07")
     told(page, 1, MANY)

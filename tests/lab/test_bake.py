@@ -126,58 +126,58 @@ def baked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     shutil.rmtree(root)
 
 
-def test_a_root_is_baked(baked: Baked) -> None:
+def test_a_root_is_baked(baked):
     assert baked.first.returncode == 0, baked.first.stdout + baked.first.stderr
 
 
-def test_second_run_changes_nothing(baked: Baked) -> None:
+def test_second_run_changes_nothing(baked):
     assert baked.second.returncode == 0, baked.second.stdout + baked.second.stderr
     assert "No changes" in baked.second.stdout + baked.second.stderr
 
 
-def test_missing_unit_is_named(baked: Baked) -> None:
+def test_missing_unit_is_named(baked):
     assert "the image has no crio.service" in refusal(baked.third)
 
 
-def test_every_rule_of_an_image_is_kept(baked: Baked) -> None:
+def test_every_rule_of_an_image_is_kept(baked):
     command = [PROGRAMS / "numaforge", "verify", "--image", str(baked.root)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_builder_identities_are_removed(baked: Baked) -> None:
+def test_builder_identities_are_removed(baked):
     assert not [*(baked.root / "etc/ssh").glob("ssh_host_*")]
     assert (baked.root / "etc/machine-id").read_text() == ""
     assert not (baked.root / "tmp/builder").exists()
     assert "/etc/machine-id is emptied" in baked.first.stdout + baked.first.stderr
 
 
-def test_root_keeps_no_device_or_proc_entry_and_python_is_compiled(baked: Baked) -> None:
+def test_root_keeps_no_device_or_proc_entry_and_python_is_compiled(baked):
     assert not [*(baked.root / "dev").iterdir()]
     assert not [*(baked.root / "proc").iterdir()]
     (compiled,) = (baked.root / "opt/numaforge/lib/numaforge/__pycache__").glob("cli.*.pyc")
     assert compiled.stat().st_size
 
 
-def test_links_out_of_the_root_resolve_inside_the_root(baked: Baked) -> None:
+def test_links_out_of_the_root_resolve_inside_the_root(baked):
     inside = baked.root / str(OUTSIDE).lstrip("/")
     assert (inside / "drop-ins/05-numaforge-boot.conf").is_file()
     assert (inside / "etc/boot.yaml").is_file()
     assert all((baked.root / name).is_symlink() for name in LINKS if name != REPLACED)
 
 
-def test_link_at_the_program_path_is_replaced(baked: Baked) -> None:
+def test_link_at_the_program_path_is_replaced(baked):
     assert not (baked.root / REPLACED).is_symlink()
     assert (baked.root / REPLACED / "numaforge").is_file()
     assert not [*(baked.root / LINKS[REPLACED].lstrip("/")).iterdir()]
 
 
-def test_nothing_is_written_outside_the_root(baked: Baked) -> None:
+def test_nothing_is_written_outside_the_root(baked):
     assert not OUTSIDE.exists()
     assert baked.after == baked.before
 
 
-def test_manifest_names_every_package_and_the_kubelet(baked: Baked) -> None:
+def test_manifest_names_every_package_and_the_kubelet(baked):
     manifest = json.loads((baked.root / str(OUTSIDE).lstrip("/") / "etc/image/manifest.json").read_text())
     names = subprocess.run(
         ["chroot", baked.root, "dpkg-query", "-W", "-f", "${Package}\n"],
@@ -199,7 +199,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root_of(EARLY[0], tmp_path_factory.mktemp("plain"))
 
 
-def test_root_with_kubelet_keys_is_refused_as_a_node(plain: Path) -> None:
+def test_root_with_kubelet_keys_is_refused_as_a_node(plain):
     keys = plain / "var/lib/kubelet/pki"
     keys.mkdir(parents=True)
     try:
@@ -229,9 +229,7 @@ ENTERED = {
 
 
 @pytest.mark.parametrize(("limits", "command", "status"), ENTERED.values(), ids=ENTERED)
-def test_command_in_a_root_without_devices_returns_its_status(
-    plain: Path, limits: tuple[str, ...], command: str, status: int
-) -> None:
+def test_command_in_a_root_without_devices_returns_its_status(plain, limits, command, status):
     enter = shell.library("run/hosts/enter_root")
     done = subprocess.run(
         [*limits, "sh", "-c", enter, "sh", str(plain), command], capture_output=True, text=True, check=False
@@ -240,7 +238,7 @@ def test_command_in_a_root_without_devices_returns_its_status(
     assert not [*(plain / "dev").iterdir(), *(plain / "proc").iterdir()]
 
 
-def test_regular_file_at_dev_null_is_reported(plain: Path) -> None:
+def test_regular_file_at_dev_null_is_reported(plain):
     null = plain / "dev/null"
     null.touch()
     command = [PROGRAMS / "numaforge", "verify", "--image", str(plain)]
@@ -270,7 +268,7 @@ MOUNTS = {
 
 
 @pytest.mark.parametrize(("fstab", "why"), MOUNTS.values(), ids=MOUNTS)
-def test_unwritable_folders_are_reported_with_their_mount(plain: Path, fstab: str, why: str) -> None:
+def test_unwritable_folders_are_reported_with_their_mount(plain, fstab, why):
     (plain / "etc/fstab").write_text(fstab)
     script = shell.assignments({"WRITTEN_BELOW": " ".join(WRITTEN_BELOW)})
     script += shell.library("image/bake/hygiene") + shell.call("tell_unwritable")
@@ -325,9 +323,7 @@ def unified(line: str) -> bytes:
 
 
 @pytest.mark.parametrize(("files", "sentences"), LINES.values(), ids=LINES)
-def test_kernel_parameters_are_checked_against_the_boot_loader(
-    plain: Path, files: Mapping[str, str], sentences: tuple[str, ...]
-) -> None:
+def test_kernel_parameters_are_checked_against_the_boot_loader(plain, files, sentences):
     update_grub, kept = plain / "usr/sbin/update-grub", plain / "usr/sbin/update-grub.kept"
     made = []
     if UPDATE_GRUB not in files:
@@ -347,7 +343,7 @@ def test_kernel_parameters_are_checked_against_the_boot_loader(
     assert (done.stderr, tuple(done.stdout.splitlines())) == ("", sentences)
 
 
-def test_bake_reports_parameters_that_the_image_cannot_boot_with(tmp_path: Path) -> None:
+def test_bake_reports_parameters_that_the_image_cannot_boot_with(tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text(
         "{extends: training, name: own, kernel: {cmdline: [iommu=pt]}, maintenance: {reboot: allowed}}\n"
@@ -360,7 +356,7 @@ def test_bake_reports_parameters_that_the_image_cannot_boot_with(tmp_path: Path)
     assert "note: dgx-h100 needs iommu=pt, which no boot loader" in done.stdout + done.stderr
 
 
-def test_root_with_a_read_only_folder_for_planned_files_is_refused(plain: Path) -> None:
+def test_root_with_a_read_only_folder_for_planned_files_is_refused(plain):
     unit = plain / "etc/systemd/system/etc-sysctl.d.mount"
     unit.write_text("[Mount]\nWhat=none\nWhere=/etc/sysctl.d\nType=tmpfs\nOptions=ro, nodev\n")
     said = refused(plain, WISH)
@@ -376,7 +372,7 @@ DOUBTS = {
 
 
 @pytest.mark.parametrize(("gone", "why"), DOUBTS.values(), ids=DOUBTS)
-def test_root_with_unmanageable_packages_is_refused(plain: Path, gone: str, why: str) -> None:
+def test_root_with_unmanageable_packages_is_refused(plain, gone, why):
     aside = (plain / gone).rename(plain / "aside")
     try:
         assert f"the packages of the image cannot be managed: {why}" in refused(plain, WISH)
@@ -385,16 +381,14 @@ def test_root_with_unmanageable_packages_is_refused(plain: Path, gone: str, why:
     assert not (plain / "opt/numaforge").exists()
 
 
-def test_version_missing_from_apt_is_reported(plain: Path) -> None:
+def test_version_missing_from_apt_is_reported(plain):
     said = refused(plain, {**WISH, "packages": {"containerd": "0.1.2-3"}})
     assert "Version '0.1.2-3' for 'containerd' was not found" in said
     assert not (plain / "usr/sbin/policy-rc.d").exists()
     assert not (plain / "opt/numaforge").exists()
 
 
-def test_profile_that_an_image_machine_cannot_meet_is_refused_at_bake_time(
-    plain: Path,
-) -> None:
+def test_profile_that_an_image_machine_cannot_meet_is_refused_at_bake_time(plain):
     own = plain.parent / "greedy.yaml"
     own.write_text("{extends: training, name: greedy, memory: {system_reserved: 9000Gi}}\n")
     wish = {**WISH, "boot": {"profile": "greedy"}, "profiles": [str(own)]}
@@ -404,7 +398,7 @@ def test_profile_that_an_image_machine_cannot_meet_is_refused_at_bake_time(
 
 
 @pytest.mark.long
-def test_too_old_python_is_reported_with_a_remedy(tmp_path: Path) -> None:
+def test_too_old_python_is_reported_with_a_remedy(tmp_path):
     assert TOO_OLD in RELEASES
     said = refused(root_of(TOO_OLD, tmp_path), WISH)
     assert "the image has 3.10, and numaforge needs 3.11" in said

@@ -62,9 +62,7 @@ def await_readable(lab: Lab, node: Node, expected: bool, patience_s: float = 240
 
 
 @pytest.mark.long
-def test_documented_login_rolls_out_and_node_reads_its_running_config(
-    lab: Lab, joined: Node, login: Path, tmp_path: Path
-) -> None:
+def test_documented_login_rolls_out_and_node_reads_its_running_config(lab, joined, login, tmp_path):
     await_readable(lab, joined, True)
     run = begin("run", inventory(lab, tmp_path, kubeconfig=str(login), **QUICK), state=tmp_path)
     assert run.end() == 0, (run.events, run.errors())
@@ -73,9 +71,7 @@ def test_documented_login_rolls_out_and_node_reads_its_running_config(
 
 
 @pytest.mark.long
-def test_node_without_configz_permission_is_refused_untouched(
-    lab: Lab, joined: Node, login: Path, tmp_path: Path
-) -> None:
+def test_node_without_configz_permission_is_refused_untouched(lab, joined, login, tmp_path):
     rollouts.kubectl(lab, "delete", "clusterrolebinding", "numaforge-configz")
     await_readable(lab, joined, False)
     with pytest.raises(UnreadableConfigError, match=r"subresource\(s\)=\[configz proxy\]"):

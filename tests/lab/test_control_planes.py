@@ -169,13 +169,7 @@ def stop_api_server(planes: ControlPlanes) -> None:
         pytest.param("begin", {FIRST}, id="as the first node changes"),
     ],
 )
-def test_rollout_pauses_while_a_control_plane_member_is_stopped(
-    planes: ControlPlanes,
-    story: Story,
-    stop: Callable[[ControlPlanes], None],
-    moment: str | None,
-    out: set[str],
-) -> None:
+def test_rollout_pauses_while_a_control_plane_member_is_stopped(planes, story, stop, moment, out):
     def stopped() -> None:
         stop(planes)
         second = list(ADDRESSES).index(SECOND)
@@ -198,7 +192,7 @@ def test_rollout_pauses_while_a_control_plane_member_is_stopped(
     assert observer.order == [FIRST, SECOND, THIRD]
 
 
-def test_rollout_waits_while_its_api_server_is_stopped(planes: ControlPlanes, story: Story) -> None:
+def test_rollout_waits_while_its_api_server_is_stopped(planes, story):
     story.at[FIRST, "begin"] = lambda: planes.stop_api_server(FIRST)
     with Observer(planes) as observer:
         thread = story.begin()

@@ -237,7 +237,7 @@ def cpus_of(world: World, name: str) -> frozenset[int]:
 
 
 @pytest.mark.usefixtures("cpus", "gpus")
-def test_drivers_publish_the_devices_that_plans_predict(world: World) -> None:
+def test_drivers_publish_the_devices_that_plans_predict(world):
     assert world.deviations() == []
 
 
@@ -248,9 +248,7 @@ def test_drivers_publish_the_devices_that_plans_predict(world: World) -> None:
         pytest.param({"reservedCPUs": "0"}, "without the reserved", id="other-reserved-CPUs"),
     ],
 )
-def test_driver_with_deviating_settings_is_named(
-    world: World, cpus: Callable[..., None], told: dict[str, str], message: str
-) -> None:
+def test_driver_with_deviating_settings_is_named(world, cpus, told, message):
     cpus(**told)
     try:
         lines = world.deviations()
@@ -260,7 +258,7 @@ def test_driver_with_deviating_settings_is_named(
 
 
 @pytest.mark.usefixtures("cpus")
-def test_pod_with_claim_gets_the_predicted_cpus_of_one_numa_node(world: World) -> None:
+def test_pod_with_claim_gets_the_predicted_cpus_of_one_numa_node(world):
     reserved = world.plan.cpus.reserved
     for number in range(2):
         claim, own = with_cpus(f"pinned-{number}", 2)
@@ -285,7 +283,7 @@ def test_pod_with_claim_gets_the_predicted_cpus_of_one_numa_node(world: World) -
 
 
 @pytest.mark.usefixtures("cpus")
-def test_pod_with_unservable_claim_waits_with_a_reason(world: World) -> None:
+def test_pod_with_unservable_claim_waits_with_a_reason(world):
     driver = world.plan.dra.cpus if world.plan.dra else None
     assert driver is not None
     reserved = parse_cpulist(driver.reserved_cpus)
@@ -308,7 +306,7 @@ def test_pod_with_unservable_claim_waits_with_a_reason(world: World) -> None:
 
 
 @pytest.mark.usefixtures("cpus", "gpus")
-def test_gpu_and_cpus_do_not_match_on_a_missing_numa_attribute(world: World) -> None:
+def test_gpu_and_cpus_do_not_match_on_a_missing_numa_attribute(world):
     bound = template("both", {"name": "gpu", "exactly": {"deviceClassName": GPUS.name}}, some_cpus(1))
     same = {"requests": ["gpu", "cpus"], "matchAttribute": "resource.kubernetes.io/numaNode"}
     bound["spec"]["spec"]["devices"]["constraints"] = [same]
@@ -338,7 +336,7 @@ def addresses(world: World, devices: list[str]) -> list[str]:
 
 @pytest.mark.usefixtures("applied", "gpus")
 @pytest.mark.parametrize("count", [1, 2])
-def test_pod_with_generated_claim_gets_the_predicted_gpus(world: World, count: int) -> None:
+def test_pod_with_generated_claim_gets_the_predicted_gpus(world, count):
     name = f"train-{count}"
     own = claiming(name, f"numaforge-nvidia-gpu-{count}")
     said = world.explained(own)
@@ -353,7 +351,7 @@ def test_pod_with_generated_claim_gets_the_predicted_gpus(world: World, count: i
 
 
 @pytest.mark.usefixtures("gpus")
-def test_gpu_request_is_served_by_a_claim_without_a_device_plugin(world: World) -> None:
+def test_gpu_request_is_served_by_a_claim_without_a_device_plugin(world):
     assert advertised(world.lab, world.node) == "0"
     for number in range(2):
         own = pod(f"plain-{number}", {"cpu": "1", "memory": "32Mi", GPU_RESOURCE: "3"})
@@ -372,7 +370,7 @@ def test_gpu_request_is_served_by_a_claim_without_a_device_plugin(world: World) 
     assert next(each["change"] for each in said["remedies"]) == f"2 {GPU_RESOURCE} in the container work"
 
 
-def test_device_plugin_beside_the_dra_driver_fails_verification(world: World) -> None:
+def test_device_plugin_beside_the_dra_driver_fails_verification(world):
     file = rollouts.inventory(world.lab, world.folder / "hosts", profile=PROFILE)
     kept = held(world, file)
     assert kept.returncode == 0, kept.stdout
@@ -395,7 +393,7 @@ def held(world: World, inventory: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.usefixtures("cpus")
-def test_static_cpus_are_refused_beside_the_cpu_driver(world: World) -> None:
+def test_static_cpus_are_refused_beside_the_cpu_driver(world):
     static = {**rollouts.PROFILE, "kubelet": {"resource_engine": "kubelet"}}
     run = site(world, static)
     assert run.returncode == 1, run.stdout
@@ -422,7 +420,7 @@ def half(world: World) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cpus", "half")
-def test_static_cpus_beside_the_cpu_driver_are_reported_and_pin_nothing(world: World) -> None:
+def test_static_cpus_beside_the_cpu_driver_are_reported_and_pin_nothing(world):
     found = rollouts.program("numaforge", "audit", "--only", "host", str(world.capture()))
     assert found.returncode == 1, found.stdout
     assert "error NH401  the CPU driver and the static CPU manager hand out the same CPUs" in found.stdout

@@ -3,8 +3,6 @@
 Kernel, systemd, users and kubelet are real. Nothing of theirs runs as root; the kubelet is the host's own.
 """
 
-from pathlib import Path
-
 import pytest
 
 from lab.cluster import Lab
@@ -67,9 +65,7 @@ def impostors(lab: Lab, joined: Node) -> str:
     return EMPTY_DIR.format(uid_of_running(lab, "impostor"))
 
 
-def test_capture_runs_no_impostor_as_root_and_names_the_host_kubelet(
-    lab: Lab, joined: Node, impostors: str, tmp_path: Path
-) -> None:
+def test_capture_runs_no_impostor_as_root_and_names_the_host_kubelet(lab, joined, impostors, tmp_path):
     joined.run(f"until {IN_A_POD}; do sleep 0.2; done")
     hosts = rollouts.inventory(lab, tmp_path)
     rollouts.in_repository("numaforge", "capture", str(hosts), "--to", str(tmp_path / "fleet"))

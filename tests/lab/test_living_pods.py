@@ -50,9 +50,7 @@ def assert_untouched(node: Node, containers: list[str], boot: str) -> None:
 
 
 @pytest.mark.long
-def test_node_with_a_stopped_kubelet_is_not_rebooted_under_its_pods(
-    lab: Lab, joined: Node, containers: list[str], tmp_path: Path
-) -> None:
+def test_node_with_a_stopped_kubelet_is_not_rebooted_under_its_pods(lab, joined, containers, tmp_path):
     boot = joined.run(BOOT_ID)
     joined.run("systemctl stop kubelet")  # the cluster calls it Ready for a while
     assert "no kubelet runs on it (its unit is inactive)" in site(lab, tmp_path / "plain", BOOTS)
@@ -71,8 +69,8 @@ def test_node_with_a_stopped_kubelet_is_not_rebooted_under_its_pods(
     [pytest.param(BOOTS, id="a-reboot"), pytest.param(rollouts.PROFILE, id="a-state-file-goes")],
 )
 def test_pods_on_a_host_outside_any_cluster_are_named_and_left_alone(
-    lab: Lab, joined: Node, containers: list[str], tmp_path: Path, profile: dict[str, Any]
-) -> None:
+    lab, joined, containers, tmp_path, profile
+):
     boot = joined.run(BOOT_ID)
     joined.run(
         "set -e; mkdir -p /etc/systemd/system/kubelet.service.d; "
@@ -86,9 +84,7 @@ def test_pods_on_a_host_outside_any_cluster_are_named_and_left_alone(
 
 
 @pytest.mark.long
-def test_k3s_kubelet_is_refused_by_name_whether_running_or_stopped(
-    lab: Lab, joined: Node, containers: list[str], tmp_path: Path
-) -> None:
+def test_k3s_kubelet_is_refused_by_name_whether_running_or_stopped(lab, joined, containers, tmp_path):
     """The real kubelet under the name, the unit and the data directory of k3s' agent."""
     boot = joined.run(BOOT_ID)
     pid = joined.run("systemctl show -p MainPID --value kubelet").strip()

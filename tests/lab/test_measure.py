@@ -44,9 +44,7 @@ def with_siblings(node: Node, factor: float) -> None:
 
 
 @pytest.mark.long
-def test_rollout_holds_node_until_measured_as_fast_as_siblings(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_rollout_holds_node_until_measured_as_fast_as_siblings(lab, joined, tmp_path):
     file = inventory(lab, tmp_path, profile={**PROFILE, "measure": "required"}, only=[joined.name], **QUICK)
     there = begin("run", file, state=tmp_path)
     assert there.end() == _HELD, (there.events, there.errors())
@@ -73,9 +71,7 @@ def test_rollout_holds_node_until_measured_as_fast_as_siblings(
 
 
 @pytest.mark.long
-def test_alignment_is_measured_and_rtla_without_its_tracer_is_refused(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_alignment_is_measured_and_rtla_without_its_tracer_is_refused(lab, joined, tmp_path):
     file = inventory(lab, tmp_path, only=[joined.name], **QUICK)
     words = ("--in-use", "--seconds", "1", "--runs", "1")
     aligned = measure(lab, file, "--compare-misaligned", *words)["machines"][joined.name]["alignment"]
@@ -92,7 +88,7 @@ def test_alignment_is_measured_and_rtla_without_its_tracer_is_refused(
 
 
 @pytest.mark.long
-def test_node_with_running_pods_is_not_measured(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_with_running_pods_is_not_measured(lab, joined, tmp_path):
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
     file = inventory(lab, tmp_path, only=[joined.name], **QUICK)

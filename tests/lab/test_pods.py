@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -116,9 +115,7 @@ def test_kubelet_names_the_gpus_of_each_pod(provisioned, placements):
 
 
 @pytest.mark.long
-def test_rehearsal_of_another_plan_leaves_running_pods_unchanged(
-    lab: Lab, provisioned: Node, pods: list[str], tmp_path: Path
-) -> None:
+def test_rehearsal_of_another_plan_leaves_running_pods_unchanged(lab, provisioned, pods, tmp_path):
     held, before = provisioned.run(HELD), lab.get("pods")
     assert held.count("cpuset.cpus:") > COUNT
     code, shown = rehearsed(lab, tmp_path, HALVED)

@@ -3,7 +3,6 @@
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from threading import Timer
 
 import pytest
@@ -97,9 +96,7 @@ def proof_during(cluster: KubectlCluster, node: Node, event: Reboot, moment: flo
 @pytest.mark.long
 @pytest.mark.parametrize("reboot", BOTH_WAYS)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_node_rebooted_during_its_proof_is_proved_again(
-    fresh: Node, cluster: KubectlCluster, reboot: Reboot, moment: float
-) -> None:
+def test_node_rebooted_during_its_proof_is_proved_again(fresh, cluster, reboot, moment):
     before = process(fresh)
     proof = proof_during(cluster, fresh, reboot, moment)
     assert proof.wrong == ()
@@ -110,7 +107,7 @@ def test_node_rebooted_during_its_proof_is_proved_again(
 
 
 @pytest.mark.long
-def test_kubelet_killed_during_its_proof_fails_the_proof(fresh: Node, cluster: KubectlCluster) -> None:
+def test_kubelet_killed_during_its_proof_fails_the_proof(fresh, cluster):
     proof = proof_during(cluster, fresh, lambda node: node.run(f"systemctl kill -s KILL {UNIT}"), 4.0)
     assert "it ended by itself" in str(proof.wrong)
 
@@ -118,9 +115,7 @@ def test_kubelet_killed_during_its_proof_fails_the_proof(fresh: Node, cluster: K
 @pytest.mark.long
 @pytest.mark.parametrize("phase", ["proves", "verifies"])
 @pytest.mark.parametrize("reboot", BOTH_WAYS)
-def test_changed_node_that_reboots_is_proved_before_return_to_service(
-    lab: Lab, joined: Node, tmp_path: Path, phase: str, reboot: Reboot
-) -> None:
+def test_changed_node_that_reboots_is_proved_before_return_to_service(lab, joined, tmp_path, phase, reboot):
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 10})
     rollout = begin("run", file, state=tmp_path)
     rollout.await_phase(phase)

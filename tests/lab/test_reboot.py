@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,7 +62,7 @@ def assert_old(lab: Lab, node: Node, before: str) -> None:
     assert everything(node) == before
 
 
-def test_maintenance_is_applied_by_one_boot(lab: Lab, fresh: Node) -> None:
+def test_maintenance_is_applied_by_one_boot(lab, fresh):
     result = transactions.run(fresh, maintenance(fresh))
     assert result.outcome == "applied", result
     assert boots(fresh) == 1
@@ -76,7 +75,7 @@ def test_maintenance_is_applied_by_one_boot(lab: Lab, fresh: Node) -> None:
 
 
 @pytest.mark.long
-def test_pending_newer_kernel_is_refused_before_anything_changes(lab: Lab, fresh: Node) -> None:
+def test_pending_newer_kernel_is_refused_before_anything_changes(lab, fresh):
     fresh.run(
         "cd /boot; for each in vmlinuz initrd.img; do cp $each-$(uname -r) $each-99.0; done; update-grub",
         timeout_s=600,
@@ -102,9 +101,7 @@ def test_pending_newer_kernel_is_refused_before_anything_changes(lab: Lab, fresh
         ),
     ],
 )
-def test_kubelet_failure_after_the_boot_is_undone_by_a_second_boot(
-    lab: Lab, fresh: Node, spoil: dict[str, str], said: str
-) -> None:
+def test_kubelet_failure_after_the_boot_is_undone_by_a_second_boot(lab, fresh, spoil, said):
     before = everything(fresh)
     result = transactions.run(fresh, maintenance(fresh, **spoil))
     assert result.outcome == "rolled-back", result
@@ -116,9 +113,7 @@ def test_kubelet_failure_after_the_boot_is_undone_by_a_second_boot(
 
 @pytest.mark.long
 @pytest.mark.parametrize("event", FORWARDS)
-def test_reset_at_any_step_of_a_change_leaves_the_old_or_the_new_state(
-    lab: Lab, fresh: Node, event: str
-) -> None:
+def test_reset_at_any_step_of_a_change_leaves_the_old_or_the_new_state(lab, fresh, event):
     before = everything(fresh)
     reset_at(fresh, event)
     transactions.begin(fresh, maintenance(fresh), check=False)  # it may not live to answer
@@ -157,9 +152,7 @@ def changed(lab: Lab, before_it_was_changed: str) -> Node:
 
 @pytest.mark.long
 @pytest.mark.parametrize("event", BACK)
-def test_reset_at_any_step_of_an_undo_leaves_the_old_state(
-    lab: Lab, changed: Node, before_it_was_changed: str, event: str
-) -> None:
+def test_reset_at_any_step_of_an_undo_leaves_the_old_state(lab, changed, before_it_was_changed, event):
     reset_at(changed, event)
     transactions.revert(changed, "the node is not Ready", check=False)
     result = reverted(changed)
@@ -176,7 +169,7 @@ ExecStart=/bin/sh -c 'until [ -e /run/go ]; do sleep 1; done'
 
 
 @pytest.mark.long
-def test_run_before_the_boot_unit_waits_for_the_unit(lab: Lab, fresh: Node) -> None:
+def test_run_before_the_boot_unit_waits_for_the_unit(lab, fresh):
     before = everything(fresh)
     fresh.run(  # a login succeeds before that unit has run
         "mkdir /etc/systemd/system/numaforge-recover.service.d;"
@@ -218,7 +211,7 @@ PROFILE: dict[str, Any] = {
 
 
 @pytest.mark.long
-def test_rollout_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_rollout_drains_reboots_proves_and_uncordons(lab, joined, tmp_path):
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
     pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
@@ -240,9 +233,7 @@ def test_rollout_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, tmp
 
 
 @pytest.mark.long
-def test_failed_proof_after_the_boot_is_undone_by_a_second_boot(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_failed_proof_after_the_boot_is_undone_by_a_second_boot(lab, joined, tmp_path):
     before = joined.run("cat /proc/cmdline")
     plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
     file = inventory(lab, tmp_path, profile=PROFILE, **{**QUICK, "ready_timeout": 60})

@@ -53,9 +53,7 @@ def came_back(lab: Lab, node: Node, before: str) -> None:
         pytest.param("fstab", id="a-file-system-that-a-boot-mounts-is-not-there"),
     ],
 )
-def test_boot_into_emergency_mode_is_undone_automatically(
-    lab: Lab, fresh: Node, spoil: FileContent | str
-) -> None:
+def test_boot_into_emergency_mode_is_undone_automatically(lab, fresh, spoil):
     before = seen(fresh)
     fstab = FileContent("/etc/fstab", fresh.run("cat /etc/fstab") + UNMOUNTABLE)
     result = transactions.run(fresh, forced(fresh, spoil if isinstance(spoil, FileContent) else fstab))

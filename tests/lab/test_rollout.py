@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ def events(lab: Lab, node: Node) -> set[str]:
 
 
 @pytest.mark.long
-def test_node_with_pods_is_drained_and_changed(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_with_pods_is_drained_and_changed(lab, joined, tmp_path):
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 2))
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.budget("web", 1))
     rollouts.await_deployment(lab, "web")
@@ -44,7 +43,7 @@ def test_node_with_pods_is_drained_and_changed(lab: Lab, joined: Node, tmp_path:
 
 
 @pytest.mark.long
-def test_another_profile_reverts_the_node(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_another_profile_reverts_the_node(lab, joined, tmp_path):
     there = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     assert there.end() == 0, (there.events, there.errors())
     assert policy(joined) == "static"
@@ -62,7 +61,7 @@ def test_another_profile_reverts_the_node(lab: Lab, joined: Node, tmp_path: Path
         pytest.param("proves", id="while-the-node-proves-itself", marks=pytest.mark.long),
     ],
 )
-def test_killed_rollout_is_resumed(lab: Lab, joined: Node, tmp_path: Path, phase: str) -> None:
+def test_killed_rollout_is_resumed(lab, joined, tmp_path, phase):
     if phase == "drains":
         slow = rollouts.deployment("slow", 1, terminationGracePeriodSeconds=8)
         slow["spec"]["template"]["spec"]["containers"][0] |= {
@@ -81,7 +80,7 @@ def test_killed_rollout_is_resumed(lab: Lab, joined: Node, tmp_path: Path, phase
 
 
 @pytest.mark.long
-def test_unreachable_api_server_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_unreachable_api_server_undoes_nothing(lab, joined, tmp_path):
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
     lab.control_plane.stop()
@@ -92,7 +91,7 @@ def test_unreachable_api_server_undoes_nothing(lab: Lab, joined: Node, tmp_path:
 
 
 @pytest.mark.long
-def test_cut_connection_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_cut_connection_undoes_nothing(lab, joined, tmp_path):
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
     joined.run(
@@ -105,7 +104,7 @@ def test_cut_connection_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_node_that_offers_fewer_gpus_is_rolled_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_that_offers_fewer_gpus_is_rolled_back(lab, joined, tmp_path):
     plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
     run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_timeout": 60}), state=tmp_path)
     run.await_phase("applied", "proves")
@@ -117,7 +116,7 @@ def test_node_that_offers_fewer_gpus_is_rolled_back(lab: Lab, joined: Node, tmp_
 
 
 @pytest.mark.long
-def test_node_with_failed_undo_is_held_until_repaired(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_with_failed_undo_is_held_until_repaired(lab, joined, tmp_path):
     file = inventory(lab, tmp_path, start_seconds=10, **QUICK)
     run = begin("run", file, state=tmp_path)
     run.await_phase("applying")
@@ -133,7 +132,7 @@ def test_node_with_failed_undo_is_held_until_repaired(lab: Lab, joined: Node, tm
 
 
 @pytest.mark.long
-def test_abort_rolls_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_abort_rolls_the_node_back(lab, joined, tmp_path):
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
     run = begin("run", file, state=tmp_path)
     run.await_phase("proves")
@@ -146,9 +145,7 @@ def test_abort_rolls_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("verb", "ends"), [("resume", ("static", 1)), ("abort", ("none", 0))], ids=["resume", "abort"]
 )
-def test_uncordoned_held_node_is_drained_again(
-    lab: Lab, joined: Node, tmp_path: Path, verb: str, ends: tuple[str, int]
-) -> None:
+def test_uncordoned_held_node_is_drained_again(lab, joined, tmp_path, verb, ends):
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
     run = begin("run", file, state=tmp_path)
     run.await_phase("proves")
@@ -169,7 +166,7 @@ def test_uncordoned_held_node_is_drained_again(
 
 
 @pytest.mark.long
-def test_second_runner_is_refused_and_the_leader_named(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_second_runner_is_refused_and_the_leader_named(lab, joined, tmp_path):
     file = inventory(lab, tmp_path, **QUICK)
     first = begin("run", file, state=tmp_path)
     first.await_phase("applying")

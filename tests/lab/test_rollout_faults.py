@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -262,9 +261,7 @@ def runs_again(scene: Scene, app: str) -> Callable[[], None]:
         pytest.param("undoing", ScriptedMachine(unverified=("CPU 3 is not isolated",)), id="undoing"),
     ],
 )
-def test_uncordoned_held_node_is_drained_before_resume_or_abort(
-    scene: Scene, phase: str, machine: ScriptedMachine, abort: bool
-) -> None:
+def test_uncordoned_held_node_is_drained_before_resume_or_abort(scene, phase, machine, abort):
     machine = replace(machine, seconds=0.1)
     held = scene.begin(machine=machine, at={phase: runs_again(scene, "came")}).end()
     assert held.ending is Ending.HELD
@@ -302,7 +299,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("quarantined", [False, True], ids=["in-service", "in-quarantine"])
-def test_runner_ignores_annotations_written_by_a_kubelet(scene: Scene, quarantined: bool) -> None:
+def test_runner_ignores_annotations_written_by_a_kubelet(scene, quarantined):
     kubelet = scene.fleet.login(f"system:node:{scene.node}", organization="system:nodes")
     if quarantined:
         scene.change_node({"spec": {"unschedulable": True}})
@@ -317,7 +314,7 @@ def test_runner_ignores_annotations_written_by_a_kubelet(scene: Scene, quarantin
     assert FORGED.items() - node.annotations.items() <= {("numaforge.io/rollout", FORGED[MARK])}
 
 
-def test_documented_role_suffices_to_set_and_restore_labels(scene: Scene) -> None:
+def test_documented_role_suffices_to_set_and_restore_labels(scene):
     scene.change_node({"metadata": {"labels": {"nvidia.com/device-plugin.config": "big"}}})
     wanted = {"nvidia.com/device-plugin.config": "small", "numaforge.io/mig": "mig-enabled"}
     machine = ScriptedMachine(wanted=Expected(labels=wanted))
@@ -343,7 +340,7 @@ def _dies_asking(call: str, nth: int) -> Callable[[str], None]:
     return asked
 
 
-def test_rollout_is_resumed_after_its_runner_dies_in_any_phase(scene: Scene) -> None:
+def test_rollout_is_resumed_after_its_runner_dies_in_any_phase(scene):
     wrong = ("CPU 3 is not isolated",)
     machines = {
         "it holds a slot": ScriptedMachine(asked=_dies_asking("change", 2)),
@@ -376,7 +373,7 @@ def test_rollout_is_resumed_after_its_runner_dies_in_any_phase(scene: Scene) -> 
     assert [node for node in scene.nodes if not scene.free(node)] == []
 
 
-def test_two_concurrent_runners_change_a_node_once(scene: Scene) -> None:
+def test_two_concurrent_runners_change_a_node_once(scene):
     scene.run("web")
     scene.add_node()
     machine = ScriptedMachine()
@@ -394,7 +391,7 @@ def test_two_concurrent_runners_change_a_node_once(scene: Scene) -> None:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("pools", [1, 2], ids=["two shards of one pool", "a pool each"])
-def test_runners_limited_to_one_node_never_have_two_out_of_service(scene: Scene, pools: int) -> None:
+def test_runners_limited_to_one_node_never_have_two_out_of_service(scene, pools):
     nodes = [scene.node, *(scene.add_node() for _ in range(3))]
     for number, node in enumerate(nodes):
         scene.fleet.patch(f"{NODES}/{node}", {"metadata": {"labels": {"test/pool": f"{number % pools}"}}})
@@ -442,9 +439,7 @@ def the_api_server_is_stopped(fleet: Fleet) -> Iterator[None]:
         pytest.param(the_api_server_is_stopped, 60.0, id="the API server is stopped"),
     ],
 )
-def test_unreachable_control_plane_undoes_nothing(
-    scene: Scene, away: Callable[[Fleet], contextlib.AbstractContextManager[None]], seconds: float
-) -> None:
+def test_unreachable_control_plane_undoes_nothing(scene, away, seconds):
     """It goes away when one node is being drained, one changes and one proves itself."""
     phases = ("drains", "applying", "proves")
     nodes = [scene.node, *(scene.add_node() for _ in phases[1:])]
@@ -473,7 +468,7 @@ def test_unreachable_control_plane_undoes_nothing(
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("phase", ["drains", "applying", "proves"])
-def test_temporarily_refused_login_undoes_nothing(scene: Scene, tmp_path: Path, phase: str) -> None:
+def test_temporarily_refused_login_undoes_nothing(scene, tmp_path, phase):
     """An API server that starts answers 401 while it cannot reach who issues the tokens."""
     scene.run("web")
     machine = ScriptedMachine()
@@ -500,7 +495,7 @@ def test_temporarily_refused_login_undoes_nothing(scene: Scene, tmp_path: Path, 
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("phase", ["drains", "proves"])
-def test_expired_login_leaves_node_as_is_and_is_reported(scene: Scene, tmp_path: Path, phase: str) -> None:
+def test_expired_login_leaves_node_as_is_and_is_reported(scene, tmp_path, phase):
     scene.run("web")
     machine = ScriptedMachine()
     with Front(scene.fleet.control_plane, tmp_path) as front:
@@ -522,9 +517,7 @@ def test_expired_login_leaves_node_as_is_and_is_reported(scene: Scene, tmp_path:
     assert scene.begin(machine=machine).end().ending is Ending.DONE, "it is resumed with another login"
 
 
-def test_starting_api_server_counts_as_unreachable_not_forbidden(
-    fleet: Fleet, cluster: KubectlCluster
-) -> None:
+def test_starting_api_server_counts_as_unreachable_not_forbidden(fleet, cluster):
     """It knows its roles only a while after it has begun to answer: until then it forbids everything."""
 
     def answers() -> bool:

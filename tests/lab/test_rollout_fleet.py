@@ -122,9 +122,7 @@ def nothing_is_left(fleet: Fleet, cluster: KubectlCluster) -> bool:
     return not marked and not cordoned and not held_slots(leases) and not unfinished(leases)
 
 
-def test_two_shards_of_a_fleet_stay_within_one_budget(
-    fleet: Fleet, size: Size, nodes: list[str], cluster: KubectlCluster
-) -> None:
+def test_two_shards_of_a_fleet_stay_within_one_budget(fleet, size, nodes, cluster):
     reports: dict[str, FleetReport] = {}
 
     def play(name: str, shard: list[str]) -> None:

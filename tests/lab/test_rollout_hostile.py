@@ -51,9 +51,7 @@ def let_it_go_on(node: Node) -> None:
 
 
 @pytest.mark.long
-def test_leftover_begin_of_a_killed_runner_is_ignored_after_a_resume(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_leftover_begin_of_a_killed_runner_is_ignored_after_a_resume(lab, joined, tmp_path):
     file = inventory(lab, tmp_path, **QUICK)
     killed_with_a_shell_left_behind(lab, joined, file, tmp_path)
     resumed = begin("resume", file, state=tmp_path)
@@ -66,9 +64,7 @@ def test_leftover_begin_of_a_killed_runner_is_ignored_after_a_resume(
 
 
 @pytest.mark.long
-def test_late_begin_of_a_killed_runner_leaves_a_node_in_service_unchanged(
-    lab: Lab, joined: Node, tmp_path: Path
-) -> None:
+def test_late_begin_of_a_killed_runner_leaves_a_node_in_service_unchanged(lab, joined, tmp_path):
     killed_with_a_shell_left_behind(lab, joined, inventory(lab, tmp_path, **QUICK), tmp_path)
     rollouts.kubectl(lab, "delete", "lease", lease_name(joined.name), "--namespace=numaforge")
     rollouts.kubectl(lab, "uncordon", joined.name)
@@ -83,7 +79,7 @@ def test_late_begin_of_a_killed_runner_leaves_a_node_in_service_unchanged(
 
 
 @pytest.mark.long
-def test_namesake_node_in_another_cluster_is_not_touched(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_namesake_node_in_another_cluster_is_not_touched(lab, joined, tmp_path):
     kubelet = joined.run(KUBELET)
     with Fleet(tmp_path / "other") as other:
         other.add_node(joined.name)
@@ -103,7 +99,7 @@ def test_namesake_node_in_another_cluster_is_not_touched(lab: Lab, joined: Node,
 
 
 @pytest.mark.long
-def test_node_paused_during_its_change_keeps_its_slot(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_node_paused_during_its_change_keeps_its_slot(lab, joined, tmp_path):
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
     renewed = [slot_renewed(lab, joined)]

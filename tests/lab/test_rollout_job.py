@@ -56,13 +56,13 @@ def taken(fleet: Fleet, file: Path) -> dict[str, dict]:
     return {each["kind"]: each for each in yaml.safe_load_all(text)}
 
 
-def test_api_server_accepts_the_audit_job(fleet: Fleet) -> None:
+def test_api_server_accepts_the_audit_job(fleet):
     found = taken(fleet, AUDIT_JOB)
     assert {*found} == {"ConfigMap", "PersistentVolumeClaim", "CronJob"}
     assert found["CronJob"]["spec"]["concurrencyPolicy"] == "Forbid"
 
 
-def test_api_server_accepts_the_rollout_job(fleet: Fleet) -> None:
+def test_api_server_accepts_the_rollout_job(fleet):
     kubectl(fleet, "apply", f"--filename={RBAC}")
     job = taken(fleet, JOB)["Job"]
     assert job["spec"]["completionMode"] == "Indexed"
@@ -71,20 +71,20 @@ def test_api_server_accepts_the_rollout_job(fleet: Fleet) -> None:
     kubectl(fleet, "get", "serviceaccount", account, "--namespace=numaforge")
 
 
-def test_job_has_one_pod_per_shard() -> None:
+def test_job_has_one_pod_per_shard():
     spec = manifest("Job")["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     (shard,) = [argument for argument in container["args"] if argument.startswith("--shard=")]
     assert shard == f"--shard=$JOB_COMPLETION_INDEX/{spec['completions']}"
 
 
-def test_image_runs_as_the_manifest_user() -> None:
+def test_image_runs_as_the_manifest_user():
     (user,) = re.findall(r"^USER (\d+):\d+$", IMAGE.read_text(), re.MULTILINE)
     security = manifest("Job")["spec"]["template"]["spec"]["securityContext"]
     assert (security["runAsNonRoot"], security["runAsUser"]) == (True, int(user))
 
 
-def test_pyinfra_reads_the_inventory_of_the_manifest(tmp_path: Path) -> None:
+def test_pyinfra_reads_the_inventory_of_the_manifest(tmp_path):
     shown = inventory_as_pyinfra_reads_it(manifest("ConfigMap")["data"], tmp_path)
     assert "gpu-004" in shown
     assert "/etc/numaforge/ssh/known_hosts" in shown
@@ -132,7 +132,7 @@ def in_a_pod(fleet: Fleet, folder: Path, *command: str) -> subprocess.CompletedP
     )
 
 
-def test_job_pod_needs_no_kubeconfig(fleet: Fleet, tmp_path: Path) -> None:
+def test_job_pod_needs_no_kubeconfig(fleet, tmp_path):
     if reason := cannot_run():
         pytest.skip(reason)
     kubectl(fleet, "apply", f"--filename={RBAC}")
@@ -184,9 +184,7 @@ def start(index: int, inventory: Path, state: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.long
-def test_each_host_is_changed_once_despite_a_killed_and_replaced_shard(
-    fleet: Fleet, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_each_host_is_changed_once_despite_a_killed_and_replaced_shard(fleet, sandbox, tmp_path):
     names = fleet.add_nodes(HOSTS)
     shard_with_most, _ = Counter(shard_of(name, SHARDS) for name in names).most_common(1)[0]
     changes = tmp_path / "changes"

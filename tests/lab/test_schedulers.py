@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,9 +61,7 @@ def add_namespace(fleet: Fleet, name: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_strict_api_server_accepts_the_generated_folder(
-    system: str, fleet: Fleet, gang_version: str, tmp_path: Path
-) -> None:
+def test_strict_api_server_accepts_the_generated_folder(system, fleet, gang_version, tmp_path):
     [folder] = generate(fleet_for(system), [system], gang_version)
     if {each["kind"] for file in folder.files for each in file.documents} <= KINDS_WITHOUT_SCHEMA:
         pytest.skip(f"the schemas of {system} are not here")
@@ -99,7 +96,7 @@ def verified(fleet: Fleet, *machines: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_live_objects_must_match_plans_and_deviating_writer_is_named(fleet: Fleet, tmp_path: Path) -> None:
+def test_live_objects_must_match_plans_and_deviating_writer_is_named(fleet, tmp_path):
     in_repository("numaforge", "generate", "cluster", *MACHINES, "--to", str(tmp_path))
     folders = generate([served(name) for name in MACHINES[:2]])
     for system in [folder.name for folder in folders if folder.compared()]:
@@ -129,7 +126,7 @@ def test_live_objects_must_match_plans_and_deviating_writer_is_named(fleet: Flee
     assert "noderesourcetopology: NodeResourceTopology epyc-01 is missing" in said
 
 
-def test_strict_api_server_refuses_an_unknown_field(fleet: Fleet, tmp_path: Path) -> None:
+def test_strict_api_server_refuses_an_unknown_field(fleet, tmp_path):
     [folder] = generate([served("dgx-h100")], ["volcano"])
     text = dict(folder.texts())["numatopologies.yaml"].replace("numares:", "numaRes:")
     (tmp_path / "wrong.yaml").write_text(text)
@@ -150,7 +147,7 @@ def policies(fleet: Fleet) -> Iterator[str]:
     withdraw(fleet, policies)
 
 
-def test_cluster_policy_from_values_must_match_the_plans(fleet: Fleet, policies: str, tmp_path: Path) -> None:
+def test_cluster_policy_from_values_must_match_the_plans(fleet, policies, tmp_path):
     profile = tmp_path / "handed.yaml"
     profile.write_text(yaml.safe_dump(HANDED))
     machines = ("dgx-h100", "--profile", str(profile), "--for", "gpu-operator")

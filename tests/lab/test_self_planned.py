@@ -78,7 +78,7 @@ def conditions(login: KubeletLogin, name: str) -> dict[str, str]:
     return {each["type"]: each["status"] for each in login.node(name)["status"]["conditions"]}
 
 
-def test_kubelet_login_annotates_its_own_node_and_adds_a_condition(login: KubeletLogin) -> None:
+def test_kubelet_login_annotates_its_own_node_and_adds_a_condition(login):
     before = conditions(login, OWN)
     login.annotate(OWN, {ANNOTATION: "{}"})
     login.set_condition(OWN, AS_PLANNED)
@@ -88,31 +88,29 @@ def test_kubelet_login_annotates_its_own_node_and_adds_a_condition(login: Kubele
     assert conditions(login, OWN) == {**before, CONDITION: "False"}
 
 
-def test_kubelet_login_cannot_annotate_another_node(login: KubeletLogin) -> None:
+def test_kubelet_login_cannot_annotate_another_node(login):
     with pytest.raises(HostUnreachableError, match="403"):
         login.annotate(OTHER, {ANNOTATION: "{}"})
 
 
-def test_renewed_node_lease_proves_that_the_api_server_is_reached(login: KubeletLogin) -> None:
+def test_renewed_node_lease_proves_that_the_api_server_is_reached(login):
     before = login.renewed_at(OWN)
     await_renewal(login, OWN, time.monotonic() + 120)
     assert login.renewed_at(OWN) != before
 
 
-def test_unrenewed_node_lease_counts_as_unreachable_api_server(fleet: Fleet) -> None:
+def test_unrenewed_node_lease_counts_as_unreachable_api_server(fleet):
     login = kubelet_login(fleet.login("system:node:absent", organization="system:nodes"))
     with pytest.raises(HostUnreachableError, match="does not renew its Node's lease"):
         await_renewal(login, "absent", time.monotonic())
 
 
-def test_node_login_cannot_read_another_nodes_lease(login: KubeletLogin) -> None:
+def test_node_login_cannot_read_another_nodes_lease(login):
     with pytest.raises(HostUnreachableError, match="403"):
         await_renewal(login, OTHER, time.monotonic())
 
 
-def test_kubelet_login_cannot_remove_its_taint_but_a_rollout_login_can(
-    fleet: Fleet, login: KubeletLogin, kubeconfig: Path
-) -> None:
+def test_kubelet_login_cannot_remove_its_taint_but_a_rollout_login_can(fleet, login, kubeconfig):
     fleet.patch(f"/api/v1/nodes/{OWN}", TAINT)
     kubectl = str(fleet.control_plane.kubectl())
     with KubectlCluster(kubeconfig, kubectl=kubectl) as own:
@@ -130,7 +128,7 @@ def test_kubelet_login_cannot_remove_its_taint_but_a_rollout_login_can(
         assert cluster.node(OWN).taints == ()
 
 
-def test_missing_plan_is_reported_on_the_node(fleet: Fleet) -> None:
+def test_missing_plan_is_reported_on_the_node(fleet):
     name = socket.gethostname().lower()
     fleet.add_node(name)
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -162,7 +160,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("fault", UNUSABLE)
-def test_unusable_login_is_reported_with_its_fault(fault: str, kubeconfig: Path, tmp_path: Path) -> None:
+def test_unusable_login_is_reported_with_its_fault(fault, kubeconfig, tmp_path):
     (*path, last), value, why = UNUSABLE[fault]
     document = yaml.safe_load(kubeconfig.read_text())
     place = document
@@ -175,7 +173,7 @@ def test_unusable_login_is_reported_with_its_fault(fault: str, kubeconfig: Path,
         kubelet_login(file)
 
 
-def test_exec_credential_program_supplies_the_login(fleet: Fleet, kubeconfig: Path, tmp_path: Path) -> None:
+def test_exec_credential_program_supplies_the_login(fleet, kubeconfig, tmp_path):
     document = yaml.safe_load(kubeconfig.read_text())
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
     user = document["users"][0]["user"]
@@ -225,7 +223,7 @@ def told(fleet: Fleet, name: str = OWN) -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in found}
 
 
-def test_changed_verdict_is_reported_and_other_conditions_stay(fleet: Fleet, node: WatchedFolder) -> None:
+def test_changed_verdict_is_reported_and_other_conditions_stay(fleet, node):
     before = {kind: each["status"] for kind, each in told(fleet).items() if kind != DRIFT}
     done = node.run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "False AsPlanned as planned\n", "")
@@ -249,7 +247,7 @@ def test_changed_verdict_is_reported_and_other_conditions_stay(fleet: Fleet, nod
     assert not [*(node.folder / "run/numaforge/watch").glob("login*")], "no key stays"
 
 
-def test_plan_without_a_watch_removes_the_drift_condition(fleet: Fleet, node: WatchedFolder) -> None:
+def test_plan_without_a_watch_removes_the_drift_condition(fleet, node):
     node.run()
     assert DRIFT in told(fleet)
     done = node.run("forget", str(node.configuration))
@@ -258,9 +256,7 @@ def test_plan_without_a_watch_removes_the_drift_condition(fleet: Fleet, node: Wa
     assert not (node.folder / "metrics" / "numaforge.prom").exists()
 
 
-def test_report_on_another_node_is_refused_and_reported_once(
-    fleet: Fleet, node: WatchedFolder, watchs_login: Path
-) -> None:
+def test_report_on_another_node_is_refused_and_reported_once(fleet, node, watchs_login):
     node.configure(ROWS, node=OTHER, kubeconfig=str(watchs_login))
     done = node.run()
     assert done.returncode == 0
@@ -273,7 +269,7 @@ def test_report_on_another_node_is_refused_and_reported_once(
 # ---- nobody answers: kwok asks an API server that was away again only after a while ----
 
 
-def test_unreachable_api_server_is_reported(fleet: Fleet, login: KubeletLogin) -> None:
+def test_unreachable_api_server_is_reported(fleet, login):
     fleet.control_plane.stop_api_server()
     try:
         with pytest.raises(HostUnreachableError, match="does not answer"):

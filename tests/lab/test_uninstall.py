@@ -89,9 +89,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
         pytest.param("", "apply kubelet", ("run",), id="the-power-is-cut"),
     ],
 )
-def test_interrupted_uninstall_is_finished_by_the_next_run(
-    lab: Lab, joined: Node, tmp_path: Path, phase: str, step: str, verb: tuple[str, ...]
-) -> None:
+def test_interrupted_uninstall_is_finished_by_the_next_run(lab, joined, tmp_path, phase, step, verb):
     joined.run(host_settings.ADMINS)
     rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
     before, seen = on_the_node(joined), in_the_cluster(lab, joined)
@@ -114,7 +112,7 @@ def test_interrupted_uninstall_is_finished_by_the_next_run(
 
 
 @pytest.mark.long
-def test_uninstall_through_the_cluster_restores_the_node(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_uninstall_through_the_cluster_restores_the_node(lab, joined, tmp_path):
     joined.run(host_settings.ADMINS)
     rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))

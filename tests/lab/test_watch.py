@@ -73,7 +73,7 @@ def condition(lab: Lab, node: Node) -> tuple[str, str]:
 
 
 @pytest.mark.long
-def test_freshly_provisioned_node_is_as_planned(lab: Lab, watched: Node) -> None:
+def test_freshly_provisioned_node_is_as_planned(lab, watched):
     assert drift(watched) == {}, "the metrics are there when the maintenance ends"
     assert "NaN" not in watched.run(f"grep -v '^#' {METRICS}")
     assert watched.run(f"systemctl is-enabled {WATCH_TIMER}").strip() == "enabled"
@@ -92,9 +92,7 @@ def test_freshly_provisioned_node_is_as_planned(lab: Lab, watched: Node) -> None
         ),
     ],
 )
-def test_hand_edit_is_reported_within_a_timer_period_and_clears(
-    lab: Lab, watched: Node, edit: str, back: str, what: str
-) -> None:
+def test_hand_edit_is_reported_within_a_timer_period_and_clears(lab, watched, edit, back, what):
     watched.run(edit)
     try:
         within_a_period(watched, lambda: drift(watched) == {what: "1"})
@@ -110,7 +108,7 @@ def test_hand_edit_is_reported_within_a_timer_period_and_clears(
 
 
 @pytest.mark.long
-def test_reserved_cpu_pressure_is_reported_when_kernel_has_it(watched: Node) -> None:
+def test_reserved_cpu_pressure_is_reported_when_kernel_has_it(watched):
     said = watched.run(f"cat {METRICS}")
     has_pressure = watched.try_run("cat /sys/fs/cgroup/system.slice/cpu.pressure").returncode == 0
     assert ("numaforge_reserved_cpu_pressure_seconds_total{" in said) is has_pressure
@@ -118,7 +116,7 @@ def test_reserved_cpu_pressure_is_reported_when_kernel_has_it(watched: Node) -> 
 
 
 @pytest.mark.long
-def test_plan_without_a_watch_leaves_no_metric_and_no_condition(lab: Lab, watched: Node) -> None:
+def test_plan_without_a_watch_leaves_no_metric_and_no_condition(lab, watched):
     site(watched, profile())
     try:
         units = f"/etc/systemd/system/{WATCH_TIMER} /etc/systemd/system/{WATCH_UNIT}"

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import Lab
-from lab.node import Node
 from lab.paths import REPOSITORY
 from tests.fixtures import wheel
 from tests.lab.rollouts import policy
@@ -25,9 +24,7 @@ def admin_of(lab: Lab, folders: pytest.TempPathFactory, home: Path) -> wheel.Adm
 
 
 @pytest.mark.long
-def test_readme_commands_provision_a_node(
-    lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
+def test_readme_commands_provision_a_node(lab, joined, tmp_path_factory, tmp_path):
     """As printed, but for the hosts' names, and a profile for a machine without GPU drivers."""
     admin = admin_of(lab, tmp_path_factory, tmp_path / "home")
     texts = [
@@ -45,9 +42,7 @@ def test_readme_commands_provision_a_node(
 
 
 @pytest.mark.long
-def test_folder_written_by_init_provisions_rolls_out_and_verifies(
-    lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
+def test_folder_written_by_init_provisions_rolls_out_and_verifies(lab, joined, tmp_path_factory, tmp_path):
     admin = admin_of(lab, tmp_path_factory, tmp_path / "home")
     admin.succeed(f"numaforge init fleet --host {joined.name} --profile cpu-only", tmp_path)
     fleet = tmp_path / "fleet"

@@ -43,7 +43,7 @@ def apply(folder: Path, hosts: Hosts, *arguments: str) -> subprocess.CompletedPr
     )
 
 
-def test_dry_run_prints_only_the_changes_to_standard_output(node: Sandbox, tmp_path: Path) -> None:
+def test_dry_run_prints_only_the_changes_to_standard_output(node, tmp_path):
     run = apply(tmp_path, {"gpu-01": data(node), "gpu-02": data(node)}, "--dry")
     notice = "gpu-[01-02]: all have the address 127.0.0.1: name a host once\n"
     assert (run.returncode, run.stderr) == (0, notice), run.stderr
@@ -53,7 +53,7 @@ def test_dry_run_prints_only_the_changes_to_standard_output(node: Sandbox, tmp_p
     assert not node.path("/etc/numaforge").exists()
 
 
-def test_applied_host_is_as_planned_for_apply_and_for_pyinfra(node: Sandbox, tmp_path: Path) -> None:
+def test_applied_host_is_as_planned_for_apply_and_for_pyinfra(node, tmp_path):
     hosts = {"gpu-01": data(node)}
     run = apply(tmp_path, hosts, "--yes")
     assert run.returncode == 0, run.stderr
@@ -69,7 +69,7 @@ def test_applied_host_is_as_planned_for_apply_and_for_pyinfra(node: Sandbox, tmp
     assert "1 host: 1 unchanged" in pyinfra(tmp_path, hosts, "--dry", "deploys/site.py").stdout
 
 
-def test_unreachable_hosts_are_one_line_and_exit_code_6(node: Sandbox, tmp_path: Path) -> None:
+def test_unreachable_hosts_are_one_line_and_exit_code_6(node, tmp_path):
     gone = {**data(node), "ssh_port": free_port()}
     gone = {f"gpu-{number:02}": {**gone, "ssh_hostname": f"127.0.1.{number}"} for number in range(2, 32)}
     hosts = {"gpu-01": data(node), **gone}
@@ -85,9 +85,7 @@ def test_unreachable_hosts_are_one_line_and_exit_code_6(node: Sandbox, tmp_path:
     assert "did you mean 'training'?" in document["hosts"]["typo"]["reason"]
 
 
-def test_apply_refuses_the_same_cluster_nodes_as_pyinfra(
-    start_sandbox: StartSandbox, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apply_refuses_the_same_cluster_nodes_as_pyinfra(start_sandbox, port, tmp_path, monkeypatch):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     node = start_kubelet(start_sandbox(kubeadm_files(port, *LOGIN)), port)
     profile = {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}
@@ -103,9 +101,7 @@ def test_apply_refuses_the_same_cluster_nodes_as_pyinfra(
 @pytest.mark.parametrize(
     ("answer", "code", "swappiness"), [("n", 1, "60"), ("y", 0, "1")], ids=["declined", "confirmed"]
 )
-def test_apply_on_a_terminal_shows_the_changes_and_asks(
-    node: Sandbox, tmp_path: Path, answer: str, code: int, swappiness: str
-) -> None:
+def test_apply_on_a_terminal_shows_the_changes_and_asks(node, tmp_path, answer, code, swappiness):
     inventory = tmp_path / "inventory.py"
     inventory.write_text(f"nodes = {[('gpu-01', data(node))]!r}\n")
     ours, theirs = pty.openpty()
@@ -148,7 +144,7 @@ def test_apply_on_a_terminal_shows_the_changes_and_asks(
         ),
     ],
 )
-def test_bad_input_is_one_message(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_message(arguments, message, tmp_path):
     for name, said in {"empty": "nodes = []", "one": 'nodes = ["one"]', "broken": "import nothing"}.items():
         (tmp_path / f"{name}.py").write_text(f"{said}\n")
     run = subprocess.run(

@@ -100,9 +100,7 @@ def site(folder: Path, node: Sandbox, *options: str) -> tuple[int, str]:
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_distribution_kubelet_gets_a_drop_in_and_its_unit_restarts(
-    start_sandbox: StartSandbox, port: int, tmp_path: Path, name: str
-) -> None:
+def test_distribution_kubelet_gets_a_drop_in_and_its_unit_restarts(start_sandbox, port, tmp_path, name):
     unit, _, folder, _ = LAYOUTS[name]
     node = node_of(name, start_sandbox, port)
     code, said = site(tmp_path, node, "-y")
@@ -119,9 +117,7 @@ def test_distribution_kubelet_gets_a_drop_in_and_its_unit_restarts(
     assert (code, "1 host: 1 unchanged" in said) == (0, True), said
 
 
-def test_failed_kubelet_start_restores_its_own_settings(
-    start_sandbox: StartSandbox, port: int, tmp_path: Path
-) -> None:
+def test_failed_kubelet_start_restores_its_own_settings(start_sandbox, port, tmp_path):
     unit, _, folder, _ = LAYOUTS["MicroK8s"]
     node = node_of("MicroK8s", start_sandbox, port)
     before = node.path(MICROK8S_ARGUMENTS).read_text()
@@ -135,9 +131,7 @@ def test_failed_kubelet_start_restores_its_own_settings(
     assert node.run(f"systemctl show -p ActiveState,MainPID {unit}").stdout.startswith("ActiveState=active")
 
 
-def test_uninstall_restores_the_microk8s_arguments(
-    start_sandbox: StartSandbox, port: int, tmp_path: Path
-) -> None:
+def test_uninstall_restores_the_microk8s_arguments(start_sandbox, port, tmp_path):
     node = node_of("MicroK8s", start_sandbox, port)
     arguments = node.path(MICROK8S_ARGUMENTS)
     before = arguments.read_text()
@@ -154,9 +148,7 @@ def test_uninstall_restores_the_microk8s_arguments(
 
 
 @pytest.mark.long
-def test_group_writable_arguments_are_left_alone(
-    start_sandbox: StartSandbox, port: int, tmp_path: Path
-) -> None:
+def test_group_writable_arguments_are_left_alone(start_sandbox, port, tmp_path):
     node = node_of("MicroK8s", start_sandbox, port)
     node.run("chgrp -R 100 /var/snap/microk8s/current/args")
     before = node.path(MICROK8S_ARGUMENTS).read_text()

@@ -97,7 +97,7 @@ def held(node: Sandbox) -> str:
     return said
 
 
-def test_first_boot_plans_the_node_and_systemd_starts_the_kubelet(node: Sandbox) -> None:
+def test_first_boot_plans_the_node_and_systemd_starts_the_kubelet(node):
     let_start(node)
     assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
     assert node.path(governor(0)).read_text() == "performance\n"
@@ -107,7 +107,7 @@ def test_first_boot_plans_the_node_and_systemd_starts_the_kubelet(node: Sandbox)
     assert (record["profile"], record["named_by"]) == ("own", f"{SETTINGS}: profile")
 
 
-def test_unchanged_node_runs_only_a_shell(node: Sandbox) -> None:
+def test_unchanged_node_runs_only_a_shell(node):
     let_start(node)
     done = before_kubelet(node)
     assert (done.returncode, planned(node)) == (0, 1), done.stderr
@@ -153,7 +153,7 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_machine_is_replanned_and_the_change_named(change: str, node: Sandbox) -> None:
+def test_changed_machine_is_replanned_and_the_change_named(change, node):
     let_start(node)
     CHANGES[change][0](node)
     done = before_kubelet(node)
@@ -162,7 +162,7 @@ def test_changed_machine_is_replanned_and_the_change_named(change: str, node: Sa
     assert (before_kubelet(node).returncode, planned(node)) == (0, 2)
 
 
-def test_memory_reserved_by_kernel_does_not_count_as_change(node: Sandbox) -> None:
+def test_memory_reserved_by_kernel_does_not_count_as_change(node):
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     let_start(node)
     write(node, MEMINFO, node.path(MEMINFO).read_text().replace("MemTotal: 8388608", "MemTotal: 8343336"))
@@ -170,7 +170,7 @@ def test_memory_reserved_by_kernel_does_not_count_as_change(node: Sandbox) -> No
     assert (done.returncode, planned(node)) == (0, 1), done.stderr
 
 
-def test_edited_numaforge_file_is_restored(node: Sandbox) -> None:
+def test_edited_numaforge_file_is_restored(node):
     let_start(node)
     as_planned = node.path(DROP_IN).read_text()
     write(node, DROP_IN, "edited\n")
@@ -178,7 +178,7 @@ def test_edited_numaforge_file_is_restored(node: Sandbox) -> None:
     assert node.path(DROP_IN).read_text() == as_planned
 
 
-def test_changed_kubelet_unit_program_or_settings_are_replanned(node: Sandbox) -> None:
+def test_changed_kubelet_unit_program_or_settings_are_replanned(node):
     config, kubelet = "/etc/kubernetes/kubelet-config.yaml", "/usr/local/bin/kubelet"
     node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} {config}")
     write(
@@ -204,7 +204,7 @@ def test_changed_kubelet_unit_program_or_settings_are_replanned(node: Sandbox) -
 
 
 @pytest.mark.long
-def test_on_change_hold_keeps_changed_machine_held_until_replanned(node: Sandbox) -> None:
+def test_on_change_hold_keeps_changed_machine_held_until_replanned(node):
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     let_start(node)
     node.run(f"rm -r {GPU}")
@@ -215,7 +215,7 @@ def test_on_change_hold_keeps_changed_machine_held_until_replanned(node: Sandbox
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
-def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined: bool, node: Sandbox) -> None:
+def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined, node):
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} /run/config.yaml")
     let_start(node)
@@ -231,7 +231,7 @@ def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined: bool, node: San
 
 
 @pytest.mark.long
-def test_disk_moved_to_another_machine_is_planned_even_with_on_change_hold(node: Sandbox) -> None:
+def test_disk_moved_to_another_machine_is_planned_even_with_on_change_hold(node):
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     let_start(node)
     write(node, MACHINE_ID, "0123456789abcdef0123456789abcdef\n")
@@ -239,9 +239,7 @@ def test_disk_moved_to_another_machine_is_planned_even_with_on_change_hold(node:
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
-def test_copied_disk_is_planned_again_and_never_runs_with_the_first_login(
-    joined: bool, node: Sandbox
-) -> None:
+def test_copied_disk_is_planned_again_and_never_runs_with_the_first_login(joined, node):
     assert before_kubelet(node).returncode == 0
     write(node, SYSTEM_UUID, "3-2-1\n")
     if not joined:
@@ -256,7 +254,7 @@ def test_copied_disk_is_planned_again_and_never_runs_with_the_first_login(
 
 
 @pytest.mark.long
-def test_start_unaligned_starts_the_kubelet_of_an_unplannable_machine(node: Sandbox) -> None:
+def test_start_unaligned_starts_the_kubelet_of_an_unplannable_machine(node):
     write(node, SETTINGS, "{profile: own, on_change: start-unaligned}\n")
     let_start(node)
     write(node, OWN, PROFILE.replace("1Gi", "900Gi"))
@@ -280,7 +278,7 @@ MISTAKES = {
 
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_unplannable_node_is_left_unchanged_and_reason_reported(mistake: str, node: Sandbox) -> None:
+def test_unplannable_node_is_left_unchanged_and_reason_reported(mistake, node):
     files, why = MISTAKES[mistake]
     for path, text in files.items():
         write(node, path, text)
@@ -289,7 +287,7 @@ def test_unplannable_node_is_left_unchanged_and_reason_reported(mistake: str, no
     assert not node.path(RECORD).exists()
 
 
-def test_only_a_machine_that_the_image_expects_is_planned(node: Sandbox) -> None:
+def test_only_a_machine_that_the_image_expects_is_planned(node):
     node.run(f"mkdir -p {MACHINES}")
     write(node, f"{MACHINES}/dgx.json", written(ready_machine("dgx-h100")))
     assert "the image was not made for this machine; it differs from dgx: CPUs is " in held(node)
@@ -299,14 +297,14 @@ def test_only_a_machine_that_the_image_expects_is_planned(node: Sandbox) -> None
     assert "as the image expects it: own" in done.stderr
 
 
-def test_planned_mig_without_driver_holds_kubelet(node: Sandbox) -> None:
+def test_planned_mig_without_driver_holds_kubelet(node):
     write(node, OWN, PROFILE + "mig: {gpus: [{devices: {1g: all}}]}\n")
     said = held(node)
     assert "0000:17:00.0: NVML does not report this GPU's instances" in said
     assert "libnvidia-ml.so.1" in said
 
 
-def test_plan_refused_by_the_kubelet_rehearsal_is_not_applied(node: Sandbox) -> None:
+def test_plan_refused_by_the_kubelet_rehearsal_is_not_applied(node):
     node.run("mv /usr/local/bin/systemd-run /usr/local/bin/systemd-run.own")
     for name, text in REHEARSALS.items():
         write(node, f"/usr/local/bin/{name}", f"#!/bin/sh\n{text}\n")
@@ -322,12 +320,12 @@ def test_plan_refused_by_the_kubelet_rehearsal_is_not_applied(node: Sandbox) -> 
     assert node.path(DROP_IN).exists()
 
 
-def test_missing_numaforge_holds_the_kubelet(node: Sandbox) -> None:
+def test_missing_numaforge_holds_the_kubelet(node):
     node.run(f"rm {PROGRAM}")
     assert f"{PROGRAM}: " in held(node)  # what follows is the shell's own words
 
 
-def test_start_blocked_by_another_start_fails_after_a_limit(node: Sandbox) -> None:
+def test_start_blocked_by_another_start_fails_after_a_limit(node):
     node.run("mkdir -p /run/numaforge/boot; flock /run/numaforge/boot/lock sleep 60 > /dev/null 2>&1 &")
     node.run("until [ -e /run/numaforge/boot/lock ]; do sleep 0.05; done")
     done = node.run(boot_script().replace("LOCK_SECONDS=900", "LOCK_SECONDS=1"))
@@ -336,12 +334,12 @@ def test_start_blocked_by_another_start_fails_after_a_limit(node: Sandbox) -> No
     assert planned(node) == 0
 
 
-def test_read_only_state_folder_holds_the_kubelet(node: Sandbox) -> None:
+def test_read_only_state_folder_holds_the_kubelet(node):
     node.run("mkdir -p /var/lib/numaforge && mount -t tmpfs -o ro,mode=755 tmpfs /var/lib/numaforge")
     assert "ead-only" in held(node)
 
 
-def test_read_only_usr_puts_programs_under_var_lib(node: Sandbox) -> None:
+def test_read_only_usr_puts_programs_under_var_lib(node):
     assert node.run("mount --bind /usr /usr && mount -o remount,bind,ro /usr").returncode == 0
     wish = yaml.safe_load(PROFILE)
     wish["kubelet"]["memory_manager_policy"] = "Static"
@@ -354,7 +352,7 @@ def test_read_only_usr_puts_programs_under_var_lib(node: Sandbox) -> None:
     assert planned(node) == 1
 
 
-def test_interrupted_change_is_finished_at_the_next_start(node: Sandbox) -> None:
+def test_interrupted_change_is_finished_at_the_next_start(node):
     node.run("mkdir -p /run/when")
     write(node, "/run/when/apply kernel_values", "#!/bin/sh\nkill -9 $PPID\n")
     node.run("chmod 755 /run/when/*")
@@ -365,7 +363,7 @@ def test_interrupted_change_is_finished_at_the_next_start(node: Sandbox) -> None
 
 
 @pytest.mark.long
-def test_pods_that_survive_a_kubelet_restart_are_not_disturbed(node: Sandbox) -> None:
+def test_pods_that_survive_a_kubelet_restart_are_not_disturbed(node):
     let_start(node)
     process = pod(node)
     write(node, OWN, PROFILE.replace("1Gi", "2Gi"))
@@ -382,9 +380,7 @@ PKI = "/var/lib/kubelet/pki"
 @pytest.mark.parametrize(
     ("certificate", "key", "left"), [("", "", ""), ("pem", "", ""), ("pem", "pem", "pem")]
 )
-def test_kubelet_certificate_emptied_by_power_loss_is_removed(
-    certificate: str, key: str, left: str, node: Sandbox
-) -> None:
+def test_kubelet_certificate_emptied_by_power_loss_is_removed(certificate, key, left, node):
     node.run(f"mkdir -p {PKI}")
     write(node, f"{PKI}/kubelet.crt", certificate)
     write(node, f"{PKI}/kubelet.key", key)
@@ -395,7 +391,7 @@ def test_kubelet_certificate_emptied_by_power_loss_is_removed(
     assert ("is empty" in done.stderr) is (left == "")
 
 
-def test_run_over_ssh_that_a_self_planned_node_would_revert_is_refused(node: Sandbox, tmp_path: Path) -> None:
+def test_run_over_ssh_that_a_self_planned_node_would_revert_is_refused(node, tmp_path):
     node.run(f"mkdir -p {Path(GUARD).parent}")
     write(node, GUARD, "[Service]\n")
     let_start(node)
@@ -408,14 +404,14 @@ def test_run_over_ssh_that_a_self_planned_node_would_revert_is_refused(node: San
     assert left(node) == before
 
 
-def test_unjoined_node_reports_to_no_cluster(node: Sandbox) -> None:
+def test_unjoined_node_reports_to_no_cluster(node):
     node.run(f"rm -f {LOGIN}; mkdir -p /run/issue.d")
     write(node, ISSUE, "numaforge: the kubelet is not started: why\n")
     done = node.run(f"{NUMAFORGE} boot --report")
     assert (done.returncode, done.stdout) == (0, NO_CLUSTER)
 
 
-def test_report_says_that_it_waits_for_the_kubelets_login(node: Sandbox) -> None:
+def test_report_says_that_it_waits_for_the_kubelets_login(node):
     done = node.run(
         f"{NUMAFORGE} boot --report > /run/report 2>&1 & "
         "until [ -s /run/report ]; do kill -0 $! || exit 1; sleep 0.05; done; kill $!; cat /run/report"
@@ -426,7 +422,7 @@ def test_report_says_that_it_waits_for_the_kubelets_login(node: Sandbox) -> None
     )
 
 
-def test_report_false_contacts_no_api_server(node: Sandbox) -> None:
+def test_report_false_contacts_no_api_server(node):
     write(node, SETTINGS, "profile: own\nreport: false\n")
     done = node.run(f"{NUMAFORGE} boot --report")
     assert (done.returncode, done.stdout) == (0, "boot.yaml turns reports off for this node\n")

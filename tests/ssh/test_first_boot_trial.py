@@ -105,16 +105,14 @@ NOTHING_TO_GO_BACK_TO: dict[str, Callable[[Sandbox], object]] = {
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("case", NOTHING_TO_GO_BACK_TO)
-def test_plan_without_a_fallback_is_confirmed_by_the_node_itself(case: str, node: Sandbox) -> None:
+def test_plan_without_a_fallback_is_confirmed_by_the_node_itself(case, node):
     NOTHING_TO_GO_BACK_TO[case](node)
     planned(node)
     assert record(node)["confirmed"] == "the node itself: it had no earlier plan, or no login to a cluster"
     assert not node.path(str(TRIAL)).exists()
 
 
-def test_plan_of_a_joined_node_is_on_trial_until_an_admin_confirms(
-    node: Sandbox,
-) -> None:
+def test_plan_of_a_joined_node_is_on_trial_until_an_admin_confirms(node):
     planned(node)
     write(node, JOINED, "")
     write(node, OWN, OTHER)
@@ -146,7 +144,7 @@ def unconfirmed(node: Sandbox) -> None:
     reboot(node)
 
 
-def test_plan_that_reaches_no_cluster_is_undone_by_one_boot_and_not_retried(node: Sandbox) -> None:
+def test_plan_that_reaches_no_cluster_is_undone_by_one_boot_and_not_retried(node):
     planned(node)
     before = node.path(DROP_IN).read_text()
     unconfirmed(node)
@@ -170,7 +168,7 @@ TRIES_AGAIN: dict[str, Callable[[Sandbox], object]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("cause", TRIES_AGAIN)
-def test_failed_plan_is_retried_after_an_input_change_or_on_request(cause: str, node: Sandbox) -> None:
+def test_failed_plan_is_retried_after_an_input_change_or_on_request(cause, node):
     unconfirmed(node)
     planned(node)
     before = transactions(node)
@@ -180,7 +178,7 @@ def test_failed_plan_is_retried_after_an_input_change_or_on_request(cause: str, 
 
 
 @pytest.mark.long
-def test_reverted_profile_clears_the_failed_plan_notice(node: Sandbox) -> None:
+def test_reverted_profile_clears_the_failed_plan_notice(node):
     unconfirmed(node)
     planned(node)
     write(node, OWN, PROFILE)
@@ -189,7 +187,7 @@ def test_reverted_profile_clears_the_failed_plan_notice(node: Sandbox) -> None:
 
 
 @pytest.mark.long
-def test_failed_plan_of_changed_machine_holds_kubelet(node: Sandbox) -> None:
+def test_failed_plan_of_changed_machine_holds_kubelet(node):
     joined_with_an_earlier_plan(node)
     node.run(f"rm -r {GPU}")
     write(node, OWN, OTHER)
@@ -200,9 +198,7 @@ def test_failed_plan_of_changed_machine_holds_kubelet(node: Sandbox) -> None:
         assert "the plan of profile own was undone, and is not tried again before one of its" in held(node)
 
 
-def test_ineffective_kernel_parameter_costs_one_boot_each_way(
-    node: Sandbox,
-) -> None:
+def test_ineffective_kernel_parameter_costs_one_boot_each_way(node):
     write(node, OWN, COMMAND_LINE)
     before_kubelet(node)
     boot(node, deaf=True)
@@ -218,9 +214,7 @@ def test_ineffective_kernel_parameter_costs_one_boot_each_way(
 
 
 @pytest.mark.long
-def test_kernel_parameter_costs_one_boot_and_lasts_on_an_unjoined_node(
-    node: Sandbox,
-) -> None:
+def test_kernel_parameter_costs_one_boot_and_lasts_on_an_unjoined_node(node):
     write(node, OWN, COMMAND_LINE)
     assert through_boots(node).returncode == 0
     assert boots(node) == 1
@@ -231,7 +225,7 @@ def test_kernel_parameter_costs_one_boot_and_lasts_on_an_unjoined_node(
 
 
 @pytest.mark.long
-def test_kernel_parameter_on_trial_is_removed_by_the_undo_boot(node: Sandbox) -> None:
+def test_kernel_parameter_on_trial_is_removed_by_the_undo_boot(node):
     joined_with_an_earlier_plan(node)
     write(node, OWN, COMMAND_LINE.replace("1Gi", "2Gi"))
     assert through_boots(node).returncode == 0
@@ -243,7 +237,7 @@ def test_kernel_parameter_on_trial_is_removed_by_the_undo_boot(node: Sandbox) ->
     assert boots(node) == 2
 
 
-def test_repeatedly_interrupted_change_is_tried_three_times(node: Sandbox) -> None:
+def test_repeatedly_interrupted_change_is_tried_three_times(node):
     moment = "'/run/when/apply kernel_values'"
     write(node, "/run/broken-off", f"cp /run/broken-off {moment}; kill -9 $PPID\n")
     node.run(f"cp /run/broken-off {moment}")

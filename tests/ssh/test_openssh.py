@@ -94,13 +94,13 @@ def by_ssh(controller: Controller) -> dict[str, Outcome]:
 
 
 @pytest.mark.long
-def test_table_matches_ssh(by_ssh: dict[str, Outcome]) -> None:
+def test_table_matches_ssh(by_ssh):
     assert differences(by_ssh, {name: row.by_ssh for name, row in ROWS.items()}) == []
 
 
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("command", ["apply --dry", "verify", "capture", "pyinfra"])
-def test_command_reaches_the_same_machine_as_ssh(controller: Controller, command: str) -> None:
+def test_command_reaches_the_same_machine_as_ssh(controller, command):
     inventory = write_inventory(controller, ROWS)
     found = COMMANDS[command](controller, inventory)
     assert differences(found, {name: row.reaches for name, row in ROWS.items()}) == []
@@ -116,9 +116,7 @@ def test_command_reaches_the_same_machine_as_ssh(controller: Controller, command
     ],
     ids=["some refuse", "some do not answer"],
 )
-def test_refusing_host_does_not_count_as_unreachable(
-    controller: Controller, names: list[str], code: int
-) -> None:
+def test_refusing_host_does_not_count_as_unreachable(controller, names, code):
     mixed = write_inventory(controller, {name: ROWS[name] for name in ("a-name-alone", *names)})
     for words in (["capture", mixed, "--to", str(controller.folder / "mixed")], ["apply", "--dry", mixed]):
         answer = ours(controller, "numaforge", *words)
@@ -129,7 +127,7 @@ def test_refusing_host_does_not_count_as_unreachable(
     assert answer.code == code, answer.said
 
 
-def test_without_ssh_only_a_plain_ssh_config_is_read(controller: Controller) -> None:
+def test_without_ssh_only_a_plain_ssh_config_is_read(controller):
     names = ("data-config-file", "jump-of-all-but-the-bastion", "match-final")
     inventory, to = (
         write_inventory(controller, {name: ROWS[name] for name in names}),

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_release_builds_are_reproducible_and_installable(source: Path, tmp_path: Path) -> None:
+def test_release_builds_are_reproducible_and_installable(source, tmp_path):
     one, other = tmp_path / "one", tmp_path / "elsewhere" / "other"
     assert release(source, one).returncode == 0
     clone = tmp_path / "clone"
@@ -133,9 +132,7 @@ def not_committed(source: Path) -> None:
         pytest.param(not_committed, "?? roles/new.py", id="what-is-not-committed"),
     ],
 )
-def test_unready_release_builds_nothing(
-    source: Path, tmp_path: Path, unready: Callable[[Path], None], said: str
-) -> None:
+def test_unready_release_builds_nothing(source, tmp_path, unready, said):
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(source), str(clone))
     unready(clone)

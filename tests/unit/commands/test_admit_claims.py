@@ -121,7 +121,7 @@ def gpus(*numbers: int) -> list[str]:
 WORLD = (device_class(), template(), offered())
 
 
-def test_each_pod_gets_devices_left_by_earlier_pods(files: Path) -> None:
+def test_each_pod_gets_devices_left_by_earlier_pods(files):
     code, found = judged(files, *WORLD, *(pod(name, OF_TEMPLATE) for name in ("one", "two", "three")))
     answers = of_pods(found)
     assert code == ExitCode.NO
@@ -131,7 +131,7 @@ def test_each_pod_gets_devices_left_by_earlier_pods(files: Path) -> None:
     assert found["admissions"][2]["reason"] == "Unschedulable"
 
 
-def test_removed_pod_releases_its_devices(files: Path) -> None:
+def test_removed_pod_releases_its_devices(files):
     two = template(count=2)
     documents = (pod("one", OF_TEMPLATE), {"remove": "one"}, pod("two", OF_TEMPLATE))
     code, found = judged(files, device_class(), offered(), two, *documents)
@@ -139,7 +139,7 @@ def test_removed_pod_releases_its_devices(files: Path) -> None:
     assert of_pods(found)["two"][1]["devices"] == {"own": gpus(0, 1)}
 
 
-def test_pods_that_share_a_claim_have_the_same_device_until_the_last_leaves(files: Path) -> None:
+def test_pods_that_share_a_claim_have_the_same_device_until_the_last_leaves(files):
     world = (device_class(), claim(), template(count=2), offered())
     pods = (pod("one", SHARED), pod("two", SHARED), {"remove": "one"}, pod("three", OF_TEMPLATE))
     code, found = judged(files, *world, *pods, {"remove": "two"}, pod("four", OF_TEMPLATE))
@@ -149,7 +149,7 @@ def test_pods_that_share_a_claim_have_the_same_device_until_the_last_leaves(file
     assert code == ExitCode.NO
 
 
-def test_objects_may_follow_the_pods_that_need_them(files: Path) -> None:
+def test_objects_may_follow_the_pods_that_need_them(files):
     assert judged(files, pod("one", OF_TEMPLATE), *WORLD)[0] == ExitCode.YES
 
 
@@ -188,15 +188,13 @@ def test_objects_may_follow_the_pods_that_need_them(files: Path) -> None:
         ),
     ],
 )
-def test_missing_claim_data_is_named_and_the_kubelet_alone_decides(
-    files: Path, objects: tuple[Any, ...], by: Mapping[str, str], unknown: list[str]
-) -> None:
+def test_missing_claim_data_is_named_and_the_kubelet_alone_decides(files, objects, by, unknown):
     code, found = judged(files, pod("one", by), *objects)
     admitted, claims = of_pods(found)["one"]
     assert (code, admitted, claims["not_known"], claims["devices"]) == (ExitCode.YES, True, unknown, {})
 
 
-def test_given_claims_reveal_the_devices_of_pods_in_state_files(files: Path) -> None:
+def test_given_claims_reveal_the_devices_of_pods_in_state_files(files):
     state = {"policyName": "static", "defaultCpuSet": "0,3-111,112,115-223", "checksum": 0}
     held = {"entries": {"u": {"c": "1-2,113-114"}}}
     (files / "cpu_manager_state").write_text(json.dumps({**state, **held}))
@@ -209,13 +207,13 @@ def test_given_claims_reveal_the_devices_of_pods_in_state_files(files: Path) -> 
     assert of_pods(known)["one"][1]["devices"] == {"own": gpus(1)}
 
 
-def test_claim_allocated_on_another_node_is_refused(files: Path) -> None:
+def test_claim_allocated_on_another_node_is_refused(files):
     code, found = judged(files, device_class(), offered(), claim(on="elsewhere"), pod("one", SHARED))
     assert code == ExitCode.NO
     assert of_pods(found)["one"][1]["refusal"] == "resourceclaim not available on the node"
 
 
-def test_device_class_for_a_resource_serves_requests_by_claims(files: Path) -> None:
+def test_device_class_for_a_resource_serves_requests_by_claims(files):
     world = (device_class(GPU), offered(3))
     code, found = judged(files, *world, pod("one", gpus=2), pod("two", gpus=2))
     answers = of_pods(found)
@@ -229,14 +227,14 @@ def test_device_class_for_a_resource_serves_requests_by_claims(files: Path) -> N
     assert found["admissions"][1]["in_the_way"] == [GPU]
 
 
-def test_without_slices_gpus_come_from_the_device_plugin(files: Path) -> None:
+def test_without_slices_gpus_come_from_the_device_plugin(files):
     code, found = judged(files, device_class(GPU), pod("one", gpus=2))
     assert code == ExitCode.YES
     assert of_pods(found)["one"][1] is None
     assert len(found["admissions"][0]["containers"]["main"]["devices"][GPU]) == 2
 
 
-def test_requests_and_claims_take_from_the_same_gpus_of_a_plan(files: Path) -> None:
+def test_requests_and_claims_take_from_the_same_gpus_of_a_plan(files):
     pods = (pod("one", OF_TEMPLATE), pod("seven", gpus=7), pod("more", gpus=1))
     code, found = judged(files, template(), *pods, plan=True)
     assert [each["admitted"] for each in found["admissions"]] == [True, True, False]
@@ -265,13 +263,8 @@ NEW, OLD = ("--kubelet-version", "1.36"), ("--kubelet-version", "1.35")
     ],
 )
 def test_without_a_plan_gpus_come_from_the_registered_driver(
-    files: Path,
-    drivers: list[str],
-    plugins: tuple[str, ...] | None,
-    version: tuple[str, ...],
-    of_claims: int,
-    of_plugin: int,
-) -> None:
+    files, drivers, plugins, version, of_claims, of_plugin
+):
     with_drivers(files, *drivers, plugins=plugins)
     code, found = judged(files, pod("one", gpus=4), options=version)
     [one] = found["admissions"]
@@ -285,7 +278,7 @@ def test_without_a_plan_gpus_come_from_the_registered_driver(
     assert all_of_them["pods"] == bool(of_claims), "the kubelet aligns nothing with claims"
 
 
-def test_template_claim_finds_gpus_of_the_registered_driver(files: Path) -> None:
+def test_template_claim_finds_gpus_of_the_registered_driver(files):
     with_drivers(files, CLASS, "dra.cpu")
     six, cpus = template(count=6), template(device_class="dra.cpu", name="cpus")
     by_cpus = pod("three", {"resourceClaimTemplateName": "cpus"})
@@ -297,14 +290,14 @@ def test_template_claim_finds_gpus_of_the_registered_driver(files: Path) -> None
     assert answers["three"][1]["not_known"] == ["DeviceClass dra.cpu is not given"]
 
 
-def test_given_slices_override_those_of_a_registered_driver(files: Path) -> None:
+def test_given_slices_override_those_of_a_registered_driver(files):
     with_drivers(files, CLASS)
     code, found = judged(files, *WORLD, *(pod(name, OF_TEMPLATE) for name in "abc"))
     assert code == ExitCode.NO
     assert [each["admitted"] for each in found["admissions"]] == [True, True, False]
 
 
-def test_devices_far_from_the_pods_cpus_are_named(files: Path) -> None:
+def test_devices_far_from_the_pods_cpus_are_named(files):
     _, found = judged(files, *WORLD, pod("one", OF_TEMPLATE))
     [remark] = found["admissions"][0]["remarks"]
     assert remark["field"] == "claim own"
@@ -320,21 +313,19 @@ def test_devices_far_from_the_pods_cpus_are_named(files: Path) -> None:
         pytest.param((device_class(), claim(), offered(), pod("one", SHARED)), False, 110, id="one for all"),
     ],
 )
-def test_fit_counts_pods_with_satisfiable_claims(
-    files: Path, documents: tuple[Any, ...], plan: bool, pods: int
-) -> None:
+def test_fit_counts_pods_with_satisfiable_claims(files, documents, plan, pods):
     code, found = judged(files, *documents, command=fit, plan=plan)
     assert (code, found["pods"]) == (ExitCode.YES, pods)
 
 
-def test_fit_reports_that_claims_run_out(files: Path) -> None:
+def test_fit_reports_that_claims_run_out(files):
     _, found = judged(files, *WORLD, pod("one", OF_TEMPLATE), command=fit)
     [node] = found["nodes"]
     assert {tuple(each["runs_out"]) for each in node["policies"]} == {("own",)}
     assert node["not_known"] == []
 
 
-def test_fit_names_unknown_claims(files: Path) -> None:
+def test_fit_names_unknown_claims(files):
     _, found = judged(files, pod("one", OF_TEMPLATE), command=fit)
     [said] = found["nodes"][0]["not_known"]
     assert said.startswith(
@@ -364,14 +355,7 @@ def network(node: str = "") -> dict[str, Any]:
         pytest.param((), SHARED, ("--config", "kubelet.yaml"), 200, id="one of which nothing is known"),
     ],
 )
-def test_fleet_shapes_respect_claims(
-    files: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    objects: tuple[Any, ...],
-    by: Mapping[str, str],
-    how: tuple[str, str],
-    pods: int,
-) -> None:
+def test_fleet_shapes_respect_claims(files, monkeypatch, objects, by, how, pods):
     monkeypatch.chdir(files)
     Path("other.json").write_text(json.dumps(to_document(replace(dgx_h100(), memory_bytes=2**41))))
     Path("shapes.yaml").write_text(
@@ -394,9 +378,7 @@ def test_fleet_shapes_respect_claims(
         ),
     ],
 )
-def test_daemonset_claims_reduce_what_fleet_shapes_get(
-    files: Path, by: Mapping[str, str], pods: int, on_each: int, on_one: int
-) -> None:
+def test_daemonset_claims_reduce_what_fleet_shapes_get(files, by, pods, on_each, on_one):
     of_all = pod("agent-x", by)
     of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
     others = [pod(f"one-{number}", OF_TEMPLATE) for number in range(20)]
@@ -420,9 +402,7 @@ def test_daemonset_claims_reduce_what_fleet_shapes_get(
         ),
     ],
 )
-def test_fit_reports_which_nodes_count_daemonset_pods(
-    files: Path, claims: Sequence[Mapping[str, str] | None], said: str
-) -> None:
+def test_fit_reports_which_nodes_count_daemonset_pods(files, claims, said):
     of_all = [pod(f"agent-{number}", by) for number, by in enumerate(claims)]
     for number, each in enumerate(of_all):
         each["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": f"agent-{number}"}]
@@ -430,14 +410,14 @@ def test_fit_reports_which_nodes_count_daemonset_pods(
     assert said in fit_shapes(files, items).splitlines()
 
 
-def test_node_filled_by_a_claim_leaves_room_on_the_others(files: Path) -> None:
+def test_node_filled_by_a_claim_leaves_room_on_the_others(files):
     of_all = pod("agent-x", SHARED, cpu="200")
     of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
     items = [claim(), of_all, pod("one", cpu="100"), pod("two", cpu="100")]
     assert json.loads(fit_shapes(files, items, "-o", "json"))["configured"]["pods"] == 2
 
 
-def test_pods_that_share_a_claim_are_counted_on_one_node(files: Path) -> None:
+def test_pods_that_share_a_claim_are_counted_on_one_node(files):
     twice = ("--machine", str(files / "dgx.json"))
     alone = judged(files, claim(), pod("one", SHARED), command=fit, plan=True, options=twice)[1]
     assert [len(alone["nodes"]), alone["pods"]] == [2, 110]
@@ -462,7 +442,7 @@ def test_pods_that_share_a_claim_are_counted_on_one_node(files: Path) -> None:
         pytest.param({}, "names the claim 'x', which the pod does not have", id="only a container's"),
     ],
 )
-def test_claims_invalid_for_the_api_server_are_refused(spec: Mapping[str, Any], message: str) -> None:
+def test_claims_invalid_for_the_api_server_are_refused(spec, message):
     containers = [{"name": "main", "resources": {"claims": [{"name": "x"}]}}]
     with pytest.raises(PodError, match=message):
         Pod.from_manifest({"spec": {"containers": containers, **spec}})

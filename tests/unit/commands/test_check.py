@@ -1,7 +1,6 @@
 """The `check` command: what it reads, what it prints, and with which code it exits."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,24 +64,24 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(check, arguments, standalone_mode=False, catch_exceptions=False)
 
 
-def test_sound_configuration_starts(tmp_path: Path, topology: str) -> None:
+def test_sound_configuration_starts(tmp_path, topology):
     result = run(config(tmp_path, SOUND), "--machine", topology, "--kubelet-version", "1.36")
     assert result.return_value == 0
     assert "kubelet 1.36 starts" in result.output
 
 
-def test_refused_configuration_exits_1_with_the_kubelets_message(tmp_path: Path, topology: str) -> None:
+def test_refused_configuration_exits_1_with_the_kubelets_message(tmp_path, topology):
     result = run(config(tmp_path, BROKEN), "--machine", topology, "--kubelet-version", "1.36")
     assert result.return_value == 1
     assert "unable to determine reserved CPU resources for static policy" in result.output
 
 
-def test_errors_come_before_warnings(tmp_path: Path, topology: str) -> None:
+def test_errors_come_before_warnings(tmp_path, topology):
     output = run(config(tmp_path, BROKEN), "--machine", topology, "--kubelet-version", "1.36").output
     assert output.index("NF212") < output.index("NF501")
 
 
-def test_json_names_file_and_line(tmp_path: Path, topology: str) -> None:
+def test_json_names_file_and_line(tmp_path, topology):
     file = config(tmp_path, BROKEN)
     result = run(file, "--machine", topology, "--kubelet-version", "1.36", "-o", "json")
     document = json.loads(result.output)
@@ -92,7 +91,7 @@ def test_json_names_file_and_line(tmp_path: Path, topology: str) -> None:
     assert (misspelt["file"], misspelt["line"]) == (file, 4)
 
 
-def test_sarif_points_at_the_line_and_describes_the_rules(tmp_path: Path, topology: str) -> None:
+def test_sarif_points_at_the_line_and_describes_the_rules(tmp_path, topology):
     file = config(tmp_path, BROKEN)
     log = json.loads(run(file, "--machine", topology, "--kubelet-version", "1.36", "-o", "sarif").output)
     assert log["version"] == "2.1.0"
@@ -105,7 +104,7 @@ def test_sarif_points_at_the_line_and_describes_the_rules(tmp_path: Path, topolo
     assert location == {"artifactLocation": {"uri": file}, "region": {"startLine": 4}}
 
 
-def test_drop_ins_flags_and_state_files_are_checked(tmp_path: Path, topology: str) -> None:
+def test_drop_ins_flags_and_state_files_are_checked(tmp_path, topology):
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "10-a.conf").write_text(f"{HEADER}reservedSystemCPUs: '1,5'\n")
     (tmp_path / "cpu_manager_state").write_text('{"policyName":"none","defaultCpuSet":""}')
@@ -129,7 +128,7 @@ def test_drop_ins_flags_and_state_files_are_checked(tmp_path: Path, topology: st
     assert f'"{tmp_path}/cpu_manager_state"' in document["error"]
 
 
-def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path: Path) -> None:
+def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path):
     installed = KubeletInstall(
         version="1.33.4",
         unit="kubelet.service",
@@ -143,7 +142,7 @@ def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path: Path) -> None
     assert "kubelet 1.33.4 does not start" in result.output
 
 
-def test_kubelet_version_is_required(tmp_path: Path, topology: str) -> None:
+def test_kubelet_version_is_required(tmp_path, topology):
     with pytest.raises(NumaforgeError, match="no kubelet version is known"):
         run(config(tmp_path, SOUND), "--machine", topology)
 
@@ -159,7 +158,7 @@ memory: {kube_reserved: 1Gi}
 """
 
 
-def test_configuration_planned_by_a_profile_is_checked(tmp_path: Path) -> None:
+def test_configuration_planned_by_a_profile_is_checked(tmp_path):
     (tmp_path / "pinned.yaml").write_text(PINNED)
     there = saved(tmp_path, machine(UNSET))
     asked = ["--machine", there, "-o", "json"]
@@ -170,7 +169,7 @@ def test_configuration_planned_by_a_profile_is_checked(tmp_path: Path) -> None:
     assert planned["effective"]["topologyManagerPolicy"] == "restricted"
 
 
-def test_state_files_that_a_profile_removes_do_not_count_against_it(tmp_path: Path) -> None:
+def test_state_files_that_a_profile_removes_do_not_count_against_it(tmp_path):
     (tmp_path / "pinned.yaml").write_text(PINNED)
     state = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
     (tmp_path / "cpu_manager_state").write_text(state)
@@ -210,9 +209,7 @@ def with_another_gpu(there: NodeTopology) -> NodeTopology:
         pytest.param(lambda there: there, "", id="the machine as it was"),
     ],
 )
-def test_outdated_plan_of_a_changed_machine_is_named(
-    tmp_path: Path, changed: Callable[[NodeTopology], NodeTopology], said: str
-) -> None:
+def test_outdated_plan_of_a_changed_machine_is_named(tmp_path, changed, said):
     there = ready_machine("dgx-h100")
     plan = tmp_path / "plan.json"
     plan.write_text(dumps(plan_node(there, load_profile("inference-mig"))))

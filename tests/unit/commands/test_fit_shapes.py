@@ -73,17 +73,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
     ],
 )
-def test_shapes_are_read_from_a_file(folder: Path, name: str, shapes: list[tuple[str, int]]) -> None:
+def test_shapes_are_read_from_a_file(folder, name, shapes):
     assert [(each.name, each.count) for each in read_load(name).load.shapes] == shapes
 
 
-def test_pods_of_every_node_are_listed_once_and_ended_pods_left_out(folder: Path) -> None:
+def test_pods_of_every_node_are_listed_once_and_ended_pods_left_out(folder):
     given = read_load("pods.json")
     assert [float(each.containers[0].requests["cpu"]) for each in given.load.everywhere] == [0.1, 0.05]
     assert given.remarks == ("pods.json: 1 ended pod not counted",)
 
 
-def test_most_frequent_shapes_are_placed_and_the_rest_counted(folder: Path) -> None:
+def test_most_frequent_shapes_are_placed_and_the_rest_counted(folder):
     many = [{"count": number, "cpu": number, "memory": "1Gi"} for number in range(1, MOST_SHAPES + 3)]
     (folder / "many.json").write_text(json.dumps(many))
     given = read_load("many.json")
@@ -93,7 +93,7 @@ def test_most_frequent_shapes_are_placed_and_the_rest_counted(folder: Path) -> N
     )
 
 
-def test_fit_shows_settings_side_by_side_and_spare_capacity(folder: Path, capsys: Any) -> None:
+def test_fit_shows_settings_side_by_side_and_spare_capacity(folder, capsys):
     code = run(
         ["fit", "--shapes", "shapes.yaml", "--machine", "dgx-h100=2", "--machine", "epyc-nps4", *TRAINING]
     )
@@ -105,7 +105,7 @@ def test_fit_shows_settings_side_by_side_and_spare_capacity(folder: Path, capsys
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_json_has_every_topology_policy(folder: Path, capsys: Any) -> None:
+def test_json_has_every_topology_policy(folder, capsys):
     (folder / "shapes.yaml").write_text("- {name: all, count: 3, cpu: 216, memory: 1Ti, nvidia.com/gpu: 8}\n")
     code = run(["fit", "--shapes", "shapes.yaml", "--machine", "dgx-h100=2", *TRAINING, "-o", "json"])
     document = json.loads(capsys.readouterr().out)
@@ -119,7 +119,7 @@ def test_json_has_every_topology_policy(folder: Path, capsys: Any) -> None:
     assert document["configured"]["kinds"][0]["left"]["devices"]["nvidia.com/gpu"] == 0
 
 
-def test_selectors_and_affinity_choose_the_kind_of_node(folder: Path, capsys: Any) -> None:
+def test_selectors_and_affinity_choose_the_kind_of_node(folder, capsys):
     (folder / "shapes.yaml").write_text("""\
 - {name: anywhere, count: 2, pod: {containers: [{name: a, resources: {requests: {cpu: 1}}}]}}
 - name: with-gpus
@@ -149,7 +149,7 @@ def test_selectors_and_affinity_choose_the_kind_of_node(folder: Path, capsys: An
     assert "never: other: its nodeSelector or affinity excludes every node\n" in shown
 
 
-def test_daemonset_pods_run_on_the_selected_nodes(folder: Path) -> None:
+def test_daemonset_pods_run_on_the_selected_nodes(folder):
     name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [name]}}
     agent = pod("agent-x", "100m", **owned("DaemonSet", "agent"))
@@ -175,7 +175,7 @@ def test_daemonset_pods_run_on_the_selected_nodes(folder: Path) -> None:
         pytest.param("a.csv", "count,cpu\nx,2\n", "not a number of pods", id="a count that is a word"),
     ],
 )
-def test_bad_input_has_one_message(folder: Path, capsys: Any, name: str, text: str, message: str) -> None:
+def test_bad_input_has_one_message(folder, capsys, name, text, message):
     (folder / name).write_text(text)
     assert run(["fit", "--shapes", name, "--machine", "dgx-h100", *TRAINING]) == ExitCode.BAD_INPUT
     out, err = capsys.readouterr()
@@ -201,8 +201,6 @@ def test_bad_input_has_one_message(folder: Path, capsys: Any, name: str, text: s
         ),
     ],
 )
-def test_invalid_arguments_are_refused(
-    folder: Path, capsys: Any, arguments: tuple[str, ...], message: str
-) -> None:
+def test_invalid_arguments_are_refused(folder, capsys, arguments, message):
     assert run(["fit", *arguments, *TRAINING]) == ExitCode.BAD_INPUT
     assert message in capsys.readouterr().err

@@ -92,7 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-def test_fixture_is_hostile_in_every_host_supplied_name(folder: Path) -> None:
+def test_fixture_is_hostile_in_every_host_supplied_name(folder):
     document = json.loads((folder / "dgx-everywhere.json").read_text())
     hostile = {str(place[-1]) for place, text in _texts(document) if text.endswith(HOSTILE)}
     assert {"hostname", "kernel", "kernel_cmdline", "name", "interface", "driver", "uuid"} <= hostile
@@ -140,13 +140,7 @@ def show(words: Sequence[str], name: str, output: str = "") -> int:
 
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_machine_text_cannot_control_the_terminal(
-    words: Sequence[str],
-    name: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_machine_text_cannot_control_the_terminal(words, name, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "500")
     code = show(words, name)
@@ -160,13 +154,7 @@ def test_machine_text_cannot_control_the_terminal(
     ("name", "output"),
     [*((name, "json") for name in COMMANDS if name != "fit"), ("diff", "yaml"), ("gpudirect", "yaml")],
 )
-def test_document_of_a_hostile_machine_is_valid_and_terminal_safe(
-    name: str,
-    output: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_document_of_a_hostile_machine_is_valid_and_terminal_safe(name, output, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "500")
     code = show(COMMANDS[name], "dgx", output)
@@ -216,9 +204,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 @pytest.mark.parametrize("output", ["table", "json"])
 @pytest.mark.parametrize("verb", ["status", "release", "mig-labels"])
-def test_kubelet_text_cannot_control_the_terminal(
-    verb: str, output: str, api: ApiServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kubelet_text_cannot_control_the_terminal(verb, output, api, capsys):
     asked = output if (verb, output) != ("mig-labels", "table") else "text"
     cli.run(["rollout", verb, "-o", asked, "--kubeconfig", str(api.kubeconfig)])
     shown = capsys.readouterr()
@@ -252,5 +238,5 @@ def test_kubelet_text_cannot_control_the_terminal(
         ),
     ],
 )
-def test_control_characters_never_reach_a_line(line: str, shown: str) -> None:
+def test_control_characters_never_reach_a_line(line, shown):
     assert line_of(line) == shown

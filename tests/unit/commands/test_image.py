@@ -34,16 +34,14 @@ def image(folder: Path, reboot: str = "allowed", machines: str = "dgx-h100, epyc
         ("never", "nothing adds them: maintenance.reboot is never"),
     ],
 )
-def test_parameters_of_one_kind_are_listed_apart_from_common_ones(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], reboot: str, how: str
-) -> None:
+def test_parameters_of_one_kind_are_listed_apart_from_common_ones(tmp_path, capsys, reboot, how):
     assert cli.run(["image", "cmdline", image(tmp_path, reboot)]) == 0
     said = capsys.readouterr()
     assert said.out == "default_hugepagesz=1G iommu=pt\n"
     assert f"dgx-h100 alone needs rcu_nocbs=1-55,57-111,113-167,169-223: {how}" in " ".join(said.err.split())
 
 
-def test_cmdline_json_matches_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cmdline_json_matches_the_text(tmp_path, capsys):
     assert cli.run(["image", "cmdline", "-o", "json", image(tmp_path)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["shared"] == ["default_hugepagesz=1G", "iommu=pt"]
@@ -51,14 +49,12 @@ def test_cmdline_json_matches_the_text(tmp_path: Path, capsys: pytest.CaptureFix
     assert document["machines"]["dgx-h100"] == own
 
 
-def test_cmdline_of_an_image_for_any_machine_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cmdline_of_an_image_for_any_machine_is_refused(tmp_path, capsys):
     assert cli.run(["image", "cmdline", image(tmp_path, machines="")]) == 2
     assert "names no machine, or no profile" in capsys.readouterr().err
 
 
-def test_each_image_builder_gets_its_own_format() -> None:
+def test_each_image_builder_gets_its_own_format():
     words = ["iommu=pt", ACS]
     assert for_builder(words, "line") == " ".join(words)
     assert for_builder(words, "mkosi").splitlines()[1] == f"KernelCommandLine={' '.join(words)}"

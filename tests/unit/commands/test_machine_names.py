@@ -86,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_machine_command_accepts_a_machine_name() -> None:
+def test_every_machine_command_accepts_a_machine_name():
     assert {
         *[("topology",), ("plan",), ("draw",), ("kubelet", "check"), ("admit",), ("fit",), ("audit",)],
         *[("generate", "runtime-class"), ("mig", "check"), ("mig", "plan")],
@@ -98,15 +98,13 @@ def test_every_machine_command_accepts_a_machine_name() -> None:
 @pytest.mark.parametrize(
     "words", [words for words in TAKES_A_MACHINE if words != ("generate", "runtime-class")], ids=" ".join
 )
-def test_machine_option_names_a_ready_machine(
-    words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_machine_option_names_a_ready_machine(words, folder, capsys):
     name = OF_AMD.get(words, "dgx-h100")
     assert run([*words, *FIRST.get(words, []), "--machine", name]) in (ExitCode.YES, ExitCode.NO)
     assert capsys.readouterr().out
 
 
-def test_machine_argument_equals_machine_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_argument_equals_machine_option(capsys):
     answers = []
     for words in (["dgx-h100"], ["--machine", "dgx-h100"]):
         assert run(["topology", *words, "-o", "json"]) == ExitCode.YES
@@ -128,22 +126,18 @@ def test_machine_argument_equals_machine_option(capsys: pytest.CaptureFixture[st
         pytest.param(["topology", "two words"], "is not a host name", id="no name at all"),
     ],
 )
-def test_invalid_machine_name_is_refused(
-    words: list[str], reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_machine_name_is_refused(words, reason, folder, capsys):
     assert run(words) == ExitCode.BAD_INPUT
     assert reason in capsys.readouterr().err
 
 
-def test_compressed_snapshot_is_refused_with_the_unpack_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compressed_snapshot_is_refused_with_the_unpack_command(capsys):
     file = stored("nvidia-gh200").snapshot_file
     assert run(["topology", str(file)]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err.endswith(f"is compressed\n  unpack it first: xz -dk {file}\n")
 
 
-def test_host_name_is_captured_live(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_host_name_is_captured_live(monkeypatch, capsys):
     asked = []
 
     def answer(host: str, data: tuple[str, ...]) -> Snapshot:
@@ -156,9 +150,7 @@ def test_host_name_is_captured_live(
     assert "gh200-01" in capsys.readouterr().out
 
 
-def test_unreachable_host_suggests_the_nearest_ready_machine(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreachable_host_suggests_the_nearest_ready_machine(monkeypatch, capsys):
     def silent(host: str, data: tuple[str, ...]) -> Snapshot:
         raise HostError("cannot be reached", where=host, remedy="check its name")
 
@@ -171,15 +163,13 @@ def test_unreachable_host_suggests_the_nearest_ready_machine(
     )
 
 
-def test_file_takes_precedence_over_ready_machine_of_same_name(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_file_takes_precedence_over_ready_machine_of_same_name(folder, capsys):
     (folder / "dgx-h100").write_text(dumps(plan_node(ready_machine("epyc-nps4"), load_profile("cpu-only"))))
     assert run(["plan", "dgx-h100"]) == ExitCode.YES
     assert capsys.readouterr().out.startswith("epyc-01 ")
 
 
-def test_the_shell_completes_ready_machines() -> None:
+def test_the_shell_completes_ready_machines():
     command = TAKES_A_MACHINE["topology",]
     (argument,) = [one for one in command.params if isinstance(one, click.Argument)]
     context = click.Context(command)
@@ -189,7 +179,7 @@ def test_the_shell_completes_ready_machines() -> None:
     assert [item.type for item in argument.shell_complete(context, "./x")] == ["file"]
 
 
-def test_json_of_a_ready_machine_is_read_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_ready_machine_is_read_back(folder, capsys):
     run(["topology", "mi300x", "-o", "json"])
     text = capsys.readouterr().out
     (folder / "saved.json").write_text(text)
@@ -204,7 +194,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     return [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 
-def test_several_machines_share_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_machines_share_one_table(capsys):
     assert run(["topology", "dgx-h100", "gh200"]) == ExitCode.YES
     assert lines_of(capsys) == [
         ["Machine", "CPUs", "NUMA", "Memory", "GPUs", "NICs", "Kubelet"],
@@ -227,7 +217,7 @@ def live(words: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("words", ["capture", "measure", "measure --last"])
-def test_live_command_on_a_ready_machine_finds_no_host(words: str) -> None:
+def test_live_command_on_a_ready_machine_finds_no_host(words):
     code, said = live(f"{words} dgx-h100")
     assert code == ExitCode.UNREACHABLE
     assert said.startswith(f"numaforge: dgx-h100: {NO_HOST}, and no host of that name answers: ")
@@ -235,7 +225,7 @@ def test_live_command_on_a_ready_machine_finds_no_host(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["verify", "rollout plan", "apply --dry", "doctor"])
-def test_ready_machine_is_refused_as_an_inventory(words: str) -> None:
+def test_ready_machine_is_refused_as_an_inventory(words):
     code, said = live(f"{words} dgx-h100")
     assert code == ExitCode.BAD_INPUT
     assert f"dgx-h100 {NO_HOST}; name an inventory or a host" in said
@@ -257,13 +247,13 @@ def fleet(folder: Path) -> Path:
     return place
 
 
-def test_identical_machines_share_a_row(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_identical_machines_share_a_row(fleet, capsys):
     assert run(["plan", "fleet", "--profile", "cpu-only"]) == ExitCode.YES
     rows = [line for line in lines_of(capsys) if len(line) > 5]
     assert [line[0] for line in rows] == ["Node", "cpu-1", "gpu-[01-03]"]
 
 
-def test_folder_equals_the_list_of_its_files(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_equals_the_list_of_its_files(fleet, capsys):
     said = []
     for words in (["fleet"], sorted(str(path.relative_to(Path.cwd())) for path in fleet.iterdir())):
         assert run(["plan", *words, "--profile", "training"]) == ExitCode.YES
@@ -271,9 +261,7 @@ def test_folder_equals_the_list_of_its_files(fleet: Path, capsys: pytest.Capture
     assert said[0] == said[1]
 
 
-def test_unreadable_snapshot_is_named_and_the_others_are_shown(
-    fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_snapshot_is_named_and_the_others_are_shown(fleet, capsys):
     (fleet / "bad.snapshot.json").write_text("{")
     assert run(["topology", "fleet"]) == ExitCode.NO
     said = capsys.readouterr().out
@@ -281,7 +269,7 @@ def test_unreadable_snapshot_is_named_and_the_others_are_shown(
     assert "1 machine left out\n  fleet/bad.snapshot.json: not a complete JSON document" in said
 
 
-def test_refused_profile_is_reported_per_machine(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_profile_is_reported_per_machine(fleet, capsys):
     (fleet.parent / "own.yaml").write_text("name: own\ncpus: {reserved: {cpulist: '300-301'}}\n")
     assert run(["plan", "fleet", "--profile", "own.yaml", "-o", "json"]) == ExitCode.NO
     answer = json.loads(capsys.readouterr().out)
@@ -289,9 +277,7 @@ def test_refused_profile_is_reported_per_machine(fleet: Path, capsys: pytest.Cap
     assert len(answer["failed"]) == 4
 
 
-def test_json_of_several_machines_has_one_document_per_machine(
-    fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_of_several_machines_has_one_document_per_machine(fleet, capsys):
     assert run(["topology", "fleet", "-o", "json"]) == ExitCode.YES
     answer = json.loads(capsys.readouterr().out)
     assert [each["hostname"] for each in answer["machines"]] == ["cpu-1", "gpu-01", "gpu-02", "gpu-03"]
@@ -308,13 +294,7 @@ def test_json_of_several_machines_has_one_document_per_machine(
 @pytest.mark.parametrize(
     "words", [["topology"], ["plan", "--profile", "cpu-only"], ["audit", "--only", "host"]]
 )
-def test_unreachable_exit_code_only_without_another_failure(
-    words: list[str],
-    broken: HostError,
-    code: ExitCode,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_unreachable_exit_code_only_without_another_failure(words, broken, code, monkeypatch, capsys):
     def silent(host: str, data: tuple[str, ...]) -> Snapshot:
         raise broken
 
@@ -326,15 +306,13 @@ def test_unreachable_exit_code_only_without_another_failure(
     assert run([*words, "gpu-31"]) == broken.exit_code
 
 
-def test_hosts_with_equal_hostnames_are_shown_by_given_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_with_equal_hostnames_are_shown_by_given_name(capsys):
     assert run(["topology", "dgx-h100", "dgx-h100-mig", "gb200"]) == ExitCode.YES
     assert [line[0] for line in lines_of(capsys)[1:3]] == ["dgx-h100,dgx-h100-mig", "gb200-01"]
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_plan_table_truncates_nothing(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_table_truncates_nothing(width, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     assert run(["plan", *ready_machines(), "--profile", "cpu-only"]) == ExitCode.YES
     said = capsys.readouterr().out
@@ -353,9 +331,7 @@ def test_plan_table_truncates_nothing(
         pytest.param("mi300x", "GPU NUMA Model Memory Slices", id="no number, no link, no NVLink"),
     ],
 )
-def test_field_known_of_no_gpu_has_no_column(
-    machine: str, headers: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_field_known_of_no_gpu_has_no_column(machine, headers, capsys):
     assert run(["topology", machine]) == ExitCode.YES
     assert headers.split() in lines_of(capsys)
 
@@ -368,9 +344,7 @@ def test_field_known_of_no_gpu_has_no_column(
         pytest.param(["dgx-h100", "--profile", "training"], None, id="none without anything"),
     ],
 )
-def test_full_numa_nodes_fold_into_one_line(
-    given: list[str], folded: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_full_numa_nodes_fold_into_one_line(given, folded, folder, capsys):
     Path("small.yaml").write_text(POD)
     run(["fit", "small.yaml", "--machine", *given])
     lines = capsys.readouterr().out.splitlines()
@@ -378,9 +352,7 @@ def test_full_numa_nodes_fold_into_one_line(
 
 
 @pytest.mark.parametrize(("width", "lines"), [(80, 4), (200, 2)])
-def test_wide_terminal_shows_a_plan_on_one_line(
-    width: int, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wide_terminal_shows_a_plan_on_one_line(width, lines, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     assert run(["plan", "dgx-h100", "epyc-nps4", "--profile", "cpu-only"]) == ExitCode.YES
     assert len(lines_of(capsys)[1:]) == lines

@@ -31,14 +31,14 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(render, arguments, standalone_mode=False, catch_exceptions=False)
 
 
-def test_each_file_is_printed_with_its_path_mode_and_owner(machine: str) -> None:
+def test_each_file_is_printed_with_its_path_mode_and_owner(machine):
     shown = run(machine, "--profile", "cpu-only").stdout
     template = template_dir() / "tuning/sysctl.conf.j2"
     assert f"==> /{SYSCTL}  0644 root:root  from {template}\n# " in shown
     assert shown.startswith("==> /etc/numaforge/plan.json  0600 root:root\n{")
 
 
-def test_folder_gets_the_same_files_as_json_with_modes(machine: str, tmp_path: Path) -> None:
+def test_folder_gets_the_same_files_as_json_with_modes(machine, tmp_path):
     folder = tmp_path / "out"
     assert run(machine, "--profile", "training", "--to", str(folder)).return_value == 0
     files = json.loads(run(machine, "--profile", "training", "-o", "json").stdout)["files"]
@@ -50,7 +50,7 @@ def test_folder_gets_the_same_files_as_json_with_modes(machine: str, tmp_path: P
     assert {*filter(Path.is_file, folder.rglob("*"))} == {folder / file["path"].lstrip("/") for file in files}
 
 
-def test_non_empty_folder_is_left_unchanged(machine: str, tmp_path: Path) -> None:
+def test_non_empty_folder_is_left_unchanged(machine, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").write_text("")
     with pytest.raises(NumaforgeError, match="is not empty"):
@@ -68,7 +68,7 @@ def test_non_empty_folder_is_left_unchanged(machine: str, tmp_path: Path) -> Non
         pytest.param(["--for", "flatcar"], "'flatcar' is not one of 'talos'", id="an unknown system"),
     ],
 )
-def test_invalid_option_combination_is_refused(machine: str, arguments: list[str], said: str) -> None:
+def test_invalid_option_combination_is_refused(machine, arguments, said):
     with pytest.raises(UsageError, match=re.escape(said)):
         run(machine, "--profile", "training", *arguments)
 
@@ -81,7 +81,7 @@ def test_invalid_option_combination_is_refused(machine: str, arguments: list[str
         pytest.param("mode", "7777777", id="a mode of too many digits"),
     ],
 )
-def test_plan_with_invalid_file_entry_writes_nothing(field: str, value: str, tmp_path: Path) -> None:
+def test_plan_with_invalid_file_entry_writes_nothing(field, value, tmp_path):
     document = plan_document(plan_node(dgx_h100(), load_profile("training")))
     document["files"][0][field] = value  # plan.json itself, which no role has to know
     (tmp_path / "plan.json").write_text(json.dumps(document))
@@ -91,7 +91,7 @@ def test_plan_with_invalid_file_entry_writes_nothing(field: str, value: str, tmp
     assert not folder.exists()
 
 
-def test_plan_with_unknown_file_is_refused(tmp_path: Path) -> None:
+def test_plan_with_unknown_file_is_refused(tmp_path):
     document = plan_document(plan_node(dgx_h100(), load_profile("training")))
     document["files"][-1]["path"] = "/etc/mine.conf"
     (tmp_path / "plan.json").write_text(json.dumps(document))
@@ -99,7 +99,7 @@ def test_plan_with_unknown_file_is_refused(tmp_path: Path) -> None:
         run(str(tmp_path / "plan.json"))
 
 
-def test_without_a_plan_nothing_is_rendered(machine: str) -> None:
+def test_without_a_plan_nothing_is_rendered(machine):
     with pytest.raises(UsageError, match="no plan: give --profile"):
         run(machine)
 
@@ -118,7 +118,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_custom_template_overrides_the_built_in(machine: str, own: Path) -> None:
+def test_custom_template_overrides_the_built_in(machine, own):
     ours = (template_dir() / DROP_IN).read_text()
     (own / DROP_IN).write_text(ours.replace("\n", "\n# ticket 4711\n", 1))
     shown = run(machine, "--profile", "training", "--kubelet-version", "1.36").stdout
@@ -140,15 +140,13 @@ def test_custom_template_overrides_the_built_in(machine: str, own: Path) -> None
         pytest.param(DROP_IN, "# {{ 1 // 0 }}\n", "cannot be rendered", id="a division by nothing"),
     ],
 )
-def test_custom_template_that_breaks_the_plan_is_refused(
-    machine: str, own: Path, name: str, text: str, said: str
-) -> None:
+def test_custom_template_that_breaks_the_plan_is_refused(machine, own, name, text, said):
     (own / name).write_text(text)
     with pytest.raises(PlanError, match=said):
         run(machine, "--profile", "training", "--kubelet-version", "1.36")
 
 
-def test_missing_template_folder_is_refused(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_template_folder_is_refused(machine, monkeypatch):
     monkeypatch.setenv("NUMAFORGE_TEMPLATES", "/nowhere")
     with pytest.raises(PlanError, match="is not a folder"):
         run(machine, "--profile", "training")
@@ -193,12 +191,12 @@ def compare(root: Path) -> tuple[int, dict[str, str]]:
     return done.return_value, {one["path"]: "\n".join(one["diff"]) for one in found}
 
 
-def test_files_that_match_the_plan_show_no_difference(root: Path) -> None:
+def test_files_that_match_the_plan_show_no_difference(root):
     written(root)
     assert compare(root) == (0, {})
 
 
-def test_changed_line_and_missing_file_are_shown(root: Path) -> None:
+def test_changed_line_and_missing_file_are_shown(root):
     written(root)
     file = root / SYSCTL
     file.write_text(file.read_text() + "vm.swappiness = 60\n")
@@ -209,34 +207,34 @@ def test_changed_line_and_missing_file_are_shown(root: Path) -> None:
     assert found["/etc/numaforge/plan.json"].startswith("--- /dev/null\n")
 
 
-def test_changed_file_mode_is_a_difference(root: Path) -> None:
+def test_changed_file_mode_is_a_difference(root):
     written(root)
     (root / SYSCTL).chmod(0o600)
     assert compare(root) == (1, {f"/{SYSCTL}": f"/{SYSCTL}: mode 0600 root:root -> mode 0644 root:root"})
 
 
 @pytest.mark.parametrize("target", ["/elsewhere", "../elsewhere", "../../../../elsewhere"])
-def test_link_is_resolved_inside_the_root_directory(root: Path, target: str) -> None:
+def test_link_is_resolved_inside_the_root_directory(root, target):
     written(root)
     (root / "etc/sysctl.d").rename(root / "elsewhere")
     (root / "etc/sysctl.d").symlink_to(target)
     assert compare(root) == (0, {})
 
 
-def test_a_link_to_itself_is_refused(root: Path) -> None:
+def test_a_link_to_itself_is_refused(root):
     (root / "etc/sysctl.d").symlink_to("sysctl.d")
     with pytest.raises(HostError, match="is a loop of links"):
         compare(root)
 
 
-def test_owner_names_come_from_the_root_directory(root: Path) -> None:
+def test_owner_names_come_from_the_root_directory(root):
     from numaforge.commands.render import _names_by_number
 
     (root / "etc/passwd").write_text("toor:x:0:0::/:/bin/sh\nlocal:x:4711:4711::/:/bin/sh\nodd line\n")
     assert _names_by_number(str(root / "etc/passwd")) == {0: "toor", 4711: "local"}
 
 
-def test_system_settings_are_written_once_per_machine_kind(machine: str, tmp_path: Path) -> None:
+def test_system_settings_are_written_once_per_machine_kind(machine, tmp_path):
     folder = tmp_path / "out"
     asked = (machine, "hgx-a100", "--profile", "training", "--for", "talos")
     result = run(*asked, "--to", str(folder))
@@ -249,7 +247,7 @@ def test_system_settings_are_written_once_per_machine_kind(machine: str, tmp_pat
     assert first["text"] == (folder / first["name"]).read_text()
 
 
-def test_unplannable_machine_is_left_out_of_system_settings(machine: str) -> None:
+def test_unplannable_machine_is_left_out_of_system_settings(machine):
     result = run(machine, "dgx-h100-mig", "--profile", "inference-mig", "--for", "bottlerocket", "-o", "json")
     assert result.return_value == 1
     assert "dgx-h100-mig: " in result.stderr

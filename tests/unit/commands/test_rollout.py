@@ -161,7 +161,7 @@ def in_the_middle(site: Site, node: str = "n1", runner: str = DEAD, slot: str | 
 # ---- a host that does not answer ----
 
 
-def test_plan_names_unreachable_and_refused_hosts_and_shows_the_others(site: Site) -> None:
+def test_plan_names_unreachable_and_refused_hosts_and_shows_the_others(site):
     site.gone()
     refused(site)
     site.here()
@@ -172,7 +172,7 @@ def test_plan_names_unreachable_and_refused_hosts_and_shows_the_others(site: Sit
 
 
 @pytest.mark.parametrize("verb", ["run", "resume"])
-def test_report_names_unreachable_hosts_and_the_others_continue(site: Site, verb: str) -> None:
+def test_report_names_unreachable_hosts_and_the_others_continue(site, verb):
     site.gone()
     site.here(options={"verify": True})
     code, report, _ = site.command(verb)
@@ -182,7 +182,7 @@ def test_report_names_unreachable_hosts_and_the_others_continue(site: Site, verb
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
-def test_all_hosts_are_named_when_none_is_reachable(site: Site, verb: str) -> None:
+def test_all_hosts_are_named_when_none_is_reachable(site, verb):
     site.gone()
     site.gone("away")
     code, _, said = site.command(verb)
@@ -190,7 +190,7 @@ def test_all_hosts_are_named_when_none_is_reachable(site: Site, verb: str) -> No
     assert "away,gone did not answer: cannot connect" in said
 
 
-def test_refused_host_is_named_beside_an_unreachable_host(site: Site) -> None:
+def test_refused_host_is_named_beside_an_unreachable_host(site):
     site.gone()
     site.host(HERE, said={"dry": [{"kind": "refused", "message": "no such profile"}]})
     code, _, said = site.command("plan")
@@ -198,7 +198,7 @@ def test_refused_host_is_named_beside_an_unreachable_host(site: Site) -> None:
     assert "@local: no such profile" in said
 
 
-def test_failed_deploy_does_not_count_as_an_unreachable_host(site: Site) -> None:
+def test_failed_deploy_does_not_count_as_an_unreachable_host(site):
     site.host(HERE, said=3)
     code, _, said = site.command("plan")
     assert code == 2
@@ -222,7 +222,7 @@ def ending_of(site: Site) -> Callable[[str, str], int | None]:
     return refuse
 
 
-def test_report_is_shown_when_the_api_server_is_down_at_the_end(site: Site) -> None:
+def test_report_is_shown_when_the_api_server_is_down_at_the_end(site):
     site.here()
     site.api.refuse = ending_of(site)
     code, report, _ = site.command("run")
@@ -233,7 +233,7 @@ def test_report_is_shown_when_the_api_server_is_down_at_the_end(site: Site) -> N
 
 
 @pytest.mark.parametrize(("ending", "exit_code"), [("done", 0), ("rolled-back", 4), ("held", 5)])
-def test_report_is_shown_after_losing_the_lease(site: Site, ending: str, exit_code: int) -> None:
+def test_report_is_shown_after_losing_the_lease(site, ending, exit_code):
     site.here(ending=ending)
     taken = []
 
@@ -258,7 +258,7 @@ def in_place(site: Site, **changes: Any) -> None:
     said["run"] = []
 
 
-def test_silent_end_of_an_in_place_run_is_a_failure(site: Site) -> None:
+def test_silent_end_of_an_in_place_run_is_a_failure(site):
     in_place(site)
     site.hosts[0][1]["said"]["fails"] = True
     code, report, _ = site.command("run")
@@ -266,7 +266,7 @@ def test_silent_end_of_an_in_place_run_is_a_failure(site: Site) -> None:
     assert HERE in report["failed"]
 
 
-def test_refusal_before_an_in_place_change_blocks_the_host(site: Site) -> None:
+def test_refusal_before_an_in_place_change_blocks_the_host(site):
     in_place(site)
     site.hosts[0][1]["said"]["run"] = [{"kind": "refused", "message": "the suite cannot log in"}]
     code, report, _ = site.command("run")
@@ -274,14 +274,14 @@ def test_refusal_before_an_in_place_change_blocks_the_host(site: Site) -> None:
     assert report["nodes"][HERE]["reason"] == "the suite cannot log in"
 
 
-def test_refusal_after_a_change_began_is_a_failure(site: Site) -> None:
+def test_refusal_after_a_change_began_is_a_failure(site):
     in_place(site)
     progress = {"kind": "progress", "phase": "changes", "waits_for": []}
     site.hosts[0][1]["said"]["run"] = [progress, {"kind": "refused", "message": "what follows failed"}]
     assert site.command("run")[1]["nodes"][HERE]["ending"] == "held"
 
 
-def test_error_after_an_in_place_change_is_a_failure(site: Site) -> None:
+def test_error_after_an_in_place_change_is_a_failure(site):
     site.here(restarts=False)
     site.hosts[0][1]["said"]["fails"] = True
     code, report, _ = site.command("run")
@@ -289,7 +289,7 @@ def test_error_after_an_in_place_change_is_a_failure(site: Site) -> None:
     assert report["nodes"][HERE]["reason"].startswith("it is done; its run ended with")
 
 
-def test_unchanged_host_is_reported_without_a_run(site: Site) -> None:
+def test_unchanged_host_is_reported_without_a_run(site):
     in_place(site, changes=False)
     code, report, _ = site.command("run")
     assert (code, report["without_restart"], site.runs) == (0, [HERE], [])
@@ -311,16 +311,14 @@ def outside(site: Site, **changes: Any) -> None:
         pytest.param(["max_unavailable"], [], 0, id="its data or the command line say how many"),
     ],
 )
-def test_host_outside_a_cluster_reboots_only_with_max_unavailable_set(
-    site: Site, said: list[str], arguments: list[str], code: int
-) -> None:
+def test_host_outside_a_cluster_reboots_only_with_max_unavailable_set(site, said, arguments, code):
     outside(site, said=said)
     found, _, error = site.command("run", *arguments)
     assert (found, bool(site.runs)) == (code, code == 0)
     assert ("--max-unavailable" in error) is (code != 0)
 
 
-def test_host_outside_a_cluster_without_reboot_needs_no_maximum(site: Site) -> None:
+def test_host_outside_a_cluster_without_reboot_needs_no_maximum(site):
     outside(site, reboots=False)
     code, report, _ = site.command("run")
     assert (code, report["nodes"][HERE]["ending"]) == (0, "done")
@@ -334,7 +332,7 @@ def refused(site: Site, name: str = "bad") -> None:
     site.host(name, ssh_port="twenty-two")
 
 
-def test_refused_host_is_reported_and_the_others_continue(site: Site) -> None:
+def test_refused_host_is_reported_and_the_others_continue(site):
     refused(site)
     site.here()
     code, report, _ = site.command("run")
@@ -342,7 +340,7 @@ def test_refused_host_is_reported_and_the_others_continue(site: Site) -> None:
     assert "ssh_port" in report["refused"]["bad"]
 
 
-def test_rollout_without_any_known_node_does_not_begin(site: Site) -> None:
+def test_rollout_without_any_known_node_does_not_begin(site):
     site.here("unknown")
     code, _, said = site.command("run")
     assert (code, site.runs) == (2, [])
@@ -350,9 +348,7 @@ def test_rollout_without_any_known_node_does_not_begin(site: Site) -> None:
 
 
 @pytest.mark.parametrize("lost", [refused, Site.gone], ids=["is refused", "does not answer"])
-def test_unavailable_canary_stops_the_rollout_before_it_begins(
-    site: Site, lost: Callable[[Site, str], None]
-) -> None:
+def test_unavailable_canary_stops_the_rollout_before_it_begins(site, lost):
     lost(site, "canary")
     site.here(options={"canary_hosts": ["canary"]})
     code, _, said = site.command("run")
@@ -361,7 +357,7 @@ def test_unavailable_canary_stops_the_rollout_before_it_begins(
 
 
 @pytest.mark.parametrize(("limit", "ending"), [(0, None), (1, "done")])
-def test_refused_hosts_count_as_blocked(site: Site, limit: int, ending: str | None) -> None:
+def test_refused_hosts_count_as_blocked(site, limit, ending):
     refused(site)
     site.here(options={"max_blocked": limit})
     code, report, _ = site.command("run")
@@ -391,7 +387,7 @@ def run_meanwhile(site: Site, act: Callable[[threading.Event], None]) -> tuple[i
     return code, report
 
 
-def test_second_interrupt_leaves_nodes_under_way_and_names_them(site: Site) -> None:
+def test_second_interrupt_leaves_nodes_under_way_and_names_them(site):
     def interrupt(stop: threading.Event) -> None:
         while not stop.wait(0.3):
             os.kill(os.getpid(), signal.SIGINT)
@@ -403,7 +399,7 @@ def test_second_interrupt_leaves_nodes_under_way_and_names_them(site: Site) -> N
     assert report["under_way"] == {HERE: "left to itself, and it ends by itself"}
 
 
-def test_killed_run_starter_leaves_started_runs_and_reports_them(site: Site) -> None:
+def test_killed_run_starter_leaves_started_runs_and_reports_them(site):
     code, report = run_meanwhile(site, lambda _: os.kill(forks().pid, signal.SIGKILL))
     assert code == 5
     assert "the process that starts runs of pyinfra has ended" in report["stopped"]
@@ -443,7 +439,7 @@ def living(site: Site, nodes: Mapping[str, str]) -> Callable[[str, str], int | N
     return live
 
 
-def test_abort_asks_a_live_runner_to_stop_without_contacting_hosts(site: Site) -> None:
+def test_abort_asks_a_live_runner_to_stop_without_contacting_hosts(site):
     site.gone("n1")
     site.api.add_lease(f"{ROLLOUT}default", LIVING)
     in_the_middle(site, runner=LIVING)
@@ -455,7 +451,7 @@ def test_abort_asks_a_live_runner_to_stop_without_contacting_hosts(site: Site) -
 
 
 @pytest.mark.parametrize("slot", ["1", None], ids=["its runner is dead", "its slot was taken by force"])
-def test_abort_takes_over_a_node_without_a_live_runner(site: Site, slot: str | None) -> None:
+def test_abort_takes_over_a_node_without_a_live_runner(site, slot):
     site.gone()
     site.here(ending="aborted")
     site.host("refused", ssh_hostname="127.0.0.1", ssh_port=2)
@@ -469,7 +465,7 @@ def test_abort_takes_over_a_node_without_a_live_runner(site: Site, slot: str | N
     assert "'begins': False" in site.runs[0]
 
 
-def test_abort_holds_a_node_with_unreachable_host_and_undoes_the_others(site: Site) -> None:
+def test_abort_holds_a_node_with_unreachable_host_and_undoes_the_others(site):
     site.gone("n2")
     site.here(ending="aborted")
     in_the_middle(site)
@@ -483,14 +479,14 @@ def test_abort_holds_a_node_with_unreachable_host_and_undoes_the_others(site: Si
     assert "Abort again once its host answers" in report["nodes"]["n2"]["reason"]
 
 
-def test_abort_leaves_other_rollouts_alone(site: Site) -> None:
+def test_abort_leaves_other_rollouts_alone(site):
     site.here(ending="aborted")
     in_the_middle(site)
     code, _, _ = site.command("abort", "--name", "another")
     assert (code, ABORT in site.api.record_annotations("n1")) == (0, False)
 
 
-def test_abort_returns_and_names_a_process_still_at_work(site: Site) -> None:
+def test_abort_returns_and_names_a_process_still_at_work(site):
     site.gone()
     in_the_middle(site, runner=LIVING)
 
@@ -503,7 +499,7 @@ def test_abort_returns_and_names_a_process_still_at_work(site: Site) -> None:
     assert f"{LIVING} is still at work on it" in report["nodes"]["n1"]["reason"]
 
 
-def test_abort_releases_the_lease_of_a_dead_rollout(site: Site) -> None:
+def test_abort_releases_the_lease_of_a_dead_rollout(site):
     site.here(ending="aborted")
     site.api.add_lease(f"{ROLLOUT}default", DEAD, **{STATE: '{"begun": "x"}'})
     code, _, _ = site.command("abort")
@@ -512,7 +508,7 @@ def test_abort_releases_the_lease_of_a_dead_rollout(site: Site) -> None:
     assert json.loads(lease["metadata"]["annotations"][STATE]) == {"begun": "x", "ended": "aborted"}
 
 
-def test_abort_without_a_readable_inventory_needs_a_kubeconfig(site: Site) -> None:
+def test_abort_without_a_readable_inventory_needs_a_kubeconfig(site):
     site.hosts = []
     code, _, said = site.command("abort")
     assert (code, "or give --kubeconfig" in said) == (2, True)
@@ -525,7 +521,7 @@ def test_abort_without_a_readable_inventory_needs_a_kubeconfig(site: Site) -> No
 # ---- annotations that cannot be read ----
 
 
-def test_unreadable_record_does_not_stop_other_nodes(site: Site) -> None:
+def test_unreadable_record_does_not_stop_other_nodes(site):
     site.here()
     site.api.add_node("n2")
     site.api.add_record("n2", "?")
@@ -533,7 +529,7 @@ def test_unreadable_record_does_not_stop_other_nodes(site: Site) -> None:
 
 
 @pytest.mark.parametrize("verb", ["run", "resume"])
-def test_unreadable_record_blocks_its_node(site: Site, verb: str) -> None:
+def test_unreadable_record_blocks_its_node(site, verb):
     site.here()
     site.api.add_record("n1", '{"version": 2}')
     code, report, _ = site.command(verb)
@@ -541,7 +537,7 @@ def test_unreadable_record_blocks_its_node(site: Site, verb: str) -> None:
     assert "a newer release wrote the record" in report["nodes"][HERE]["reason"]
 
 
-def test_plan_and_status_show_an_unreadable_record(site: Site) -> None:
+def test_plan_and_status_show_an_unreadable_record(site):
     site.here()
     site.api.add_record("n1", "?")
     code, document, _ = site.command("plan")
@@ -568,8 +564,8 @@ def test_plan_and_status_show_an_unreadable_record(site: Site) -> None:
     ],
 )
 def test_status_marks_changes_of_a_dead_or_silent_runner_interrupted(
-    site: Site, runner: str, phase: str, renewed: int | None, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    site, runner, phase, renewed, shown, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "300")
     in_the_middle(site, runner=runner)
     site.api.add_record("n1", record(runner, phase=phase), runner)
@@ -583,7 +579,7 @@ def test_status_marks_changes_of_a_dead_or_silent_runner_interrupted(
     assert (left in said) is ("interrupted" in shown)
 
 
-def test_node_text_cannot_move_the_cursor(site: Site) -> None:
+def test_node_text_cannot_move_the_cursor(site):
     site.api.add_record("n1", record(runner="\x1b[2J[red]x", reason="\x1b]0;title\x07[bold]"))
     assert cli.run(["rollout", "status", *site.login]) == 0
     shown = site.capture.readouterr().out
@@ -599,9 +595,7 @@ def own_shard(count: int) -> int:
     return shard_of(HERE, count)
 
 
-def test_shard_handles_its_hosts_and_reports_progress_on_its_lease(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shard_handles_its_hosts_and_reports_progress_on_its_lease(site, monkeypatch):
     monkeypatch.setenv("JOB_COMPLETION_INDEX", str(own_shard(5)))
     site.here()
     for number in range(20):
@@ -618,14 +612,14 @@ def test_shard_handles_its_hosts_and_reports_progress_on_its_lease(
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
-def test_shard_without_hosts_succeeds(site: Site, verb: str) -> None:
+def test_shard_without_hosts_succeeds(site, verb):
     site.here()
     code, _, _ = site.command(verb, "--shard", f"{(own_shard(2) + 1) % 2}/2")
     assert (code, site.runs) == (0, [])
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
-def test_invalid_shard_is_reported_once(site: Site, verb: str) -> None:
+def test_invalid_shard_is_reported_once(site, verb):
     site.here()
     code, _, said = site.command(verb, "--shard", "4/4")
     assert code == 2
@@ -642,7 +636,7 @@ def mig_labels(site: Site, *arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(site.capture.readouterr().out)
 
 
-def test_stale_mig_manager_labels_are_reported_and_repaired_on_request(site: Site) -> None:
+def test_stale_mig_manager_labels_are_reported_and_repaired_on_request(site):
     site.api.add_node("n2")
     site.api.nodes["n1"]["metadata"]["labels"] = {**STUCK}
     code, document = mig_labels(site)
@@ -657,7 +651,7 @@ def test_stale_mig_manager_labels_are_reported_and_repaired_on_request(site: Sit
     assert mig_labels(site) == (0, {"schema": 1, "nodes": []})
 
 
-def test_node_with_a_possibly_active_mig_manager_is_not_repaired(site: Site) -> None:
+def test_node_with_a_possibly_active_mig_manager_is_not_repaired(site):
     site.api.nodes["n1"]["metadata"]["labels"] = {**STUCK}
     site.api.add_record("n1", record())
     code, document = mig_labels(site, "n1", "--repair")
@@ -665,7 +659,7 @@ def test_node_with_a_possibly_active_mig_manager_is_not_repaired(site: Site) -> 
     assert site.api.nodes["n1"]["metadata"]["labels"] == STUCK
 
 
-def test_node_that_lacks_only_a_label_joins_the_rollout(site: Site) -> None:
+def test_node_that_lacks_only_a_label_joins_the_rollout(site):
     site.here(restarts=False, labels={"numaforge.io/mig": "mig-enabled"})
     code, document, _ = site.command("plan")
     [node] = document["nodes"]

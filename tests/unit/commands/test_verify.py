@@ -22,9 +22,7 @@ def inventory(tmp_path: Path) -> Path:
 @pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")
 @pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
 @pytest.mark.parametrize("named", ["inventory.py", "."], ids=["file", "folder"])
-def test_deviating_host_fails_and_the_document_names_the_test(
-    inventory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], named: str
-) -> None:
+def test_deviating_host_fails_and_the_document_names_the_test(inventory, monkeypatch, capfd, named):
     monkeypatch.chdir(inventory.parent)
     assert run(["verify", named, "--limit", "@local", "-o", "json"]) == ExitCode.NO
     document = json.loads(capfd.readouterr().out)
@@ -51,17 +49,13 @@ def test_deviating_host_fails_and_the_document_names_the_test(
         ),
     ],
 )
-def test_invalid_verify_target_is_bad_input(
-    inventory: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_invalid_verify_target_is_bad_input(inventory, capfd, arguments, message):
     given = [str(inventory) if argument == "INVENTORY" else argument for argument in arguments]
     assert run(["verify", *given]) == ExitCode.BAD_INPUT
     assert message in capfd.readouterr().err
 
 
-def test_unreachable_hosts_get_one_line_and_a_distinct_exit_code(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unreachable_hosts_get_one_line_and_a_distinct_exit_code(tmp_path, capfd):
     inventory = tmp_path / "inventory.py"
     inventory.write_text(
         'nodes = [(f"gone-{n:02}", {"ssh_hostname": "127.0.0.1", "ssh_port": 1}) for n in range(1, 31)]\n'
@@ -74,9 +68,7 @@ def test_unreachable_hosts_get_one_line_and_a_distinct_exit_code(
 
 
 @pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")
-def test_refused_host_is_named_without_a_connection(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_host_is_named_without_a_connection(tmp_path, capfd):
     inventory = tmp_path / "inventory.py"
     inventory.write_text('nodes = [("odd", {"ssh_port": "x"})]\n')
     assert run(["verify", str(inventory)]) == ExitCode.BAD_INPUT

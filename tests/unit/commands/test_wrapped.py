@@ -1,7 +1,6 @@
 """A plugin's configuration is found in what deploys it, and what deploys it is checked, too."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from textwrap import indent
 from typing import Any
 
@@ -103,9 +102,7 @@ def chart(default: str) -> str:
         ),
     ],
 )
-def test_configuration_is_found_inside_its_wrapper(
-    tmp_path: Path, text: str, key: str | None, inner: Any, place: str
-) -> None:
+def test_configuration_is_found_inside_its_wrapper(tmp_path, text, key, inner, place):
     path = tmp_path / "file.yaml"
     path.write_text(text)
     found, where = read_wrapped(str(path), key, is_configuration)
@@ -151,9 +148,7 @@ def test_configuration_is_found_inside_its_wrapper(
         pytest.param("{apiVersion: v1, kind: Pod}", None, "it has the kind Pod", id="another kind"),
     ],
 )
-def test_wrapper_without_a_definite_configuration_is_refused(
-    tmp_path: Path, text: str, key: str | None, message: str
-) -> None:
+def test_wrapper_without_a_definite_configuration_is_refused(tmp_path, text, key, message):
     path = tmp_path / "file.yaml"
     path.write_text(text)
     with pytest.raises(NumaforgeError, match=message):
@@ -169,9 +164,7 @@ def test_wrapper_without_a_definite_configuration_is_refused(
     ids=["arguments of a kubelet", "pools of another plugin"],
 )
 @pytest.mark.parametrize("command", ["kubelet check", "mig check", "device-plugin check", "rdma check"])
-def test_file_of_another_tool_is_identified(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, text: str, whose: str
-) -> None:
+def test_file_of_another_tool_is_identified(tmp_path, capsys, command, name, text, whose):
     file = tmp_path / f"{name}.yaml"
     file.write_text(text, encoding="utf-8")
     machine = ["--machine", "dgx-h100"] if command in ("kubelet check", "device-plugin check") else []

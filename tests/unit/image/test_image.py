@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -54,7 +53,7 @@ MISTAKES: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize(("said", "why"), MISTAKES.values(), ids=MISTAKES)
-def test_invalid_image_field_is_named(said: object, why: str) -> None:
+def test_invalid_image_field_is_named(said, why):
     with pytest.raises(NumaforgeError) as caught:
         read_image(said)
     assert why in str(caught.value)
@@ -70,11 +69,11 @@ ACCEPTED: dict[str, Mapping[str, object]] = {
 
 
 @pytest.mark.parametrize("said", ACCEPTED.values(), ids=ACCEPTED)
-def test_valid_image_is_accepted(said: Mapping[str, object]) -> None:
+def test_valid_image_is_accepted(said):
     assert isinstance(read_image(said), Image)
 
 
-def test_mistakes_in_a_file_name_the_file(tmp_path: Path) -> None:
+def test_mistakes_in_a_file_name_the_file(tmp_path):
     file = tmp_path / "image.yaml"
     file.write_text("packges: {}\n")
     with pytest.raises(NumaforgeError, match=f"{file}: packges"):
@@ -122,9 +121,7 @@ ROOTS_KUBELET = {
 
 
 @pytest.mark.parametrize(("row", "version", "source"), ROOTS_KUBELET.values(), ids=ROOTS_KUBELET)
-def test_manifest_has_the_version_printed_by_the_kubelet(
-    row: str, version: str | None, source: str, tmp_path: Path
-) -> None:
+def test_manifest_has_the_version_printed_by_the_kubelet(row, version, source, tmp_path):
     found = replace(WHOLE, kubelet=read_found(Answer({"": (f"kubelet {row}",)})).kubelet)
     text = WISH.records(found)[MANIFEST]
     assert json.loads(text)["kubelet"] == {
@@ -176,11 +173,11 @@ LACKS: dict[str, tuple[FoundImage, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("found", "sentences"), LACKS.values(), ids=LACKS)
-def test_each_missing_part_of_an_image_is_described(found: FoundImage, sentences: tuple[str, ...]) -> None:
+def test_each_missing_part_of_an_image_is_described(found, sentences):
     assert (*WISH.lacks(found),) == sentences
 
 
-def test_package_in_any_version_is_missing_until_installed() -> None:
+def test_package_in_any_version_is_missing_until_installed():
     made = recipe(packages={"containerd": "*"})
     assert made.missing(FoundImage(pythons=PYTHON)) == ("containerd",)
     assert made.missing(FoundImage(packages={"containerd": ("2.1-1", "held")})) == ()
@@ -191,20 +188,18 @@ def test_package_in_any_version_is_missing_until_installed() -> None:
     [((), "the image has no Python"), ((("3.10", "x86_64", "/usr/bin/python3"),), "the image has 3.10")],
     ids=["none", "one that is too old"],
 )
-def test_image_without_a_supported_python_is_refused(
-    pythons: tuple[tuple[str, str, str], ...], why: str
-) -> None:
+def test_image_without_a_supported_python_is_refused(pythons, why):
     with pytest.raises(HostError, match=f"{why}, and numaforge needs 3.11"):
         best_python(FoundImage(pythons=pythons))
 
 
-def test_first_supported_python_is_chosen() -> None:
+def test_first_supported_python_is_chosen():
     old, new = ("3.10", "x86_64", "/usr/bin/python3"), ("3.11", "x86_64", "/usr/bin/python3.11")
     assert best_python(FoundImage(pythons=(old, new, *PYTHON))) == new
 
 
 @pytest.mark.parametrize("kind", ["deb", "rpm"])
-def test_bill_of_materials_is_reproducible(kind: str) -> None:
+def test_bill_of_materials_is_reproducible(kind):
     made = [bill("debian 13", kind, INSTALLED, {"click": "8.1"}) for _ in range(2)]
     assert made[0] is not None
     assert made[0] == made[1]

@@ -27,9 +27,7 @@ LIST, MASK = "/proc/irq/7/smp_affinity_list", "/sys/mask"
         pytest.param(MASK, "00", "0", True, id="an-empty-mask"),
     ],
 )
-def test_irq_affinity_must_lie_within_the_list_or_equal_the_mask(
-    interpreter: str, path: str, now: str, wanted: str, fits: bool
-) -> None:
+def test_irq_affinity_must_lie_within_the_list_or_equal_the_mask(interpreter, path, now, wanted, fits):
     script = shell.library("roles/interrupts/affinity") + shell.call("affinity_fits", [path, now, wanted])
     done = subprocess.run(interpreter.split(), input=script, capture_output=True, text=True, check=False)
     assert (done.returncode == 0, done.stderr) == (fits, "")

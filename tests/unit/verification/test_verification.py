@@ -78,9 +78,7 @@ def plan() -> NodePlan:
         pytest.param(["topology", "kubelet"], True, id="the-kubelet-that-offers-them"),
     ],
 )
-def test_huge_pages_are_checked_with_their_role_or_kubelet(
-    plan: NodePlan, roles: list[str], seen_to: bool
-) -> None:
+def test_huge_pages_are_checked_with_their_role_or_kubelet(plan, roles, seen_to):
     assert ("hugepages:2Mi on NUMA node 0" in entries(plan, "kernel_value", roles)) is seen_to
     assert (HUGEPAGES_TMPFILES_PATH in entries(plan, "file_content", roles)) is seen_to
 
@@ -449,7 +447,7 @@ print(json.dumps({name: [mark.kwargs for mark in marks] for name, marks in marks
 """
 
 
-def test_each_suite_test_checks_only_its_own_promise() -> None:
+def test_each_suite_test_checks_only_its_own_promise():
     """One function may hold several promises; those of one name, which are one test, have one function."""
     done = subprocess.run([sys.executable, "-c", MARKS], capture_output=True, text=True, check=True)
     marks = json.loads(done.stdout)
@@ -462,7 +460,7 @@ def test_each_suite_test_checks_only_its_own_promise() -> None:
     assert all(promise.holds is names[promise.name] for _, promise in all_promises())
 
 
-def test_every_deployed_role_can_select_promises() -> None:
+def test_every_deployed_role_can_select_promises():
     """As after deploys/amd_partitions.py: `verify --roles topology,amd_partitions,kubelet`."""
     deploys = Path(__file__).parents[3] / "deploys"
     called = {
