@@ -219,10 +219,7 @@ def _cpu_manager() -> Iterator[Case]:
     yield case("static with more CPUs reserved than there are", static, 'kubeReserved: {cpu: "17"}')
     yield case("every CPU reserved by name", static, "reservedSystemCPUs: 0-15")
     yield case("a reserved CPU that is not there", static, "reservedSystemCPUs: 0-1,16")
-    for text, rule in (
-        ("0-1, 4", "with a blank"),
-        ("a", "by name"),
-    ):
+    for text, rule in (("0-1, 4", "with a blank"), ("a", "by name")):
         yield case(f"reserved CPUs {rule}", static, f'reservedSystemCPUs: "{text}"')
     yield case("reserved CPUs beside a cgroup of the system", STATIC, "systemReservedCgroup: /system.slice")
     yield case("reserved CPUs take the place of kubeReserved.cpu", STATIC, 'kubeReserved: {cpu: "17"}')
@@ -235,10 +232,7 @@ def _topology_manager() -> Iterator[Case]:
     )
     yield case("a topology policy that does not exist", "topologyManagerPolicy: strict")
     yield case("a topology scope that does not exist", restricted, "topologyManagerScope: node")
-    options = {
-        "prefer-closest-numa-nodes": ("true", "ja"),
-        "max-allowable-numa-nodes": ("12", "7", "true"),
-    }
+    options = {"prefer-closest-numa-nodes": ("true", "ja"), "max-allowable-numa-nodes": ("12", "7", "true")}
     for name, values in options.items():
         for value in values:
             yield case(f"topology option {name}: {value}", restricted, topology_options(**{name: value}))

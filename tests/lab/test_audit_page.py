@@ -15,6 +15,7 @@ from numaforge.fleet.audit.fleet import Failed, fleet_audit
 from numaforge.fleet.audit.machine import audited
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.report.audit_page import audit_page
+from tests.fixtures.tables import cases
 
 MACHINES = ("dgx-h100", "dgx-h100-busy", "dgx-h100-acs", "dgx-h100-mig", "gb200", "epyc-nps4")
 MANY = 1000
@@ -296,9 +297,7 @@ def test_page_follows_the_dark_colour_preference(audit, opened):
 # ---- narrow ----
 
 
-@pytest.mark.parametrize(
-    "scale", [pytest.param(1, id="a-telephone"), pytest.param(2, id="letters-twice-as-large")]
-)
+@cases("scale", {"a-telephone": 1, "letters-twice-as-large": 2})
 def test_narrow_page_does_not_scroll_sideways(scale, audit, opened):
     page = opened(audit, viewport=NARROW)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")

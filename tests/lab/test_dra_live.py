@@ -27,6 +27,7 @@ from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads
 from numaforge.planning.plan import NodePlan
+from tests.fixtures.tables import cases
 from tests.lab import rollouts
 from tests.lab.cluster_command import ask
 from tests.lab.running_pods import pod, uid_of_running
@@ -241,12 +242,12 @@ def test_drivers_publish_the_devices_that_plans_predict(world):
     assert world.deviations() == []
 
 
-@pytest.mark.parametrize(
-    ("told", "message"),
-    [
-        pytest.param({"groupBy": "socket"}, "is missing, and planned one of 0-3", id="another-grouping"),
-        pytest.param({"reservedCPUs": "0"}, "without the reserved", id="other-reserved-CPUs"),
-    ],
+@cases(
+    "told, message",
+    {
+        "another-grouping": ({"groupBy": "socket"}, "is missing, and planned one of 0-3"),
+        "other-reserved-CPUs": ({"reservedCPUs": "0"}, "without the reserved"),
+    },
 )
 def test_driver_with_deviating_settings_is_named(world, cpus, told, message):
     cpus(**told)

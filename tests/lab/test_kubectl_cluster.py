@@ -32,6 +32,7 @@ from numaforge.rollout.labels import WRITTEN
 from numaforge.rollout.record import MARK
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
 from tests.fixtures.processes import halted
+from tests.fixtures.tables import cases
 from tests.lab.fleet import Observer
 from tests.lab.front import Front
 
@@ -285,60 +286,45 @@ def as_the_roll_out(fleet):
 class TestPolicy:
     """What the policy for Nodes permits the roll-out."""
 
-    @pytest.mark.parametrize(
-        ("patch", "said"),
-        [
-            pytest.param({"spec": {"taints": None}}, "nothing of a Node's spec", id="a-taint-away"),
-            pytest.param({"spec": OTHER_TAINT}, "nothing of a Node's spec", id="another-taint"),
-            pytest.param({"spec": {"providerID": "x://y"}}, "nothing of a Node's spec", id="the-provider-id"),
-            pytest.param(
-                {"metadata": {"labels": {"own": None}}}, "no label of a Node but", id="a-label-away"
-            ),
-            pytest.param(
-                {"metadata": {"labels": {"own": "2"}}}, "no label of a Node but", id="a-label-changed"
-            ),
-            pytest.param(
+    @cases(
+        "patch, said",
+        {
+            "a-taint-away": ({"spec": {"taints": None}}, "nothing of a Node's spec"),
+            "another-taint": ({"spec": OTHER_TAINT}, "nothing of a Node's spec"),
+            "the-provider-id": ({"spec": {"providerID": "x://y"}}, "nothing of a Node's spec"),
+            "a-label-away": ({"metadata": {"labels": {"own": None}}}, "no label of a Node but"),
+            "a-label-changed": ({"metadata": {"labels": {"own": "2"}}}, "no label of a Node but"),
+            "a-restricted-label": (
                 {"metadata": {"labels": {"node-restriction.kubernetes.io/tenant": "a"}}},
                 "no label of a Node but",
-                id="a-restricted-label",
             ),
-            pytest.param(
+            "a-role": (
                 {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
                 "no label of a Node but",
-                id="a-role",
             ),
-            pytest.param(
-                {"metadata": {"annotations": {"own": None}}},
-                "no annotation of a Node but",
-                id="an-annotation",
-            ),
-            pytest.param(
-                {"metadata": {"finalizers": ["example.com/x"]}},
-                "neither owners nor finalizers",
-                id="a-finalizer",
-            ),
-            pytest.param(
+            "an-annotation": ({"metadata": {"annotations": {"own": None}}}, "no annotation of a Node but"),
+            "a-finalizer": ({"metadata": {"finalizers": ["example.com/x"]}}, "neither owners nor finalizers"),
+            "an-owner": (
                 {
                     "metadata": {
                         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "1"}]
                     }
                 },
                 "neither owners nor finalizers",
-                id="an-owner",
             ),
-        ],
+        },
     )
     def test_admission_policy_refuses_other_node_changes_to_rollouts_only(self, as_the_roll_out, patch, said):
         assert f"denied request: a roll-out changes {said}" in as_the_roll_out(patch)
         assert as_the_roll_out(patch, account="an-admin") == ""
 
-    @pytest.mark.parametrize(
+    @cases(
         "patch",
-        [
-            pytest.param({"spec": {"unschedulable": True}}, id="the-cordon"),
-            pytest.param({"metadata": {"annotations": {MARK: "a"}}}, id="its-annotation"),
-            pytest.param({"metadata": {"labels": dict.fromkeys(WRITTEN, "a")}}, id="labels-of-a-plan"),
-        ],
+        {
+            "the-cordon": {"spec": {"unschedulable": True}},
+            "its-annotation": {"metadata": {"annotations": {MARK: "a"}}},
+            "labels-of-a-plan": {"metadata": {"labels": dict.fromkeys(WRITTEN, "a")}},
+        },
     )
     def test_node_changes_of_a_rollout_are_permitted(self, as_the_roll_out, patch):
         assert as_the_roll_out(patch) == ""
@@ -366,16 +352,12 @@ def test_missing_namespace_is_reported_with_a_remedy(world):
         assert "kubectl apply -f docs/rollout-rbac.yaml" in refused.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("user", "groups"),
-    [
-        pytest.param("system:node:node-000", ("system:nodes",), id="a-node"),
-        pytest.param(
-            "system:serviceaccount:numaforge:numaforge-rollout",
-            ("system:serviceaccounts",),
-            id="the-roll-out",
-        ),
-    ],
+@cases(
+    "user, groups",
+    {
+        "a-node": ("system:node:node-000", ("system:nodes",)),
+        "the-roll-out": ("system:serviceaccount:numaforge:numaforge-rollout", ("system:serviceaccounts",)),
+    },
 )
 def test_node_may_read_configz_and_no_login_may_proxy_to_kubelets(world, user, groups):
     """A kubelet asks the API server this of who asks it for /configz: one permission, or else the other."""
@@ -834,23 +816,19 @@ def _unknown_token(fleet, folder):
     return fleet.login("stranger", token="x"), None  # noqa: S106
 
 
-@pytest.mark.parametrize(
-    ("case", "said"),
-    [
-        pytest.param(_no_file, "absent: the kubeconfig cannot be read: No such file", id="no-kubeconfig"),
-        pytest.param(_a_folder, "the kubeconfig cannot be read: Is a directory", id="a-folder"),
-        pytest.param(_not_yaml, "error loading config file", id="not-a-kubeconfig"),
-        pytest.param(_without_context, "there is no kubeconfig with a current context", id="no-context"),
-        pytest.param(_unknown_context, "production", id="unknown-context"),
-        pytest.param(_closed_port, "connection refused", id="nobody-answers"),
-        pytest.param(_foreign_authority, "certificate", id="another-authority"),
-        pytest.param(
-            _unknown_token,
-            "does not accept this login: Unauthorized (401)\n  log in again",
-            id="unknown-login",
-        ),
-        pytest.param(_no_api, "cannot be asked: 404 page not found (404)", id="no-api-there"),
-    ],
+@cases(
+    "case, said",
+    {
+        "no-kubeconfig": (_no_file, "absent: the kubeconfig cannot be read: No such file"),
+        "a-folder": (_a_folder, "the kubeconfig cannot be read: Is a directory"),
+        "not-a-kubeconfig": (_not_yaml, "error loading config file"),
+        "no-context": (_without_context, "there is no kubeconfig with a current context"),
+        "unknown-context": (_unknown_context, "production"),
+        "nobody-answers": (_closed_port, "connection refused"),
+        "another-authority": (_foreign_authority, "certificate"),
+        "unknown-login": (_unknown_token, "does not accept this login: Unauthorized (401)\n  log in again"),
+        "no-api-there": (_no_api, "cannot be asked: 404 page not found (404)"),
+    },
 )
 def test_unusable_cluster_is_refused_at_once(fleet, tmp_path, monkeypatch, case, said):
     monkeypatch.setattr(kubectl, "LOGIN_SECONDS", 1.0)

@@ -10,6 +10,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
+from tests.fixtures.tables import cases
 from tests.lab import rollouts
 from tests.lab.rollouts import QUICK, inventory
 
@@ -64,10 +65,7 @@ def test_node_with_a_stopped_kubelet_is_not_rebooted_under_its_pods(lab, joined,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "profile",
-    [pytest.param(BOOTS, id="a-reboot"), pytest.param(rollouts.PROFILE, id="a-state-file-goes")],
-)
+@cases("profile", {"a-reboot": BOOTS, "a-state-file-goes": rollouts.PROFILE})
 def test_pods_on_a_host_outside_any_cluster_are_named_and_left_alone(
     lab, joined, containers, tmp_path, profile
 ):

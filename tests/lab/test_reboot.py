@@ -13,6 +13,7 @@ from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.reboot import part as reboot
+from tests.fixtures.tables import cases
 from tests.lab import rollouts, transactions
 from tests.lab.reboots import GRUB_CFG, NOTE, POOL, SETS_AT_BOOT, SWAPPINESS, everything
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
@@ -88,18 +89,15 @@ def test_pending_newer_kernel_is_refused_before_anything_changes(lab, fresh):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        pytest.param(
+@cases(
+    "spoil, said",
+    {
+        "settings-that-the-kubelet-refuses": (
             {"addition": "cpuManagerPolicy: no-such-policy\n"},
             "no-such-policy",
-            id="settings-that-the-kubelet-refuses",
         ),
-        pytest.param(
-            {"parameter": "systemd.unified_cgroup_hierarchy=0"}, "cgroup v1", id="control-groups-of-version-1"
-        ),
-    ],
+        "control-groups-of-version-1": ({"parameter": "systemd.unified_cgroup_hierarchy=0"}, "cgroup v1"),
+    },
 )
 def test_kubelet_failure_after_the_boot_is_undone_by_a_second_boot(lab, fresh, spoil, said):
     before = everything(fresh)

@@ -9,6 +9,7 @@ from numaforge.lib.file_content import FileContent
 from numaforge.roles.modules import part as modules
 from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.roles.reboot import part as reboot
+from tests.fixtures.tables import cases
 from tests.lab import transactions
 from tests.lab.transactions import STATIC, boots, put_back, ready, seen, until
 
@@ -46,12 +47,12 @@ def came_back(lab: Lab, node: Node, before: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
+@cases(
     "spoil",
-    [
-        pytest.param(KEPT_OUT, id="the-module-of-a-mounted-file-system-is-kept-out"),
-        pytest.param("fstab", id="a-file-system-that-a-boot-mounts-is-not-there"),
-    ],
+    {
+        "the-module-of-a-mounted-file-system-is-kept-out": KEPT_OUT,
+        "a-file-system-that-a-boot-mounts-is-not-there": "fstab",
+    },
 )
 def test_boot_into_emergency_mode_is_undone_automatically(lab, fresh, spoil):
     before = seen(fresh)

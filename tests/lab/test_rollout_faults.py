@@ -31,6 +31,7 @@ from numaforge.rollout.record import MARK, Ending, ask_to_abort
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.processes import halted
+from tests.fixtures.tables import cases
 from tests.fixtures.virtual_time import Killed
 from tests.lab.fleet import Observer, ScriptedMachine, Thread, briefly
 from tests.lab.front import Front
@@ -254,12 +255,12 @@ def runs_again(scene: Scene, app: str) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("abort", [False, True], ids=["resume", "abort"])
-@pytest.mark.parametrize(
-    ("phase", "machine"),
-    [
-        pytest.param("proves", ScriptedMachine(), id="applied"),
-        pytest.param("undoing", ScriptedMachine(unverified=("CPU 3 is not isolated",)), id="undoing"),
-    ],
+@cases(
+    "phase, machine",
+    {
+        "applied": ("proves", ScriptedMachine()),
+        "undoing": ("undoing", ScriptedMachine(unverified=("CPU 3 is not isolated",))),
+    },
 )
 def test_uncordoned_held_node_is_drained_before_resume_or_abort(scene, phase, machine, abort):
     machine = replace(machine, seconds=0.1)
@@ -432,12 +433,12 @@ def the_api_server_is_stopped(fleet: Fleet) -> Iterator[None]:
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("away", "seconds"),
-    [
-        pytest.param(etcd_is_frozen, 20.0, id="etcd is frozen"),
-        pytest.param(the_api_server_is_stopped, 60.0, id="the API server is stopped"),
-    ],
+@cases(
+    "away, seconds",
+    {
+        "etcd is frozen": (etcd_is_frozen, 20.0),
+        "the API server is stopped": (the_api_server_is_stopped, 60.0),
+    },
 )
 def test_unreachable_control_plane_undoes_nothing(scene, away, seconds):
     """It goes away when one node is being drained, one changes and one proves itself."""

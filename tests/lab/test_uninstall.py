@@ -12,6 +12,7 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL
+from tests.fixtures.tables import cases
 from tests.lab import host_settings, rollouts, transactions
 from tests.lab.rollouts import QUICK, free, inventory
 
@@ -80,14 +81,14 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("phase", "step", "verb"),
-    [
-        pytest.param("drained", "", ("resume",), id="the-runner-dies-before-the-change"),
-        pytest.param("applying", "", ("resume",), id="the-runner-dies-while-the-node-changes"),
-        pytest.param("proves", "", ("resume",), id="the-runner-dies-during-the-proof"),
-        pytest.param("", "apply kubelet", ("run",), id="the-power-is-cut"),
-    ],
+@cases(
+    "phase, step, verb",
+    {
+        "the-runner-dies-before-the-change": ("drained", "", ("resume",)),
+        "the-runner-dies-while-the-node-changes": ("applying", "", ("resume",)),
+        "the-runner-dies-during-the-proof": ("proves", "", ("resume",)),
+        "the-power-is-cut": ("", "apply kubelet", ("run",)),
+    },
 )
 def test_interrupted_uninstall_is_finished_by_the_next_run(lab, joined, tmp_path, phase, step, verb):
     joined.run(host_settings.ADMINS)

@@ -15,6 +15,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
 from numaforge.lib.errors import ExitCode
+from tests.fixtures.tables import cases
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 KEY = "topologyManagerPolicy"
@@ -144,13 +145,7 @@ def test_file_newer_than_the_kubelet_is_reported_without_a_kubeconfig(suite, pro
     assert run.failed == {f"test_the_kubelet_started_after_its_file_was_written[{DROP_IN}]"}, run.output
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        pytest.param("paramiko://{name}", id="paramiko"),
-        pytest.param("ssh://admin@{name}", id="a user with sudo"),
-    ],
-)
+@cases("host", {"paramiko": "paramiko://{name}", "a user with sudo": "ssh://admin@{name}"})
 def test_verification_passes_over_every_kind_of_login(suite, provisioned, host):
     run = suite(host=host.format(name=provisioned.name))
     assert run.exit_code == 0, run.output

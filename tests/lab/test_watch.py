@@ -14,6 +14,7 @@ from lab.node import Node
 from lab.paths import REPOSITORY
 from numaforge.roles.watch.files import PERIOD_SECONDS, WATCH_SCRIPT_PATH, WATCH_TIMER, WATCH_UNIT
 from numaforge.roles.watch.section import DIRECTORY
+from tests.fixtures.tables import cases
 from tests.lab.conftest import INVENTORY
 from tests.lab.rollouts import in_repository
 
@@ -83,14 +84,12 @@ def test_freshly_provisioned_node_is_as_planned(lab, watched):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("edit", "back", "what"),
-    [
-        pytest.param(f"echo 63 > {POOL}", f"echo 64 > {POOL}", "hugepages:2Mi on NUMA node 2", id="one pool"),
-        pytest.param(
-            f"echo powersave > {GOVERNOR}", f"echo performance > {GOVERNOR}", "governor", id="one governor"
-        ),
-    ],
+@cases(
+    "edit, back, what",
+    {
+        "one pool": (f"echo 63 > {POOL}", f"echo 64 > {POOL}", "hugepages:2Mi on NUMA node 2"),
+        "one governor": (f"echo powersave > {GOVERNOR}", f"echo performance > {GOVERNOR}", "governor"),
+    },
 )
 def test_hand_edit_is_reported_within_a_timer_period_and_clears(lab, watched, edit, back, what):
     watched.run(edit)

@@ -8,6 +8,7 @@ import pytest
 
 from lab import gobuild
 from numaforge.machine.topology.ready import ready_machine
+from tests.fixtures.tables import cases
 from tests.fixtures.watched_folder import WatchedFolder
 
 pytestmark = pytest.mark.lab
@@ -20,13 +21,13 @@ PROFILE: dict[str, Any] = {
 POOL = "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages"
 
 
-@pytest.mark.parametrize(
-    ("pages", "line"),
-    [
-        pytest.param("8", 'what="hugepages:1Gi on NUMA node 0"} 0', id="as planned"),
-        pytest.param("7", 'what="hugepages:1Gi on NUMA node 0"} 1', id="drifted"),
-        pytest.param("", 'what="hugepages:1Gi on NUMA node 0"} NaN', id="unknown"),
-    ],
+@cases(
+    "pages, line",
+    {
+        "as planned": ("8", 'what="hugepages:1Gi on NUMA node 0"} 0'),
+        "drifted": ("7", 'what="hugepages:1Gi on NUMA node 0"} 1'),
+        "unknown": ("", 'what="hugepages:1Gi on NUMA node 0"} NaN'),
+    },
 )
 def test_promtool_accepts_the_metrics(pages: str, line: str, tmp_path: Path) -> None:
     node = WatchedFolder(tmp_path)

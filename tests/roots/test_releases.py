@@ -26,6 +26,7 @@ from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH
 from numaforge.roles.reboot import part as reboot
 from tests.fixtures.machines import kubeadm_kubelet
+from tests.fixtures.tables import cases
 from tests.roots.host import NOTHING, PROFILE, Host, files_of
 from tests.ssh.machine import governor, machine
 from tests.ssh.reboots import through_boots
@@ -224,18 +225,17 @@ def test_grub_scripts_add_and_remove_a_kernel_parameter(release: Release, tmp_pa
         assert maintained(node, port, "T2", (), (PARAMETER,)).split() == before.split()
 
 
-@pytest.mark.parametrize(
-    ("default", "expected"),
-    [
-        pytest.param("0", "another", id="the-first"),
-        pytest.param("1>1", "running", id="by-numbers"),
-        pytest.param(
+@cases(
+    "default, expected",
+    {
+        "the-first": ("0", "another"),
+        "by-numbers": ("1>1", "running"),
+        "by-titles": (
             f"Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux {RUNNING}",
             "running",
-            id="by-titles",
         ),
-        pytest.param("saved", "running", id="saved"),
-    ],
+        "saved": ("saved", "running"),
+    },
 )
 def test_default_of_two_kernels_is_found_in_the_grub_menu_of_the_release(
     release: Release, tmp_path: Path, default: str, expected: str

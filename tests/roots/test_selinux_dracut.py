@@ -10,6 +10,7 @@ from lab.roots import UnavailableError, build_tools
 from numaforge.image.bake.program import HOME
 from numaforge.lib import shell
 from numaforge.roles.modules.files import MODPROBE_PATH
+from tests.fixtures.tables import cases
 from tests.ssh.sandbox import cannot_run
 
 TOOLS = ("dracut-core", "kmod", "policycoreutils", "selinux-policy-default", "selinux-utils")
@@ -70,12 +71,12 @@ def test_image_files_get_the_selinux_types_of_a_real_policy(root: Path) -> None:
     assert not (root / ".autorelabel").exists()
 
 
-@pytest.mark.parametrize(
-    ("start", "taken"),
-    [
-        pytest.param('mount --bind "$0" "$0"; exec "$@"', True, id="on a mounted root"),
-        pytest.param('exec "$@"', False, id="not where dracut finds no mounts"),
-    ],
+@cases(
+    "start, taken",
+    {
+        "on a mounted root": ('mount --bind "$0" "$0"; exec "$@"', True),
+        "not where dracut finds no mounts": ('exec "$@"', False),
+    },
 )
 def test_dracut_includes_module_options_in_the_initramfs(root: Path, start: str, taken: bool) -> None:
     said = run_in(root, DRACUT, start)

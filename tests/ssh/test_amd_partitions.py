@@ -17,6 +17,7 @@ from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.part import BOOT_LINK
 from numaforge.verification import suite
 from tests.fixtures.shortened import shortened
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.parts.amd_partitions import (
@@ -90,45 +91,35 @@ def test_compute_mode_change_reloads_no_driver_and_skips_gpus_as_planned(node, p
 
 
 @pytest.mark.variants(2)
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        pytest.param(
+@cases(
+    "fault, reason",
+    {
+        "a-GPU-that-stays-busy": (
             "current_compute_partition every EBUSY",
             f"{FIRST}: current_compute_partition does not take CPX: Device or resource busy",
-            id="a-GPU-that-stays-busy",
         ),
-        pytest.param(
+        "a-mode-that-the-driver-does-not-take": (
             "current_compute_partition 2 EINVAL",
             f"{SECOND}: current_compute_partition does not take CPX: Invalid argument",
-            id="a-mode-that-the-driver-does-not-take",
         ),
-        pytest.param(
+        "a-write-that-does-not-end": (
             "current_compute_partition 2 hangs",
             f"{SECOND}: current_compute_partition does not take CPX: tee did not end within 8 s",
-            id="a-write-that-does-not-end",
         ),
-        pytest.param(
+        "a-memory-mode-that-the-driver-does-not-take": (
             "current_memory_partition 1 EINVAL",
             f"{FIRST}: current_memory_partition does not take NPS4: Invalid argument",
-            id="a-memory-mode-that-the-driver-does-not-take",
         ),
-        pytest.param(
+        "a-driver-that-does-not-load": (
             "load 1 EIO",
             "amdgpu cannot be loaded: modprobe: FATAL: Module amdgpu: Input/output error.",
-            id="a-driver-that-does-not-load",
         ),
-        pytest.param(
+        "a-load-that-does-not-end": (
             "load 1 hangs",
             "amdgpu cannot be loaded: modprobe did not end within 8 s",
-            id="a-load-that-does-not-end",
         ),
-        pytest.param(
-            "load 1 lost",
-            f"{SECOND}: amdgpu does not have this GPU again after 1 s",
-            id="a-GPU-that-stays-away",
-        ),
-    ],
+        "a-GPU-that-stays-away": ("load 1 lost", f"{SECOND}: amdgpu does not have this GPU again after 1 s"),
+    },
 )
 def test_driver_failure_restores_the_old_modes(node, port, fault, reason):
     faults(node, fault)
@@ -198,14 +189,12 @@ def test_unrestorable_amd_gpus_are_reported_with_repair_commands(node, port):
 # ---- what holds a GPU ----
 
 
-@pytest.mark.parametrize(
-    ("group", "path", "holder"),
-    [
-        pytest.param(
-            POD, "dri/renderD136", "by pods (pid {} (sleep 1000) of root), and the node ", id="a-pod"
-        ),
-        pytest.param(PERSON, "kfd", "by pid {} (sleep 1000) of root; end what ", id="a-login"),
-    ],
+@cases(
+    "group, path, holder",
+    {
+        "a-pod": (POD, "dri/renderD136", "by pods (pid {} (sleep 1000) of root), and the node "),
+        "a-login": (PERSON, "kfd", "by pid {} (sleep 1000) of root; end what "),
+    },
 )
 def test_holder_that_may_not_be_ended_is_named_and_nothing_changes(node, port, group, path, holder):
     pid = hold(node, group, path)

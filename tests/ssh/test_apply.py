@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.paths import REPOSITORY
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
@@ -126,23 +127,17 @@ def test_apply_on_a_terminal_shows_the_changes_and_asks(node, tmp_path, answer, 
     assert (run.returncode, text(node, SWAPPINESS)) == (code, swappiness), run.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param(["one.py"], "no terminal to ask on: give --yes", id="nobody to ask"),
-        pytest.param(["one.py", "--dry", "--yes"], "give one of them", id="dry and yes"),
-        pytest.param(["nosuch.py", "--dry"], "there is no inventory nosuch.py", id="no inventory"),
-        pytest.param(["empty.py", "--dry"], "empty.py names no host: ", id="no host"),
-        pytest.param(["broken.py", "--dry"], "broken.py, line 1: ", id="broken inventory"),
-        pytest.param(
-            ["one.py", "--dry", "--limit", "two"],
-            "contains no host that --limit two chooses",
-            id="no such host",
-        ),
-        pytest.param(
-            ["one.py", "--dry", "--deploy", "no.py"], "no.py: the deploy does not exist", id="no deploy"
-        ),
-    ],
+@cases(
+    "arguments, message",
+    {
+        "nobody to ask": (["one.py"], "no terminal to ask on: give --yes"),
+        "dry and yes": (["one.py", "--dry", "--yes"], "give one of them"),
+        "no inventory": (["nosuch.py", "--dry"], "there is no inventory nosuch.py"),
+        "no host": (["empty.py", "--dry"], "empty.py names no host: "),
+        "broken inventory": (["broken.py", "--dry"], "broken.py, line 1: "),
+        "no such host": (["one.py", "--dry", "--limit", "two"], "contains no host that --limit two chooses"),
+        "no deploy": (["one.py", "--dry", "--deploy", "no.py"], "no.py: the deploy does not exist"),
+    },
 )
 def test_bad_input_is_one_message(arguments, message, tmp_path):
     for name, said in {"empty": "nodes = []", "one": 'nodes = ["one"]', "broken": "import nothing"}.items():

@@ -8,6 +8,7 @@ from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import DROP_IN as GRUB_DROP_IN
 from numaforge.roles.kernel_cmdline.part import RECORD, TRIAL
 from numaforge.roles.reboot import part as reboot
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.reboots import CUT_POWER, carried_out, taken_back, through_boots
@@ -117,20 +118,16 @@ def test_default_changes_before_the_boot_without_one_time_boot_support(node, por
     assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        pytest.param(":", None, id="it-can"),
-        pytest.param("echo lvm > /run/grub-abstraction", "GRUB cannot write to {} (lvm ext2)", id="on-lvm"),
-        pytest.param("echo btrfs > /run/grub-fs", "GRUB cannot write to {} (btrfs)", id="on-btrfs"),
-        pytest.param("rm {}/grubenv", "it has no {}/grubenv", id="no-environment"),
-        pytest.param(
-            "sed -i /next_entry/d {}/grub.cfg", "its grub.cfg knows no next_entry", id="a-menu-of-others"
-        ),
-        pytest.param(
-            "rm /usr/local/bin/grub*-editenv", "grub-editenv and grub-probe are missing", id="no-tool"
-        ),
-    ],
+@cases(
+    "spoil, said",
+    {
+        "it-can": (":", None),
+        "on-lvm": ("echo lvm > /run/grub-abstraction", "GRUB cannot write to {} (lvm ext2)"),
+        "on-btrfs": ("echo btrfs > /run/grub-fs", "GRUB cannot write to {} (btrfs)"),
+        "no-environment": ("rm {}/grubenv", "it has no {}/grubenv"),
+        "a-menu-of-others": ("sed -i /next_entry/d {}/grub.cfg", "its grub.cfg knows no next_entry"),
+        "no-tool": ("rm /usr/local/bin/grub*-editenv", "grub-editenv and grub-probe are missing"),
+    },
 )
 def test_one_time_boot_support_is_detected(node, loader, spoil, said):
     folder = "/boot/grub2" if loader == "grubby" else "/boot/grub"
@@ -189,17 +186,17 @@ def test_newer_kernel_of_the_next_boot_is_detected(node):
 
 
 @pytest.mark.parametrize("loader", ["grub"], indirect=True)
-@pytest.mark.parametrize(
-    ("default", "expected"),
-    [
-        pytest.param("0", "another", id="the-first"),
-        pytest.param("1", "another", id="a-submenu-starts-with-its-first"),
-        pytest.param("1>1", "running", id="by-numbers"),
-        pytest.param(f"gnulinux-advanced-1>gnulinux-{KERNEL}-advanced-1", "running", id="by-ids"),
-        pytest.param(f"Advanced options for Debian>Debian, with Linux {KERNEL}", "running", id="by-titles"),
-        pytest.param("9", "another", id="a-number-that-there-is-not-is-the-first"),
-        pytest.param("saved", "running", id="saved"),
-    ],
+@cases(
+    "default, expected",
+    {
+        "the-first": ("0", "another"),
+        "a-submenu-starts-with-its-first": ("1", "another"),
+        "by-numbers": ("1>1", "running"),
+        "by-ids": (f"gnulinux-advanced-1>gnulinux-{KERNEL}-advanced-1", "running"),
+        "by-titles": (f"Advanced options for Debian>Debian, with Linux {KERNEL}", "running"),
+        "a-number-that-there-is-not-is-the-first": ("9", "another"),
+        "saved": ("saved", "running"),
+    },
 )
 def test_default_entry_is_found_as_by_grub(node, default, expected):
     node.path("/etc/default/grub.d").mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ import pytest
 
 from lab import pki
 from numaforge.rollout.configz import KubeletEndpoint, SilentKubeletError, UnreadableConfigError, read_answer
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port
@@ -107,15 +108,13 @@ def test_kubelet_serves_its_config_to_its_node(node, kubelet, shell):
     assert login == {"organizationName": "system:nodes", "commonName": "system:node:node"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "replaced",
-    [
-        pytest.param((CURRENT, "../../var/lib/kubelet/pki/kubelet-client-current.pem"), id="relative-path"),
-        pytest.param(
-            (f"client-certificate: {CURRENT}", f'"client-certificate": "{CURRENT}"'), id="in-quotes"
-        ),
-        pytest.param(("client-certificate:", "token: x\n    comment:"), id="nothing-named-but-rotated"),
-    ],
+    {
+        "relative-path": (CURRENT, "../../var/lib/kubelet/pki/kubelet-client-current.pem"),
+        "in-quotes": (f"client-certificate: {CURRENT}", f'"client-certificate": "{CURRENT}"'),
+        "nothing-named-but-rotated": ("client-certificate:", "token: x\n    comment:"),
+    },
 )
 def test_client_certificate_is_read_from_the_kubeconfig(node, kubelet, replaced):
     file = node.path(KUBECONFIG)
@@ -151,13 +150,13 @@ def test_server_with_another_certificate_receives_no_request(node, kubelet, auth
     assert kubelet.asked == []
 
 
-@pytest.mark.parametrize(
-    ("hidden", "said"),
-    [
-        pytest.param(f"rm {CURRENT}", "cannot be read: .*No such file", id="no-client-certificate"),
-        pytest.param(f"rm {KUBECONFIG}", "cannot be read: .*No such file", id="no-kubeconfig"),
-        pytest.param("PATH=/nowhere", "no python3", id="no-python"),
-    ],
+@cases(
+    "hidden, said",
+    {
+        "no-client-certificate": (f"rm {CURRENT}", "cannot be read: .*No such file"),
+        "no-kubeconfig": (f"rm {KUBECONFIG}", "cannot be read: .*No such file"),
+        "no-python": ("PATH=/nowhere", "no python3"),
+    },
 )
 def test_missing_login_file_or_python_is_named(node, kubelet, hidden, said):
     done = node.run(f"{hidden}\n{kubelet.endpoint.script}", own_network=False)

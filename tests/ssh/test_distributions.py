@@ -39,12 +39,7 @@ LAYOUTS = {
         "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d",
         {},
     ),
-    "MicroK8s": (
-        "snap.microk8s.daemon-kubelite.service",
-        "/etc/systemd/system",
-        MICROK8S_FOLDER,
-        {},
-    ),
+    "MicroK8s": ("snap.microk8s.daemon-kubelite.service", "/etc/systemd/system", MICROK8S_FOLDER, {}),
 }
 _READS_DROP_IN = "if drop_in.exists()"
 _MAIN = (

@@ -114,11 +114,7 @@ def test_unchanged_node_runs_only_a_shell(node):
 
 
 def lose_memory(node: Sandbox) -> None:
-    write(
-        node,
-        MEMINFO,
-        node.path(MEMINFO).read_text().replace("MemTotal: 8388608", "MemTotal: 4194304"),
-    )
+    write(node, MEMINFO, node.path(MEMINFO).read_text().replace("MemTotal: 8388608", "MemTotal: 4194304"))
 
 
 CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
@@ -136,10 +132,7 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
         lambda node: write(node, "/proc/sys/kernel/osrelease", "6.12.0\n"),
         "kernel was 6.1.0, and is 6.12.0",
     ),
-    "another profile": (
-        lambda node: write(node, OWN, PROFILE.replace("1Gi", "2Gi")),
-        f"file-{OWN} was ",
-    ),
+    "another profile": (lambda node: write(node, OWN, PROFILE.replace("1Gi", "2Gi")), f"file-{OWN} was "),
     "another source of the profile": (
         lambda node: write(node, WRITTEN, PROFILE),
         f"the profile was named by {SETTINGS}: profile, and is by {WRITTEN}",

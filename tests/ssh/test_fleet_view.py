@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
@@ -67,12 +68,12 @@ def test_dry_run_of_seven_hosts_fits_one_screen_with_every_outcome(seven, tmp_pa
     ]
 
 
-@pytest.mark.parametrize(
-    ("asked", "heading"),
-    [
-        pytest.param(["--diff"], rf"gpu-\[01-03\]: {SYSCTLS}", id="all, those that are the same once"),
-        pytest.param(["--data", "diff=gpu-02"], f"gpu-02: {SYSCTLS}", id="one host's"),
-    ],
+@cases(
+    "asked, heading",
+    {
+        "all, those that are the same once": (["--diff"], rf"gpu-\[01-03\]: {SYSCTLS}"),
+        "one host's": (["--data", "diff=gpu-02"], f"gpu-02: {SYSCTLS}"),
+    },
 )
 def test_diffs_follow_the_summary_by_host_and_file(start_sandbox, tmp_path, asked, heading):
     alike = data(start_sandbox(machine()))
@@ -84,12 +85,12 @@ def test_diffs_follow_the_summary_by_host_and_file(start_sandbox, tmp_path, aske
     assert diffs.count("+vm.swappiness = 1") == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        pytest.param("diff=gpu-99", "--data diff: gpu-99 is not a host of this run", id="no such host"),
-        pytest.param("report=/nowhere/r.json", "--data report: there is no folder /nowhere", id="no folder"),
-    ],
+@cases(
+    "asked, message",
+    {
+        "no such host": ("diff=gpu-99", "--data diff: gpu-99 is not a host of this run"),
+        "no folder": ("report=/nowhere/r.json", "--data report: there is no folder /nowhere"),
+    },
 )
 def test_invalid_view_option_is_refused_before_contacting_hosts(tmp_path, asked, message):
     run = pyinfra(tmp_path, {"gpu-01": {}}, "--dry", "--data", asked, "deploys/site.py")

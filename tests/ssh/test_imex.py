@@ -12,6 +12,7 @@ from numaforge.lib import shell
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.part import RECORD
 from numaforge.roles.imex.plan import ImexPlan
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.imex import BARE, DRIVER, HOST, assert_old, change, keys, start_node, state
 from tests.ssh.sandbox import Sandbox
@@ -39,12 +40,12 @@ def test_driver_and_host_management_are_applied_then_original_restored(node: San
     assert not node.path(RECORD).exists()
 
 
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        pytest.param("touch /run/imex-broken", "says nothing on", id="it does not start"),
-        pytest.param("touch /run/imex-degraded", "says DEGRADED on .*, not READY", id="never ready"),
-    ],
+@cases(
+    "spoil, reason",
+    {
+        "it does not start": ("touch /run/imex-broken", "says nothing on"),
+        "never ready": ("touch /run/imex-degraded", "says DEGRADED on .*, not READY"),
+    },
 )
 def test_daemon_that_is_not_ready_restores_the_old_daemon(node: Sandbox, spoil: str, reason: str) -> None:
     node.run(spoil)

@@ -11,6 +11,7 @@ from numaforge.change.transaction import settle_script, start_script
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, IRQBALANCE_OFF_PATH
 from numaforge.roles.kernel_values import part as kernel_values
 from tests.fixtures.shortened import shortened
+from tests.fixtures.tables import cases
 from tests.ssh.confined import CONFINED
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.interrupts import change, start_node, state
@@ -205,20 +206,16 @@ def test_unit_script_fails_and_names_the_refused_affinity(node, tmp_path):
     assert done.stderr == f"{affinity(41)}: the kernel refuses 2,6 (Invalid argument)\n"
 
 
-@pytest.mark.parametrize(
-    ("edit", "left"),
-    [
-        pytest.param("echo IRQBALANCE_ONESHOT=1", ["IRQBALANCE_ONESHOT=1"], id="a-line-of-another-stays"),
-        pytest.param("rm", None, id="a-file-that-another-has-removed-stays-so"),
-    ],
+@cases(
+    "edit, left",
+    {
+        "a-line-of-another-stays": ("echo IRQBALANCE_ONESHOT=1", ["IRQBALANCE_ONESHOT=1"]),
+        "a-file-that-another-has-removed-stays-so": ("rm", None),
+    },
 )
 def test_undo_removes_only_numaforge_lines_from_an_edited_file(node, edit, left):
     before = text(node, IRQBALANCE_FILE).splitlines()
-    when(
-        node,
-        "prove interrupts",
-        f"{edit} {'>>' if left else ''} {IRQBALANCE_FILE}; {KILL}",
-    )
+    when(node, "prove interrupts", f"{edit} {'>>' if left else ''} {IRQBALANCE_FILE}; {KILL}")
     node.run(start_script(change()))
     until(node, "idle")
     node.run(settle_script())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import CONFIG, kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, data, starts, with_kubelet
@@ -94,15 +95,13 @@ def test_failed_kubelet_start_fails_the_run_and_is_rolled_back(node, tmp_path):
 
 
 @pytest.mark.variants(2)
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [
-        pytest.param("maxPods: -1\n", "would not start", id="refused-by-the-kubelet"),
-        pytest.param(
-            "cpuManagerPolicy: none\n", "config.yaml says cpuManagerPolicy: none", id="contradiction"
-        ),
-        pytest.param("kind: [\n", "cannot load its configuration", id="not-yaml"),
-    ],
+@cases(
+    "broken, message",
+    {
+        "refused-by-the-kubelet": ("maxPods: -1\n", "would not start"),
+        "contradiction": ("cpuManagerPolicy: none\n", "config.yaml says cpuManagerPolicy: none"),
+        "not-yaml": ("kind: [\n", "cannot load its configuration"),
+    },
 )
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
 def test_unworkable_configuration_is_refused_before_any_write(node, tmp_path, broken, message, mode):

@@ -13,6 +13,7 @@ from numaforge.change.transaction import (
     start_script,
     void_script,
 )
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import DROP_IN
@@ -59,17 +60,17 @@ def held(node: Sandbox, file: str) -> str:
     return f"process {node.path('/run/holder').read_text().strip()} (sleep)"
 
 
-@pytest.mark.parametrize(
-    ("file", "script"),
-    [
-        pytest.param(ALL, lambda port: start_script(transaction(port, "new", id="T2")), id="delivery"),
-        pytest.param(ALL, lambda _: f"sh {TRANSACTIONS}/T1/run.sh begin apply", id="begin"),
-        pytest.param(ALL, lambda _: void_script("T1"), id="withdrawal"),
-        pytest.param(ALL, lambda _: settle_script(), id="settling"),
-        pytest.param(DECISION, lambda _: confirm_script("T1", "token"), id="confirmation"),
-        pytest.param(ALIVE, lambda _: f"sh {TRANSACTIONS}/T1/run.sh apply", id="work"),
-        pytest.param(ALIVE, lambda _: f"sh {TRANSACTIONS}/T1/run.sh boot", id="boot"),
-    ],
+@cases(
+    "file, script",
+    {
+        "delivery": (ALL, lambda port: start_script(transaction(port, "new", id="T2"))),
+        "begin": (ALL, lambda _: f"sh {TRANSACTIONS}/T1/run.sh begin apply"),
+        "withdrawal": (ALL, lambda _: void_script("T1")),
+        "settling": (ALL, lambda _: settle_script()),
+        "confirmation": (DECISION, lambda _: confirm_script("T1", "token")),
+        "work": (ALIVE, lambda _: f"sh {TRANSACTIONS}/T1/run.sh apply"),
+        "boot": (ALIVE, lambda _: f"sh {TRANSACTIONS}/T1/run.sh boot"),
+    },
 )
 def test_lock_wait_times_out_and_names_the_holder(node, port, file, script):
     delivered(node, transaction(port, "new"))

@@ -11,6 +11,7 @@ from numaforge.node.program import holders_source
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.part import BOOT_LINK
 from tests.fixtures.shortened import shortened
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.mig import (
     AMPERES,
@@ -75,28 +76,25 @@ def test_instance_change_alone_stops_no_unit(node, port):
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("call", "code", "reason"),
-    [
-        pytest.param(
+@cases(
+    "call, code, reason",
+    {
+        "creating": (
             "nvmlDeviceCreateGpuInstanceWithPlacement 1",
             "NVML_ERROR_INSUFFICIENT_RESOURCES",
             "the GPU instance 2g.20gb at 4 cannot be created: there is no room for it",
-            id="creating",
         ),
-        pytest.param(
+        "a-compute-instance": (
             "nvmlGpuInstanceCreateComputeInstance 2",
             "NVML_ERROR_UNKNOWN",
             "the GPU instance 2g.20gb at 4 cannot get a compute instance of 1 slices: Unknown Error",
-            id="a-compute-instance",
         ),
-        pytest.param(
+        "destroying": (
             "nvmlGpuInstanceDestroy 1",
             "NVML_ERROR_NO_PERMISSION",
             "cannot be destroyed: this machine may not",
-            id="destroying",
         ),
-    ],
+    },
 )
 def test_failed_step_restores_the_old_state(node, port, call, code, reason):
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {call} {code}", 1))
@@ -188,12 +186,12 @@ def test_unit_named_in_the_profile_is_restarted(node, port):
     assert active(node, unit)
 
 
-@pytest.mark.parametrize(
-    ("unit", "made"),
-    [
-        pytest.param("run-u12.service", "", id="without-a-name"),
-        pytest.param("job.service", "/run/systemd/transient/job.service", id="with-one"),
-    ],
+@cases(
+    "unit, made",
+    {
+        "without-a-name": ("run-u12.service", ""),
+        "with-one": ("job.service", "/run/systemd/transient/job.service"),
+    },
 )
 def test_systemd_run_unit_counts_as_a_job_and_is_never_stopped(node, port, unit, made):
     pid = hold(node, 1, f"/system.slice/{unit}")

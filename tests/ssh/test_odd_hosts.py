@@ -7,10 +7,7 @@ from tests.ssh.machine import machine
 from tests.ssh.sandbox import pyinfra
 from tests.ssh.site_runs import PLAN, data, plain
 
-_ODD = {
-    "/etc/os-release": "NAME=Bob's Linux\nID=bob\n",
-    PLAN: "[" * 100_000,
-}
+_ODD = {"/etc/os-release": "NAME=Bob's Linux\nID=bob\n", PLAN: "[" * 100_000}
 _FAULTY_ROLE = """
 from pyinfra import host
 
@@ -42,9 +39,6 @@ def test_internal_error_stops_its_host_only(start_sandbox, tmp_path):
     output = pyinfra(tmp_path, {"bad": data(bad), "good": data(good)}, "-y", str(deploy))
     said = plain(output.stdout)
     assert output.returncode == 1, said
-    assert re.search(
-        r"refused: bad\s+internal error: KeyError: 'nothing' \(deploy\.py, line 9\)",
-        said,
-    ), said
+    assert re.search(r"refused: bad\s+internal error: KeyError: 'nothing' \(deploy\.py, line 9\)", said), said
     assert re.search(r"\[good\]\s+went on", said), said
     assert "Traceback" not in said

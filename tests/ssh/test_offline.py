@@ -164,13 +164,7 @@ def test_without_the_kubelet_role_cpus_stay_online(node: Sandbox, tmp_path: Path
 # ---- broken off ----
 
 SWITCHES = {online(cpu): cpu for cpu in (6, 7)}
-FAULTS = (
-    "apply kernel_values",
-    ".numaforge-new",
-    "apply kubelet",
-    "start kubelet",
-    "prove kubelet again",
-)
+FAULTS = ("apply kernel_values", ".numaforge-new", "apply kubelet", "start kubelet", "prove kubelet again")
 
 
 def change(port: int, *, going: bool) -> Transaction:

@@ -11,6 +11,7 @@ from numaforge.change.transaction import Transaction
 from numaforge.node.part import NodeState
 from numaforge.node.pods import Pods
 from numaforge.roles.reboot import part as reboot
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, with_kubelet
@@ -83,10 +84,7 @@ def test_at_most_three_processes_are_named(node):
 
 @pytest.mark.variants(1)
 @HOW
-@pytest.mark.parametrize(
-    "profile",
-    [pytest.param(BIG_POOLS, id="pools"), pytest.param(RESTARTS, id="a-state-file-goes")],
-)
+@cases("profile", {"pools": BIG_POOLS, "a-state-file-goes": RESTARTS})
 def test_pods_on_a_host_outside_a_cluster_are_not_disturbed(node, tmp_path, how, profile):
     assert site(tmp_path, node, PROFILE)[0] == 0
     stop(node, how)

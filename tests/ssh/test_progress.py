@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data
@@ -80,12 +81,12 @@ def test_elapsed_time_advances_while_a_host_does_not_answer(words, node, tmp_pat
         assert process.poll() is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        pytest.param((*NUMAFORGE, "apply", "-y", "INVENTORY"), id="apply"),
-        pytest.param((*PYINFRA, "-y", "INVENTORY", "deploys/site.py"), id="pyinfra, as for an uninstall"),
-    ],
+    {
+        "apply": (*NUMAFORGE, "apply", "-y", "INVENTORY"),
+        "pyinfra, as for an uninstall": (*PYINFRA, "-y", "INVENTORY", "deploys/site.py"),
+    },
 )
 def test_step_and_elapsed_time_are_shown_during_a_change(words, node, tmp_path):
     hold(node)

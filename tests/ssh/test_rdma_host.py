@@ -21,6 +21,7 @@ from numaforge.roles.rdma.paths import RDMA_GATE_SCRIPT_PATH
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
 from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.parts.rdma_host import NEW, OLD, assert_old, change, limit, settings, start_node
@@ -155,10 +156,7 @@ def test_setting_without_its_tool_is_skipped_and_reported(bare, tmp_path):
     done = succeed(tmp_path, data(bare), "-y", "deploys/rdma.py")
     assert f"left alone: trust of {INTERFACE}, which takes mlnx_qos" in plain(done.stdout)
     at_boot = bare.run(f"sh {NICS_SCRIPT_PATH} apply {NICS_PATH}")
-    assert (at_boot.returncode, at_boot.stderr) == (
-        0,
-        f"{INTERFACE}: trust unchanged, for lack of a tool\n",
-    )
+    assert (at_boot.returncode, at_boot.stderr) == (0, f"{INTERFACE}: trust unchanged, for lack of a tool\n")
 
 
 @pytest.mark.parametrize("user", ["root", "deployer"])
@@ -193,26 +191,20 @@ def test_change_that_needs_a_forbidden_reboot_is_pending(bare, tmp_path):
 # ---- as a transaction, with faults ----
 
 
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        pytest.param(
+@cases(
+    "spoil, reason",
+    {
+        "the-module-does-not-load": (
             "sed -i /ib_umad/d /run/modules",
             "the module ib_umad could not be loaded: modprobe: FATAL: Module ib_umad not found",
-            id="the-module-does-not-load",
         ),
-        pytest.param(
-            "touch /run/refuse-pfc", f"{INTERFACE}: pfc is none, and 3 is not accepted", id="the-nic-refuses"
-        ),
-        pytest.param(
+        "the-nic-refuses": ("touch /run/refuse-pfc", f"{INTERFACE}: pfc is none, and 3 is not accepted"),
+        "config-space-is-locked": (
             f"mount --bind {CONFIG} {CONFIG}; mount -o remount,bind,ro {CONFIG}",
             f"{ADDRESS}: max_read_request is 512, and 4096 is not accepted",
-            id="config-space-is-locked",
         ),
-        pytest.param(
-            f"touch /run/broken/{RUNTIME}", f"systemctl restart {RUNTIME} failed", id="the-runtime-fails"
-        ),
-    ],
+        "the-runtime-fails": (f"touch /run/broken/{RUNTIME}", f"systemctl restart {RUNTIME} failed"),
+    },
 )
 def test_failing_step_restores_the_previous_state(node, spoil, reason):
     node.run(f"mkdir -p /run/broken; {spoil}")

@@ -5,6 +5,7 @@ import pytest
 from numaforge.change.transaction import CURRENT, settle_script, start_script
 from numaforge.lib import shell
 from numaforge.roles.kernel_cmdline.part import RECORD
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.reboots import WISH, assert_new, assert_old, bootable_node, carried_out, change, through_boots
@@ -39,16 +40,15 @@ def test_missing_kernel_parameter_is_reported_without_another_boot(node, port):
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        pytest.param("refuse-reboot", "systemctl reboot failed", id="the-node-does-not-reboot"),
-        pytest.param(
+@cases(
+    "spoil, reason",
+    {
+        "the-node-does-not-reboot": ("refuse-reboot", "systemctl reboot failed"),
+        "the-boot-loader-refuses": (
             "refuse-update-grub",
             "the kernel's command line could not be written: error: cannot find a device for /",
-            id="the-boot-loader-refuses",
         ),
-    ],
+    },
 )
 def test_failed_reboot_preparation_is_undone_without_a_boot(node, port, spoil, reason):
     node.path(f"/run/{spoil}").touch()
@@ -69,15 +69,15 @@ def test_status_query_during_the_boot_disturbs_nothing(node, port):
     assert_new(node)
 
 
-@pytest.mark.parametrize(
-    ("programs", "folder", "loader"),
-    [
-        pytest.param(("update-grub", "bootctl"), "/boot/loader/entries", "grub", id="grub-beside-entries"),
-        pytest.param(("grubby", "bootctl"), "/boot/loader/entries", "grubby", id="grubby-writes-entries"),
-        pytest.param(("kernelstub", "bootctl"), "/boot/efi/loader/entries", "kernelstub", id="pop-os"),
-        pytest.param(("bootctl",), "/boot/efi/loader/entries", "systemd-boot", id="systemd-boot"),
-        pytest.param(("bootctl",), "/boot/other", "none", id="systemd-without-its-boot-loader"),
-    ],
+@cases(
+    "programs, folder, loader",
+    {
+        "grub-beside-entries": (("update-grub", "bootctl"), "/boot/loader/entries", "grub"),
+        "grubby-writes-entries": (("grubby", "bootctl"), "/boot/loader/entries", "grubby"),
+        "pop-os": (("kernelstub", "bootctl"), "/boot/efi/loader/entries", "kernelstub"),
+        "systemd-boot": (("bootctl",), "/boot/efi/loader/entries", "systemd-boot"),
+        "systemd-without-its-boot-loader": (("bootctl",), "/boot/other", "none"),
+    },
 )
 def test_boot_loader_is_detected_by_its_tools(start_sandbox, programs, folder, loader):
     node = start_sandbox({**machine(), **{f"/usr/local/loader/{name}": "#!/bin/sh\n" for name in programs}})

@@ -6,6 +6,7 @@ import pytest
 
 from numaforge.lib import shell
 from numaforge.lib.file_content import FileContent
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data
@@ -45,20 +46,18 @@ def written(path: str) -> dict[str, object]:
     return {"files": (FileContent(path, "new\n"),), "values": {}, "pools": {}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "touched"),
-    [
-        pytest.param(
+@cases(
+    "changes, touched",
+    {
+        "a link in the config-dir does not have shadow overwritten": (
             written("/home/m/kd/90-numaforge.conf"),
             "/home/m/kd/90-numaforge.conf",
-            id="a link in the config-dir does not have shadow overwritten",
         ),
-        pytest.param(
+        "a link in the root-dir does not have sudoers removed": (
             {**written("/data/kd/new.conf"), "invalid_state": ["/home/m/root/cpu_manager_state"]},
             "/home/m/root/cpu_manager_state",
-            id="a link in the root-dir does not have sudoers removed",
         ),
-    ],
+    },
 )
 def test_change_through_user_owned_folders_is_refused(node, port, changes, touched):
     result = run(node, transaction(port, "new", **changes))

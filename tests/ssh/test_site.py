@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import CPUS, governor, machine, pool
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra, succeed
@@ -150,17 +151,16 @@ def test_login_without_root_uses_passwordless_sudo(node, tmp_path):
     assert node.path(PLAN).stat().st_uid == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param({"numaforge_profile": {"cpuz": {}}}, r"cpuz", id="unknown-key"),
-        pytest.param(
+@cases(
+    "change, message",
+    {
+        "unknown-key": ({"numaforge_profile": {"cpuz": {}}}, r"cpuz"),
+        "more-hugepages-than-memory": (
             {"numaforge_profile": {**PROFILE, "hugepages": [{"size": "1Gi", "count_per_numa_node": 64}]}},
             r"64",
-            id="more-hugepages-than-memory",
         ),
-        pytest.param({"ssh_user": "operator"}, r"ssh_user: the login user is not root", id="no-sudo"),
-    ],
+        "no-sudo": ({"ssh_user": "operator"}, r"ssh_user: the login user is not root"),
+    },
 )
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
 def test_bad_host_fails_alone_with_one_message(start_sandbox, tmp_path, change, message, mode):

@@ -32,6 +32,7 @@ from numaforge.lib.file_content import FileContent
 from numaforge.lib.framing import Answer
 from numaforge.node.fence import Fingerprint
 from numaforge.node.part import FailedPlan
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import pool
 from tests.ssh.parts.kubelet import assert_old
@@ -150,11 +151,7 @@ def test_kubelet_must_start_twice(node, port):
             id="ends-after-its-managers-have-started",
             marks=pytest.mark.long,
         ),
-        pytest.param(
-            "once",
-            SECOND_START + "the kubelet ended by itself",
-            id="cannot-read-its-own-state",
-        ),
+        pytest.param("once", SECOND_START + "the kubelet ended by itself", id="cannot-read-its-own-state"),
     ],
 )
 def test_kubelet_that_fails_to_start_rolls_everything_back(node, port, wish, reason):
@@ -183,12 +180,12 @@ def test_stopped_kubelet_is_configured_and_left_stopped(node, port):
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("files", "reloads"),
-    [
-        pytest.param((FileContent(DROP_IN, "new\n"),), False, id="a-configuration"),
-        pytest.param((FileContent(UNIT_DROP_IN, "[Service]\n"),), True, id="a-drop-in-of-the-unit"),
-    ],
+@cases(
+    "files, reloads",
+    {
+        "a-configuration": ((FileContent(DROP_IN, "new\n"),), False),
+        "a-drop-in-of-the-unit": ((FileContent(UNIT_DROP_IN, "[Service]\n"),), True),
+    },
 )
 def test_units_are_reloaded_only_when_a_unit_file_changes(node, port, files, reloads):
     assert run(node, transaction(port, "new", files=files)).outcome == "applied"
@@ -291,13 +288,13 @@ def test_unrestorable_pools_are_reported_with_repair_commands(node, port):
     assert_old(node)
 
 
-@pytest.mark.parametrize(
-    ("wish", "event", "script"),
-    [
-        pytest.param("crash", "", "", id="of-a-plan-that-fails"),
-        pytest.param("new", "apply kubelet", CUT_POWER, id="after-a-power-cut"),
-        pytest.param("new", "apply kubelet", KILL, id="of-a-killed-run"),
-    ],
+@cases(
+    "wish, event, script",
+    {
+        "of-a-plan-that-fails": ("crash", "", ""),
+        "after-a-power-cut": ("new", "apply kubelet", CUT_POWER),
+        "of-a-killed-run": ("new", "apply kubelet", KILL),
+    },
 )
 def test_folder_made_by_a_change_is_removed_by_its_undo(node, port, wish, event, script):
     folder = node.path(DROP_IN).parent
@@ -326,12 +323,12 @@ def test_unwritable_file_is_refused_before_the_kubelet_stops(node, port):
     assert leftovers(node) == []
 
 
-@pytest.mark.parametrize(
-    ("spoil", "complaint"),
-    [
-        pytest.param("cat /dev/zero > fill", "No space left on device", id="full"),
-        pytest.param("mount -o remount,ro,size=64k .", "Read-only file system", id="read-only"),
-    ],
+@cases(
+    "spoil, complaint",
+    {
+        "full": ("cat /dev/zero > fill", "No space left on device"),
+        "read-only": ("mount -o remount,ro,size=64k .", "Read-only file system"),
+    },
 )
 def test_unwritable_disk_is_refused_before_kubelet_stops(node, port, spoil, complaint):
     node.run(
@@ -537,12 +534,12 @@ def test_revert_that_lost_power_before_its_first_step_is_resumed(node, port):
     assert_old(node)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        pytest.param("T9", "this node knows no transaction T9", id="unknown"),
-        pytest.param("T1", "the transaction T1 is changing this node", id="running"),
-    ],
+@cases(
+    "name, message",
+    {
+        "unknown": ("T9", "this node knows no transaction T9"),
+        "running": ("T1", "the transaction T1 is changing this node"),
+    },
 )
 def test_unapplied_change_cannot_be_reverted(node, port, name, message):
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
@@ -574,14 +571,14 @@ def test_late_undo_request_leaves_a_newer_change_and_the_kubelet_alone(node, por
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize(
-    ("event", "why"),
-    [
-        pytest.param("void", "the request is older than the last withdrawal", id="after-a-withdrawal"),
-        pytest.param("boot", "the node was rebooted after it was asked for", id="after-a-boot"),
-        pytest.param("age", "it was asked for 12", id="after-two-minutes"),
-        pytest.param("forged", "the request is older than the last withdrawal", id="with-another-token"),
-    ],
+@cases(
+    "event, why",
+    {
+        "after-a-withdrawal": ("void", "the request is older than the last withdrawal"),
+        "after-a-boot": ("boot", "the node was rebooted after it was asked for"),
+        "after-two-minutes": ("age", "it was asked for 12"),
+        "with-another-token": ("forged", "the request is older than the last withdrawal"),
+    },
 )
 def test_late_undo_request_does_nothing(node, port, event, why):
     run(node, transaction(port, "new"))
@@ -883,24 +880,22 @@ def test_killed_change_does_not_count_as_a_failed_plan(node, port):
 # ---- what a poller is told ----
 
 
-@pytest.mark.parametrize(
-    ("event", "said"),
-    [
-        pytest.param(":", {"runs", "started"}, id="nothing"),
-        pytest.param(": > /run/stopping", {"runs", "started", "going_down"}, id="a-reboot-was-asked-for"),
-        pytest.param(
+@cases(
+    "event, said",
+    {
+        "nothing": (":", {"runs", "started"}),
+        "a-reboot-was-asked-for": (": > /run/stopping", {"runs", "started", "going_down"}),
+        "it-was-stopped-for-a-reboot": (
             "systemctl stop kubelet.service; : > /run/stopping",
             {"started", "going_down"},
-            id="it-was-stopped-for-a-reboot",
         ),
-        pytest.param("systemctl stop kubelet.service", {"started"}, id="it-was-stopped"),
-        pytest.param("kill -KILL $(cat /run/kubelet.pid)", {"started", "failed"}, id="it-ended-by-itself"),
-        pytest.param(
+        "it-was-stopped": ("systemctl stop kubelet.service", {"started"}),
+        "it-ended-by-itself": ("kill -KILL $(cat /run/kubelet.pid)", {"started", "failed"}),
+        "a-boot-in-which-it-was-not-started-yet": (
             f"kill -KILL $(cat /run/kubelet.pid); rm /run/kubelet.pid; echo another > {BOOT_ID}",
             set(),
-            id="a-boot-in-which-it-was-not-started-yet",
         ),
-    ],
+    },
 )
 def test_ended_kubelet_differs_from_node_shutdown_or_boot(node, event, said):
     node.run(event)
@@ -933,14 +928,9 @@ def test_last_and_failed_transactions_are_kept(node, port):
     assert kept == {"old-1", *(f"T{number}" for number in range(2, 2 + KEPT_TRANSACTIONS))}
 
 
-@pytest.mark.parametrize(
+@cases(
     "missing",
-    [
-        pytest.param([], id="curl"),
-        pytest.param(["curl"], id="python3"),
-        pytest.param(["curl", "python3"], id="wget"),
-        pytest.param(["curl", "python3", "wget"], id="bash"),
-    ],
+    {"curl": [], "python3": ["curl"], "wget": ["curl", "python3"], "bash": ["curl", "python3", "wget"]},
 )
 def test_health_check_uses_tools_that_the_host_has(node, port, missing):
     pattern = "|".join(missing or ["none"])
@@ -990,18 +980,18 @@ OTHER_DROP_IN = str(Path(DROP_IN).with_name("50-else.conf"))
 ODD_DROP_IN = str(Path(DROP_IN).with_name("$(touch owned) 'a\" \\b.conf"))
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        pytest.param(DROP_IN, "edited\n", id="a-drop-in-is-edited"),
-        pytest.param(DROP_IN, None, id="a-drop-in-goes"),
-        pytest.param(OTHER_DROP_IN, "maxPods: 3\n", id="a-drop-in-comes"),
-        pytest.param(ODD_DROP_IN, "maxPods: 3\n", id="a-path-is-data"),
-        pytest.param(UNIT_DROP_IN, "[Service]\n", id="the-units-drop-in-comes"),
-        pytest.param(STATE, pinned("a"), id="a-pod-is-pinned"),
-        pytest.param(MEMORY_STATE, pinned("a"), id="a-pod-is-pinned-in-state-that-is-kept"),
-        pytest.param(STATE, None, id="a-state-file-goes"),
-    ],
+@cases(
+    "path, text",
+    {
+        "a-drop-in-is-edited": (DROP_IN, "edited\n"),
+        "a-drop-in-goes": (DROP_IN, None),
+        "a-drop-in-comes": (OTHER_DROP_IN, "maxPods: 3\n"),
+        "a-path-is-data": (ODD_DROP_IN, "maxPods: 3\n"),
+        "the-units-drop-in-comes": (UNIT_DROP_IN, "[Service]\n"),
+        "a-pod-is-pinned": (STATE, pinned("a")),
+        "a-pod-is-pinned-in-state-that-is-kept": (MEMORY_STATE, pinned("a")),
+        "a-state-file-goes": (STATE, None),
+    },
 )
 def test_file_edited_after_the_look_is_not_overwritten(node, port, path, text):
     change = planned(node, port)

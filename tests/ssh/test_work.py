@@ -9,6 +9,7 @@ from numaforge.change.transaction import TRANSACTIONS, Transaction, revert_scrip
 from numaforge.node.part import NodeState
 from numaforge.node.work import KINDS
 from numaforge.roles.reboot import part as reboot
+from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, with_kubelet
@@ -190,12 +191,12 @@ def test_undo_waits_for_a_newly_started_job_with_the_kubelet_running(kubelet_nod
     assert ended(kubelet_node).outcome == "rolled-back"
 
 
-@pytest.mark.parametrize(
-    ("group", "name"),
-    [
-        pytest.param(f"0::/user.slice/user-1000.slice/x{JOB.removeprefix('0::')}", "sleep", id="a-group"),
-        pytest.param("0::/user.slice/user-1000.slice/session-1.scope", "qemu-kvm", id="a-name"),
-    ],
+@cases(
+    "group, name",
+    {
+        "a-group": (f"0::/user.slice/user-1000.slice/x{JOB.removeprefix('0::')}", "sleep"),
+        "a-name": ("0::/user.slice/user-1000.slice/session-1.scope", "qemu-kvm"),
+    },
 )
 def test_user_process_posing_as_work_does_not_delay_undo(kubelet_node, port, group, name):
     applied(kubelet_node, transaction(port, "new"))

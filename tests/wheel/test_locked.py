@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.fixtures.tables import cases
 from tests.fixtures.wheel import LOCK, NotReadyError, refuse_unlocked
 
 
@@ -19,13 +20,13 @@ def test_release_that_matches_the_lock_is_published() -> None:
     refuse_unlocked(materials(), LOCK.read_text())
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"),
-    [
-        pytest.param({"click": "0.1"}, "click 0.1, click ", id="another version"),
-        pytest.param({"extra": "1.0"}, "extra 1.0", id="a package that the lock lacks"),
-        pytest.param({"rich": ""}, "rich ", id="a package that is not installed"),
-    ],
+@cases(
+    "changed, named",
+    {
+        "another version": ({"click": "0.1"}, "click 0.1, click "),
+        "a package that the lock lacks": ({"extra": "1.0"}, "extra 1.0"),
+        "a package that is not installed": ({"rich": ""}, "rich "),
+    },
 )
 def test_sbom_that_differs_from_lock_is_refused(changed: dict[str, str], named: str) -> None:
     with pytest.raises(NotReadyError, match=f"the SBOM and requirements.lock differ in {named}"):

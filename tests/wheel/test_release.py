@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.paths import REPOSITORY
+from tests.fixtures.tables import cases
 
 VERSION = "7.8.9"
 IDENTITY = ["-c", "user.name=Release", "-c", "user.email=release@example.com"]
@@ -121,16 +122,14 @@ def not_committed(source: Path) -> None:
     (source / "roles/new.py").write_text("")
 
 
-@pytest.mark.parametrize(
-    ("unready", "said"),
-    [
-        pytest.param(
-            unreleased, "has changes under Unreleased, and numaforge is 7.8.9", id="changes-of-no-version"
-        ),
-        pytest.param(unknown, "it needs a section `## 7.8.9`", id="a-version-without-notes"),
-        pytest.param(published, "v7.8.9 is the tag of another commit", id="a-version-twice"),
-        pytest.param(not_committed, "?? roles/new.py", id="what-is-not-committed"),
-    ],
+@cases(
+    "unready, said",
+    {
+        "changes-of-no-version": (unreleased, "has changes under Unreleased, and numaforge is 7.8.9"),
+        "a-version-without-notes": (unknown, "it needs a section `## 7.8.9`"),
+        "a-version-twice": (published, "v7.8.9 is the tag of another commit"),
+        "what-is-not-committed": (not_committed, "?? roles/new.py"),
+    },
 )
 def test_unready_release_builds_nothing(source, tmp_path, unready, said):
     clone = tmp_path / "clone"

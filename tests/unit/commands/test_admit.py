@@ -14,6 +14,7 @@ from numaforge.commands.plan import plan
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.machine.topology.document import to_document
 from tests.fixtures.machines import GIB, dgx_1v, dgx_h100, machine
+from tests.fixtures.tables import cases
 
 CONFIG = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -181,16 +182,14 @@ def test_fit_compares_nodes_and_counts_those_with_the_devices(files: Path) -> No
     assert table[-1] == "all 2 nodes together: 8 pods of fits, on 1 of them"
 
 
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        pytest.param({"cpu": "15", "memory": "1Gi"}, "Insufficient cpu", id="more CPUs than there are"),
-        pytest.param({"cpu": "1", "memory": "64Gi"}, "Insufficient memory", id="more memory"),
-        pytest.param({"cpu": "99", "memory": "64Gi"}, "Insufficient cpu, memory", id="more of both"),
-        pytest.param(
-            {"cpu": "1", "memory": "1Gi", "hugepages-1Gi": "1Gi"}, "Insufficient hugepages-1Gi", id="pools"
-        ),
-    ],
+@cases(
+    "limits, words",
+    {
+        "more CPUs than there are": ({"cpu": "15", "memory": "1Gi"}, "Insufficient cpu"),
+        "more memory": ({"cpu": "1", "memory": "64Gi"}, "Insufficient memory"),
+        "more of both": ({"cpu": "99", "memory": "64Gi"}, "Insufficient cpu, memory"),
+        "pools": ({"cpu": "1", "memory": "1Gi", "hugepages-1Gi": "1Gi"}, "Insufficient hugepages-1Gi"),
+    },
 )
 def test_admit_reports_when_the_scheduler_would_not_send_the_pod(files: Path, limits, words) -> None:
     (files / "wants.yaml").write_text(pod("wants", **limits))
@@ -235,19 +234,16 @@ def test_pods_are_judged_by_the_mig_slices_of_a_profile(files: Path, command, mi
     assert on_dgx(command, files, SLICES, *mig).return_value == code
 
 
-@pytest.mark.parametrize(
-    ("sharing", "said"),
-    [
-        pytest.param(
+@cases(
+    "sharing, said",
+    {
+        "under another name": (
             {"time_slicing": {"gpu": 2}, "rename_shared": True},
             "slices  refused, Unschedulable  Guaranteed",
-            id="under another name",
         ),
-        pytest.param({"time_slicing": {"gpu": 2}}, "slices  admitted  Guaranteed", id="time-slicing"),
-        pytest.param(
-            {"mps": {"gpu": 2}}, "slices  refused, UnexpectedAdmissionError  Guaranteed", id="MPS: one each"
-        ),
-    ],
+        "time-slicing": ({"time_slicing": {"gpu": 2}}, "slices  admitted  Guaranteed"),
+        "MPS: one each": ({"mps": {"gpu": 2}}, "slices  refused, UnexpectedAdmissionError  Guaranteed"),
+    },
 )
 def test_pods_are_judged_by_the_gpu_sharing_of_a_profile(files: Path, sharing, said) -> None:
     (files / "shared.yaml").write_text(json.dumps({"name": "shared", "device_plugin": sharing}))
@@ -262,17 +258,16 @@ def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
     assert [shape["devices"] for shape in node["largest"]] == [1]
 
 
-@pytest.mark.parametrize(
-    ("limits", "remarks"),
-    [
-        pytest.param(
+@cases(
+    "limits, remarks",
+    {
+        "beside a GPU": (
             {"nvidia.com/gpu": "1", "rdma/rail0": "1"},
             ["containers[0].resources.limits.rdma/rail0"],
-            id="beside a GPU",
         ),
-        pytest.param({"rdma/rail0": "1"}, [], id="alone"),
-        pytest.param({"nvidia.com/gpu": "1"}, [], id="a GPU alone"),
-    ],
+        "alone": ({"rdma/rail0": "1"}, []),
+        "a GPU alone": ({"nvidia.com/gpu": "1"}, []),
+    },
 )
 def test_unaligned_rdma_device_is_reported(files: Path, limits, remarks) -> None:
     (files / "rails.yaml").write_text("name: rails\nrdma: {device_plugin: {per: rail}}\n")
@@ -309,15 +304,15 @@ def dgx(files: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("given", "policy", "pods"),
-    [
-        pytest.param([], "none", 8, id="as it is"),
-        pytest.param(["--live"], "none", 8, id="live"),
-        pytest.param(["--profile", "training"], "best-effort", 7, id="as a profile makes it"),
-        pytest.param(["--plan", "plan.json"], "best-effort", 7, id="as a plan makes it"),
-        pytest.param(["--profile", "inference-mig"], "single-numa-node", 0, id="with cut GPUs"),
-    ],
+@cases(
+    "given, policy, pods",
+    {
+        "as it is": ([], "none", 8),
+        "live": (["--live"], "none", 8),
+        "as a profile makes it": (["--profile", "training"], "best-effort", 7),
+        "as a plan makes it": (["--plan", "plan.json"], "best-effort", 7),
+        "with cut GPUs": (["--profile", "inference-mig"], "single-numa-node", 0),
+    },
 )
 def test_node_is_filled_under_its_planned_settings(
     files: Path, dgx: list[str], given: list[str], policy: str, pods: int, monkeypatch: pytest.MonkeyPatch

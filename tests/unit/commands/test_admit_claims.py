@@ -15,6 +15,7 @@ from numaforge.kubelet.admission.pod import Pod, PodError
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.document import to_document
 from tests.fixtures.machines import dgx_h100, kubeadm_kubelet
+from tests.fixtures.tables import cases
 from tests.fixtures.workers import SOUND
 
 API = "resource.k8s.io/v1"
@@ -153,40 +154,35 @@ def test_objects_may_follow_the_pods_that_need_them(files):
     assert judged(files, pod("one", OF_TEMPLATE), *WORLD)[0] == ExitCode.YES
 
 
-@pytest.mark.parametrize(
-    ("objects", "by", "unknown"),
-    [
-        pytest.param(
+@cases(
+    "objects, by, unknown",
+    {
+        "a template that is not given": (
             (device_class(), offered()),
             OF_TEMPLATE,
             ["ResourceClaimTemplate default/gpus is not given"],
-            id="a template that is not given",
         ),
-        pytest.param(
+        "a claim that is not given": (
             (device_class(), offered()),
             SHARED,
             ["ResourceClaim default/shared is not given"],
-            id="a claim that is not given",
         ),
-        pytest.param(
+        "a class that is not given": (
             (template(), offered()),
             OF_TEMPLATE,
             [f"DeviceClass {CLASS} is not given"],
-            id="a class that is not given",
         ),
-        pytest.param(
+        "no slices": (
             (device_class(), template()),
             OF_TEMPLATE,
             ["what its drivers offer is not known: no ResourceSlices are given"],
-            id="no slices",
         ),
-        pytest.param(
+        "slices of other nodes": (
             (device_class(), template(), offered(node="another")),
             OF_TEMPLATE,
             ["what its drivers offer is not known: no given ResourceSlice is of the node dgx-01"],
-            id="slices of other nodes",
         ),
-    ],
+    },
 )
 def test_missing_claim_data_is_named_and_the_kubelet_alone_decides(files, objects, by, unknown):
     code, found = judged(files, pod("one", by), *objects)
@@ -251,16 +247,16 @@ def with_drivers(files: Path, *drivers: str, plugins: tuple[str, ...] | None = (
 NEW, OLD = ("--kubelet-version", "1.36"), ("--kubelet-version", "1.35")
 
 
-@pytest.mark.parametrize(
-    ("drivers", "plugins", "version", "of_claims", "of_plugin"),
-    [
-        pytest.param([CLASS], (), NEW, 4, 0, id="a driver alone"),
-        pytest.param([CLASS], None, NEW, 4, 0, id="a driver, and no checkpoint of devices"),
-        pytest.param([CLASS], (), OLD, 0, 0, id="a driver alone, before claims serve requests"),
-        pytest.param([CLASS], (GPU,), NEW, 0, 4, id="a driver and a device plugin"),
-        pytest.param(["dra.cpu", "gpu.amd.com"], (), NEW, 0, 4, id="drivers of other devices"),
-        pytest.param([], (), NEW, 0, 4, id="no driver: the plugin is yet to come"),
-    ],
+@cases(
+    "drivers, plugins, version, of_claims, of_plugin",
+    {
+        "a driver alone": ([CLASS], (), NEW, 4, 0),
+        "a driver, and no checkpoint of devices": ([CLASS], None, NEW, 4, 0),
+        "a driver alone, before claims serve requests": ([CLASS], (), OLD, 0, 0),
+        "a driver and a device plugin": ([CLASS], (GPU,), NEW, 0, 4),
+        "drivers of other devices": (["dra.cpu", "gpu.amd.com"], (), NEW, 0, 4),
+        "no driver: the plugin is yet to come": ([], (), NEW, 0, 4),
+    },
 )
 def test_without_a_plan_gpus_come_from_the_registered_driver(
     files, drivers, plugins, version, of_claims, of_plugin
@@ -304,14 +300,14 @@ def test_devices_far_from_the_pods_cpus_are_named(files):
     assert remark["reason"].startswith(f"{CLASS}/dgx-01/gpu-0 on NUMA node 1, and the pod's CPUs on 0:")
 
 
-@pytest.mark.parametrize(
-    ("documents", "plan", "pods"),
-    [
-        pytest.param((*WORLD, pod("one", OF_TEMPLATE)), False, 2, id="as many as slices offer"),
-        pytest.param((template(3), pod("one", OF_TEMPLATE)), True, 2, id="as many as a plan has, by threes"),
-        pytest.param((pod("one", gpus=1),), True, 8, id="a resource that claims serve"),
-        pytest.param((device_class(), claim(), offered(), pod("one", SHARED)), False, 110, id="one for all"),
-    ],
+@cases(
+    "documents, plan, pods",
+    {
+        "as many as slices offer": ((*WORLD, pod("one", OF_TEMPLATE)), False, 2),
+        "as many as a plan has, by threes": ((template(3), pod("one", OF_TEMPLATE)), True, 2),
+        "a resource that claims serve": ((pod("one", gpus=1),), True, 8),
+        "one for all": ((device_class(), claim(), offered(), pod("one", SHARED)), False, 110),
+    },
 )
 def test_fit_counts_pods_with_satisfiable_claims(files, documents, plan, pods):
     code, found = judged(files, *documents, command=fit, plan=plan)
@@ -340,20 +336,19 @@ def network(node: str = "") -> dict[str, Any]:
     return named("ResourceSlice", "network", spec=spec)
 
 
-@pytest.mark.parametrize(
-    ("objects", "by", "how", "pods"),
-    [
-        pytest.param((template(),), OF_TEMPLATE, ("--profile", "claims.yaml"), 16, id="each pod's own"),
-        pytest.param((claim(),), SHARED, ("--profile", "claims.yaml"), 110, id="one that is on one node"),
-        pytest.param(
+@cases(
+    "objects, by, how, pods",
+    {
+        "each pod's own": ((template(),), OF_TEMPLATE, ("--profile", "claims.yaml"), 16),
+        "one that is on one node": ((claim(),), SHARED, ("--profile", "claims.yaml"), 110),
+        "one of a device that all nodes reach": (
             (claim(), device_class(), network()),
             SHARED,
             ("--config", "kubelet.yaml"),
             200,
-            id="one of a device that all nodes reach",
         ),
-        pytest.param((), SHARED, ("--config", "kubelet.yaml"), 200, id="one of which nothing is known"),
-    ],
+        "one of which nothing is known": ((), SHARED, ("--config", "kubelet.yaml"), 200),
+    },
 )
 def test_fleet_shapes_respect_claims(files, monkeypatch, objects, by, how, pods):
     monkeypatch.chdir(files)
@@ -368,15 +363,13 @@ def test_fleet_shapes_respect_claims(files, monkeypatch, objects, by, how, pods)
         assert json.loads(result.stdout)["configured"]["pods"] == pods
 
 
-@pytest.mark.parametrize(
-    ("by", "pods", "on_each", "on_one"),
-    [
-        pytest.param(OF_TEMPLATE, 2 * 7, 1, 0, id="each pod's own is on every node"),
-        pytest.param(SHARED, 7 + 8, 0, 1, id="one by name is on one node"),
-        pytest.param(
-            {"resourceClaimName": "absent"}, 2 * 8, 1, 0, id="one of which nothing is known takes nothing"
-        ),
-    ],
+@cases(
+    "by, pods, on_each, on_one",
+    {
+        "each pod's own is on every node": (OF_TEMPLATE, 2 * 7, 1, 0),
+        "one by name is on one node": (SHARED, 7 + 8, 0, 1),
+        "one of which nothing is known takes nothing": ({"resourceClaimName": "absent"}, 2 * 8, 1, 0),
+    },
 )
 def test_daemonset_claims_reduce_what_fleet_shapes_get(files, by, pods, on_each, on_one):
     of_all = pod("agent-x", by)
@@ -387,20 +380,17 @@ def test_daemonset_claims_reduce_what_fleet_shapes_get(files, by, pods, on_each,
     assert (found["on_every_node"], found["on_one_node"]) == (on_each, on_one)
 
 
-@pytest.mark.parametrize(
-    ("claims", "said"),
-    [
-        pytest.param([OF_TEMPLATE, None], "beside 2 pods of DaemonSets on each node", id="on each"),
-        pytest.param(
+@cases(
+    "claims, said",
+    {
+        "on each": ([OF_TEMPLATE, None], "beside 2 pods of DaemonSets on each node"),
+        "on each and on one": (
             [OF_TEMPLATE, SHARED],
             "beside 1 pod of DaemonSets on each node, 1 on the node of its claim alone",
-            id="on each and on one",
         ),
-        pytest.param([SHARED], "beside 1 pod of DaemonSets on the node of its claim alone", id="on one"),
-        pytest.param(
-            [SHARED, SHARED], "beside 2 pods of DaemonSets on the nodes of their claims alone", id="two"
-        ),
-    ],
+        "on one": ([SHARED], "beside 1 pod of DaemonSets on the node of its claim alone"),
+        "two": ([SHARED, SHARED], "beside 2 pods of DaemonSets on the nodes of their claims alone"),
+    },
 )
 def test_fit_reports_which_nodes_count_daemonset_pods(files, claims, said):
     of_all = [pod(f"agent-{number}", by) for number, by in enumerate(claims)]
@@ -425,22 +415,19 @@ def test_pods_that_share_a_claim_are_counted_on_one_node(files):
     assert each["pods"] == 16
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        pytest.param({"resourceClaims": {"name": "x"}}, "must be a list of mappings", id="no list"),
-        pytest.param({"resourceClaims": [{}]}, "a claim needs a name", id="without a name"),
-        pytest.param({"resourceClaims": [{"name": "x"}]}, "names neither or both", id="no source"),
-        pytest.param(
+@cases(
+    "spec, message",
+    {
+        "no list": ({"resourceClaims": {"name": "x"}}, "must be a list of mappings"),
+        "without a name": ({"resourceClaims": [{}]}, "a claim needs a name"),
+        "no source": ({"resourceClaims": [{"name": "x"}]}, "names neither or both"),
+        "two sources": (
             {"resourceClaims": [{"name": "x", **SHARED, **OF_TEMPLATE}]},
             "names neither or both",
-            id="two sources",
         ),
-        pytest.param(
-            {"resourceClaims": [{"name": "x", **SHARED}] * 2}, "two claims have the name 'x'", id="twice"
-        ),
-        pytest.param({}, "names the claim 'x', which the pod does not have", id="only a container's"),
-    ],
+        "twice": ({"resourceClaims": [{"name": "x", **SHARED}] * 2}, "two claims have the name 'x'"),
+        "only a container's": ({}, "names the claim 'x', which the pod does not have"),
+    },
 )
 def test_claims_invalid_for_the_api_server_are_refused(spec, message):
     containers = [{"name": "main", "resources": {"claims": [{"name": "x"}]}}]

@@ -16,6 +16,7 @@ from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
+from tests.fixtures.tables import cases
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 SOUND = f"{HEADER}cpuManagerPolicy: static\nreservedSystemCPUs: '0,4'\n"
@@ -188,26 +189,23 @@ def with_another_gpu(there: NodeTopology) -> NodeTopology:
     return replace(there, gpus=(replace(first, uuid="GPU-new"), *others))
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        pytest.param(
+@cases(
+    "changed, said",
+    {
+        "another minor": (
             with_another_kubelet,
             "it is for kubelet 1.36.3, and 1.34.2 is installed: judged by 1.36.3",
-            id="another minor",
         ),
-        pytest.param(
+        "a GPU in the place of another": (
             with_another_gpu,
             "it cuts GPUs that are not there now (0000:1b:00.0)",
-            id="a GPU in the place of another",
         ),
-        pytest.param(
+        "GPUs that are gone": (
             lambda there: replace(there, gpus=there.gpus[:6]),
             "it cuts GPUs that are not there now (0000:d1:00.0, 0000:df:00.0)",
-            id="GPUs that are gone",
         ),
-        pytest.param(lambda there: there, "", id="the machine as it was"),
-    ],
+        "the machine as it was": (lambda there: there, ""),
+    },
 )
 def test_outdated_plan_of_a_changed_machine_is_named(tmp_path, changed, said):
     there = ready_machine("dgx-h100")

@@ -17,6 +17,7 @@ from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import kubeadm_kubelet
+from tests.fixtures.tables import cases
 from tests.fixtures.workers import SOUND
 
 FITS = """\
@@ -300,16 +301,15 @@ esac
 """
 
 
-@pytest.mark.parametrize(
-    ("answer", "line"),
-    [
-        pytest.param("cat claims.json", "dgx-01  cannot allocate all claims", id="what it has"),
-        pytest.param(
+@cases(
+    "answer, line",
+    {
+        "what it has": ("cat claims.json", "dgx-01  cannot allocate all claims"),
+        "where the login may not read them": (
             "echo 'User cannot list resourceslices' >&2; exit 1",
             "not judged: whether its claims can be served",
-            id="where the login may not read them",
         ),
-    ],
+    },
 )
 def test_cluster_claims_are_read_when_a_pod_has_claims(
     folder: Path, capsys: Any, answer: str, line: str
@@ -367,36 +367,21 @@ def test_nodes_of_a_kind_share_a_row(folder: Path, capsys: Any) -> None:
     assert "gpu-[01-12]  may send it  admits" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param(("fits.yaml",), "name the nodes' machines", id="no machine"),
-        pytest.param(("nope.yaml", "dgx-h100", *TRAINING), "cannot be read", id="no such file"),
-        pytest.param(("pod", "dgx-h100"), "is neither a file nor NAMESPACE/NAME", id="neither file nor pod"),
-        pytest.param(
-            ("ml/none", "dgx-h100", *TRAINING, "--cluster", "cluster.json"),
-            "has no such pod",
-            id="no such pod",
-        ),
-        pytest.param(
-            ("fits.yaml", "dgx-h100", "--cluster", "fits.yaml"),
-            "not a complete JSON document",
-            id="no cluster",
-        ),
-        pytest.param(
-            ("fits.yaml", "dgx-h100", "--cluster", "cluster.json", "--live"), "instead of asking", id="both"
-        ),
-        pytest.param(
-            ("fits.yaml", "dgx-h100", "--limit", "x"),
-            "--limit needs an INVENTORY",
-            id="a limit of no inventory",
-        ),
-        pytest.param(
+@cases(
+    "arguments, message",
+    {
+        "no machine": (("fits.yaml",), "name the nodes' machines"),
+        "no such file": (("nope.yaml", "dgx-h100", *TRAINING), "cannot be read"),
+        "neither file nor pod": (("pod", "dgx-h100"), "is neither a file nor NAMESPACE/NAME"),
+        "no such pod": (("ml/none", "dgx-h100", *TRAINING, "--cluster", "cluster.json"), "has no such pod"),
+        "no cluster": (("fits.yaml", "dgx-h100", "--cluster", "fits.yaml"), "not a complete JSON document"),
+        "both": (("fits.yaml", "dgx-h100", "--cluster", "cluster.json", "--live"), "instead of asking"),
+        "a limit of no inventory": (("fits.yaml", "dgx-h100", "--limit", "x"), "--limit needs an INVENTORY"),
+        "no kubectl": (
             ("ml/waits", "dgx-h100", *TRAINING, "--kubectl", "no-such-kubectl"),
             "kubectl is not there",
-            id="no kubectl",
         ),
-    ],
+    },
 )
 def test_bad_input_has_one_message(
     folder: Path, capsys: Any, arguments: tuple[str, ...], message: str

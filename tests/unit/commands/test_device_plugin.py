@@ -15,6 +15,7 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from tests.fixtures.machines import dgx_h100, lab_node
+from tests.fixtures.tables import cases
 
 SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
 
@@ -82,14 +83,14 @@ def test_node_with_a_lost_gpu_advertises_nothing(folder, capsys):
     assert (told["starts"], told["advertised"]) == (False, {})
 
 
-@pytest.mark.parametrize(
-    ("given", "advertised"),
-    [
-        pytest.param([], "8 nvidia.com/gpu", id="without a word, as they are"),
-        pytest.param(["--live"], "8 nvidia.com/gpu", id="live, as they are"),
-        pytest.param(["--plan", "plan.json"], "56 nvidia.com/mig-1g.10gb", id="as a plan cuts them"),
-        pytest.param(["--profile", "cut.yaml"], "56 nvidia.com/mig-1g.10gb", id="as a profile cuts them"),
-    ],
+@cases(
+    "given, advertised",
+    {
+        "without a word, as they are": ([], "8 nvidia.com/gpu"),
+        "live, as they are": (["--live"], "8 nvidia.com/gpu"),
+        "as a plan cuts them": (["--plan", "plan.json"], "56 nvidia.com/mig-1g.10gb"),
+        "as a profile cuts them": (["--profile", "cut.yaml"], "56 nvidia.com/mig-1g.10gb"),
+    },
 )
 def test_check_uses_the_current_or_planned_gpus(folder, capsys, given, advertised):
     Path("plugin.yaml").write_text("flags: {migStrategy: mixed}")

@@ -6,6 +6,7 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.lib.errors import ExitCode
+from tests.fixtures.tables import cases
 
 
 @pytest.fixture(autouse=True)
@@ -14,14 +15,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
+@cases(
     "command",
-    [
-        pytest.param("draw small-vm --to a/b/out.svg", id="draw"),
-        pytest.param("rdma topology-xml dgx-h100 --to a/b/out.svg", id="topology-xml"),
-        pytest.param("convert kubelet.yaml --to a/b/out.svg", id="convert"),
-        pytest.param("capture --root . --to a/b/out.svg", id="capture"),
-    ],
+    {
+        "draw": "draw small-vm --to a/b/out.svg",
+        "topology-xml": "rdma topology-xml dgx-h100 --to a/b/out.svg",
+        "convert": "convert kubelet.yaml --to a/b/out.svg",
+        "capture": "capture --root . --to a/b/out.svg",
+    },
 )
 def test_parent_folders_of_a_file_are_created(command: str, folder: Path) -> None:
     (folder / "kubelet.yaml").write_text(

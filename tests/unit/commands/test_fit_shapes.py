@@ -10,6 +10,7 @@ from numaforge.cli import run
 from numaforge.commands.shapes_file import read_load
 from numaforge.kubelet.admission.shapes import MOST_SHAPES
 from numaforge.lib.errors import ExitCode
+from tests.fixtures.tables import cases
 
 LIST = """\
 - {name: train, count: 8, cpu: 24, memory: 200Gi, nvidia.com/gpu: 2}
@@ -59,19 +60,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("name", "shapes"),
-    [
-        pytest.param(
+@cases(
+    "name, shapes",
+    {
+        "a list, those of the most pods first": (
             "shapes.yaml",
             [("0.5 CPUs, 1 GiB", 100), ("train", 8), ("two", 3)],
-            id="a list, those of the most pods first",
         ),
-        pytest.param("shapes.csv", [("0.5 CPUs, 1 GiB", 100), ("train", 8)], id="a table"),
-        pytest.param(
-            "pods.json", [("1 CPU (Burstable)", 2), ("4 CPUs (Burstable)", 1)], id="a cluster's pods"
-        ),
-    ],
+        "a table": ("shapes.csv", [("0.5 CPUs, 1 GiB", 100), ("train", 8)]),
+        "a cluster's pods": ("pods.json", [("1 CPU (Burstable)", 2), ("4 CPUs (Burstable)", 1)]),
+    },
 )
 def test_shapes_are_read_from_a_file(folder, name, shapes):
     assert [(each.name, each.count) for each in read_load(name).load.shapes] == shapes
@@ -160,20 +158,20 @@ def test_daemonset_pods_run_on_the_selected_nodes(folder):
     assert (placing.selector, placing.terms) == ({"zone": "b"}, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        pytest.param("a.yaml", "7\n", "is not a list of shapes", id="a number"),
-        pytest.param("a.yaml", "[]\n", "holds no pods", id="none"),
-        pytest.param("a.yaml", "[7]\n", "7 is not a shape", id="a shape that is a number"),
-        pytest.param("a.yaml", "[{count: 0, cpu: 1}]\n", "not a number of pods", id="a count of none"),
-        pytest.param("a.yaml", "[{cpu: many}]\n", "limits.cpu", id="no quantity"),
-        pytest.param("a.yaml", "[{cpu: 1, pod: {containers: []}}]\n", "both a pod and resources", id="both"),
-        pytest.param("a.json", '{"items": 7}', "7 is not a list of pods", id="no list of pods"),
-        pytest.param("a.json", "[", "not a complete JSON document", id="half a document"),
-        pytest.param("a.csv", "count,cpu\n1,2,3\n", "another number of columns", id="a row that is too long"),
-        pytest.param("a.csv", "count,cpu\nx,2\n", "not a number of pods", id="a count that is a word"),
-    ],
+@cases(
+    "name, text, message",
+    {
+        "a number": ("a.yaml", "7\n", "is not a list of shapes"),
+        "none": ("a.yaml", "[]\n", "holds no pods"),
+        "a shape that is a number": ("a.yaml", "[7]\n", "7 is not a shape"),
+        "a count of none": ("a.yaml", "[{count: 0, cpu: 1}]\n", "not a number of pods"),
+        "no quantity": ("a.yaml", "[{cpu: many}]\n", "limits.cpu"),
+        "both": ("a.yaml", "[{cpu: 1, pod: {containers: []}}]\n", "both a pod and resources"),
+        "no list of pods": ("a.json", '{"items": 7}', "7 is not a list of pods"),
+        "half a document": ("a.json", "[", "not a complete JSON document"),
+        "a row that is too long": ("a.csv", "count,cpu\n1,2,3\n", "another number of columns"),
+        "a count that is a word": ("a.csv", "count,cpu\nx,2\n", "not a number of pods"),
+    },
 )
 def test_bad_input_has_one_message(folder, capsys, name, text, message):
     (folder / name).write_text(text)
@@ -183,23 +181,15 @@ def test_bad_input_has_one_message(folder, capsys, name, text, message):
     assert message in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param(("pod.yaml", "--shapes", "shapes.yaml"), "one of both", id="a pod and shapes"),
-        pytest.param((), "one of both", id="neither"),
-        pytest.param(
-            ("--shapes", "shapes.yaml", "--machine", "dgx-h100=0"), "number of nodes", id="no nodes"
-        ),
-        pytest.param(
-            ("--shapes", "shapes.yaml", "--machine", "dgx-h100=x"), "number of nodes", id="a word of nodes"
-        ),
-        pytest.param(
-            ("--shapes", "shapes.yaml", "--machine", "dgx-h100", "--state-dir", "."),
-            "empty nodes",
-            id="a state",
-        ),
-    ],
+@cases(
+    "arguments, message",
+    {
+        "a pod and shapes": (("pod.yaml", "--shapes", "shapes.yaml"), "one of both"),
+        "neither": ((), "one of both"),
+        "no nodes": (("--shapes", "shapes.yaml", "--machine", "dgx-h100=0"), "number of nodes"),
+        "a word of nodes": (("--shapes", "shapes.yaml", "--machine", "dgx-h100=x"), "number of nodes"),
+        "a state": (("--shapes", "shapes.yaml", "--machine", "dgx-h100", "--state-dir", "."), "empty nodes"),
+    },
 )
 def test_invalid_arguments_are_refused(folder, capsys, arguments, message):
     assert run(["fit", *arguments, *TRAINING]) == ExitCode.BAD_INPUT

@@ -18,6 +18,7 @@ from numaforge.report.terminal import line_of, style
 from numaforge.rollout.self_planned import ANNOTATION, UNVERIFIED, SelfPlanned
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
 from tests.fixtures.api_server import ApiServer, running_api_server
+from tests.fixtures.tables import cases
 
 HOSTILE = "\x1b[2J\x1b[8m\x1b]0;t\x07\x9b31m\x85\r\x7f\u202e\u2066\u2028\nFORGED"
 """Clears the screen, hides what follows, names the window, C1, turns the direction, begins a line."""
@@ -218,25 +219,17 @@ def test_kubelet_text_cannot_control_the_terminal(verb, output, api, capsys):
 # ---- by type ----
 
 
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        pytest.param("a\x1b[31mb", "a\ufffd[31mb", id="a text brings no colour along"),
-        pytest.param(style("a\x1b[31mb", bold=True), "\x1b[1ma\ufffd[31mb\x1b[0m", id="nor within a style"),
-        pytest.param(
-            line_of(style("a", bold=True), ": \x9b8m"),
-            "\x1b[1ma\x1b[0m: \ufffd8m",
-            id="nor beside a styled text",
-        ),
-        pytest.param(
-            f"{style('a', bold=True)}", "\ufffd[1ma\ufffd[0m", id="a text made of a styled one is a text"
-        ),
-        pytest.param("a\nb", "a\ufffdb", id="a newline begins no line"),
-        pytest.param("not so\n  do this", "not so do this", id="a remedy follows what is wrong"),
-        pytest.param(
-            "\N{RIGHT-TO-LEFT OVERRIDE}a\N{SOFT HYPHEN}", "\ufffda\ufffd", id="nothing turns or hides"
-        ),
-    ],
+@cases(
+    "line, shown",
+    {
+        "a text brings no colour along": ("a\x1b[31mb", "a\ufffd[31mb"),
+        "nor within a style": (style("a\x1b[31mb", bold=True), "\x1b[1ma\ufffd[31mb\x1b[0m"),
+        "nor beside a styled text": (line_of(style("a", bold=True), ": \x9b8m"), "\x1b[1ma\x1b[0m: \ufffd8m"),
+        "a text made of a styled one is a text": (f"{style('a', bold=True)}", "\ufffd[1ma\ufffd[0m"),
+        "a newline begins no line": ("a\nb", "a\ufffdb"),
+        "a remedy follows what is wrong": ("not so\n  do this", "not so do this"),
+        "nothing turns or hides": ("\N{RIGHT-TO-LEFT OVERRIDE}a\N{SOFT HYPHEN}", "\ufffda\ufffd"),
+    },
 )
 def test_control_characters_never_reach_a_line(line, shown):
     assert line_of(line) == shown

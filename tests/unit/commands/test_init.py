@@ -13,6 +13,7 @@ from numaforge.commands.init import starting_files, write_folder
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.planning.profiles import load_profile, machine_profiles, ready_profiles
 from numaforge.rollout.options import read_options
+from tests.fixtures.tables import cases
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -115,20 +116,19 @@ def test_empty_folder_is_filled(tmp_path: Path) -> None:
     assert run(["init", str(tmp_path / "fleet")]) == ExitCode.YES
 
 
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        pytest.param(
+@cases(
+    "prepare, message",
+    {
+        "a-folder-with-files": (
             lambda folder: (
                 folder.mkdir(),
                 (folder / "inventory.py").write_text("mine"),
                 (folder / ".git").mkdir(),
             ),
             "the folder is not empty: .git, inventory.py",
-            id="a-folder-with-files",
         ),
-        pytest.param(lambda folder: folder.write_text("mine"), "is a file", id="a-file"),
-    ],
+        "a-file": (lambda folder: folder.write_text("mine"), "is a file"),
+    },
 )
 def test_existing_files_are_named_and_left_unchanged(tmp_path: Path, capfd, prepare, message: str) -> None:
     prepare(tmp_path / "fleet")
@@ -158,14 +158,14 @@ def test_init_writes_all_files_or_none(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        pytest.param("--profile=trainin", "there is no ready profile 'trainin'", id="profile"),
-        pytest.param("--profile=profiles/training.yaml", "there is no ready profile", id="profile-file"),
-        pytest.param("--host=gpu-1,gpu-2", "is not a host name", id="several-hosts-in-one"),
-        pytest.param("--host=", "'--host=' is empty", id="no-host"),
-    ],
+@cases(
+    "option, message",
+    {
+        "profile": ("--profile=trainin", "there is no ready profile 'trainin'"),
+        "profile-file": ("--profile=profiles/training.yaml", "there is no ready profile"),
+        "several-hosts-in-one": ("--host=gpu-1,gpu-2", "is not a host name"),
+        "no-host": ("--host=", "'--host=' is empty"),
+    },
 )
 def test_a_bad_option_is_refused_before_anything_is_written(tmp_path, capfd, option, message) -> None:
     assert run(["init", str(tmp_path / "fleet"), option]) == ExitCode.BAD_INPUT

@@ -18,6 +18,7 @@ from numaforge.planning.profiles import load_profile
 from numaforge.report.svg import draw
 from numaforge.roles.cpus.offline import without
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 
 
 def test_capture_writes_a_snapshot_that_topology_reads(tmp_path, capsys):
@@ -136,17 +137,17 @@ def test_draw_shows_a_plan_without_a_machine(saved_plan, capsys):
     assert capsys.readouterr().out.count("data-cpu=") == 16
 
 
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        pytest.param("gpu-1", ("gpu-1", {}), id="a name"),
-        pytest.param("root@gpu-1", ("gpu-1", {"ssh_user": "root"}), id="with a user"),
-        pytest.param("gpu-1:2222", ("gpu-1", {"ssh_port": 2222}), id="with a port"),
-        pytest.param("u@10.0.0.1:22", ("10.0.0.1", {"ssh_user": "u", "ssh_port": 22}), id="with both"),
-        pytest.param("fd00::1", ("fd00::1", {}), id="an IPv6 address"),
-        pytest.param("[fd00::1]:2222", ("fd00::1", {"ssh_port": 2222}), id="an IPv6 address with a port"),
-        pytest.param("@docker/debian:12", ("@docker/debian:12", {}), id="another connector"),
-    ],
+@cases(
+    "host, expected",
+    {
+        "a name": ("gpu-1", ("gpu-1", {})),
+        "with a user": ("root@gpu-1", ("gpu-1", {"ssh_user": "root"})),
+        "with a port": ("gpu-1:2222", ("gpu-1", {"ssh_port": 2222})),
+        "with both": ("u@10.0.0.1:22", ("10.0.0.1", {"ssh_user": "u", "ssh_port": 22})),
+        "an IPv6 address": ("fd00::1", ("fd00::1", {})),
+        "an IPv6 address with a port": ("[fd00::1]:2222", ("fd00::1", {"ssh_port": 2222})),
+        "another connector": ("@docker/debian:12", ("@docker/debian:12", {})),
+    },
 )
 def test_host_accepts_the_usual_address_forms(host, expected):
     assert address(host) == expected

@@ -19,6 +19,7 @@ from numaforge.machine.topology.ready import NO_HOST, ready_machine, ready_machi
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
+from tests.fixtures.tables import cases
 from tests.machines.files import stored
 
 
@@ -112,19 +113,17 @@ def test_machine_argument_equals_machine_option(capsys):
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        pytest.param(["topology", "dgx-h100", "--machine", "gb200"], "name a machine once", id="two names"),
-        pytest.param(["device-plugin", "config"], "Missing argument", id="none where one is needed"),
-        pytest.param(
-            ["topology", "nope.json"], "nope.json: the file does not exist", id="a file that is not there"
-        ),
-        pytest.param(["topology", "nope.json"], "ready machine, such as dgx-h100", id="and the way out"),
-        pytest.param(["topology", "dgx-h10.json"], "the ready machine dgx-h100", id="nearly a ready machine"),
-        pytest.param(["topology", "a/b"], "a/b: the file does not exist", id="a path"),
-        pytest.param(["topology", "two words"], "is not a host name", id="no name at all"),
-    ],
+@cases(
+    "words, reason",
+    {
+        "two names": (["topology", "dgx-h100", "--machine", "gb200"], "name a machine once"),
+        "none where one is needed": (["device-plugin", "config"], "Missing argument"),
+        "a file that is not there": (["topology", "nope.json"], "nope.json: the file does not exist"),
+        "and the way out": (["topology", "nope.json"], "ready machine, such as dgx-h100"),
+        "nearly a ready machine": (["topology", "dgx-h10.json"], "the ready machine dgx-h100"),
+        "a path": (["topology", "a/b"], "a/b: the file does not exist"),
+        "no name at all": (["topology", "two words"], "is not a host name"),
+    },
 )
 def test_invalid_machine_name_is_refused(words, reason, folder, capsys):
     assert run(words) == ExitCode.BAD_INPUT
@@ -284,12 +283,12 @@ def test_json_of_several_machines_has_one_document_per_machine(fleet, capsys):
     assert answer["failed"] == {}
 
 
-@pytest.mark.parametrize(
-    ("broken", "code"),
-    [
-        pytest.param(HostError("cannot be reached"), ExitCode.NO, id="another reason"),
-        pytest.param(HostUnreachableError("is silent"), ExitCode.UNREACHABLE, id="no answer"),
-    ],
+@cases(
+    "broken, code",
+    {
+        "another reason": (HostError("cannot be reached"), ExitCode.NO),
+        "no answer": (HostUnreachableError("is silent"), ExitCode.UNREACHABLE),
+    },
 )
 @pytest.mark.parametrize(
     "words", [["topology"], ["plan", "--profile", "cpu-only"], ["audit", "--only", "host"]]
@@ -323,26 +322,26 @@ def test_plan_table_truncates_nothing(width, monkeypatch, capsys):
 # ---- as a person sees them ----
 
 
-@pytest.mark.parametrize(
-    ("machine", "headers"),
-    [
-        pytest.param("dgx-h100", "GPU PCI NUMA Model Memory Slices Link NVLinks", id="all of them known"),
-        pytest.param("gb200", "GPU PCI NUMA Model Slices NVLinks", id="memory and link are not"),
-        pytest.param("mi300x", "GPU NUMA Model Memory Slices", id="no number, no link, no NVLink"),
-    ],
+@cases(
+    "machine, headers",
+    {
+        "all of them known": ("dgx-h100", "GPU PCI NUMA Model Memory Slices Link NVLinks"),
+        "memory and link are not": ("gb200", "GPU PCI NUMA Model Slices NVLinks"),
+        "no number, no link, no NVLink": ("mi300x", "GPU NUMA Model Memory Slices"),
+    },
 )
 def test_field_known_of_no_gpu_has_no_column(machine, headers, capsys):
     assert run(["topology", machine]) == ExitCode.YES
     assert headers.split() in lines_of(capsys)
 
 
-@pytest.mark.parametrize(
-    ("given", "folded"),
-    [
-        pytest.param(["gb200", "--profile", "cpu-only"], "nothing on 32 NUMA nodes: 2-33", id="rows"),
-        pytest.param(["gb200", "--profile", "training"], "nothing on 32 NUMA nodes: 2-33", id="columns"),
-        pytest.param(["dgx-h100", "--profile", "training"], None, id="none without anything"),
-    ],
+@cases(
+    "given, folded",
+    {
+        "rows": (["gb200", "--profile", "cpu-only"], "nothing on 32 NUMA nodes: 2-33"),
+        "columns": (["gb200", "--profile", "training"], "nothing on 32 NUMA nodes: 2-33"),
+        "none without anything": (["dgx-h100", "--profile", "training"], None),
+    },
 )
 def test_full_numa_nodes_fold_into_one_line(given, folded, folder, capsys):
     Path("small.yaml").write_text(POD)

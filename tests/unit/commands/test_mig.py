@@ -12,6 +12,7 @@ from numaforge.machine.topology.document import to_document
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.plan import as_cut, plan_mig
 from tests.fixtures.machines import dgx_h100, lab_node
+from tests.fixtures.tables import cases
 
 FITS = "devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 1g.10gb: 4}"
 TOO_MUCH = "devices: [0], mig-enabled: true, mig-devices: {3g.40gb: 2, 1g.10gb: 1}"
@@ -92,13 +93,13 @@ def test_explain_prints_json(capsys):
 # ---- check ----
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        pytest.param(TOO_MUCH, "they need 9 memory slices, the GPU has 8", id="it does not fit"),
-        pytest.param(FOR_OTHERS, "matches no GPU of this machine", id="it is for other machines"),
-        pytest.param(MISNAMED, "1g.10gb", id="mig-parted compares names exactly, and creates nothing"),
-    ],
+@cases(
+    "entry, said",
+    {
+        "it does not fit": (TOO_MUCH, "they need 9 memory slices, the GPU has 8"),
+        "it is for other machines": (FOR_OTHERS, "matches no GPU of this machine"),
+        "mig-parted compares names exactly, and creates nothing": (MISNAMED, "1g.10gb"),
+    },
 )
 def test_check_fails_if_one_config_of_several_fails(capsys, tmp_path, machine, entry, said):
     file = config(tmp_path, a=FITS, b=entry)

@@ -10,6 +10,7 @@ from numaforge.cli import run
 from numaforge.machine.topology.document import to_document
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 from tests.fixtures.machines import dgx_h100
+from tests.fixtures.tables import cases
 
 PROFILE = "name: p\nrdma: {device_plugin: {per: rail}}\n"
 GOOD = '{"configList": [{"resourceName": "a", "rdmaHcaMax": 1, "selectors": {"ifNames": ["ibp24s0"]}}]}'
@@ -36,15 +37,15 @@ def test_config_reads_a_plan(capsys):
     assert len(json.loads(capsys.readouterr().out)["configList"]) == 8
 
 
-@pytest.mark.parametrize(
-    ("text", "machine", "code"),
-    [
-        pytest.param(GOOD, None, 0, id="right on every machine"),
-        pytest.param(GOOD, "dgx.json", 0, id="right on this machine"),
-        pytest.param(GOOD.replace("ibp24s0", "ib9"), "dgx.json", 0, id="a warning is no refusal"),
-        pytest.param(GOOD.replace('"a"', '"a-b"'), "dgx.json", 1, id="refused by the plugin"),
-        pytest.param(GOOD.replace("1,", "0,"), None, 1, id="a resource that no pod can have"),
-    ],
+@cases(
+    "text, machine, code",
+    {
+        "right on every machine": (GOOD, None, 0),
+        "right on this machine": (GOOD, "dgx.json", 0),
+        "a warning is no refusal": (GOOD.replace("ibp24s0", "ib9"), "dgx.json", 0),
+        "refused by the plugin": (GOOD.replace('"a"', '"a-b"'), "dgx.json", 1),
+        "a resource that no pod can have": (GOOD.replace("1,", "0,"), None, 1),
+    },
 )
 def test_check_exits_with_1_on_refusal(text, machine, code, capsys):
     Path("config.json").write_text(text)
@@ -55,14 +56,14 @@ def test_check_exits_with_1_on_refusal(text, machine, code, capsys):
     assert (document["advertised"] is None) is (machine is None or code == 1)
 
 
-@pytest.mark.parametrize(
-    ("given", "code"),
-    [
-        pytest.param([], 1, id="as it is"),
-        pytest.param(["--live"], 1, id="live"),
-        pytest.param(["--profile", "shared.yaml"], 0, id="as a profile makes it"),
-        pytest.param(["--plan", "plan.json"], 0, id="as a plan makes it"),
-    ],
+@cases(
+    "given, code",
+    {
+        "as it is": ([], 1),
+        "live": (["--live"], 1),
+        "as a profile makes it": (["--profile", "shared.yaml"], 0),
+        "as a plan makes it": (["--plan", "plan.json"], 0),
+    },
 )
 def test_check_uses_the_current_or_planned_network_namespace(given, code, capsys):
     exclusive = {**to_document(dgx_h100()), "rdma_netns": "exclusive"}

@@ -16,6 +16,7 @@ from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import dgx_h100
+from tests.fixtures.tables import cases
 
 SYSCTL = "etc/sysctl.d/90-numaforge.conf"
 
@@ -58,28 +59,28 @@ def test_non_empty_folder_is_left_unchanged(machine, tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param(["--diff", "--to", "out"], "give --to or --diff", id="both"),
-        pytest.param(["--diff"], "a snapshot has none", id="a snapshot has no files"),
-        pytest.param(["--diff", "--for", "talos"], "give --for or --diff", id="settings have no difference"),
-        pytest.param(["hgx-a100"], "name one machine; --for takes several", id="two machines"),
-        pytest.param(["--for", "flatcar"], "'flatcar' is not one of 'talos'", id="an unknown system"),
-    ],
+@cases(
+    "arguments, said",
+    {
+        "both": (["--diff", "--to", "out"], "give --to or --diff"),
+        "a snapshot has no files": (["--diff"], "a snapshot has none"),
+        "settings have no difference": (["--diff", "--for", "talos"], "give --for or --diff"),
+        "two machines": (["hgx-a100"], "name one machine; --for takes several"),
+        "an unknown system": (["--for", "flatcar"], "'flatcar' is not one of 'talos'"),
+    },
 )
 def test_invalid_option_combination_is_refused(machine, arguments, said):
     with pytest.raises(UsageError, match=re.escape(said)):
         run(machine, "--profile", "training", *arguments)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        pytest.param("path", "/../../elsewhere", id="a path that leads out of the folder"),
-        pytest.param("mode", "0644 {}", id="a mode that is no number"),
-        pytest.param("mode", "7777777", id="a mode of too many digits"),
-    ],
+@cases(
+    "field, value",
+    {
+        "a path that leads out of the folder": ("path", "/../../elsewhere"),
+        "a mode that is no number": ("mode", "0644 {}"),
+        "a mode of too many digits": ("mode", "7777777"),
+    },
 )
 def test_plan_with_invalid_file_entry_writes_nothing(field, value, tmp_path):
     document = plan_document(plan_node(dgx_h100(), load_profile("training")))
@@ -126,19 +127,17 @@ def test_custom_template_overrides_the_built_in(machine, own):
     assert "# ticket 4711" in shown
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        pytest.param("kubelet/dropin.conf.j2", "", "replaces no template", id="a name of none"),
-        pytest.param(DROP_IN, "# {{ header }}\nmaxPods: 3\n", "the rendered file has", id="a setting"),
-        pytest.param(DROP_IN, "# {{ header }}\n{% if %}", "cannot be rendered", id="no Jinja"),
-        pytest.param(DROP_IN, "# {{ header }}\n: [\n", "cannot be read back", id="no YAML"),
-        pytest.param(DROP_IN, "# {{ headr }}\n", "cannot be rendered", id="an unknown name"),
-        pytest.param(
-            DROP_IN, "# {{ plan.cpu | yaml }}\n", "cannot be rendered", id="an unknown field as YAML"
-        ),
-        pytest.param(DROP_IN, "# {{ 1 // 0 }}\n", "cannot be rendered", id="a division by nothing"),
-    ],
+@cases(
+    "name, text, said",
+    {
+        "a name of none": ("kubelet/dropin.conf.j2", "", "replaces no template"),
+        "a setting": (DROP_IN, "# {{ header }}\nmaxPods: 3\n", "the rendered file has"),
+        "no Jinja": (DROP_IN, "# {{ header }}\n{% if %}", "cannot be rendered"),
+        "no YAML": (DROP_IN, "# {{ header }}\n: [\n", "cannot be read back"),
+        "an unknown name": (DROP_IN, "# {{ headr }}\n", "cannot be rendered"),
+        "an unknown field as YAML": (DROP_IN, "# {{ plan.cpu | yaml }}\n", "cannot be rendered"),
+        "a division by nothing": (DROP_IN, "# {{ 1 // 0 }}\n", "cannot be rendered"),
+    },
 )
 def test_custom_template_that_breaks_the_plan_is_refused(machine, own, name, text, said):
     (own / name).write_text(text)

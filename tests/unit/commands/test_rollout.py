@@ -28,6 +28,7 @@ from numaforge.rollout.slots import NODE, NODE_UID, SLOT
 from numaforge.rollout.stages import Stage
 from tests.fixtures.api_server import LEASES, ApiServer, running_api_server
 from tests.fixtures.processes import Hold, gone_within, writing_below
+from tests.fixtures.tables import cases
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
@@ -304,12 +305,12 @@ def outside(site: Site, **changes: Any) -> None:
     site.hosts[0][1]["said"]["dry"][0] |= {"joined": False, "restarts": False, "reboots": True, **changes}
 
 
-@pytest.mark.parametrize(
-    ("said", "arguments", "code"),
-    [
-        pytest.param([], [], 2, id="nobody says how many: refused"),
-        pytest.param(["max_unavailable"], [], 0, id="its data or the command line say how many"),
-    ],
+@cases(
+    "said, arguments, code",
+    {
+        "nobody says how many: refused": ([], [], 2),
+        "its data or the command line say how many": (["max_unavailable"], [], 0),
+    },
 )
 def test_host_outside_a_cluster_reboots_only_with_max_unavailable_set(site, said, arguments, code):
     outside(site, said=said)
@@ -548,20 +549,14 @@ def test_plan_and_status_show_an_unreadable_record(site):
     assert "cannot be read" in document["nodes"][0]["trouble"]
 
 
-@pytest.mark.parametrize(
-    ("runner", "phase", "renewed", "shown"),
-    [
-        pytest.param(
-            DEAD,
-            "applying",
-            None,
-            "applying, interrupted",
-            id="whose process has ended",
-        ),
-        pytest.param(LIVING, "applying", 600, "applying, interrupted", id="that has been silent for long"),
-        pytest.param(LIVING, "applying", 5, "applying", id="that renews its slot"),
-        pytest.param(DEAD, "held", None, "held", id="that has left a node to a person"),
-    ],
+@cases(
+    "runner, phase, renewed, shown",
+    {
+        "whose process has ended": (DEAD, "applying", None, "applying, interrupted"),
+        "that has been silent for long": (LIVING, "applying", 600, "applying, interrupted"),
+        "that renews its slot": (LIVING, "applying", 5, "applying"),
+        "that has left a node to a person": (DEAD, "held", None, "held"),
+    },
 )
 def test_status_marks_changes_of_a_dead_or_silent_runner_interrupted(
     site, runner, phase, renewed, shown, monkeypatch

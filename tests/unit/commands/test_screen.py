@@ -16,6 +16,7 @@ from numaforge.cli import COMMANDS, PLUMBING, numaforge, run
 from numaforge.commands.options import OF_EVERY_COMMAND
 from numaforge.lib.errors import ExitCode
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 
 ESCAPE = "\x1b["
 
@@ -76,16 +77,16 @@ def test_abort_offers_only_options_that_apply(capsys):
     assert not re.search("--(canar|pool|max-|drain|force|soak|failure)", shown)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment", "coloured"),
-    [
-        pytest.param([], {}, False, id="a pipe has no colours"),
-        pytest.param(["--color", "always"], {}, True, id="always means in a pipe, too"),
-        pytest.param(["--colour=always"], {"NO_COLOR": "1"}, True, id="the option is stronger than NO_COLOR"),
-        pytest.param(["--color", "never"], {"FORCE_COLOR": "1"}, False, id="and than FORCE_COLOR"),
-        pytest.param([], {"FORCE_COLOR": "1"}, True, id="FORCE_COLOR colours a pipe"),
-        pytest.param([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, id="unless NO_COLOR is set"),
-    ],
+@cases(
+    "arguments, environment, coloured",
+    {
+        "a pipe has no colours": ([], {}, False),
+        "always means in a pipe, too": (["--color", "always"], {}, True),
+        "the option is stronger than NO_COLOR": (["--colour=always"], {"NO_COLOR": "1"}, True),
+        "and than FORCE_COLOR": (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+        "FORCE_COLOR colours a pipe": ([], {"FORCE_COLOR": "1"}, True),
+        "unless NO_COLOR is set": ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    },
 )
 @pytest.mark.parametrize("words", ["topology", "audit --only gpudirect"])
 def test_color_follows_option_environment_and_terminal(

@@ -8,6 +8,7 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.lib.errors import ExitCode
+from tests.fixtures.tables import cases
 
 PLAN = Path("/etc/numaforge/plan.json")
 
@@ -32,22 +33,14 @@ def test_deviating_host_fails_and_the_document_names_the_test(inventory, monkeyp
     assert f"has no {PLAN}" in failed["reason"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param(["no/such/inventory.py"], "the inventory does not exist", id="no-inventory"),
-        pytest.param(
-            ["INVENTORY", "--limit", "gpu-7"],
-            "contains no host that --limit gpu-7 chooses",
-            id="no-such-host",
-        ),
-        pytest.param(
-            ["@local", "--", "--no-such-option"], "the verification suite could not run", id="no-such-option"
-        ),
-        pytest.param(
-            ["@docker/node"], "does not know how to reach a host over DockerConnector", id="another-connector"
-        ),
-    ],
+@cases(
+    "arguments, message",
+    {
+        "no-inventory": (["no/such/inventory.py"], "the inventory does not exist"),
+        "no-such-host": (["INVENTORY", "--limit", "gpu-7"], "contains no host that --limit gpu-7 chooses"),
+        "no-such-option": (["@local", "--", "--no-such-option"], "the verification suite could not run"),
+        "another-connector": (["@docker/node"], "does not know how to reach a host over DockerConnector"),
+    },
 )
 def test_invalid_verify_target_is_bad_input(inventory, capfd, arguments, message):
     given = [str(inventory) if argument == "INVENTORY" else argument for argument in arguments]

@@ -16,10 +16,7 @@ from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.lib.framing import Answer
 
 MISTAKES: dict[str, tuple[object, str]] = {
-    "a package with a blank": (
-        {"packages": {"kube let": "1"}},
-        "'kube let' is not the name of a package",
-    ),
+    "a package with a blank": ({"packages": {"kube let": "1"}}, "'kube let' is not the name of a package"),
     "a package that is an option": ({"packages": {"-o": "1"}}, "'-o' is not the name"),
     "a version with a blank": ({"packages": {"kubelet": "1 2"}}, "packages.kubelet: '1 2' is not a version"),
     "a version that a shell would run": ({"packages": {"kubelet": "$(id)"}}, "'$(id)' is not a version"),
@@ -141,18 +138,12 @@ LACKS: dict[str, tuple[FoundImage, tuple[str, ...]]] = {
         replace(WHOLE, files={**WHOLE.files, MANIFEST: "00"}),
         (f"{MANIFEST} is written",),
     ),
-    "a hold": (
-        replace(WHOLE, packages={"containerd": ("2.1-1", "free")}),
-        ("containerd is held",),
-    ),
+    "a hold": (replace(WHOLE, packages={"containerd": ("2.1-1", "free")}), ("containerd is held",)),
     "a version": (
         replace(WHOLE, packages={"containerd": ("1.7-1", "held")}),
         ("containerd 2.1-* is installed in the place of 1.7-1",),
     ),
-    "a package": (
-        replace(WHOLE, packages={}),
-        ("containerd 2.1-* is installed", "containerd is held"),
-    ),
+    "a package": (replace(WHOLE, packages={}), ("containerd 2.1-* is installed", "containerd is held")),
     "a unit that is enabled": (
         replace(WHOLE, units={**WHOLE.units, "containerd.service": "disabled"}),
         ("containerd.service is enabled, and not started",),

@@ -7,27 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from numaforge.node.holders import Holder
+from tests.fixtures.tables import cases
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 SLEEP = str(shutil.which("sleep"))
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        pytest.param([SLEEP, "1000"], f"{SLEEP} 1000", id="the program and what it runs"),
-        pytest.param([SLEEP, "1000", "2000"], f"{SLEEP} 1000", id="no more than that"),
-        pytest.param(["env", "KEY=hidden", SLEEP, "1000"], f"{SLEEP} 1000", id="what env has become"),
-        pytest.param(
-            [sys.executable, "-c", "input('hidden')", "--token=hidden"],
-            sys.executable,
-            id="no code, no options",
-        ),
-        pytest.param([sys.executable, "-", "hidden"], sys.executable, id="nothing after the standard input"),
-    ],
+@cases(
+    "words, named",
+    {
+        "the program and what it runs": ([SLEEP, "1000"], f"{SLEEP} 1000"),
+        "no more than that": ([SLEEP, "1000", "2000"], f"{SLEEP} 1000"),
+        "what env has become": (["env", "KEY=hidden", SLEEP, "1000"], f"{SLEEP} 1000"),
+        "no code, no options": ([sys.executable, "-c", "input('hidden')", "--token=hidden"], sys.executable),
+        "nothing after the standard input": ([sys.executable, "-", "hidden"], sys.executable),
+    },
 )
 def test_holder_is_named_by_its_program_without_arguments(words: list[str], named: str) -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE) as process:

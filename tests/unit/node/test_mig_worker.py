@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.roles.mig.worker import source
 from tests.fakes.nvml.gpus import FakeGpus, Instance, gpu_text
+from tests.fixtures.tables import cases
 
 ADDRESS, OTHER = "0000:1b:00.0", "0000:43:00.0"
 UUIDS = {
@@ -159,30 +160,25 @@ def test_failed_undo_of_one_gpu_does_not_stop_the_others(hopper):
     assert hopper.show()[OTHER]["mode"] == "disabled"
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        pytest.param("lost yes", f"the GPU {UUIDS[ADDRESS]} is not there any more", id="lost"),
-        pytest.param("lost off-the-bus", "is not there any more", id="off-the-bus"),
-        pytest.param(
-            "virtualization vgpu", "the MIG mode cannot be set: it does not support that", id="vgpu"
-        ),
-        pytest.param(
+@cases(
+    "line, reason",
+    {
+        "lost": ("lost yes", f"the GPU {UUIDS[ADDRESS]} is not there any more"),
+        "off-the-bus": ("lost off-the-bus", "is not there any more"),
+        "vgpu": ("virtualization vgpu", "the MIG mode cannot be set: it does not support that"),
+        "no-permission": (
             "fail nvmlDeviceSetMigMode 1 NVML_ERROR_NO_PERMISSION",
             "the MIG mode cannot be set: this machine may not change it, as in a vGPU guest",
-            id="no-permission",
         ),
-        pytest.param(
+        "no-room": (
             "fail nvmlDeviceCreateGpuInstanceWithPlacement 1 NVML_ERROR_INSUFFICIENT_RESOURCES",
             "the GPU instance 9 at 4 cannot be created: there is no room for it",
-            id="no-room",
         ),
-        pytest.param(
+        "old-driver": (
             "fail nvmlDeviceCreateGpuInstanceWithPlacement 1 NVML_ERROR_FUNCTION_NOT_FOUND",
             "cannot be created: the driver is too old for that",
-            id="old-driver",
         ),
-    ],
+    },
 )
 def test_nvml_refusal_is_reported_in_plain_english(hopper, line, reason):
     hopper.gpus.add(ADDRESS, line)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib import shell
+from tests.fixtures.tables import cases
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to other users")
 EVERYBODY = "every user may write to"
@@ -129,23 +130,21 @@ def in_no_folder(base: Path) -> Path:
     return base / "file" / "file"
 
 
-@pytest.mark.parametrize(
-    ("build", "reason"),
-    [
-        pytest.param(below_anothers_folder, "home belongs to UNKNOWN (54321)", id="another's folder above"),
-        pytest.param(in_a_folder_for_a_group, "shared", id="a group other than root may write"),
-        pytest.param(in_a_folder_for_everybody, EVERYBODY, id="every user may write"),
-        pytest.param(directly_in_a_sticky_folder, EVERYBODY, id="a file in a sticky folder"),
-        pytest.param(not_yet_in_a_sticky_folder, EVERYBODY, id="a new folder in a sticky one"),
-        pytest.param(below_anothers_folder_in_a_sticky_one, EVERYBODY, id="another's folder in a sticky one"),
-        pytest.param(through_roots_link_in_a_sticky_folder, EVERYBODY, id="any link in a sticky folder"),
-        pytest.param(through_anothers_link, "the link", id="a link of another user's"),
-        pytest.param(
-            through_roots_link_to_anothers_folder, "home belongs to", id="root's link to another's folder"
-        ),
-        pytest.param(through_a_circle, "cannot be followed", id="links in a circle"),
-        pytest.param(in_no_folder, "is not a folder", id="a file for a folder"),
-    ],
+@cases(
+    "build, reason",
+    {
+        "another's folder above": (below_anothers_folder, "home belongs to UNKNOWN (54321)"),
+        "a group other than root may write": (in_a_folder_for_a_group, "shared"),
+        "every user may write": (in_a_folder_for_everybody, EVERYBODY),
+        "a file in a sticky folder": (directly_in_a_sticky_folder, EVERYBODY),
+        "a new folder in a sticky one": (not_yet_in_a_sticky_folder, EVERYBODY),
+        "another's folder in a sticky one": (below_anothers_folder_in_a_sticky_one, EVERYBODY),
+        "any link in a sticky folder": (through_roots_link_in_a_sticky_folder, EVERYBODY),
+        "a link of another user's": (through_anothers_link, "the link"),
+        "root's link to another's folder": (through_roots_link_to_anothers_folder, "home belongs to"),
+        "links in a circle": (through_a_circle, "cannot be followed"),
+        "a file for a folder": (in_no_folder, "is not a folder"),
+    },
 )
 def test_root_writes_nothing_that_another_user_could_redirect(root, build, reason):
     path = build(root.folder)
@@ -189,17 +188,17 @@ def odd_names(base: Path) -> tuple[Path, Path]:
     return (folder(folder(base / "a b* [c]") / "d\\n drwxr-xr-x 0 0") / "file * x",) * 2
 
 
-@pytest.mark.parametrize(
+@cases(
     "build",
-    [
-        pytest.param(plain, id="a folder of root's"),
-        pytest.param(absent, id="folders that root will make"),
-        pytest.param(below_roots_link, id="below a link of root's"),
-        pytest.param(behind_roots_link, id="a file that is a link of root's"),
-        pytest.param(for_the_group_root, id="a folder for the group root"),
-        pytest.param(in_roots_folder_in_a_sticky_one, id="root's folder in a sticky one"),
-        pytest.param(odd_names, id="odd names"),
-    ],
+    {
+        "a folder of root's": plain,
+        "folders that root will make": absent,
+        "below a link of root's": below_roots_link,
+        "a file that is a link of root's": behind_roots_link,
+        "a folder for the group root": for_the_group_root,
+        "root's folder in a sticky one": in_roots_folder_in_a_sticky_one,
+        "odd names": odd_names,
+    },
 )
 def test_root_writes_below_root_owned_folders(root, build):
     path, target = build(root.folder)

@@ -17,6 +17,7 @@ from numaforge.node.part import Part
 from numaforge.node.pods import Pods, read_pods, root_dirs
 from tests.fixtures.control_groups import alone
 from tests.fixtures.machines import kubeadm_kubelet
+from tests.fixtures.tables import cases
 
 Start = Callable[..., int]
 WAITS = "#!/bin/sh\nread -r line\n"
@@ -56,31 +57,28 @@ def of(pid: int, evidence: tuple[str, ...]) -> list[str]:
     return [text for text in evidence if text.startswith(f"process {pid} ")]
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "why"),
-    [
-        pytest.param(
+@cases(
+    "name, arguments, why",
+    {
+        "containerd's-shim": (
             "containerd-shim-runc-v2",
             ("-namespace", "k8s.io", "-id", "a", "-address", "/run/containerd/containerd.sock"),
             "(containerd-shim) of containerd's namespace k8s.io",
-            id="containerd's-shim",
         ),
-        pytest.param(
+        "kata's-shim": (
             "containerd-shim-kata-v2",
             ("-namespace", "k8s.io", "-id", "a"),
             "(containerd-shim) of containerd's namespace k8s.io",
-            id="kata's-shim",
         ),
-        pytest.param(
+        "crio's-conmon": (
             "conmon",
             ("-c", "a", "-l", "/var/log/pods/ns_pod_uid/c/0.log", "--exit-dir", "/var/run/crio/exits"),
             "(conmon) of CRI-O",
-            id="crio's-conmon",
         ),
-        pytest.param("conmonrs", ("--runtime-dir", "/run/crio/a"), "(conmonrs) of CRI-O", id="conmon-rs"),
-        pytest.param("containerd-shim-runc-v2", ("-namespace", "moby", "-id", "a"), None, id="docker's-shim"),
-        pytest.param("conmon", ("--exit-dir", "/run/libpod/exits"), None, id="podman's-conmon"),
-    ],
+        "conmon-rs": ("conmonrs", ("--runtime-dir", "/run/crio/a"), "(conmonrs) of CRI-O"),
+        "docker's-shim": ("containerd-shim-runc-v2", ("-namespace", "moby", "-id", "a"), None),
+        "podman's-conmon": ("conmon", ("--exit-dir", "/run/libpod/exits"), None),
+    },
 )
 def test_runtime_process_of_pod_containers_is_evidence_of_pods(shell, start, name, arguments, why):
     pid = start(name, *arguments)
@@ -94,21 +92,19 @@ LOG = f"/var/log/pods/web_train-0_{UID}/main/0.log"
 SHIM = ("-namespace", "k8s.io", "-id", "a")
 
 
-@pytest.mark.parametrize(
-    ("group", "uid"),
-    [
-        pytest.param(f"/kubepods/besteffort/pod{UID}/1f", UID, id="cgroupfs"),
-        pytest.param(f"/kubepods/pod{UID}", UID, id="cgroupfs-guaranteed"),
-        pytest.param(f"/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-1f.scope/a", UID, id="systemd"),
-        pytest.param(f"/kubepods.slice/kubepods-pod{STATIC}.slice", STATIC, id="systemd-static-guaranteed"),
-        pytest.param(
-            f"/kubelet.slice/kubelet-kubepods.slice/kubelet-{SLICE}/1f", UID, id="a-root-of-its-own"
-        ),
-        pytest.param(f"/a.slice/k3s.service/kubepods/burstable/pod{STATIC}/1f", STATIC, id="below-k3s"),
-        pytest.param(f"/kubepods/burstable/pod{UID}/1f/kubepods/pod{STATIC}", UID, id="the-outermost-pod"),
-        pytest.param("/kubepods/burstable", "", id="of-no-pod"),
-        pytest.param("/kubepods.slice/kubepods-burstable.slice/x.scope", "", id="of-no-pod-of-systemd"),
-    ],
+@cases(
+    "group, uid",
+    {
+        "cgroupfs": (f"/kubepods/besteffort/pod{UID}/1f", UID),
+        "cgroupfs-guaranteed": (f"/kubepods/pod{UID}", UID),
+        "systemd": (f"/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-1f.scope/a", UID),
+        "systemd-static-guaranteed": (f"/kubepods.slice/kubepods-pod{STATIC}.slice", STATIC),
+        "a-root-of-its-own": (f"/kubelet.slice/kubelet-kubepods.slice/kubelet-{SLICE}/1f", UID),
+        "below-k3s": (f"/a.slice/k3s.service/kubepods/burstable/pod{STATIC}/1f", STATIC),
+        "the-outermost-pod": (f"/kubepods/burstable/pod{UID}/1f/kubepods/pod{STATIC}", UID),
+        "of-no-pod": ("/kubepods/burstable", ""),
+        "of-no-pod-of-systemd": ("/kubepods.slice/kubepods-burstable.slice/x.scope", ""),
+    },
 )
 def test_pod_of_a_control_group_is_found(shell, group, uid):
     script = scripts.library("node/pods") + scripts.call("find_uid", [group]) + 'echo "$uid"\n'
@@ -143,12 +139,12 @@ def foreign(shell: list[str], lease: Path, *, renewed: bool = False) -> list[str
     return done.stdout.strip().partition("must not be disturbed: ")[2].split("; ")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "described"),
-    [
-        pytest.param("containerd-shim-runc-v2", SHIM, True, id="a-shim-by-the-sandbox-that-it-works-in"),
-        pytest.param("conmon", ("-c", "a", "-l", LOG, "-b", "/run/crio/a"), False, id="a-conmon-by-its-log"),
-    ],
+@cases(
+    "name, arguments, described",
+    {
+        "a-shim-by-the-sandbox-that-it-works-in": ("containerd-shim-runc-v2", SHIM, True),
+        "a-conmon-by-its-log": ("conmon", ("-c", "a", "-l", LOG, "-b", "/run/crio/a"), False),
+    },
 )
 @pytest.mark.parametrize("allowed", [True, False], ids=["allowed", "foreign"])
 def test_runtime_process_is_foreign_unless_its_pod_is_allowed(
@@ -165,13 +161,13 @@ def test_runtime_process_is_foreign_unless_its_pod_is_allowed(
     assert len(found) == (0 if allowed else 1)
 
 
-@pytest.mark.parametrize(
-    ("uid", "stays"),
-    [
-        pytest.param(STATIC, True, id="a-static-pod"),
-        pytest.param(UID, False, id="a-pod-of-the-API-server"),
-        pytest.param("x" * 32, False, id="an-odd-name"),
-    ],
+@cases(
+    "uid, stays",
+    {
+        "a-static-pod": (STATIC, True),
+        "a-pod-of-the-API-server": (UID, False),
+        "an-odd-name": ("x" * 32, False),
+    },
 )
 def test_lease_may_allow_every_static_pod(shell, start, tmp_path, uid, stays):
     (tmp_path / "allowed").write_text(f"{STATIC_PODS}\n")
@@ -223,15 +219,15 @@ LEFT, STARTS = Pods(left=("/var/lib/kubelet/pods/1",)), Pods(kubelets=("process 
 UNKNOWN = Pods(unknown=("the processes cannot be read",))
 
 
-@pytest.mark.parametrize(
-    ("pods", "drains", "lease"),
-    [
-        pytest.param(NONE, False, (), id="no-evidence-no-drain-and-none-may-come"),
-        pytest.param(ALIVE, True, None, id="pods-that-run-have-to-go"),
-        pytest.param(UNKNOWN, True, None, id="unknown-counts-as-pods"),
-        pytest.param(LEFT, True, (), id="pods-that-come-back-have-to-go"),
-        pytest.param(STARTS, True, (), id="a-kubelet-that-runs-may-start-one"),
-    ],
+@cases(
+    "pods, drains, lease",
+    {
+        "no-evidence-no-drain-and-none-may-come": (NONE, False, ()),
+        "pods-that-run-have-to-go": (ALIVE, True, None),
+        "unknown-counts-as-pods": (UNKNOWN, True, None),
+        "pods-that-come-back-have-to-go": (LEFT, True, ()),
+        "a-kubelet-that-runs-may-start-one": (STARTS, True, ()),
+    },
 )
 def test_evidence_of_pods_decides_drain_and_lease(pods, drains, lease):
     change = Transaction("T1", (DISTURBS,), pods=pods)

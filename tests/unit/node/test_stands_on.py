@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib import shell as scripts
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import link, write
 
 FOLDERS = ("/sys/", "/proc/", "/etc/", "/dev/disk/", "/run/")
@@ -141,15 +142,13 @@ def test_multipath_namespace_needs_all_of_its_controllers(host):
     assert modules(host.stands_on(), "block-device") == {"nvme", "nvme_core"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "entry",
-    [
-        pytest.param("UUID=17-42 /boot/efi vfat umask=0077 0 1", id="by-its-uuid"),
-        pytest.param(
-            'UUID="17-42" /boot/efi vfat noauto,x-systemd.automount 0 1', id="mounted-when-it-is-used"
-        ),
-        pytest.param("/dev/sda /boot/efi\tvfat\tdefaults 0 1", id="by-its-device"),
-    ],
+    {
+        "by-its-uuid": "UUID=17-42 /boot/efi vfat umask=0077 0 1",
+        "mounted-when-it-is-used": 'UUID="17-42" /boot/efi vfat noauto,x-systemd.automount 0 1',
+        "by-its-device": "/dev/sda /boot/efi\tvfat\tdefaults 0 1",
+    },
 )
 def test_fstab_entry_counts_as_mounted(host, entry):
     host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
@@ -187,16 +186,14 @@ def nic(host: Host, name: str, driver: str = "mlx5_core") -> None:
     host.interface(name, f"/sys/devices/pci0000:15/0000:17:00.0/{name}-device", _0000_17_00_0=driver)
 
 
-@pytest.mark.parametrize(
-    ("routes", "found"),
-    [
-        pytest.param({"-4 route show table all": "default via 192.0.2.1 dev eth0"}, True, id="ipv4"),
-        pytest.param({"-6 route show table all": "default via fe80::1 dev eth0"}, True, id="ipv6"),
-        pytest.param(
-            {"-4 route show table all": "default via 192.0.2.1 dev eth0 table 100"}, True, id="of-a-policy"
-        ),
-        pytest.param({"-4 route show table all": "192.0.2.0/24 dev eth0"}, False, id="no-default"),
-    ],
+@cases(
+    "routes, found",
+    {
+        "ipv4": ({"-4 route show table all": "default via 192.0.2.1 dev eth0"}, True),
+        "ipv6": ({"-6 route show table all": "default via fe80::1 dev eth0"}, True),
+        "of-a-policy": ({"-4 route show table all": "default via 192.0.2.1 dev eth0 table 100"}, True),
+        "no-default": ({"-4 route show table all": "192.0.2.0/24 dev eth0"}, False),
+    },
 )
 def test_interface_of_each_default_route_is_needed(host, routes, found):
     nic(host, "eth0")
@@ -221,31 +218,29 @@ def socket(local: str, state: str = "01") -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("file", "local", "state", "port", "address"),
-    [
-        pytest.param("tcp", "0100A8C0:0016", "01", "", "192.168.0.1", id="ipv4"),
-        pytest.param(
+@cases(
+    "file, local, state, port, address",
+    {
+        "ipv4": ("tcp", "0100A8C0:0016", "01", "", "192.168.0.1"),
+        "ipv4-in-a-socket-of-ipv6": (
             "tcp6",
             "0000000000000000FFFF00000100A8C0:0016",
             "01",
             "",
             "192.168.0.1",
-            id="ipv4-in-a-socket-of-ipv6",
         ),
-        pytest.param(
+        "ipv6": (
             "tcp6",
             "000080FE00000000FF005450B6AD1DFE:0016",
             "01",
             "",
             "FE80:0000:0000:0000:5054:00FF:FE1D:ADB6",
-            id="ipv6",
         ),
-        pytest.param("tcp", "0100A8C0:08AE", "01", "2222", "192.168.0.1", id="the-port-of-the-look"),
-        pytest.param("tcp", "0100A8C0:08AE", "01", "", None, id="another-port"),
-        pytest.param("tcp", "0100A8C0:0016", "06", "", None, id="a-connection-that-has-ended"),
-        pytest.param("tcp", "00000000:0016", "0A", "", None, id="sshd-that-listens"),
-    ],
+        "the-port-of-the-look": ("tcp", "0100A8C0:08AE", "01", "2222", "192.168.0.1"),
+        "another-port": ("tcp", "0100A8C0:08AE", "01", "", None),
+        "a-connection-that-has-ended": ("tcp", "0100A8C0:0016", "06", "", None),
+        "sshd-that-listens": ("tcp", "00000000:0016", "0A", "", None),
+    },
 )
 def test_interface_of_an_sshd_connection_is_needed(host, file, local, state, port, address):
     nic(host, "eth0")
@@ -255,23 +250,21 @@ def test_interface_of_an_sshd_connection_is_needed(host, file, local, state, por
     assert (modules(found, "connection") == {"mlx5_core", "mlxfw"}) is (address is not None)
 
 
-@pytest.mark.parametrize(
-    ("options", "routes", "found"),
-    [
-        pytest.param(
+@cases(
+    "options, routes, found",
+    {
+        "the-interface-to-its-server": (
             "rw,vers=4.2,proto=tcp,clientaddr=10.0.0.9,addr=10.0.0.1",
             {"route get 10.0.0.1": "10.0.0.1 dev eth0 src 10.0.0.9"},
             {"mlx5_core", "mlxfw"},
-            id="the-interface-to-its-server",
         ),
-        pytest.param("rw,proto=tcp,addr=10.0.0.1", {}, {"mlx5_core", "mlxfw", "e1000e"}, id="unknown-is-all"),
-        pytest.param(
+        "unknown-is-all": ("rw,proto=tcp,addr=10.0.0.1", {}, {"mlx5_core", "mlxfw", "e1000e"}),
+        "over-rdma": (
             "rw,proto=rdma,addr=10.0.0.1",
             {"route get 10.0.0.1": "10.0.0.1 dev eth0 src 10.0.0.9"},
             {"mlx5_core", "mlxfw", "ib_core", "rdma_cm", "rpcrdma", "mlx5_ib", "ib_uverbs"},
-            id="over-rdma",
         ),
-    ],
+    },
 )
 def test_network_storage_needs_its_nic(host, options, routes, found):
     nic(host, "eth0")

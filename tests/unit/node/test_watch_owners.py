@@ -20,6 +20,7 @@ from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_owners import CONFIG_MANAGER, MIG_MANAGER
 from numaforge.roles.watch.configuration import configuration
 from tests.fixtures.control_groups import GROUPS, Start, starting
+from tests.fixtures.tables import cases
 from tests.fixtures.watched_folder import WatchedFolder
 
 pytestmark = pytest.mark.skipif(
@@ -122,12 +123,12 @@ def test_label_set_by_a_manager_is_drift_while_label_and_pod_exist(node, api, st
     assert api.asked.count("GET /api/v1/nodes/node-1?pretty=false") == 3
 
 
-@pytest.mark.parametrize(
-    ("group", "name"),
-    [
-        pytest.param(POD, "sleep", id="no-such-process"),
-        pytest.param("/user.slice/a.scope", "nvidia-mig-manager", id="a-users-process-of-that-name"),
-    ],
+@cases(
+    "group, name",
+    {
+        "no-such-process": (POD, "sleep"),
+        "a-users-process-of-that-name": ("/user.slice/a.scope", "nvidia-mig-manager"),
+    },
 )
 def test_node_is_not_queried_without_the_managers_pod(node, api, start, group, name):
     start(group, name)
@@ -143,29 +144,26 @@ def test_unanswered_node_query_is_unknown(node, api, start):
     assert not [*(node.folder / "run/numaforge/watch").glob("login*")], "no key stays"
 
 
-@pytest.mark.parametrize(
-    ("machine", "profile", "rows"),
-    [
-        pytest.param(
+@cases(
+    "machine, profile, rows",
+    {
+        "numaforge-cuts-gpus": (
             "dgx-h100",
             {"mig": {"gpus": [{"indices": [0], "devices": {"1g.10gb": 7}}]}},
             [f"owner:mig\t{LABEL}\t{MIG_MANAGER.process}"],
-            id="numaforge-cuts-gpus",
         ),
-        pytest.param(
+        "the-operator-cuts-them": (
             "dgx-h100",
             {"mig": {"managed_by": "gpu-operator", "gpus": [{"indices": [0], "devices": {"1g.10gb": 7}}]}},
             [],
-            id="the-operator-cuts-them",
         ),
-        pytest.param("dgx-h100", {}, [], id="no-mig"),
-        pytest.param(
+        "no-mig": ("dgx-h100", {}, []),
+        "numaforge-partitions-gpus": (
             "mi300x",
             {"extends": "mi300x-cpx"},
             [f"owner:amd_partitions\t{CONFIG_MANAGER.label}\t"],
-            id="numaforge-partitions-gpus",
         ),
-    ],
+    },
 )
 def test_node_checks_for_other_owners_of_its_planned_settings(machine, profile, rows):
     wish = load_profile({"name": "a", "watch": {"enabled": True, "condition": True}, **profile})

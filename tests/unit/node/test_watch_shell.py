@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.roles.expectation import Comparison, Expected
+from tests.fixtures.tables import cases
 from tests.fixtures.watched_folder import WatchedFolder, pressure
 
 BUSYBOX = (
@@ -310,15 +311,15 @@ def textfiles(node: WatchedFolder, owner: int, group: int, mode: int = 0o755) ->
 
 
 @as_root
-@pytest.mark.parametrize(
-    ("owner", "group", "mode", "written_by"),
-    [
-        pytest.param(MALLORY, MALLORY, 0o755, MALLORY, id="another user's folder"),
-        pytest.param(MALLORY, PROMETHEUS, 0o775, MALLORY, id="another user's folder, for a group"),
-        pytest.param(0, PROMETHEUS, 0o775, 65534, id="root's folder, for a group"),
-        pytest.param(0, 0, 0o777, 65534, id="root's folder, for everybody"),
-        pytest.param(0, 0, 0o755, 0, id="root's folder"),
-    ],
+@cases(
+    "owner, group, mode, written_by",
+    {
+        "another user's folder": (MALLORY, MALLORY, 0o755, MALLORY),
+        "another user's folder, for a group": (MALLORY, PROMETHEUS, 0o775, MALLORY),
+        "root's folder, for a group": (0, PROMETHEUS, 0o775, 65534),
+        "root's folder, for everybody": (0, 0, 0o777, 65534),
+        "root's folder": (0, 0, 0o755, 0),
+    },
 )
 def test_metrics_follow_no_link_and_get_only_the_folder_writers_rights(
     shared_node, owner, group, mode, written_by

@@ -16,6 +16,7 @@ import pytest
 
 from lab.paths import REPOSITORY
 from tests.fixtures.shell_commands import Command, commands
+from tests.fixtures.tables import cases
 
 FILES = sorted(
     file
@@ -168,55 +169,44 @@ def test_no_script_runs_a_word_of_a_process(file: Path) -> None:
     assert runs_a_word_of_a_process(file.read_text()) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param('read -r name < "/proc/$pid/comm"\n"$name" --version', id="as the name of a command"),
-        pytest.param(
+    {
+        "as the name of a command": 'read -r name < "/proc/$pid/comm"\n"$name" --version',
+        "as the command of a program that runs it": (
             "words=$({ tr '\\0' ' ' < \"$folder/cmdline\"; } 2> /dev/null)\nset -- $words\n"
-            'case ${1-} in /*) program=$1 ;; esac\nanswer=$(timeout 5 "$program" --version)',
-            id="as the command of a program that runs it",
+            'case ${1-} in /*) program=$1 ;; esac\nanswer=$(timeout 5 "$program" --version)'
         ),
-        pytest.param(
+        "as the command of a function that runs it": (
             'run() { shift; exec "$@"; }\nask() { (run "$@"); }\nfor comm in proc/[0-9]*/comm; do\n'
-            'read -r name < "$comm"\nask 60 "$name"\ndone',
-            id="as the command of a function that runs it",
+            'read -r name < "$comm"\nask 60 "$name"\ndone'
         ),
-        pytest.param(
+        "as a word of a list": (
             'words=$(cat "proc/$pid/environ")\nfor word in $words; do\n'
             "case $word in /*) binary=$word ;; esac\ndone\n"
-            'if [ -x "$binary" ] && "$binary" --version; then :; fi',
-            id="as a word of a list",
+            'if [ -x "$binary" ] && "$binary" --version; then :; fi'
         ),
-        pytest.param('read -r line < "$1/cmdline"\neval "set -- $line"', id="as code"),
-        pytest.param('read -r line < /proc/7/cmdline\nsh -c "echo $line"', id="as code of a shell"),
-        pytest.param(
-            'in_bounds() { timeout -k "$AFTER" "$1" "$@"; }\nread -r name < "$1/comm"\nin_bounds 5 "$name"',
-            id="as the command of a function whose limits are variables",
+        "as code": 'read -r line < "$1/cmdline"\neval "set -- $line"',
+        "as code of a shell": 'read -r line < /proc/7/cmdline\nsh -c "echo $line"',
+        "as the command of a function whose limits are variables": (
+            'in_bounds() { timeout -k "$AFTER" "$1" "$@"; }\nread -r name < "$1/comm"\nin_bounds 5 "$name"'
         ),
-    ],
+    },
 )
 def test_rule_finds_a_word_of_a_process_that_is_run(text: str) -> None:
     assert runs_a_word_of_a_process(text) != []
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param('read -r name < "/proc/$pid/comm"\nprintf "%s\\n" "$name"', id="shown"),
-        pytest.param(
-            'read -r name < "$1/comm"\nif [ "$name" = kubelet ]; then kubelet --version; fi', id="compared"
-        ),
-        pytest.param(
-            'read -r arguments < /proc/cmdline\nfor word in $arguments; do "$word"; done', id="the kernel's"
-        ),
-        pytest.param('words=$(cat "$1/cmdline")\ntimeout 5 grep -c "$words" file', id="an argument of grep"),
-        pytest.param(
-            'words=$(cat "$1/cmdline")\nexec "$program" --config "$words"',
-            id="an argument of a program of ours",
-        ),
-        pytest.param('read -r name < "$1/comm"\ncase $name in "$other") true ;; esac', id="a pattern"),
-    ],
+    {
+        "shown": 'read -r name < "/proc/$pid/comm"\nprintf "%s\\n" "$name"',
+        "compared": 'read -r name < "$1/comm"\nif [ "$name" = kubelet ]; then kubelet --version; fi',
+        "the kernel's": 'read -r arguments < /proc/cmdline\nfor word in $arguments; do "$word"; done',
+        "an argument of grep": 'words=$(cat "$1/cmdline")\ntimeout 5 grep -c "$words" file',
+        "an argument of a program of ours": 'words=$(cat "$1/cmdline")\nexec "$program" --config "$words"',
+        "a pattern": 'read -r name < "$1/comm"\ncase $name in "$other") true ;; esac',
+    },
 )
 def test_rule_allows_reading_a_word_of_a_process(text: str) -> None:
     assert runs_a_word_of_a_process(text) == []

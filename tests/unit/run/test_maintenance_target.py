@@ -15,6 +15,7 @@ from numaforge.roles.device_owners import DRA_DRIVER
 from numaforge.rollout.gate import Expected
 from numaforge.run.maintenance.target import Target
 from tests.fixtures.machines import dgx_h100, gb200_nvl72_tray, kubeadm_kubelet
+from tests.fixtures.tables import cases
 
 LABELS = {"nvidia.com/device-plugin.config": "shared"}
 
@@ -42,14 +43,14 @@ def test_mig_role_alone_expects_devices_and_labels():
     assert found == Expected({}, {"nvidia.com/gpu": "32"}, all_gpus=True, labels=LABELS)
 
 
-@pytest.mark.parametrize(
-    ("section", "role", "fixed"),
-    [
-        pytest.param({"devices": {"1g": 7}}, "mig", True, id="instances"),
-        pytest.param({"mode": "disabled"}, "mig", True, id="none-at-all"),
-        pytest.param({"devices": {"1g": 7}}, "kubelet", False, id="a-run-that-leaves-GPUs-alone"),
-        pytest.param(None, "mig", False, id="a-profile-without-GPUs"),
-    ],
+@cases(
+    "section, role, fixed",
+    {
+        "instances": ({"devices": {"1g": 7}}, "mig", True),
+        "none-at-all": ({"mode": "disabled"}, "mig", True),
+        "a-run-that-leaves-GPUs-alone": ({"devices": {"1g": 7}}, "kubelet", False),
+        "a-profile-without-GPUs": (None, "mig", False),
+    },
 )
 def test_fixed_gpu_partitioning_by_profile_and_role(section, role, fixed):
     profile = load_profile({"name": "a", "mig": {"gpus": [section] if section else []}})
@@ -62,15 +63,15 @@ def test_profile_can_leave_gpu_partitioning_to_dra_driver():
     assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").devices
 
 
-@pytest.mark.parametrize(
-    ("engine", "state", "roles", "unpins"),
-    [
-        pytest.param("dra", '{"policyName": "static"}', ["kubelet"], True, id="the-static-policy-ends"),
-        pytest.param("dra", '{"policyName": "none"}', ["kubelet"], False, id="there-was-none"),
-        pytest.param("dra", "[", ["kubelet"], False, id="a-state-file-that-cannot-be-read"),
-        pytest.param("kubelet", '{"policyName": "static"}', ["kubelet"], False, id="it-stays"),
-        pytest.param("dra", '{"policyName": "static"}', ["mig"], False, id="a-run-that-leaves-the-kubelet"),
-    ],
+@cases(
+    "engine, state, roles, unpins",
+    {
+        "the-static-policy-ends": ("dra", '{"policyName": "static"}', ["kubelet"], True),
+        "there-was-none": ("dra", '{"policyName": "none"}', ["kubelet"], False),
+        "a-state-file-that-cannot-be-read": ("dra", "[", ["kubelet"], False),
+        "it-stays": ("kubelet", '{"policyName": "static"}', ["kubelet"], False),
+        "a-run-that-leaves-the-kubelet": ("dra", '{"policyName": "static"}', ["mig"], False),
+    },
 )
 def test_pods_lose_exclusive_cpus_only_when_static_policy_ends(engine, state, roles, unpins):
     host = replace(dgx_h100(), kubelet=replace(kubeadm_kubelet(), state_files={"cpu_manager_state": state}))
@@ -128,14 +129,14 @@ def test_removal_expects_no_numaforge_label_or_pool():
     )
 
 
-@pytest.mark.parametrize(
-    ("earlier", "now", "roles", "said"),
-    [
-        pytest.param({}, CONFIGURED, {"mig"}, ["becomes shared"], id="one more"),
-        pytest.param(CONFIGURED, {}, {"kubelet"}, ["is put back"], id="one less"),
-        pytest.param(CONFIGURED, CONFIGURED, {"kubelet"}, [], id="the same"),
-        pytest.param(CONFIGURED, {}, {"tuning"}, [], id="no role that has to do with labels"),
-    ],
+@cases(
+    "earlier, now, roles, said",
+    {
+        "one more": ({}, CONFIGURED, {"mig"}, ["becomes shared"]),
+        "one less": (CONFIGURED, {}, {"kubelet"}, ["is put back"]),
+        "the same": (CONFIGURED, CONFIGURED, {"kubelet"}, []),
+        "no role that has to do with labels": (CONFIGURED, {}, {"tuning"}, []),
+    },
 )
 def test_run_reports_what_happens_to_labels(earlier, now, roles, said):
     name = "the Node's label nvidia.com/device-plugin.config"
@@ -163,15 +164,13 @@ def test_resource_set_is_checked_only_if_the_plan_lists_gpu_resources(devices, a
     assert expected(planned, "kubelet").all_gpus is all_gpus
 
 
-@pytest.mark.parametrize(
-    ("flags", "login", "joined"),
-    [
-        pytest.param(("--kubeconfig=/etc/k",), None, True, id="by-its-flag"),
-        pytest.param(
-            (), "/var/lib/rancher/k3s/agent/kubelet.kubeconfig", True, id="by-a-login-that-is-there"
-        ),
-        pytest.param((), None, False, id="neither"),
-    ],
+@cases(
+    "flags, login, joined",
+    {
+        "by-its-flag": (("--kubeconfig=/etc/k",), None, True),
+        "by-a-login-that-is-there": ((), "/var/lib/rancher/k3s/agent/kubelet.kubeconfig", True),
+        "neither": ((), None, False),
+    },
 )
 def test_host_has_joined_when_its_kubelet_has_credentials(flags, login, joined):
     machine = replace(dgx_h100(), kubelet=replace(kubeadm_kubelet(), flags=flags, login=login))

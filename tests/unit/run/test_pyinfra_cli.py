@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.rollout.shards import SHARD, shard_of
+from tests.fixtures.tables import cases
 
 REPOSITORY = Path(__file__).parents[3]
 HERE = "@local"
@@ -88,12 +89,12 @@ def test_deploy_reports_unread_data_once(tmp_path):
     assert done.stderr.count(f"{HERE}: host data _sdo: neither numaforge nor pyinfra reads it") == 1
 
 
-@pytest.mark.parametrize(
-    ("inventory", "message"),
-    [
-        pytest.param("nodes = [\n", "line 1: '[' was never closed", id="not-python"),
-        pytest.param("\nimport nothing\n", "line 2: ModuleNotFoundError: No module", id="an-exception"),
-    ],
+@cases(
+    "inventory, message",
+    {
+        "not-python": ("nodes = [\n", "line 1: '[' was never closed"),
+        "an-exception": ("\nimport nothing\n", "line 2: ModuleNotFoundError: No module"),
+    },
 )
 def test_inventory_error_names_its_line_without_traceback(inventory, message, tmp_path):
     said = listed(tmp_path, inventory)

@@ -11,6 +11,7 @@ import pytest
 from numaforge.lib import shell
 from numaforge.verification.live import Live
 from numaforge.verification.table import all_promises
+from tests.fixtures.tables import cases
 
 UNITS = ("numaforge-check.timer", "containerd.service")
 
@@ -89,17 +90,16 @@ def test_role_declares_every_unit_property_its_shell_reads(role):
     assert {*read} <= {"ActiveState", *asked}
 
 
-@pytest.mark.parametrize(
-    ("names", "states"),
-    [
-        pytest.param(UNITS, [("failed", "static"), ("active", "enabled")], id="each has its own answer"),
-        pytest.param(
+@cases(
+    "names, states",
+    {
+        "each has its own answer": (UNITS, [("failed", "static"), ("active", "enabled")]),
+        "one that systemd does not know keeps nothing from the others": (
             ("strange.service", "containerd.service"),
             [("inactive", ""), ("active", "enabled")],
-            id="one that systemd does not know keeps nothing from the others",
         ),
-        pytest.param(("strange.service",), [("inactive", "")], id="or is the only one"),
-    ],
+        "or is the only one": (("strange.service",), [("inactive", "")]),
+    },
 )
 def test_each_unit_has_its_own_systemd_state(path, names, states):
     assert units(path, *names) == states
@@ -121,14 +121,14 @@ DROP_IN = "/etc/systemd/system/containerd.service.d/90-numaforge-limits.conf"
 SINCE = {"since containerd.service": "20"}
 
 
-@pytest.mark.parametrize(
-    ("changed", "said", "started"),
-    [
-        pytest.param({DROP_IN: 10}, SINCE, True, id="after it"),
-        pytest.param({DROP_IN: 30}, SINCE, False, id="before it"),
-        pytest.param({DROP_IN: 10}, {}, False, id="the unit does not run"),
-        pytest.param({}, SINCE, False, id="the file is gone"),
-    ],
+@cases(
+    "changed, said, started",
+    {
+        "after it": ({DROP_IN: 10}, SINCE, True),
+        "before it": ({DROP_IN: 30}, SINCE, False),
+        "the unit does not run": ({DROP_IN: 10}, {}, False),
+        "the file is gone": ({}, SINCE, False),
+    },
 )
 def test_limit_counts_only_after_the_unit_restarts(changed, said, started):
     live = Live(

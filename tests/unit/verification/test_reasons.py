@@ -18,6 +18,7 @@ from numaforge.roles.files.promises import changed_lines
 from numaforge.roles.promise import Promise
 from numaforge.verification.live import Live
 from numaforge.verification.table import all_promises
+from tests.fixtures.tables import cases
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 WITHOUT_VALUES = ("does not exist", "does not answer", "has not started since", "is not loaded?")
@@ -77,55 +78,42 @@ def state(**changes: str) -> FileState:
     return replace(FileState("", "0644", "root", "root"), **changes)
 
 
-@pytest.mark.parametrize(
-    ("promise", "entry", "live", "reason"),
-    [
-        pytest.param(
+@cases(
+    "promise, entry, live, reason",
+    {
+        "a mode": (
             "file_mode_and_owner",
             "/etc/numaforge/plan.json",
             Live({}, {"/etc/numaforge/plan.json": state(mode="644")}),
             "mode 0644, planned 0600",
-            id="a mode",
         ),
-        pytest.param(
+        "an owner": (
             "file_mode_and_owner",
             "/etc/numaforge/plan.json",
             Live({}, {"/etc/numaforge/plan.json": state(mode="600", owner="alice")}),
             "owner alice:root, planned root:root",
-            id="an owner",
         ),
-        pytest.param(
-            "file_mode_and_owner", "/etc/numaforge/plan.json", Live({}), "does not exist", id="no file"
-        ),
-        pytest.param(
+        "no file": ("file_mode_and_owner", "/etc/numaforge/plan.json", Live({}), "does not exist"),
+        "a sysctl": (
             "kernel_value",
             "sysctl:vm.swappiness",
             Live({SWAPPINESS: "33"}),
             f"33, planned 7 ({SWAPPINESS})",
-            id="a sysctl",
         ),
-        pytest.param(
-            "kernel_value",
-            "sysctl:vm.swappiness",
-            Live({}),
-            f"absent, planned 7 ({SWAPPINESS})",
-            id="no sysctl",
-        ),
-        pytest.param(
+        "no sysctl": ("kernel_value", "sysctl:vm.swappiness", Live({}), f"absent, planned 7 ({SWAPPINESS})"),
+        "a unit": (
             "unit_state",
             "kubelet.service",
             Live({}, said={"active": [("kubelet.service", "failed")]}),
             "failed, planned active",
-            id="a unit",
         ),
-        pytest.param(
+        "another host": (
             "the_machine_is_the_one_of_the_plan",
             "hostname",
             Live({"/proc/sys/kernel/hostname": "gpu-02"}),
             "gpu-02, planned dgx-01 (/proc/sys/kernel/hostname)",
-            id="another host",
         ),
-    ],
+    },
 )
 def test_broken_promise_reports_live_and_planned_value(promise, entry, live, reason):
     plan = plan_of("dgx-h100")
@@ -133,30 +121,24 @@ def test_broken_promise_reports_live_and_planned_value(promise, entry, live, rea
     assert why_broken(kind, plan, live, entry, kind.table(plan)[entry]) == reason
 
 
-@pytest.mark.parametrize(
-    ("found", "planned", "shown"),
-    [
-        pytest.param("a = 1\nb = 2\n", "a = 1\nb = 3\n", "line 2: `b = 2`, planned `b = 3`", id="a line"),
-        pytest.param("a\n", "a\nb\n", "line 2: no such line, planned `b`", id="a line that is missing"),
-        pytest.param("a\nmine\n", "a\n", "line 2: `mine`, planned no such line", id="a line too many"),
-        pytest.param(
+@cases(
+    "found, planned, shown",
+    {
+        "a line": ("a = 1\nb = 2\n", "a = 1\nb = 3\n", "line 2: `b = 2`, planned `b = 3`"),
+        "a line that is missing": ("a\n", "a\nb\n", "line 2: no such line, planned `b`"),
+        "a line too many": ("a\nmine\n", "a\n", "line 2: `mine`, planned no such line"),
+        "the first places of many": (
             "".join(f"x{n}\nsame{n}\n" for n in range(9)),
             "".join(f"y{n}\nsame{n}\n" for n in range(9)),
-            "line 1: `x0`, planned `y0`; line 3: `x1`, planned `y1`; line 5: `x2`, planned `y2`; "
-            "and 6 more places",
-            id="the first places of many",
+            (
+                "line 1: `x0`, planned `y0`; line 3: `x1`, planned `y1`; line 5: `x2`, planned `y2`; "
+                "and 6 more places"
+            ),
         ),
-        pytest.param(
-            "token: abcdefgh\nb: 1\n",
-            "b: 1\n",
-            "line 1: `token: REDACTED`, planned no such line",
-            id="no secret",
-        ),
-        pytest.param("a\r\n", "a\n", "differs in secrets or in how its lines end", id="how lines end"),
-        pytest.param(
-            "", f"{'x' * 500}\n", f"line 1: no such line, planned `{'x' * 160}...`", id="only so long"
-        ),
-    ],
+        "no secret": ("token: abcdefgh\nb: 1\n", "b: 1\n", "line 1: `token: REDACTED`, planned no such line"),
+        "how lines end": ("a\r\n", "a\n", "differs in secrets or in how its lines end"),
+        "only so long": ("", f"{'x' * 500}\n", f"line 1: no such line, planned `{'x' * 160}...`"),
+    },
 )
 def test_changed_file_shows_its_first_changed_lines(found, planned, shown):
     assert changed_lines(found, planned) == shown

@@ -3,20 +3,19 @@
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-import pytest
-
 from numaforge.verification.suite import results
+from tests.fixtures.tables import cases
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        pytest.param("Failed: 33, planned 7", "33, planned 7", id="of-a-promise"),
-        pytest.param("Failed: line 2\nline 9", "line 2\nline 9", id="of-a-promise-in-several-lines"),
-        pytest.param(f"Failed: {'x' * 3000}", f"{'x' * 2000}...", id="only-so-long"),
-        pytest.param("AssertionError: x\nassert 1 in (2, 3)", "x", id="of-an-assertion-the-first-line"),
-        pytest.param("", "failure", id="nothing"),
-    ],
+@cases(
+    "message, reason",
+    {
+        "of-a-promise": ("Failed: 33, planned 7", "33, planned 7"),
+        "of-a-promise-in-several-lines": ("Failed: line 2\nline 9", "line 2\nline 9"),
+        "only-so-long": (f"Failed: {'x' * 3000}", f"{'x' * 2000}..."),
+        "of-an-assertion-the-first-line": ("AssertionError: x\nassert 1 in (2, 3)", "x"),
+        "nothing": ("", "failure"),
+    },
 )
 def test_failure_reports_the_found_value(tmp_path: Path, message: str, reason: str) -> None:
     failure = f"<failure message={quoteattr(message)}/>"

@@ -31,6 +31,7 @@ from numaforge.verification.live import Live, VerifiedNode, planned_texts, probe
 from numaforge.verification.reach import ReachedHost, reached_host, read_hosts, write_hosts
 from numaforge.verification.table import all_promises, choices, entries
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 
 PROFILE = {
     "name": "training",
@@ -70,13 +71,13 @@ def plan() -> NodePlan:
 # ---- what a plan promises ----
 
 
-@pytest.mark.parametrize(
-    ("roles", "seen_to"),
-    [
-        pytest.param(["topology", "tuning"], False, id="neither"),
-        pytest.param(["topology", "hugepages"], True, id="its-own-role"),
-        pytest.param(["topology", "kubelet"], True, id="the-kubelet-that-offers-them"),
-    ],
+@cases(
+    "roles, seen_to",
+    {
+        "neither": (["topology", "tuning"], False),
+        "its-own-role": (["topology", "hugepages"], True),
+        "the-kubelet-that-offers-them": (["topology", "kubelet"], True),
+    },
 )
 def test_huge_pages_are_checked_with_their_role_or_kubelet(plan, roles, seen_to):
     assert ("hugepages:2Mi on NUMA node 0" in entries(plan, "kernel_value", roles)) is seen_to
@@ -213,13 +214,13 @@ def live_with(**kubelet: str) -> Live:
     return Live({HOSTNAME: "GPU-1"}, said={"kubelet": [*kubelet.items()]})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        pytest.param("/usr/bin/kubelet --v=2 ", "gpu-1", id="the host's name in lower case"),
-        pytest.param("/usr/bin/kubelet --hostname-override=worker-7 ", "worker-7", id="the flag's value"),
-        pytest.param("/usr/bin/kubelet --hostname-override worker-7 ", "worker-7", id="the flag's next word"),
-    ],
+@cases(
+    "arguments, name",
+    {
+        "the host's name in lower case": ("/usr/bin/kubelet --v=2 ", "gpu-1"),
+        "the flag's value": ("/usr/bin/kubelet --hostname-override=worker-7 ", "worker-7"),
+        "the flag's next word": ("/usr/bin/kubelet --hostname-override worker-7 ", "worker-7"),
+    },
 )
 def test_node_name_is_hostname_or_kubelet_override(arguments, name):
     assert live_with(arguments=arguments).node_name == name
@@ -234,51 +235,47 @@ def test_kubelet_start_time_is_counted_from_boot():
 # ---- when settings mean the same ----
 
 
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        pytest.param("1Gi", "1024Mi", id="quantities"),
-        pytest.param("60s", "1m0s", id="durations"),
-        pytest.param(
+@cases(
+    "expected, actual",
+    {
+        "quantities": ("1Gi", "1024Mi"),
+        "durations": ("60s", "1m0s"),
+        "the kubelet's defaults besides": (
             {"memory.available": "100Mi"},
             {"memory.available": "100Mi", "nodefs.available": "10%"},
-            id="the kubelet's defaults besides",
         ),
-        pytest.param(
+        "lists": (
             [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
             [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
-            id="lists",
         ),
-        pytest.param({}, None, id="nothing in a mapping"),
-        pytest.param("", None, id="empty text"),
-        pytest.param(True, True, id="booleans"),
-    ],
+        "nothing in a mapping": ({}, None),
+        "empty text": ("", None),
+        "booleans": (True, True),
+    },
 )
 def test_equivalent_settings_do_not_differ(expected, actual):
     assert differences("field", expected, actual) == []
 
 
-@pytest.mark.parametrize(
-    ("expected", "actual", "complaint"),
-    [
-        pytest.param("static", "none", "field is 'none', planned 'static'", id="another value"),
-        pytest.param("static", None, "field is None, planned 'static'", id="missing"),
-        pytest.param(
+@cases(
+    "expected, actual, complaint",
+    {
+        "another value": ("static", "none", "field is 'none', planned 'static'"),
+        "missing": ("static", None, "field is None, planned 'static'"),
+        "a missing option": (
             {"full-pcpus-only": "true"},
             None,
             "field.full-pcpus-only is None, planned 'true'",
-            id="a missing option",
         ),
-        pytest.param([1, 2], [1], "field has 1 entries instead of 2: [1]", id="a shorter list"),
-        pytest.param([1], [1, 2], "field has 2 entries instead of 1: [1, 2]", id="a longer list"),
-        pytest.param(
+        "a shorter list": ([1, 2], [1], "field has 1 entries instead of 2: [1]"),
+        "a longer list": ([1], [1, 2], "field has 2 entries instead of 1: [1, 2]"),
+        "deep inside": (
             [{"limits": {"memory": "1Gi"}}],
             [{"limits": {"memory": "1023Mi"}}],
             "field[0].limits.memory is '1023Mi', planned '1Gi'",
-            id="deep inside",
         ),
-        pytest.param(True, "true", "field is 'true', planned True", id="a text is no boolean"),
-    ],
+        "a text is no boolean": (True, "true", "field is 'true', planned True"),
+    },
 )
 def test_different_settings_are_reported(expected, actual, complaint):
     assert differences("field", expected, actual) == [complaint]
@@ -334,16 +331,12 @@ def test_suite_gets_only_login_data_in_a_private_file(tmp_path):
     assert [found.backend.get_pytest_id() for found in read_hosts(tmp_path / "hosts")] == ["ssh://gpu-1"]
 
 
-@pytest.mark.parametrize(
-    ("config", "unreachable", "why"),
-    [
-        pytest.param(
-            "Prot 22\n", False, "ssh cannot use its configuration", id="what-is-wrong-here-is-no-silence"
-        ),
-        pytest.param(
-            "HostName 127.0.0.1\nPort 1\n", True, "cannot connect to", id="a-host-that-does-not-answer"
-        ),
-    ],
+@cases(
+    "config, unreachable, why",
+    {
+        "what-is-wrong-here-is-no-silence": ("Prot 22\n", False, "ssh cannot use its configuration"),
+        "a-host-that-does-not-answer": ("HostName 127.0.0.1\nPort 1\n", True, "cannot connect to"),
+    },
 )
 def test_only_unresponsive_host_counts_as_unreachable(tmp_path, config, unreachable, why):
     (tmp_path / why).write_text(config)
@@ -387,14 +380,14 @@ def test_without_hosts_the_suite_refuses_to_run():
     assert "name them with --hosts=ssh://NAME" in run.stderr
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        pytest.param("pytest.ini", "[pytest]\naddopts = --no-such-option\n", id="settings of pytest"),
-        pytest.param("conftest.py", "raise SystemExit(9)\n", id="a conftest"),
-        pytest.param("test_own.py", "def test_own(): pass\n", id="tests"),
-        pytest.param("testinfra.py", "raise SystemExit(9)\n", id="a module of a name that it imports"),
-    ],
+@cases(
+    "path, text",
+    {
+        "settings of pytest": ("pytest.ini", "[pytest]\naddopts = --no-such-option\n"),
+        "a conftest": ("conftest.py", "raise SystemExit(9)\n"),
+        "tests": ("test_own.py", "def test_own(): pass\n"),
+        "a module of a name that it imports": ("testinfra.py", "raise SystemExit(9)\n"),
+    },
 )
 def test_suite_ignores_files_in_the_working_directory(tmp_path, path, text):
     (tmp_path / path).write_text(text)
@@ -403,12 +396,9 @@ def test_suite_ignores_files_in_the_working_directory(tmp_path, path, text):
     assert "test_node.py::test_the_host_has_a_plan_that_promises_something[local]" in run.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        pytest.param("PYTEST_ADDOPTS", "--no-such-option", id="options"),
-        pytest.param("PYTEST_PLUGINS", "no_such_plugin", id="plugins"),
-    ],
+@cases(
+    "name, value",
+    {"options": ("PYTEST_ADDOPTS", "--no-such-option"), "plugins": ("PYTEST_PLUGINS", "no_such_plugin")},
 )
 def test_suite_ignores_the_environment(tmp_path, monkeypatch, name, value):
     monkeypatch.setenv(name, value)

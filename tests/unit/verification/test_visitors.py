@@ -6,6 +6,7 @@ import pytest
 
 from numaforge.verification.visitors import Visitor, read_visitors, visitors_script
 from tests.fixtures.answers import answered
+from tests.fixtures.tables import cases
 
 TABLE = """\
             CPU0       CPU1       CPU4
@@ -32,14 +33,14 @@ def answer(*counts: int) -> list[str]:
     return answered(*f"{before}{PROCESSES}{after}".splitlines())
 
 
-@pytest.mark.parametrize(
-    ("cpus", "came"),
-    [
-        pytest.param({0}, {"mlx5_comp0@pci:0000:17:00.0": 9}, id="a-column-by-its-head"),
-        pytest.param({4}, {"mlx5_comp0@pci:0000:17:00.0": 2}, id="cpus-that-are-not-numbered-through"),
-        pytest.param({1}, {"LOC": 3}, id="the-kernels-own-by-their-key"),
-        pytest.param({5}, {}, id="an-offline-cpu-has-no-column"),
-    ],
+@cases(
+    "cpus, came",
+    {
+        "a-column-by-its-head": ({0}, {"mlx5_comp0@pci:0000:17:00.0": 9}),
+        "cpus-that-are-not-numbered-through": ({4}, {"mlx5_comp0@pci:0000:17:00.0": 2}),
+        "the-kernels-own-by-their-key": ({1}, {"LOC": 3}),
+        "an-offline-cpu-has-no-column": ({5}, {}),
+    },
 )
 def test_interrupts_are_counted_on_requested_cpus(cpus, came):
     assert read_visitors(answer(9, 0, 2, 3), frozenset(cpus)).interrupts == came
