@@ -30,7 +30,7 @@ MEMORY = {
 
 
 @pytest.mark.parametrize(("now", "counted"), MEMORY.values(), ids=MEMORY)
-def test_small_memory_change_counts_as_none(now: int, counted: int, shell: list[str], tmp_path: Path) -> None:
+def test_small_memory_change_counts_as_none(now, counted, shell, tmp_path):
     kept = f"kept='kernel 6.1.0\nmemory {WAS} kB' tried='memory {TRIED} kB'\n"
     assert run(shell, f"{kept}tell_memory memory {now}\n", tmp_path).stdout == f"memory {counted} kB\n"
 
@@ -88,9 +88,7 @@ MAY_START: dict[str, tuple[Callable[[Path], object], bool]] = {
 
 
 @pytest.mark.parametrize(("make", "may"), MAY_START.values(), ids=MAY_START)
-def test_kubelet_start_depends_on_the_trial_phase(
-    make: Callable[[Path], object], may: bool, shell: list[str], tmp_path: Path
-) -> None:
+def test_kubelet_start_depends_on_the_trial_phase(make, may, shell, tmp_path):
     (tmp_path / "inputs").write_text("kernel 6.1.0\n")
     (tmp_path / "files").write_text(f"{'0' * 64}  /nonexistent\n")
     make(tmp_path)

@@ -99,11 +99,7 @@ CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
         f"/{WRITTEN}",
     ),
     "the kernel before all": (
-        {
-            KERNEL: named("cpu-only"),
-            WRITTEN: "name: written\n",
-            FIRMWARE: oem("numaforge.profile=training"),
-        },
+        {KERNEL: named("cpu-only"), WRITTEN: "name: written\n", FIRMWARE: oem("numaforge.profile=training")},
         "training",
         "cpu-only",
         BY_KERNEL,
@@ -130,7 +126,7 @@ CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
 
 
 @pytest.mark.parametrize(("root", "image", "profile", "by"), CHOSEN.values(), ids=CHOSEN, indirect=["root"])
-def test_first_source_naming_a_profile_wins(root: Path, image: str | None, profile: str, by: str) -> None:
+def test_first_source_naming_a_profile_wins(root, image, profile, by):
     found = chosen_profile(BootSettings(profile=image), root)
     assert (found.profile.name, found.by) == (profile, by)
 
@@ -140,10 +136,7 @@ NO_PROFILE: dict[str, tuple[Mapping[str, str | bytes], str]] = {
     "an empty kernel parameter": ({KERNEL: named("")}, f"{BY_KERNEL}: '' names no profile"),
     "a name with dots": ({KERNEL: named("..")}, f"{BY_KERNEL}: there is no ready profile '..'"),
     "a name that is misspelled": ({KERNEL: named("trianing")}, "did you mean 'training'?"),
-    "an empty OEM string": (
-        {FIRMWARE: oem("numaforge.profile=")},
-        f"{BY_FIRMWARE}: '' names no profile",
-    ),
+    "an empty OEM string": ({FIRMWARE: oem("numaforge.profile=")}, f"{BY_FIRMWARE}: '' names no profile"),
     "an empty file": ({WRITTEN: ""}, f"{WRITTEN}: is empty"),
     "a file that is a list": ({WRITTEN: "- a\n"}, f"{WRITTEN}: a profile is a mapping, not a list"),
     "a file with a key that there is not": ({WRITTEN: "cpsu: {}\n"}, f"{WRITTEN}: cpsu: unknown key"),
@@ -160,14 +153,14 @@ NO_PROFILE: dict[str, tuple[Mapping[str, str | bytes], str]] = {
 
 
 @pytest.mark.parametrize(("root", "why"), NO_PROFILE.values(), ids=NO_PROFILE, indirect=["root"])
-def test_missing_or_invalid_profile_is_refused_with_its_source(root: Path, why: str) -> None:
+def test_missing_or_invalid_profile_is_refused_with_its_source(root, why):
     with pytest.raises(ProfileError) as caught:
         chosen_profile(BootSettings(), root)
     assert why in str(caught.value)
 
 
 @pytest.mark.parametrize("root", [{KERNEL: named("nothing")}], indirect=True, ids=["kernel"])
-def test_unknown_profile_name_does_not_fall_back_to_the_next_source(root: Path) -> None:
+def test_unknown_profile_name_does_not_fall_back_to_the_next_source(root):
     with pytest.raises(ProfileError, match="'nothing'"):
         chosen_profile(BootSettings(profile="training"), root)
 
@@ -181,18 +174,12 @@ SOURCES: dict[str, tuple[tuple[Source, ...], str]] = {
 
 @pytest.mark.parametrize(
     "root",
-    [
-        {
-            KERNEL: named("cpu-only"),
-            WRITTEN: "name: written\n",
-            FIRMWARE: oem("numaforge.profile=cpu-only"),
-        }
-    ],
+    [{KERNEL: named("cpu-only"), WRITTEN: "name: written\n", FIRMWARE: oem("numaforge.profile=cpu-only")}],
     indirect=True,
     ids=["all"],
 )
 @pytest.mark.parametrize(("sources", "by"), SOURCES.values(), ids=SOURCES)
-def test_image_chooses_its_profile_sources(root: Path, sources: tuple[Source, ...], by: str) -> None:
+def test_image_chooses_its_profile_sources(root, sources, by):
     assert chosen_profile(BootSettings(profile="training", sources=sources), root).by == by
 
 
@@ -218,7 +205,7 @@ EXTENDED: dict[str, Mapping[str, str]] = {
 
 
 @pytest.mark.parametrize("root", EXTENDED.values(), ids=EXTENDED, indirect=True)
-def test_written_profile_extends_image_profiles(root: Path) -> None:
+def test_written_profile_extends_image_profiles(root):
     assert chosen_profile(BootSettings(), root).profile.tuning.governor == "powersave"
 
 
@@ -228,33 +215,33 @@ def test_written_profile_extends_image_profiles(root: Path) -> None:
     indirect=True,
     ids=["an own cpu-only"],
 )
-def test_ready_profile_extends_only_ready_profiles(root: Path) -> None:
+def test_ready_profile_extends_only_ready_profiles(root):
     assert chosen_profile(BootSettings(), root).profile.tuning.governor != "powersave"
 
 
 # ---- the drive ----
 
 
-def test_missing_drive_does_not_fall_back_to_the_next_source(tmp_path: Path) -> None:
+def test_missing_drive_does_not_fall_back_to_the_next_source(tmp_path):
     settings = BootSettings(profile="training", sources=("drive",), drive=DEVICE, wait_seconds=0)
     with pytest.raises(ProfileError, match="is not there after 0 s"):
         chosen_profile(settings, tmp_path)
 
 
 @pytest.mark.parametrize("root", [{DEVICE[1:]: "extends: training\n"}], indirect=True, ids=["a file"])
-def test_only_a_block_device_counts_as_a_drive(root: Path) -> None:
+def test_only_a_block_device_counts_as_a_drive(root):
     with pytest.raises(ProfileError, match="is not a block device"):
         chosen_profile(BootSettings(profile="training", sources=("drive",), drive=DEVICE), root)
 
 
-def test_drive_is_mounted_ro_noexec_nodev() -> None:
+def test_drive_is_mounted_ro_noexec_nodev():
     _, _, types, _, options, device, folder = mounting(Path(DEVICE), "/tmp/folder")
     assert types == "iso9660,vfat"
     assert {*options.split(",")} == {"ro", "nosuid", "nodev", "noexec"}
     assert (device, folder) == (DEVICE, "/tmp/folder")
 
 
-def test_profile_on_a_drive_extends_image_profiles_by_name(tmp_path: Path) -> None:
+def test_profile_on_a_drive_extends_image_profiles_by_name(tmp_path):
     (tmp_path / ON_DRIVE).write_text("extends: own\n")
     assert profile_on_drive(tmp_path, BY_DRIVE) == {"name": "numaforge", "extends": "own"}
 
@@ -273,7 +260,7 @@ SERIALS: dict[str, tuple[Mapping[str, str | bytes], str, str]] = {
 
 
 @pytest.mark.parametrize(("root", "block", "serial"), SERIALS.values(), ids=SERIALS, indirect=["root"])
-def test_drive_is_identified_by_its_serial_number(root: Path, block: str, serial: str) -> None:
+def test_drive_is_identified_by_its_serial_number(root, block, serial):
     name = Path(block).name
     (root / "sys/class/block").mkdir(parents=True)
     (root / "sys/class/block" / name).symlink_to(root / block)
@@ -283,7 +270,7 @@ def test_drive_is_identified_by_its_serial_number(root: Path, block: str, serial
     assert serial_of(link, root) == serial
 
 
-def test_drive_without_the_file_names_no_profile(tmp_path: Path) -> None:
+def test_drive_without_the_file_names_no_profile(tmp_path):
     assert profile_on_drive(tmp_path, BY_DRIVE) is None
 
 
@@ -325,9 +312,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "why"), HOSTILE.values(), ids=HOSTILE)
-def test_invalid_content_of_the_drive_is_refused(
-    make: Callable[[Path], object], why: str, tmp_path: Path
-) -> None:
+def test_invalid_content_of_the_drive_is_refused(make, why, tmp_path):
     drive = tmp_path / "drive"
     drive.mkdir()
     make(drive / ON_DRIVE)
@@ -337,7 +322,7 @@ def test_invalid_content_of_the_drive_is_refused(
     assert BY_DRIVE in str(caught.value)
 
 
-def test_drive_with_another_file_system_is_not_mounted(tmp_path: Path) -> None:
+def test_drive_with_another_file_system_is_not_mounted(tmp_path):
     image = tmp_path / "drive.img"
     with image.open("wb") as file:
         file.truncate(4 << 20)

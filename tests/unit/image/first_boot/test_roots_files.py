@@ -9,6 +9,7 @@ import pytest
 from numaforge.image.first_boot.kubelet_login import kubelet_login
 from numaforge.image.first_boot.roots_files import require_roots
 from numaforge.lib.errors import HostError
+from tests.fixtures.tables import cases
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
 MALLORY = 54321
@@ -35,26 +36,20 @@ def linked(path: Path, to: Path, owner: int = 0) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@cases(
     "build",
-    [
-        pytest.param(lambda base: written(base, owner=MALLORY), id="another user's file"),
-        pytest.param(lambda base: written(base, mode=0o666), id="a file that every user may write"),
-        pytest.param(lambda base: written(made(base / "a", owner=MALLORY)), id="another user's folder"),
-        pytest.param(lambda base: written(made(base / "a", 0o775, group=MALLORY)), id="a group's folder"),
-        pytest.param(lambda base: written(made(base / "a", 0o1777)), id="a file in a sticky folder"),
-        pytest.param(
-            lambda base: linked(base / "link", written(base), MALLORY), id="a link of another user's"
+    {
+        "another user's file": lambda base: written(base, owner=MALLORY),
+        "a file that every user may write": lambda base: written(base, mode=0o666),
+        "another user's folder": lambda base: written(made(base / "a", owner=MALLORY)),
+        "a group's folder": lambda base: written(made(base / "a", 0o775, group=MALLORY)),
+        "a file in a sticky folder": lambda base: written(made(base / "a", 0o1777)),
+        "a link of another user's": lambda base: linked(base / "link", written(base), MALLORY),
+        "a link in a sticky folder": lambda base: linked(made(base / "tmp", 0o1777) / "link", written(base)),
+        "root's link to another user's folder": lambda base: linked(
+            base / "link", written(made(base / "a", owner=MALLORY))
         ),
-        pytest.param(
-            lambda base: linked(made(base / "tmp", 0o1777) / "link", written(base)),
-            id="a link in a sticky folder",
-        ),
-        pytest.param(
-            lambda base: linked(base / "link", written(made(base / "a", owner=MALLORY))),
-            id="root's link to another user's folder",
-        ),
-    ],
+    },
 )
 def test_login_writable_by_another_user_is_not_read(tmp_path: Path, build: Callable[[Path], Path]) -> None:
     file = build(tmp_path)
@@ -62,16 +57,14 @@ def test_login_writable_by_another_user_is_not_read(tmp_path: Path, build: Calla
         kubelet_login(file)
 
 
-@pytest.mark.parametrize(
+@cases(
     "build",
-    [
-        pytest.param(written, id="root's file"),
-        pytest.param(lambda base: written(made(base / "a", 0o775)), id="a folder for the group root"),
-        pytest.param(lambda base: linked(base / "link", written(made(base / "a"))), id="root's link"),
-        pytest.param(
-            lambda base: written(made(made(base / "tmp", 0o1777) / "a")), id="root's folder in a sticky one"
-        ),
-    ],
+    {
+        "root's file": written,
+        "a folder for the group root": lambda base: written(made(base / "a", 0o775)),
+        "root's link": lambda base: linked(base / "link", written(made(base / "a"))),
+        "root's folder in a sticky one": lambda base: written(made(made(base / "tmp", 0o1777) / "a")),
+    },
 )
 def test_file_only_root_can_write_is_read(tmp_path: Path, build: Callable[[Path], Path]) -> None:
     require_roots(build(tmp_path))

@@ -52,11 +52,11 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), DIFFERENCES.values(), ids=DIFFERENCES)
-def test_each_changed_input_is_described(old: str, new: str, expected: tuple[str, ...]) -> None:
+def test_each_changed_input_is_described(old, new, expected):
     assert Inputs(WAS.text.replace(old, new) if old else WAS.text).differences(WAS) == expected
 
 
-def test_order_of_inputs_makes_no_difference() -> None:
+def test_order_of_inputs_makes_no_difference():
     assert Inputs("".join(reversed(WAS.text.splitlines(keepends=True)))).differences(WAS) == ()
 
 
@@ -71,9 +71,7 @@ def test_order_of_inputs_makes_no_difference() -> None:
     ],
     ids=["machine-id", "system UUID", "no system UUID", "kernel", "GPU"],
 )
-def test_moved_disk_is_detected_by_machine_id_or_system_uuid(
-    old: str, new: str, other: bool, hardware: bool
-) -> None:
+def test_moved_disk_is_detected_by_machine_id_or_system_uuid(old, new, other, hardware):
     here = Inputs(WAS.text.replace(old, new))
     assert (here.is_of_another_machine(WAS), here.is_in_other_hardware(WAS)) == (other, hardware)
 
@@ -92,7 +90,7 @@ INTENT = {
 
 
 @pytest.mark.parametrize(("line", "fits"), INTENT.values(), ids=INTENT)
-def test_earlier_plan_fits_when_only_numaforge_inputs_changed(line: str, fits: bool) -> None:
+def test_earlier_plan_fits_when_only_numaforge_inputs_changed(line, fits):
     assert Inputs(WAS.text + line).is_of_this_machine(WAS) is fits
     assert WAS.is_of_this_machine(Inputs(WAS.text + line)) is fits
 
@@ -103,7 +101,7 @@ def on_trial(folder: Path) -> BootRecord:
     return trial
 
 
-def test_accepted_plan_takes_effect_and_clears_earlier_failure(tmp_path: Path) -> None:
+def test_accepted_plan_takes_effect_and_clears_earlier_failure(tmp_path):
     stamp(RECORD, WAS, {"/etc/a": "00ff"}, tmp_path)
     on_trial(tmp_path)
     reject("why", tmp_path)
@@ -116,7 +114,7 @@ def test_accepted_plan_takes_effect_and_clears_earlier_failure(tmp_path: Path) -
     assert BootRecord.saved(tmp_path) == record
 
 
-def test_rejected_plan_leaves_the_earlier_plan_in_effect(tmp_path: Path) -> None:
+def test_rejected_plan_leaves_the_earlier_plan_in_effect(tmp_path):
     stamp(RECORD, WAS, {"/etc/a": "00ff"}, tmp_path)
     for why in ("the first", "the second"):
         trial = on_trial(tmp_path)
@@ -129,13 +127,13 @@ def test_rejected_plan_leaves_the_earlier_plan_in_effect(tmp_path: Path) -> None
     assert not (tmp_path / TRIAL.name).exists()
 
 
-def test_failure_reason_at_the_login_prompt_is_printable(tmp_path: Path) -> None:
+def test_failure_reason_at_the_login_prompt_is_printable(tmp_path):
     on_trial(tmp_path)
     reject("E1 \x1b]0;title\x07 \x9b2J \u202e end", tmp_path)
     assert (tmp_path / FAILED.name / WHY).read_text() == "E1  ]0;title   2J   end\n"
 
 
-def test_saved_inputs_are_read_back(tmp_path: Path) -> None:
+def test_saved_inputs_are_read_back(tmp_path):
     folder = tmp_path / "boot"
     assert Inputs.saved(folder) is None
     stamp(RECORD, WAS, {"/etc/a": "00ff"}, folder)
@@ -145,7 +143,7 @@ def test_saved_inputs_are_read_back(tmp_path: Path) -> None:
     assert sorted(file.name for file in folder.iterdir()) == ["files", "inputs", "record.json"]
 
 
-def test_interrupted_stamp_is_planned_again(tmp_path: Path) -> None:
+def test_interrupted_stamp_is_planned_again(tmp_path):
     (tmp_path / "inputs.new").mkdir()
     with pytest.raises(NumaforgeError, match="cannot be kept"):
         stamp(RECORD, WAS, {}, tmp_path)
@@ -153,6 +151,6 @@ def test_interrupted_stamp_is_planned_again(tmp_path: Path) -> None:
     assert Inputs.saved(tmp_path) is None
 
 
-def test_path_with_a_newline_is_refused(tmp_path: Path) -> None:
+def test_path_with_a_newline_is_refused(tmp_path):
     with pytest.raises(NumaforgeError, match="more than one line"):
         stamp(RECORD, WAS, {"/etc/a\n00ff  /etc/b": "00ff"}, tmp_path)

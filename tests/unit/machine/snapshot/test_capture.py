@@ -16,6 +16,7 @@ from numaforge.machine.topology.read import read_topology
 from tests.fixtures.answers import answered
 from tests.fixtures.captures import captured_by_nobody
 from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import link, program, write, write_tree
 
 
@@ -108,18 +109,13 @@ def test_cpulist_ending_with_a_nul_is_read(shell, tmp_path):
     assert captured == from_root(tmp_path)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(
-            "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n".encode(),
-            id="lines-that-look-like-a-section",
-        ),
-        pytest.param(
-            b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end", id="odd-bytes"
-        ),
-        pytest.param(b"kind: KubeletConfiguration", id="no-final-newline"),
-    ],
+    {
+        "lines-that-look-like-a-section": "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n".encode(),
+        "odd-bytes": b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end",
+        "no-final-newline": b"kind: KubeletConfiguration",
+    },
 )
 def test_text_is_kept_exactly(shell, tmp_path, text):
     write_tree(tmp_path, lab_node())
@@ -392,13 +388,13 @@ def test_kubelet_version_is_captured(shell, folder_of_root):
 GOOD = ["sys/devices/system/cpu/online:0-1", "t /etc/os-release", " 49 44"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        pytest.param([*GOOD[:2], " 49 4"], "not hex", id="half-a-byte"),
-        pytest.param(["Connection reset"], "does not print", id="foreign-line"),
-        pytest.param(["c nvml", " 7b"], "something else than JSON", id="broken-nvml-answer"),
-    ],
+@cases(
+    "lines, message",
+    {
+        "half-a-byte": ([*GOOD[:2], " 49 4"], "not hex"),
+        "foreign-line": (["Connection reset"], "does not print"),
+        "broken-nvml-answer": (["c nvml", " 7b"], "something else than JSON"),
+    },
 )
 def test_malformed_output_is_refused(lines, message):
     with pytest.raises(SnapshotError, match=message):

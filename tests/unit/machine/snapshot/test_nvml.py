@@ -14,6 +14,7 @@ from numaforge.machine.snapshot.capture import _probe
 from numaforge.machine.snapshot.nvml_library import library_source, probe_source, reduced
 from numaforge.machine.topology.nvidia import read_driver, read_gpu_answers
 from tests.fakes.nvml.gpus import FakeGpus, gpu_text
+from tests.fixtures.tables import cases
 
 CLUSTER = "00112233-4455-6677-8899-aabbccddeeff"
 FIRST, SECOND, THIRD = "0000:1b:00.0", "0000:43:00.0", "0000:52:00.0"
@@ -181,23 +182,17 @@ def test_nvml_and_nvidia_smi_are_not_queried_without_a_driver(shell, gpus, tmp_p
     assert not asked.exists()
 
 
-@pytest.mark.parametrize(
-    ("call", "lost"),
-    [
-        pytest.param("nvmlDeviceGetGspFirmwareVersion", {"gsp_firmware": None}, id="firmware"),
-        pytest.param("nvmlDeviceGetFieldValues", {"recovery_action": None}, id="field-values"),
-        pytest.param(
-            "nvmlDeviceGetNvLinkState", {"nvlinks": None, "nvlink_peers": {}}, id="state-of-nvlinks"
-        ),
-        pytest.param(
-            "nvmlDeviceGetNvLinkRemoteDeviceType", {"nvlink_peers": {"unknown": 18}}, id="remote-of-nvlinks"
-        ),
-        pytest.param("nvmlDeviceGetGpuInstances", {"gpu_instances": None}, id="instances"),
-        pytest.param("nvmlGpuInstanceGetInfo", {"gpu_instances": None}, id="placement-of-an-instance"),
-        pytest.param(
-            "nvmlDeviceGetMigMode", {"mig_capable": None, "mig_current": None, "mig_pending": None}, id="mig"
-        ),
-    ],
+@cases(
+    "call, lost",
+    {
+        "firmware": ("nvmlDeviceGetGspFirmwareVersion", {"gsp_firmware": None}),
+        "field-values": ("nvmlDeviceGetFieldValues", {"recovery_action": None}),
+        "state-of-nvlinks": ("nvmlDeviceGetNvLinkState", {"nvlinks": None, "nvlink_peers": {}}),
+        "remote-of-nvlinks": ("nvmlDeviceGetNvLinkRemoteDeviceType", {"nvlink_peers": {"unknown": 18}}),
+        "instances": ("nvmlDeviceGetGpuInstances", {"gpu_instances": None}),
+        "placement-of-an-instance": ("nvmlGpuInstanceGetInfo", {"gpu_instances": None}),
+        "mig": ("nvmlDeviceGetMigMode", {"mig_capable": None, "mig_current": None, "mig_pending": None}),
+    },
 )
 def test_missing_driver_symbol_loses_only_its_answer(gpus, call, lost):
     fake = gpus(H100)

@@ -23,6 +23,7 @@ from numaforge.machine.snapshot.pod_resources_probe import (
     answer,
     frame,
 )
+from tests.fixtures.tables import cases
 
 # One pod, one container, one device near to two NUMA nodes, as gRPC's own library for Go sends it: the
 # settings, a ping, headers, the message in two frames, and the status.
@@ -97,45 +98,30 @@ def test_node_without_pods_has_assigned_no_devices(path):
 UNREADABLE = "its answer cannot be read"
 
 
-@pytest.mark.parametrize(
-    ("reply", "why"),
-    [
-        pytest.param(OPENING + STATUS, f"{UNREADABLE}: an error instead of a list", id="an-error-status"),
-        pytest.param(
-            OPENING + frame(GOAWAY, 0, 0, bytes(8)), f"{UNREADABLE}: the call was refused", id="away"
-        ),
-        pytest.param(frame(RST_STREAM, 0, 1, bytes(4)), f"{UNREADABLE}: the call was refused", id="reset"),
-        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", f"{UNREADABLE}: this is not HTTP/2", id="http-1"),
-        pytest.param(
-            OPENING + frame(DATA, 0, 1, b"\1\0\0\0\1a") + STATUS,
-            f"{UNREADABLE}: no single message",
-            id="packed",
-        ),
-        pytest.param(
-            OPENING + frame(DATA, 0, 1, b"\0\0\0\0\7a") + STATUS,
-            f"{UNREADABLE}: no single message",
-            id="short",
-        ),
-        pytest.param(
-            OPENING + frame(DATA, END_STREAM, 1, b"\0"), f"{UNREADABLE}: no single message", id="torn-head"
-        ),
-        pytest.param(
+@cases(
+    "reply, why",
+    {
+        "an-error-status": (OPENING + STATUS, f"{UNREADABLE}: an error instead of a list"),
+        "away": (OPENING + frame(GOAWAY, 0, 0, bytes(8)), f"{UNREADABLE}: the call was refused"),
+        "reset": (frame(RST_STREAM, 0, 1, bytes(4)), f"{UNREADABLE}: the call was refused"),
+        "http-1": (b"HTTP/1.1 400 Bad Request\r\n\r\n", f"{UNREADABLE}: this is not HTTP/2"),
+        "packed": (OPENING + frame(DATA, 0, 1, b"\1\0\0\0\1a") + STATUS, f"{UNREADABLE}: no single message"),
+        "short": (OPENING + frame(DATA, 0, 1, b"\0\0\0\0\7a") + STATUS, f"{UNREADABLE}: no single message"),
+        "torn-head": (OPENING + frame(DATA, END_STREAM, 1, b"\0"), f"{UNREADABLE}: no single message"),
+        "a-length-past-the-end": (
             OPENING + message(b"\x0a\x7fabc") + STATUS,
             f"{UNREADABLE}: no message of the pod-resources API",
-            id="a-length-past-the-end",
         ),
-        pytest.param(
+        "a-kind-of-field-that-is-not-there": (
             OPENING + message(b"\x0b\x01") + STATUS,
             f"{UNREADABLE}: no message of the pod-resources API",
-            id="a-kind-of-field-that-is-not-there",
         ),
-        pytest.param(OPENING + message(b"\xff") + STATUS, f"{UNREADABLE}: index out of range", id="torn"),
-        pytest.param(
+        "torn": (OPENING + message(b"\xff") + STATUS, f"{UNREADABLE}: index out of range"),
+        "no-text": (
             OPENING + message(LIST.replace(b"GPU-0", b"GPU-\xff")) + STATUS,
             f"{UNREADABLE}: 'utf-8' codec can't decode byte 0xff in position 4: invalid start byte",
-            id="no-text",
         ),
-    ],
+    },
 )
 def test_invalid_answer_is_reported_with_its_reason(path, reply, why):
     with server(path, reply):

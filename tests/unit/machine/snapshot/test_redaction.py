@@ -12,7 +12,7 @@ from numaforge.machine.snapshot.redaction import (
     redact_nvidia_smi,
 )
 from tests.fixtures.machines import KUBEADM_CONFIG
-from tests.fixtures.tables import tables
+from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)
 
@@ -22,28 +22,24 @@ def test_secrets_are_redacted(text, kept):
     assert redact(text) == kept
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(KUBEADM_CONFIG, id="kubeadms-config"),
-        pytest.param(
-            "authentication:\n  webhook:\n    cacheTTL: 2m0s\n", id="a-word-that-only-resembles-one"
-        ),
-        pytest.param("--authentication-token-webhook=true", id="a-switch"),
-        pytest.param("tokenFile: /var/run/token\n", id="a-path"),
-        pytest.param("--image-credential-provider-config=/etc/kubernetes/cred.yaml", id="a-path-in-a-flag"),
-        pytest.param("--kubeconfig=/etc/kubernetes/kubelet.conf --config=/etc/kubelet.yaml", id="flags"),
-        pytest.param("BOOT_IMAGE=/vmlinuz root=UUID=1234-56 isolcpus=2-3", id="a-kernel-command-line"),
-        pytest.param("tokenTTL: 10m\n", id="a-duration"),
-    ],
+    {
+        "kubeadms-config": KUBEADM_CONFIG,
+        "a-word-that-only-resembles-one": "authentication:\n  webhook:\n    cacheTTL: 2m0s\n",
+        "a-switch": "--authentication-token-webhook=true",
+        "a-path": "tokenFile: /var/run/token\n",
+        "a-path-in-a-flag": "--image-credential-provider-config=/etc/kubernetes/cred.yaml",
+        "flags": "--kubeconfig=/etc/kubernetes/kubelet.conf --config=/etc/kubelet.yaml",
+        "a-kernel-command-line": "BOOT_IMAGE=/vmlinuz root=UUID=1234-56 isolcpus=2-3",
+        "a-duration": "tokenTTL: 10m\n",
+    },
 )
 def test_redaction_keeps_text_without_secrets(text):
     assert redact(text) == text
 
 
-@pytest.mark.parametrize(
-    "load", [pytest.param(yaml.safe_load, id="yaml"), pytest.param(json.loads, id="json")]
-)
+@cases("load", {"yaml": yaml.safe_load, "json": json.loads})
 def test_redacted_config_still_parses(load):
     config = {"kind": "KubeletConfiguration", "staticPodURLHeader": {"A": ["b", "c"]}, "maxPods": 110}
     text = yaml.safe_dump(config) if load is yaml.safe_load else json.dumps(config, indent=2)

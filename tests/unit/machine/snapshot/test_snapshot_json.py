@@ -7,6 +7,7 @@ import pytest
 from numaforge.lib.errors import SnapshotError
 from numaforge.machine.snapshot import Snapshot, from_root
 from tests.fixtures.machines import lab_node
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import write_tree
 
 
@@ -34,15 +35,15 @@ def without(key):
     return lambda document: document.pop(key)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param(without("kind"), "not a numaforge snapshot", id="foreign-json"),
-        pytest.param(lambda d: d.update(schema=7), "a newer numaforge wrote", id="another-schema"),
-        pytest.param(without("files"), "files is not a mapping of texts", id="without-files"),
-        pytest.param(lambda d: d.update(links=[]), "links is not a mapping", id="links-of-another-type"),
-        pytest.param(lambda d: d["files"].update(a=1), "files: a: 1 is not a text", id="a-number"),
-    ],
+@cases(
+    "change, message",
+    {
+        "foreign-json": (without("kind"), "not a numaforge snapshot"),
+        "another-schema": (lambda d: d.update(schema=7), "a newer numaforge wrote"),
+        "without-files": (without("files"), "files is not a mapping of texts"),
+        "links-of-another-type": (lambda d: d.update(links=[]), "links is not a mapping"),
+        "a-number": (lambda d: d["files"].update(a=1), "files: a: 1 is not a text"),
+    },
 )
 def test_malformed_snapshot_document_is_refused(snapshot, change, message):
     document = json.loads(snapshot.to_json())

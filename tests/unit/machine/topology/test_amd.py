@@ -1,9 +1,8 @@
 """What amdgpu shows of its GPUs, and what it does not."""
 
-import pytest
-
 from numaforge.machine.topology.amd import partition_names, with_amdgpu
 from numaforge.machine.topology.model import Gpu, GpuPartition, RasErrors
+from tests.fixtures.tables import cases
 
 ADDRESS = "0000:05:00.0"
 BARE = Gpu(ADDRESS, "1002", "74a1", 0)
@@ -15,10 +14,10 @@ def read(**files):
     )
 
 
-@pytest.mark.parametrize(
-    ("files", "partition"),
-    [
-        pytest.param(
+@cases(
+    "files, partition",
+    {
+        "all-of-it": (
             {
                 "current_compute_partition": "CPX",
                 "current_memory_partition": "NPS4",
@@ -26,33 +25,29 @@ def read(**files):
                 "available_memory_partition": "NPS1, NPS4",
             },
             GpuPartition("CPX", "NPS4", ("SPX", "DPX", "QPX", "CPX"), ("NPS1", "NPS4")),
-            id="all-of-it",
         ),
-        pytest.param(
+        "available-modes-of-newer-kernels": (
             {
                 "current_compute_partition": "SPX",
                 "compute_partition_config/supported_xcp_configs": "SPX, CPX",
             },
             GpuPartition("SPX", None, ("SPX", "CPX")),
-            id="available-modes-of-newer-kernels",
         ),
-        pytest.param(
+        "unknown-is-not-a-mode": (
             {"current_compute_partition": "UNKNOWN", "available_compute_partition": "SPX, CPX"},
             GpuPartition(None, None, ("SPX", "CPX")),
-            id="unknown-is-not-a-mode",
         ),
-        pytest.param(
+        "memory-modes-of-the-compute-mode-that-was-asked-for": (
             {
                 "current_compute_partition": "SPX",
                 "compute_partition_config/xcp_config": "CPX",
                 "compute_partition_config/supported_nps_configs": "NPS1, NPS4",
             },
             GpuPartition("SPX", None, memory_of={"CPX": ("NPS1", "NPS4")}),
-            id="memory-modes-of-the-compute-mode-that-was-asked-for",
         ),
-        pytest.param({"available_compute_partition": "Not supported"}, None, id="cannot-be-partitioned"),
-        pytest.param({}, None, id="an-older-gpu-has-no-such-files"),
-    ],
+        "cannot-be-partitioned": ({"available_compute_partition": "Not supported"}, None),
+        "an-older-gpu-has-no-such-files": ({}, None),
+    },
 )
 def test_gpu_partition_is_read(files, partition):
     assert read(**files).partition == partition
@@ -79,18 +74,18 @@ def cut(count, step, **more):
     return found
 
 
-@pytest.mark.parametrize(
-    ("mode", "nodes", "found"),
-    [
-        pytest.param("CPX", cut(8, IN_FRONT), (8, 24 * GIB), id="one-per-die"),
-        pytest.param("CPX", cut(6, IN_FRONT), (6, 24 * GIB), id="an-MI300A-has-six"),
-        pytest.param("CPX", cut(8, IN_FUNCTION), (8, 24 * GIB), id="numbered-as-functions"),
-        pytest.param("SPX", cut(1, 0, size=192 * GIB), (1, 192 * GIB), id="whole"),
-        pytest.param("DPX", cut(2, IN_FRONT) | node(2, 0x500 + 2**28, size=7), (2, None), id="unlike-ones"),
-        pytest.param("QPX", cut(8, IN_FRONT), (None, None), id="not-as-many-as-the-mode-has"),
-        pytest.param("CPX", cut(8, IN_FRONT, domain=1), (None, None), id="of-another-PCI-domain"),
-        pytest.param("CPX", {}, (None, None), id="no-such-kernel"),
-    ],
+@cases(
+    "mode, nodes, found",
+    {
+        "one-per-die": ("CPX", cut(8, IN_FRONT), (8, 24 * GIB)),
+        "an-MI300A-has-six": ("CPX", cut(6, IN_FRONT), (6, 24 * GIB)),
+        "numbered-as-functions": ("CPX", cut(8, IN_FUNCTION), (8, 24 * GIB)),
+        "whole": ("SPX", cut(1, 0, size=192 * GIB), (1, 192 * GIB)),
+        "unlike-ones": ("DPX", cut(2, IN_FRONT) | node(2, 0x500 + 2**28, size=7), (2, None)),
+        "not-as-many-as-the-mode-has": ("QPX", cut(8, IN_FRONT), (None, None)),
+        "of-another-PCI-domain": ("CPX", cut(8, IN_FRONT, domain=1), (None, None)),
+        "no-such-kernel": ("CPX", {}, (None, None)),
+    },
 )
 def test_partitions_are_counted_by_compute_nodes(mode, nodes, found):
     files = {f"/sys/bus/pci/drivers/amdgpu/{ADDRESS}/current_compute_partition": mode}
@@ -129,16 +124,14 @@ def test_gpu_without_amdgpu_driver_stays_unchanged():
     assert read() == BARE
 
 
-@pytest.mark.parametrize(
-    ("present", "named"),
-    [
-        pytest.param("/sys/devices/platform/amdgpu_xcp_29 /etc/cdi/a.yaml", "amdgpu_xcp_", id="underscores"),
-        pytest.param("/sys/devices/platform/amdgpu_xcp.0", "amdgpu_xcp.", id="dots"),
-        pytest.param(
-            "/sys/devices/platform/amdgpu_xcp_1 /sys/devices/platform/amdgpu_xcp.2", None, id="both"
-        ),
-        pytest.param("", None, id="none"),
-    ],
+@cases(
+    "present, named",
+    {
+        "underscores": ("/sys/devices/platform/amdgpu_xcp_29 /etc/cdi/a.yaml", "amdgpu_xcp_"),
+        "dots": ("/sys/devices/platform/amdgpu_xcp.0", "amdgpu_xcp."),
+        "both": ("/sys/devices/platform/amdgpu_xcp_1 /sys/devices/platform/amdgpu_xcp.2", None),
+        "none": ("", None),
+    },
 )
 def test_partition_names_are_read(present, named):
     assert partition_names(present) == named

@@ -13,6 +13,7 @@ from numaforge.machine.topology.holders import (
     uuids_of,
 )
 from numaforge.machine.topology.model import DeviceHolder, Gpu, GpuProcess, MigDevice
+from tests.fixtures.tables import cases
 
 UID = "0f5a7d1e-1111-4222-8333-444455556666"
 STATIC = "0123456789abcdef0123456789abcdef"
@@ -39,60 +40,45 @@ def process(cgroup, pods="", units=UNITS):
     return read_gpu_processes(Snapshot(files, commands={"pods": pods, "units": units}), [GPU])[7]
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "pod"),
-    [
-        pytest.param(
-            f"0::/{SYSTEMD.format(UID.replace('-', '_'))}/cri-containerd-1.scope\n", UID, id="systemd"
-        ),
-        pytest.param(f"0::/kubepods/besteffort/pod{UID}/1\n", UID, id="cgroupfs"),
-        pytest.param(f"0::/kubepods-pod{STATIC}.slice/crio-1.scope\n", STATIC, id="a-static-pod"),
-        pytest.param(f"9:pids:/x\n8:memory:/kubepods/pod{UID}/1\n1:name=systemd:/y\n", UID, id="version-1"),
-        pytest.param(
-            f"0::/system.slice/kubelet.service/{SYSTEMD.format(UID.replace('-', '_'))}/1\n", UID, id="nested"
-        ),
-    ],
+@cases(
+    "cgroup, pod",
+    {
+        "systemd": (f"0::/{SYSTEMD.format(UID.replace('-', '_'))}/cri-containerd-1.scope\n", UID),
+        "cgroupfs": (f"0::/kubepods/besteffort/pod{UID}/1\n", UID),
+        "a-static-pod": (f"0::/kubepods-pod{STATIC}.slice/crio-1.scope\n", STATIC),
+        "version-1": (f"9:pids:/x\n8:memory:/kubepods/pod{UID}/1\n1:name=systemd:/y\n", UID),
+        "nested": (f"0::/system.slice/kubelet.service/{SYSTEMD.format(UID.replace('-', '_'))}/1\n", UID),
+    },
 )
 def test_process_in_a_pod_is_identified_by_its_cgroup(cgroup, pod):
     assert process(cgroup) == GpuProcess("python3", pod=pod)
     assert process(cgroup, f"team-a_train-0_{pod} {pod}") == GpuProcess("python3", pod="team-a/train-0")
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "unit"),
-    [
-        pytest.param("0::/system.slice/dcgm.service\n", "dcgm.service", id="a-service"),
-        pytest.param("0::/user.slice/user-0.slice/session-3.scope\n", "session-3.scope", id="a-session"),
-        pytest.param(
-            "0::/system.slice/docker-1f.scope\n", "docker-1f.scope", id="a-container-without-kubernetes"
-        ),
-        pytest.param(
-            "0::/system.slice/slurmstepd.scope/job_1/step_0\n", "slurmstepd.scope", id="a-job-of-slurm"
-        ),
-        pytest.param("9:pids:/\n1:name=systemd:/system.slice/nvsm.service\n", "nvsm.service", id="version-1"),
-        pytest.param(
-            "0::/lxc.payload.alice/system.slice/systemd-networkd.service\n",
-            None,
-            id="a-container's-own-systemd",
-        ),
-        pytest.param(
+@cases(
+    "cgroup, unit",
+    {
+        "a-service": ("0::/system.slice/dcgm.service\n", "dcgm.service"),
+        "a-session": ("0::/user.slice/user-0.slice/session-3.scope\n", "session-3.scope"),
+        "a-container-without-kubernetes": ("0::/system.slice/docker-1f.scope\n", "docker-1f.scope"),
+        "a-job-of-slurm": ("0::/system.slice/slurmstepd.scope/job_1/step_0\n", "slurmstepd.scope"),
+        "version-1": ("9:pids:/\n1:name=systemd:/system.slice/nvsm.service\n", "nvsm.service"),
+        "a-container's-own-systemd": ("0::/lxc.payload.alice/system.slice/systemd-networkd.service\n", None),
+        "systemd-in-a-container": (
             "0::/system.slice/docker-1f.scope/system.slice/dcgm.service\n",
             "docker-1f.scope",
-            id="systemd-in-a-container",
         ),
-        pytest.param(
+        "a-user's-own-unit": (
             "0::/user.slice/user-1000.slice/user@1000.service/app.slice/kubelet.service\n",
             "user@1000.service",
-            id="a-user's-own-unit",
         ),
-        pytest.param(
+        "a-pod-of-kind": (
             f"0::/system.slice/docker-1f.scope/kubelet.slice/kubelet-kubepods.slice/pod{UID}/1\n",
             "docker-1f.scope",
-            id="a-pod-of-kind",
         ),
-        pytest.param(f"0::/lxc.payload.alice/kubepods/pod{UID}/1\n", None, id="a-pod-in-a-container"),
-        pytest.param("0::/\n", None, id="none"),
-    ],
+        "a-pod-in-a-container": (f"0::/lxc.payload.alice/kubepods/pod{UID}/1\n", None),
+        "none": ("0::/\n", None),
+    },
 )
 def test_process_outside_pods_is_identified_by_its_unit(cgroup, unit):
     assert process(cgroup) == GpuProcess("python3", unit=unit)
@@ -179,14 +165,12 @@ def test_checkpoint_without_devices_gives_no_holders():
     assert read_device_holders(Snapshot({CHECKPOINT: checkpoint()}), ROOT) == ()
 
 
-@pytest.mark.parametrize(
-    ("pods", "expected"),
-    [
-        pytest.param(
-            f"team-a_train-0_{UID} mon_dcgm_{STATIC}", ("mon/dcgm", "team-a/train-0"), id="shared-and-sliced"
-        ),
-        pytest.param(f"team-a_train-0_{UID}", ("team-a/train-0",), id="a-pod-that-is-gone-holds-nothing"),
-    ],
+@cases(
+    "pods, expected",
+    {
+        "shared-and-sliced": (f"team-a_train-0_{UID} mon_dcgm_{STATIC}", ("mon/dcgm", "team-a/train-0")),
+        "a-pod-that-is-gone-holds-nothing": (f"team-a_train-0_{UID}", ("team-a/train-0",)),
+    },
 )
 def test_pods_on_a_gpu_are_found_by_its_uuids(pods, expected):
     holders = read_device_holders(Snapshot({CHECKPOINT: HELD}, commands={"pods": pods}), ROOT)

@@ -6,6 +6,7 @@ from numaforge.kubelet_minors.flags import flag_value
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.kubelet import read_kubelet
 from tests.fixtures.machines import EXEC_START
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import KUBEADM_DROP_IN, KUBEADM_FLAGS, UNIT
 
 KUBEADM = {
@@ -114,24 +115,22 @@ def test_rke2_kubelet_is_found_as_a_process_of_its_unit():
     assert kubelet.flags == ("--config=/home/m/k.yaml",)
 
 
-@pytest.mark.parametrize(
-    ("checkpoint", "resources"),
-    [
-        pytest.param(
+@cases(
+    "checkpoint, resources",
+    {
+        "those with devices": (
             '{"Data": {"RegisteredDevices": {"nvidia.com/gpu": ["GPU-0"], "rdma/hca": ["0", "1"]}}}',
             ("nvidia.com/gpu", "rdma/hca"),
-            id="those with devices",
         ),
-        pytest.param(
+        "none of a plugin that has gone": (
             '{"Data": {"RegisteredDevices": {"nvidia.com/gpu": [], "amd.com/gpu": null}}}',
             (),
-            id="none of a plugin that has gone",
         ),
-        pytest.param('{"Data": {"PodDeviceEntries": null, "RegisteredDevices": null}}', (), id="no plugin"),
-        pytest.param("", None, id="no checkpoint"),
-        pytest.param('{"Da', None, id="torn"),
-        pytest.param("[]", None, id="foreign"),
-    ],
+        "no plugin": ('{"Data": {"PodDeviceEntries": null, "RegisteredDevices": null}}', ()),
+        "no checkpoint": ("", None),
+        "torn": ('{"Da', None),
+        "foreign": ("[]", None),
+    },
 )
 def test_device_checkpoint_names_the_resources_of_device_plugins(checkpoint, resources):
     files = {"/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint}
@@ -144,21 +143,18 @@ def test_drop_in_in_etc_overrides_package_drop_in_of_same_name():
     assert install(changed).flags == ("--v=4",)
 
 
-@pytest.mark.parametrize(
-    ("command", "flags"),
-    [
-        pytest.param("/usr/bin/kubelet --v=2", ("--v=2",), id="by-its-name"),
-        pytest.param("/opt/kubelet-1.36 --v=2", ("--v=2",), id="by-another-name"),
-        pytest.param(
-            "/usr/local/bin/kubenswrapper /usr/bin/kubelet --v=2", ("--v=2",), id="through-a-wrapper"
-        ),
-        pytest.param("/usr/bin/hyperkube kubelet --v=2", ("--v=2",), id="as-a-command-of-another"),
-        pytest.param(
+@cases(
+    "command, flags",
+    {
+        "by-its-name": ("/usr/bin/kubelet --v=2", ("--v=2",)),
+        "by-another-name": ("/opt/kubelet-1.36 --v=2", ("--v=2",)),
+        "through-a-wrapper": ("/usr/local/bin/kubenswrapper /usr/bin/kubelet --v=2", ("--v=2",)),
+        "as-a-command-of-another": ("/usr/bin/hyperkube kubelet --v=2", ("--v=2",)),
+        "a-value-is-no-program": (
             "/opt/kubelet-1.36 --root-dir /var/lib/kubelet",
             ("--root-dir", "/var/lib/kubelet"),
-            id="a-value-is-no-program",
         ),
-    ],
+    },
 )
 def test_flags_are_the_words_after_the_program(command, flags):
     files = {"/etc/systemd/system/kubelet.service": f"[Service]\nExecStart={command}\n"}
@@ -206,21 +202,21 @@ def test_host_without_a_trace_of_a_kubelet_has_no_install():
     assert install({"/etc/os-release": "ID=debian\n"}) is None
 
 
-@pytest.mark.parametrize(
-    ("flags", "value"),
-    [
-        pytest.param(("--config=/a",), "/a", id="with-an-equals-sign"),
-        pytest.param(("--config", "/a"), "/a", id="as-the-next-word"),
-        pytest.param(("--config=/a", "--config=/b"), "/b", id="the-last-one-counts"),
-        pytest.param(("--config-dir=/a", "--kubeconfig=/b"), None, id="other-flags-do-not-count"),
-        pytest.param(("--config",), None, id="without-a-value"),
-        pytest.param(("--config_dir=/b", "--config=/a"), "/a", id="beside-a-flag-with-underscores"),
-        pytest.param(("--node-ip", "--config=/b", "--config=/a"), "/a", id="a-value-that-looks-like-a-flag"),
-        pytest.param(("--v", "--config=/b"), None, id="taken-as-another-flags-value"),
-        pytest.param(("-config=/a",), None, id="one-dash-is-a-shorthand"),
-        pytest.param(("--", "--config=/a"), None, id="not-after-two-dashes"),
-        pytest.param(("--no-such-flag", "--config=/a"), "/a", id="beside-a-flag-that-is-unknown"),
-    ],
+@cases(
+    "flags, value",
+    {
+        "with-an-equals-sign": (("--config=/a",), "/a"),
+        "as-the-next-word": (("--config", "/a"), "/a"),
+        "the-last-one-counts": (("--config=/a", "--config=/b"), "/b"),
+        "other-flags-do-not-count": (("--config-dir=/a", "--kubeconfig=/b"), None),
+        "without-a-value": (("--config",), None),
+        "beside-a-flag-with-underscores": (("--config_dir=/b", "--config=/a"), "/a"),
+        "a-value-that-looks-like-a-flag": (("--node-ip", "--config=/b", "--config=/a"), "/a"),
+        "taken-as-another-flags-value": (("--v", "--config=/b"), None),
+        "one-dash-is-a-shorthand": (("-config=/a",), None),
+        "not-after-two-dashes": (("--", "--config=/a"), None),
+        "beside-a-flag-that-is-unknown": (("--no-such-flag", "--config=/a"), "/a"),
+    },
 )
 def test_flag_value_is_read(flags, value):
     assert flag_value(flags, "config") == value
@@ -283,16 +279,14 @@ ARGUMENTS, SNAP = "/var/snap/microk8s/current/args/kubelet", "/snap/microk8s/cur
 FOLDER = "/var/snap/microk8s/common/etc/kubelet.conf.d"
 
 
-@pytest.mark.parametrize(
-    ("line", "folder", "ours"),
-    [
-        pytest.param("", None, False, id="no-folder-of-drop-ins-yet"),
-        pytest.param(f"--config-dir={FOLDER}", FOLDER, True, id="ours"),
-        pytest.param(
-            "--config-dir ${SNAP_DATA}/own", "/var/snap/microk8s/current/own", False, id="an-admins"
-        ),
-        pytest.param(f"# --config-dir={FOLDER}", None, False, id="a-comment"),
-    ],
+@cases(
+    "line, folder, ours",
+    {
+        "no-folder-of-drop-ins-yet": ("", None, False),
+        "ours": (f"--config-dir={FOLDER}", FOLDER, True),
+        "an-admins": ("--config-dir ${SNAP_DATA}/own", "/var/snap/microk8s/current/own", False),
+        "a-comment": (f"# --config-dir={FOLDER}", None, False),
+    },
 )
 def test_microk8s_flags_come_from_its_file_and_version_from_its_snap(line, folder, ours):
     text = f"""--root-dir=${{SNAP_COMMON}}/var/lib/kubelet

@@ -23,6 +23,7 @@ from numaforge.machine.topology.pci import read_pci_paths
 from numaforge.machine.topology.rails import distance_to_device, rails
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 from tests.machines import files
 
 A, B, C = "0000:1b:00.0", "0000:43:00.0", "0000:52:00.0"
@@ -52,29 +53,26 @@ def distance(one, other, nodes=(0, 0)):
     return pci_distance(*devices, replace(machines.lab_node(), pci_paths=paths))
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "nodes", "expected"),
-    [
-        pytest.param((ROOT, PORT, UP, DOWN), (ROOT, PORT, UP, OTHER_DOWN), (0, 0), "PIX", id="one-switch"),
-        pytest.param((ROOT, PORT), (ROOT, PORT), (0, 0), "PIX", id="functions-of-one-card"),
-        pytest.param(
+@cases(
+    "one, other, nodes, expected",
+    {
+        "one-switch": ((ROOT, PORT, UP, DOWN), (ROOT, PORT, UP, OTHER_DOWN), (0, 0), "PIX"),
+        "functions-of-one-card": ((ROOT, PORT), (ROOT, PORT), (0, 0), "PIX"),
+        "a-switch-below-a-switch": (
             (ROOT, PORT, UP, DOWN, INNER_UP, INNER_DOWN),
             (ROOT, PORT, UP, OTHER_DOWN),
             (0, 0),
             "PXB",
-            id="a-switch-below-a-switch",
         ),
-        pytest.param((ROOT, PORT, UP, DOWN), (ROOT, OTHER_PORT), (0, 0), "PHB", id="other-root-port"),
-        pytest.param((ROOT,), (ROOT,), (0, 0), "PHB", id="both-on-the-root-bus-as-in-a-guest"),
-        pytest.param((ROOT, PORT), (ROOT, OTHER_PORT), (None, None), "PHB", id="the-path-needs-no-numa-node"),
-        pytest.param((ROOT, PORT), ("pci0000:37", "0000:37:01.0"), (1, 1), "NODE", id="other-host-bridge"),
-        pytest.param((ROOT, PORT), ("pci0000:97", "0000:97:01.0"), (0, 1), "SYS", id="other-numa-node"),
-        pytest.param(
-            (ROOT, PORT), ("pci0000:97", "0000:97:01.0"), (None, 1), None, id="a-numa-node-is-unknown"
-        ),
-        pytest.param((), (), (0, 0), None, id="same-numa-node-without-paths-is-anything-up-to-node"),
-        pytest.param((), (), (0, 1), "SYS", id="other-numa-nodes-without-paths"),
-    ],
+        "other-root-port": ((ROOT, PORT, UP, DOWN), (ROOT, OTHER_PORT), (0, 0), "PHB"),
+        "both-on-the-root-bus-as-in-a-guest": ((ROOT,), (ROOT,), (0, 0), "PHB"),
+        "the-path-needs-no-numa-node": ((ROOT, PORT), (ROOT, OTHER_PORT), (None, None), "PHB"),
+        "other-host-bridge": ((ROOT, PORT), ("pci0000:37", "0000:37:01.0"), (1, 1), "NODE"),
+        "other-numa-node": ((ROOT, PORT), ("pci0000:97", "0000:97:01.0"), (0, 1), "SYS"),
+        "a-numa-node-is-unknown": ((ROOT, PORT), ("pci0000:97", "0000:97:01.0"), (None, 1), None),
+        "same-numa-node-without-paths-is-anything-up-to-node": ((), (), (0, 0), None),
+        "other-numa-nodes-without-paths": ((), (), (0, 1), "SYS"),
+    },
 )
 def test_pcie_distance_is_found_and_symmetric(one, other, nodes, expected):
     assert distance(one, other, nodes) == expected
@@ -88,15 +86,15 @@ def test_device_without_a_numa_node_is_near_the_only_node_with_cpus():
     assert pci_distance(gpu("0009:01:00.0", None), nic("0002:01:00.0", None), topology) == "NODE"
 
 
-@pytest.mark.parametrize(
-    ("numa_node", "distances", "nearest"),
-    [
-        pytest.param(1, {}, 1, id="its-own"),
-        pytest.param(None, {}, None, id="two-nodes-with-cpus-and-none-named"),
-        pytest.param(2, {0: 120, 1: 80}, 1, id="a-node-of-memory-is-near-to-the-closer-cpus"),
-        pytest.param(2, {0: 80, 1: 80}, None, id="a-node-of-memory-at-the-same-distance-from-both"),
-        pytest.param(9, {}, 9, id="a-node-that-is-not-shown"),
-    ],
+@cases(
+    "numa_node, distances, nearest",
+    {
+        "its-own": (1, {}, 1),
+        "two-nodes-with-cpus-and-none-named": (None, {}, None),
+        "a-node-of-memory-is-near-to-the-closer-cpus": (2, {0: 120, 1: 80}, 1),
+        "a-node-of-memory-at-the-same-distance-from-both": (2, {0: 80, 1: 80}, None),
+        "a-node-that-is-not-shown": (9, {}, 9),
+    },
 )
 def test_device_is_near_a_numa_node_with_cpus(numa_node, distances, nearest):
     host = machines.machine(packages=2, cores_per_numa_node=2)
@@ -204,26 +202,23 @@ def test_distances_agree_with_nccl_for_every_tree_of_switches(ends):
 SWITCH = {"switch": 18}
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        pytest.param({"nvlink_peers": {B: 4}}, {"nvlink_peers": {A: 4}}, "NV4", id="a-bridge"),
-        pytest.param({"nvlink_peers": {B: 4}}, {}, "NV4", id="one-side-tells-both"),
-        pytest.param({"nvlink_peers": SWITCH}, {"nvlink_peers": SWITCH}, "NV18", id="a-switch"),
-        pytest.param(
-            {"nvlink_peers": SWITCH}, {"nvlink_peers": {"switch": 17}}, "NV17", id="the-fewer-links-count"
-        ),
-        pytest.param(
+@cases(
+    "one, other, expected",
+    {
+        "a-bridge": ({"nvlink_peers": {B: 4}}, {"nvlink_peers": {A: 4}}, "NV4"),
+        "one-side-tells-both": ({"nvlink_peers": {B: 4}}, {}, "NV4"),
+        "a-switch": ({"nvlink_peers": SWITCH}, {"nvlink_peers": SWITCH}, "NV18"),
+        "the-fewer-links-count": ({"nvlink_peers": SWITCH}, {"nvlink_peers": {"switch": 17}}, "NV17"),
+        "other-cliques-are-not-joined": (
             {"nvlink_peers": SWITCH, "fabric": "a.1"},
             {"nvlink_peers": SWITCH, "fabric": "a.2"},
             "SYS",
-            id="other-cliques-are-not-joined",
         ),
-        pytest.param({"nvlink_peers": {C: 4}}, {}, "SYS", id="a-link-to-another-gpu"),
-        pytest.param({"xgmi_hive": "1"}, {"xgmi_hive": "1"}, "XGMI", id="one-hive"),
-        pytest.param({"xgmi_hive": "1"}, {"xgmi_hive": "2"}, "SYS", id="two-hives"),
-        pytest.param({}, {}, "SYS", id="no-links"),
-    ],
+        "a-link-to-another-gpu": ({"nvlink_peers": {C: 4}}, {}, "SYS"),
+        "one-hive": ({"xgmi_hive": "1"}, {"xgmi_hive": "1"}, "XGMI"),
+        "two-hives": ({"xgmi_hive": "1"}, {"xgmi_hive": "2"}, "SYS"),
+        "no-links": ({}, {}, "SYS"),
+    },
 )
 def test_gpu_link_is_found_and_symmetric(one, other, expected):
     gpus = (gpu(A, 0, **one), gpu(B, 1, **other))
@@ -231,16 +226,16 @@ def test_gpu_link_is_found_and_symmetric(one, other, expected):
     assert link_between(*gpus[::-1], machines.lab_node()) == expected
 
 
-@pytest.mark.parametrize(
-    ("gpus", "domains"),
-    [
-        pytest.param([{}, {}], [], id="none-without-links"),
-        pytest.param([{"nvlink_peers": SWITCH}] * 3, [(A, B, C)], id="a-switch-joins-all"),
-        pytest.param([{"nvlink_peers": {B: 4}}, {}, {}], [(A, B)], id="a-bridge-joins-two"),
-        pytest.param([{"nvlink_peers": {B: 4, C: 4}}, {}, {}], [(A, B, C)], id="links-join-by-way-of-others"),
-        pytest.param([{"fabric": "a.1"}, {"fabric": "a.1"}, {"fabric": "a.2"}], [(A, B), (C,)], id="cliques"),
-        pytest.param([{"nvlink_peers": {"0000:ff:00.0": 4}}], [], id="a-peer-that-is-not-here"),
-    ],
+@cases(
+    "gpus, domains",
+    {
+        "none-without-links": ([{}, {}], []),
+        "a-switch-joins-all": ([{"nvlink_peers": SWITCH}] * 3, [(A, B, C)]),
+        "a-bridge-joins-two": ([{"nvlink_peers": {B: 4}}, {}, {}], [(A, B)]),
+        "links-join-by-way-of-others": ([{"nvlink_peers": {B: 4, C: 4}}, {}, {}], [(A, B, C)]),
+        "cliques": ([{"fabric": "a.1"}, {"fabric": "a.1"}, {"fabric": "a.2"}], [(A, B), (C,)]),
+        "a-peer-that-is-not-here": ([{"nvlink_peers": {"0000:ff:00.0": 4}}], []),
+    },
 )
 def test_nvlink_domains_are_found(gpus, domains):
     listed = [gpu(address, 0, **more) for address, more in zip((A, B, C), gpus, strict=False)]
@@ -270,23 +265,22 @@ def _without_initiators(topology, *, told: bool):
     return replace(topology, numa_nodes=tuple(nodes))
 
 
-@pytest.mark.parametrize(
-    ("topology", "nodes"),
-    [
-        pytest.param(machines.gb200_nvl72_tray(), range(2, 34), id="the driver onlines their memory"),
-        pytest.param(machines.grace_blackwell_tray(), range(2, 34), id="NVML does not say whose it is"),
-        pytest.param(machines.gb200_cdmm(), range(2, 34), id="CDMM leaves them empty"),
-        pytest.param(machines.gb200_vm(), [], id="a guest sees none"),
-        pytest.param(machines.quad_gh200(), range(4, 36), id="four GH200"),
-        pytest.param(machines.gb10(), [], id="a GB10 shares the CPU's memory"),
-        pytest.param(
+@cases(
+    "topology, nodes",
+    {
+        "the driver onlines their memory": (machines.gb200_nvl72_tray(), range(2, 34)),
+        "NVML does not say whose it is": (machines.grace_blackwell_tray(), range(2, 34)),
+        "CDMM leaves them empty": (machines.gb200_cdmm(), range(2, 34)),
+        "a guest sees none": (machines.gb200_vm(), []),
+        "four GH200": (machines.quad_gh200(), range(4, 36)),
+        "a GB10 shares the CPU's memory": (machines.gb10(), []),
+        "an old kernel: those that are empty": (
             _without_initiators(machines.gb200_cdmm(), told=False),
             range(2, 34),
-            id="an old kernel: those that are empty",
         ),
-        pytest.param(_without_initiators(machines.gb200_cdmm(), told=True), [], id="the kernel says: none"),
-        pytest.param(machines.dgx_h100(), [], id="cards"),
-    ],
+        "the kernel says: none": (_without_initiators(machines.gb200_cdmm(), told=True), []),
+        "cards": (machines.dgx_h100(), []),
+    },
 )
 def test_grace_numa_nodes_reserved_by_firmware_belong_to_gpus(topology, nodes):
     assert nodes_of_gpus(topology) == set(nodes)
@@ -310,13 +304,13 @@ def test_gpu_memory_nodes_match_hwloc():
     }
 
 
-@pytest.mark.parametrize(
-    ("indexes", "names"),
-    [
-        pytest.param((None, None, None), ["GPU0", "GPU1", "GPU2"], id="by-pci-address-without-nvml"),
-        pytest.param((0, 1, 2), ["GPU0", "GPU1", "GPU2"], id="by-nvmls-index"),
-        pytest.param((0, None, 1), ["GPU0", "GPUa", "GPU1"], id="a-lost-gpu-takes-no-number"),
-    ],
+@cases(
+    "indexes, names",
+    {
+        "by-pci-address-without-nvml": ((None, None, None), ["GPU0", "GPU1", "GPU2"]),
+        "by-nvmls-index": ((0, 1, 2), ["GPU0", "GPU1", "GPU2"]),
+        "a-lost-gpu-takes-no-number": ((0, None, 1), ["GPU0", "GPUa", "GPU1"]),
+    },
 )
 def test_gpus_are_named_by_nvml_index_or_pci_order(indexes, names):
     gpus = [gpu(address, index=index) for address, index in zip((A, B, C), indexes, strict=True)]
@@ -346,22 +340,20 @@ def test_link_matrix_is_symmetric_with_each_device_on_the_diagonal(build):
         assert (matrix.links[one][other] == "X") == (one == other)
 
 
-@pytest.mark.parametrize(
-    ("build", "row", "numa_nodes"),
-    [
-        pytest.param(
+@cases(
+    "build, row, numa_nodes",
+    {
+        "dgx-a100-as-in-nvidia-nccl-1505-and-1435": (
             machines.hgx_a100,
             {"PXB": 2, "SYS": 6},
             [3, 3, 1, 1, 7, 7, 5, 5],
-            id="dgx-a100-as-in-nvidia-nccl-1505-and-1435",
         ),
-        pytest.param(
+        "b200-with-two-gpus-a-numa-node-as-in-unsloth-3872": (
             machines.hgx_b200,
             {"PIX": 1, "NODE": 1, "SYS": 6},
             None,
-            id="b200-with-two-gpus-a-numa-node-as-in-unsloth-3872",
         ),
-    ],
+    },
 )
 def test_modelled_distances_match_nvidia_smi_on_real_machines(build, row, numa_nodes):
     """Of each GPU to the NICs of the rails; which NUMA nodes a B200's GPUs are on differs by maker."""

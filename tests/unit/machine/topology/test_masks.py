@@ -8,6 +8,7 @@ from numaforge.lib.errors import TopologyError
 from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.topology.cpus import parse_mask, read_core_ids, read_inventory
 from numaforge.machine.topology.read import read_topology
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import mask
 
 CPU = "/sys/devices/system/cpu"
@@ -19,14 +20,14 @@ def test_bitmap_round_trip_keeps_the_cpus(cpus, width):
     assert parse_mask(mask(cpus, max([width, *(cpu + 1 for cpu in cpus)]))) == cpus
 
 
-@pytest.mark.parametrize(
-    ("text", "cpus"),
-    [
-        pytest.param("ff\n", set(range(8)), id="one-short-word"),
-        pytest.param("0000,000000ff,ffffffff", set(range(40)), id="the-highest-word-may-be-shorter"),
-        pytest.param("00000001,00000000", {32}, id="words-are-32-bits"),
-        pytest.param("0", set(), id="nothing"),
-    ],
+@cases(
+    "text, cpus",
+    {
+        "one-short-word": ("ff\n", set(range(8))),
+        "the-highest-word-may-be-shorter": ("0000,000000ff,ffffffff", set(range(40))),
+        "words-are-32-bits": ("00000001,00000000", {32}),
+        "nothing": ("0", set()),
+    },
 )
 def test_bitmap_is_read(text, cpus):
     assert parse_mask(text) == cpus
@@ -51,14 +52,7 @@ def test_repeated_core_ids_do_not_merge_cores():
     assert cores_of(files) == [[0], [1], [2], [3]]
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        pytest.param("9" * 5000, id="longer-than-python-reads"),
-        pytest.param("٣", id="digits-of-another-script"),
-        pytest.param("", id="nothing"),
-    ],
-)
+@cases("written", {"longer-than-python-reads": "9" * 5000, "digits-of-another-script": "٣", "nothing": ""})
 def test_core_ids_that_no_kernel_writes_are_unknown(written):
     files = cpus_with("core_id", ["0", "0", "1", written]) | cpus_with("physical_package_id", ["0"] * 4)
     assert read_core_ids(read_inventory(files)) is None
@@ -121,15 +115,13 @@ def test_unreadable_cpu_set_is_refused_by_name():
         topology(cpus_with("thread_siblings", ["zz"], online="0"))
 
 
-@pytest.mark.parametrize(
-    ("row", "listed", "distances"),
-    [
-        pytest.param("10 20", {}, {0: 10, 4: 20}, id="one-number-per-node-that-is-shown"),
-        pytest.param(
-            "10 30 20", {"possible": "0,2,4"}, {0: 10, 4: 20}, id="a-node-that-went-offline-still-counts"
-        ),
-        pytest.param("10 20 30 40", {}, {}, id="a-row-that-fits-nothing-is-unknown"),
-    ],
+@cases(
+    "row, listed, distances",
+    {
+        "one-number-per-node-that-is-shown": ("10 20", {}, {0: 10, 4: 20}),
+        "a-node-that-went-offline-still-counts": ("10 30 20", {"possible": "0,2,4"}, {0: 10, 4: 20}),
+        "a-row-that-fits-nothing-is-unknown": ("10 20 30 40", {}, {}),
+    },
 )
 def test_numa_distances_are_read(row, listed, distances):
     files = {f"{CPU}/online": "0-3", f"{NODE}/node0/cpumap": "f", f"{NODE}/node4/cpumap": "0"}

@@ -8,6 +8,7 @@ from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.memory_mode import GpuMemoryMode, gpu_memory_mode, memory_of_gpus
 from numaforge.machine.topology.model import NodeTopology, NvidiaDriver, NvidiaInstall
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 
 GIB = 2**30
 SET = "NVreg_CoherentGPUMemoryMode is"
@@ -53,13 +54,13 @@ def test_gpu_memory_mode_is_read_with_its_evidence(machine, mode):
     assert gpu_memory_mode(machine) == mode
 
 
-@pytest.mark.parametrize(
-    ("machine", "held"),
-    [
-        pytest.param(TRAY, dict.fromkeys((2, 10, 18, 26), 186 * GIB), id="a tray"),
-        pytest.param(EMPTY, {}, id="CDMM"),
-        pytest.param(machines.gb10(), {}, id="one memory for both"),
-    ],
+@cases(
+    "machine, held",
+    {
+        "a tray": (TRAY, dict.fromkeys((2, 10, 18, 26), 186 * GIB)),
+        "CDMM": (EMPTY, {}),
+        "one memory for both": (machines.gb10(), {}),
+    },
 )
 def test_gpu_memory_is_listed_by_numa_node(machine, held):
     assert memory_of_gpus(machine) == held

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
-
 from numaforge.machine.topology.links import gpu_names
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.near_gpus import most_linked, nics_below_switches
 from tests.fixtures.machines import dgx_1v, dgx_h100, gaudi2, nvlink_bridges
+from tests.fixtures.tables import cases
 
 LEFT, RIGHT = "0123", "4567"
 
@@ -27,18 +26,18 @@ def cut(machine: NodeTopology, *numbers: int) -> NodeTopology:
     return replace(machine, gpus=gpus)
 
 
-@pytest.mark.parametrize(
-    ("machine", "size", "best"),
-    [
-        pytest.param(dgx_1v(), 2, (2, ["03", "12", "23", "47", "56", "67"], False), id="pairs of a mesh"),
-        pytest.param(dgx_1v(), 3, (5, ["023", "123", "467", "567"], False), id="three of a mesh"),
-        pytest.param(dgx_1v(1), 4, (9, [RIGHT], False), id="four of the NUMA node that has all its links"),
-        pytest.param(dgx_1v(), 5, None, id="more GPUs than a NUMA node has"),
-        pytest.param(cut(dgx_1v(), 4), 4, (9, [LEFT], False), id="not those with MIG"),
-        pytest.param(dgx_h100(), 4, (108, [LEFT, RIGHT], True), id="a switch links all alike"),
-        pytest.param(nvlink_bridges(2), 2, None, id="bridges between NUMA nodes"),
-        pytest.param(gaudi2(), 2, None, id="no GPUs of NVIDIA"),
-    ],
+@cases(
+    "machine, size, best",
+    {
+        "pairs of a mesh": (dgx_1v(), 2, (2, ["03", "12", "23", "47", "56", "67"], False)),
+        "three of a mesh": (dgx_1v(), 3, (5, ["023", "123", "467", "567"], False)),
+        "four of the NUMA node that has all its links": (dgx_1v(1), 4, (9, [RIGHT], False)),
+        "more GPUs than a NUMA node has": (dgx_1v(), 5, None),
+        "not those with MIG": (cut(dgx_1v(), 4), 4, (9, [LEFT], False)),
+        "a switch links all alike": (dgx_h100(), 4, (108, [LEFT, RIGHT], True)),
+        "bridges between NUMA nodes": (nvlink_bridges(2), 2, None),
+        "no GPUs of NVIDIA": (gaudi2(), 2, None),
+    },
 )
 def test_gpu_sets_with_most_nvlinks_on_one_numa_node_are_found(machine, size, best):
     assert sets_of(machine, size) == best

@@ -1,8 +1,7 @@
 """Which interface is in which IPv4 network, from /proc/net/route."""
 
-import pytest
-
 from numaforge.machine.topology.networks import read_networks
+from tests.fixtures.tables import cases
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 
@@ -11,27 +10,25 @@ def route(interface: str, destination: str, mask: str, flags: str = "0001", metr
     return f"{interface}\t{destination}\t00000000\t{flags}\t0\t0\t{metric}\t{mask}\t0\t0\t0\n"
 
 
-@pytest.mark.parametrize(
-    ("routes", "networks"),
-    [
-        pytest.param("", [], id="nothing-read"),
-        pytest.param(HEAD, [], id="no-route"),
-        pytest.param(
+@cases(
+    "routes, networks",
+    {
+        "nothing-read": ("", []),
+        "no-route": (HEAD, []),
+        "default-route-first": (
             route("bond0", "00000A0A", "0000FFFF") + route("bond0", "00000000", "00000000", "0003"),
             ["bond0 0.0.0.0/0", "bond0 10.10.0.0/16"],
-            id="default-route-first",
         ),
-        pytest.param(
+        "preferred-default-route-leads": (
             route("eth1", "00000000", "00000000", "0003", 200)
             + route("eth2", "00000000", "00000000", "0003", 100),
             ["eth2 0.0.0.0/0", "eth1 0.0.0.0/0"],
-            id="preferred-default-route-leads",
         ),
-        pytest.param(route("eth0", "0001A8C0", "00FFFFFF", "0003"), [], id="behind-a-gateway"),
-        pytest.param(route("cali1", "0501A8C0", "FFFFFFFF", "0005"), [], id="single-host"),
-        pytest.param(route("eth0", "0001A8C0", "00FFFFFF", "0201"), [], id="rejected"),
-        pytest.param("eth0 what is this\n", [], id="another-form"),
-    ],
+        "behind-a-gateway": (route("eth0", "0001A8C0", "00FFFFFF", "0003"), []),
+        "single-host": (route("cali1", "0501A8C0", "FFFFFFFF", "0005"), []),
+        "rejected": (route("eth0", "0001A8C0", "00FFFFFF", "0201"), []),
+        "another-form": ("eth0 what is this\n", []),
+    },
 )
 def test_networks_of_interfaces_are_read(routes: str, networks: list[str]) -> None:
     assert [f"{one.interface} {one.network}" for one in read_networks(HEAD + routes)] == networks

@@ -6,18 +6,19 @@ from numaforge.machine.topology.links import nearest_numa_node
 from numaforge.machine.topology.model import Gpu
 from numaforge.machine.topology.numa import read_numa_nodes
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 
 NODE = "/sys/devices/system/node"
 
 
-@pytest.mark.parametrize(
-    ("listed", "told"),
-    [
-        pytest.param("1-2\n", [False, True, True], id="a list of CPUs' syntax"),
-        pytest.param("2\n", [False, False, True], id="one"),
-        pytest.param("\n", [False, False, False], id="none on this machine"),
-        pytest.param(None, [None, None, None], id="a kernel before 5.10 does not tell"),
-    ],
+@cases(
+    "listed, told",
+    {
+        "a list of CPUs' syntax": ("1-2\n", [False, True, True]),
+        "one": ("2\n", [False, False, True]),
+        "none on this machine": ("\n", [False, False, False]),
+        "a kernel before 5.10 does not tell": (None, [None, None, None]),
+    },
 )
 def test_generic_initiators_come_from_the_kernel(listed, told):
     files = {f"{NODE}/node{number}/cpulist": "0-3\n" if number == 0 else "\n" for number in range(3)}

@@ -21,19 +21,20 @@ from numaforge.machine.topology.model import (
 from numaforge.machine.topology.nvidia import read_driver, read_gpu_answers
 from numaforge.machine.topology.nvml import sysfs_address
 from tests.fixtures.pcie import PCI, function
+from tests.fixtures.tables import cases
 
 DOCUMENTS = Path(__file__).parents[3] / "fixtures" / "nvidia_smi"
 CLUSTER = "00112233-4455-6677-8899-aabbccddeeff"
 
 
-@pytest.mark.parametrize(
-    ("bus_id", "address"),
-    [
-        pytest.param("00000000:1B:00.0", "0000:1b:00.0", id="eight-digits-of-zeros"),
-        pytest.param("0000:1b:00.0", "0000:1b:00.0", id="legacy-form"),
-        pytest.param("00000009:01:00.0", "0009:01:00.0", id="a-domain-of-its-own-as-on-grace"),
-        pytest.param("00010000:43:00.0", "10000:43:00.0", id="a-domain-of-five-digits-as-behind-vmd"),
-    ],
+@cases(
+    "bus_id, address",
+    {
+        "eight-digits-of-zeros": ("00000000:1B:00.0", "0000:1b:00.0"),
+        "legacy-form": ("0000:1b:00.0", "0000:1b:00.0"),
+        "a-domain-of-its-own-as-on-grace": ("00000009:01:00.0", "0009:01:00.0"),
+        "a-domain-of-five-digits-as-behind-vmd": ("00010000:43:00.0", "10000:43:00.0"),
+    },
 )
 def test_bus_id_becomes_a_sysfs_address(bus_id, address):
     assert sysfs_address(bus_id) == address
@@ -49,54 +50,48 @@ def nvml(*gpus, **said):
     return Snapshot(files={}, nvml={"gpus": list(gpus), **said})
 
 
-@pytest.mark.parametrize(
-    ("answers", "field", "value"),
-    [
-        pytest.param({"architecture": 9}, "architecture", "hopper", id="architecture"),
-        pytest.param({"architecture": 99}, "architecture", None, id="an-architecture-to-come"),
-        pytest.param({"compute_capability": [9, 0]}, "compute_capability", "9.0", id="compute-capability"),
-        pytest.param({"virtualization": 2}, "virtualization", "vgpu", id="a-guest-of-vgpu"),
-        pytest.param({"virtualization": 0}, "virtualization", "none", id="bare-metal"),
-        pytest.param({"addressing_mode": 2}, "addressing_mode", "ats", id="addressing-mode"),
-        pytest.param({"memory_numa_node": 2}, "memory_numa_node", 2, id="memory-is-a-numa-node"),
-        pytest.param({"memory_numa_node": -1}, "memory_numa_node", None, id="a-numa-node-of-minus-one"),
-        pytest.param({"recovery_action": 4}, "recovery_action", "drain-and-reset", id="recovery-action"),
-        pytest.param({"pci_subsystem_id": 0x16C110DE}, "subsystem", "10de:16c1", id="subsystem"),
-        pytest.param({"gsp_firmware": ""}, "gsp_firmware", None, id="no-gsp-firmware"),
-        pytest.param({"persistence": 0}, "persistence", False, id="persistence"),
-        pytest.param(
-            {"ecc_mode": [1, 0], "ecc_uncorrected": [None, 3]}, "ecc", Ecc(True, False, None, 3), id="ecc"
-        ),
-        pytest.param(
-            {"remapped_rows": [1, 2, 1, 0]}, "remapped_rows", RemappedRows(1, 2, True, False), id="rows"
-        ),
-        pytest.param(
+@cases(
+    "answers, field, value",
+    {
+        "architecture": ({"architecture": 9}, "architecture", "hopper"),
+        "an-architecture-to-come": ({"architecture": 99}, "architecture", None),
+        "compute-capability": ({"compute_capability": [9, 0]}, "compute_capability", "9.0"),
+        "a-guest-of-vgpu": ({"virtualization": 2}, "virtualization", "vgpu"),
+        "bare-metal": ({"virtualization": 0}, "virtualization", "none"),
+        "addressing-mode": ({"addressing_mode": 2}, "addressing_mode", "ats"),
+        "memory-is-a-numa-node": ({"memory_numa_node": 2}, "memory_numa_node", 2),
+        "a-numa-node-of-minus-one": ({"memory_numa_node": -1}, "memory_numa_node", None),
+        "recovery-action": ({"recovery_action": 4}, "recovery_action", "drain-and-reset"),
+        "subsystem": ({"pci_subsystem_id": 0x16C110DE}, "subsystem", "10de:16c1"),
+        "no-gsp-firmware": ({"gsp_firmware": ""}, "gsp_firmware", None),
+        "persistence": ({"persistence": 0}, "persistence", False),
+        "ecc": ({"ecc_mode": [1, 0], "ecc_uncorrected": [None, 3]}, "ecc", Ecc(True, False, None, 3)),
+        "rows": ({"remapped_rows": [1, 2, 1, 0]}, "remapped_rows", RemappedRows(1, 2, True, False)),
+        "link": (
             {"pcie_generation": 4, "pcie_width": 8, "pcie_max_generation": 5, "pcie_max_width": 16},
             "driver_link",
             PciLink(16.0, 8, 32.0, 16),
-            id="link",
         ),
-        pytest.param(
+        "peers": (
             {"nvlink_peers": {"00000000:43:00.0": 6, "switch": 12}},
             "nvlink_peers",
             {"0000:43:00.0": 6, "switch": 12},
-            id="peers",
         ),
-    ],
+    },
 )
 def test_nvml_numbers_become_names(answers, field, value):
     assert getattr(of_nvml(**answers), field) == value
 
 
-@pytest.mark.parametrize(
-    ("state", "mask", "expected"),
-    [
-        pytest.param(0, 0, None, id="no-fabric"),
-        pytest.param(2, 0, FabricState("in-progress", "Success", None), id="nothing-is-told-of-its-health"),
-        pytest.param(3, None, FabricState("completed", "Success", None), id="a-driver-without-health"),
-        pytest.param(3, 0x1AA, FabricState("completed", "Success", ()), id="sound"),
-        pytest.param(3, 0x1A9, FabricState("completed", "Success", ("degraded bandwidth",)), id="degraded"),
-        pytest.param(
+@cases(
+    "state, mask, expected",
+    {
+        "no-fabric": (0, 0, None),
+        "nothing-is-told-of-its-health": (2, 0, FabricState("in-progress", "Success", None)),
+        "a-driver-without-health": (3, None, FabricState("completed", "Success", None)),
+        "sound": (3, 0x1AA, FabricState("completed", "Success", ())),
+        "degraded": (3, 0x1A9, FabricState("completed", "Success", ("degraded bandwidth",))),
+        "two-faults": (
             3,
             0x5A6,
             FabricState(
@@ -104,9 +99,8 @@ def test_nvml_numbers_become_names(answers, field, value):
                 "Success",
                 ("route recovery in progress", "incorrect configuration: insufficient nvlinks"),
             ),
-            id="two-faults",
         ),
-    ],
+    },
 )
 def test_fabric_health_mask_is_read(state, mask, expected):
     found = of_nvml(fabric_state=state, fabric_status="Success", fabric_health_mask=mask)

@@ -1,9 +1,8 @@
 """What files show of NVIDIA's software; what was not captured stays unknown."""
 
-import pytest
-
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.nvidia_install import read_nvidia_install, read_nvswitches
+from tests.fixtures.tables import cases
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build\n"
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
@@ -16,13 +15,13 @@ def install(files=None, links=None, **said):
     return read_nvidia_install(Snapshot(files=files, links=links or {}, commands=commands))
 
 
-@pytest.mark.parametrize(
-    ("said", "version", "is_open"),
-    [
-        pytest.param(OPEN, "580.95.05", True, id="open"),
-        pytest.param(CLOSED, "535.183.01", False, id="proprietary"),
-        pytest.param(CONTAINER, "550.54", False, id="a version of two numbers"),
-    ],
+@cases(
+    "said, version, is_open",
+    {
+        "open": (OPEN, "580.95.05", True),
+        "proprietary": (CLOSED, "535.183.01", False),
+        "a version of two numbers": (CONTAINER, "550.54", False),
+    },
 )
 def test_loaded_module_gives_its_version_and_kind(said, version, is_open):
     found = install({"/proc/driver/nvidia/version": said})
@@ -35,35 +34,32 @@ def test_host_without_a_trace_of_nvidia_software_has_no_install():
     )
 
 
-@pytest.mark.parametrize(
-    ("links", "version"),
-    [
-        pytest.param(
-            {"/usr/lib64/libnvidia-ml.so.1": "/usr/lib64/libnvidia-ml.so.580.95.05"}, "580.95.05", id="x"
-        ),
-        pytest.param(
+@cases(
+    "links, version",
+    {
+        "x": ({"/usr/lib64/libnvidia-ml.so.1": "/usr/lib64/libnvidia-ml.so.580.95.05"}, "580.95.05"),
+        "behind another link": (
             {"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "/etc/alternatives/glx--libnvidia-ml.so.1"},
             None,
-            id="behind another link",
         ),
-        pytest.param({}, None, id="no library"),
-    ],
+        "no library": ({}, None),
+    },
 )
 def test_library_version_comes_from_its_file_name(links, version):
     assert install(links=links).library == version
 
 
-@pytest.mark.parametrize(
-    ("rules", "arguments", "kept_out"),
-    [
-        pytest.param("blacklist nouveau\n", "", True, id="blacklist"),
-        pytest.param("install nouveau /bin/false\n", "", True, id="install"),
-        pytest.param("# blacklist nouveau\n", "", False, id="a comment"),
-        pytest.param("blacklist nouveaux\n", "", False, id="another module"),
-        pytest.param("options a b=1\n", "quiet rd.driver.blacklist=nova_core,nouveau", True, id="cmdline"),
-        pytest.param("options a b=1\n", "modprobe.blacklist=nova_core", False, id="another on the cmdline"),
-        pytest.param(None, "modprobe.blacklist=nouveau", None, id="not captured"),
-    ],
+@cases(
+    "rules, arguments, kept_out",
+    {
+        "blacklist": ("blacklist nouveau\n", "", True),
+        "install": ("install nouveau /bin/false\n", "", True),
+        "a comment": ("# blacklist nouveau\n", "", False),
+        "another module": ("blacklist nouveaux\n", "", False),
+        "cmdline": ("options a b=1\n", "quiet rd.driver.blacklist=nova_core,nouveau", True),
+        "another on the cmdline": ("options a b=1\n", "modprobe.blacklist=nova_core", False),
+        "not captured": (None, "modprobe.blacklist=nouveau", None),
+    },
 )
 def test_nouveau_is_blocked_by_modprobe_or_the_command_line(rules, arguments, kept_out):
     files = {"/proc/cmdline": arguments}
@@ -72,36 +68,34 @@ def test_nouveau_is_blocked_by_modprobe_or_the_command_line(rules, arguments, ke
     assert install(files).nouveau_kept_out is kept_out
 
 
-@pytest.mark.parametrize(
-    ("present", "links"),
-    [
-        pytest.param("/dev/char/1:3 /dev/char/195:0", True, id="linked"),
-        pytest.param("/dev/char/1:3", False, id="only others are linked"),
-        pytest.param("/sys/module/nvidia", None, id="nothing is linked at all"),
-    ],
+@cases(
+    "present, links",
+    {
+        "linked": ("/dev/char/1:3 /dev/char/195:0", True),
+        "only others are linked": ("/dev/char/1:3", False),
+        "nothing is linked at all": ("/sys/module/nvidia", None),
+    },
 )
 def test_char_links_are_known_only_where_udev_makes_them(present, links):
     assert install(present=present).char_links is links
 
 
-@pytest.mark.parametrize(
-    ("present", "links", "service"),
-    [
-        pytest.param("", {}, None, id="not installed"),
-        pytest.param("/usr/bin/nvidia-imex", {}, "disabled", id="installed"),
-        pytest.param(
+@cases(
+    "present, links, service",
+    {
+        "not installed": ("", {}, None),
+        "installed": ("/usr/bin/nvidia-imex", {}, "disabled"),
+        "wanted": (
             "/usr/bin/nvidia-imex /etc/systemd/system/multi-user.target.wants/nvidia-imex.service",
             {},
             "enabled",
-            id="wanted",
         ),
-        pytest.param(
+        "masked": (
             "/usr/bin/nvidia-imex",
             {"/etc/systemd/system/nvidia-imex.service": "/dev/null"},
             "masked",
-            id="masked",
         ),
-    ],
+    },
 )
 def test_state_of_the_imex_service_is_read(present, links, service):
     assert install(links=links, present=present).imex_service == service
@@ -133,15 +127,15 @@ def test_nvswitches_are_known_by_their_pci_ids():
     assert read_nvswitches(Snapshot(files=files)) == ("0000:05:00.0", "0000:06:00.0")
 
 
-@pytest.mark.parametrize(
-    ("parameters", "mode"),
-    [
-        pytest.param('ImexChannelCount: 2048\nCoherentGPUMemoryMode: "driver"\n', "driver", id="driver"),
-        pytest.param('CoherentGPUMemoryMode: "numa"\nRmMsg: ""\n', "numa", id="numa"),
-        pytest.param('CoherentGPUMemoryMode: ""\n', "", id="the branch's default"),
-        pytest.param("EnableMSI: 1\n", None, id="a module that does not have the option"),
-        pytest.param("", None, id="not captured"),
-    ],
+@cases(
+    "parameters, mode",
+    {
+        "driver": ('ImexChannelCount: 2048\nCoherentGPUMemoryMode: "driver"\n', "driver"),
+        "numa": ('CoherentGPUMemoryMode: "numa"\nRmMsg: ""\n', "numa"),
+        "the branch's default": ('CoherentGPUMemoryMode: ""\n', ""),
+        "a module that does not have the option": ("EnableMSI: 1\n", None),
+        "not captured": ("", None),
+    },
 )
 def test_running_module_gives_the_gpu_memory_mode(parameters, mode):
     assert install({"/proc/driver/nvidia/params": parameters}).gpu_memory_mode == mode
@@ -150,37 +144,33 @@ def test_running_module_gives_the_gpu_memory_mode(parameters, mode):
 OPTIONS = "options nvidia NVreg_CoherentGPUMemoryMode"
 
 
-@pytest.mark.parametrize(
-    ("files", "mode"),
-    [
-        pytest.param({}, None, id="not captured"),
-        pytest.param({"/etc/modprobe.d/a.conf": "blacklist nouveau\n"}, "", id="not set"),
-        pytest.param({"/etc/modprobe.d/a.conf": f"{OPTIONS}=driver\n"}, "driver", id="set"),
-        pytest.param(
+@cases(
+    "files, mode",
+    {
+        "not captured": ({}, None),
+        "not set": ({"/etc/modprobe.d/a.conf": "blacklist nouveau\n"}, ""),
+        "set": ({"/etc/modprobe.d/a.conf": f"{OPTIONS}=driver\n"}, "driver"),
+        "the later name counts": (
             {"/etc/modprobe.d/b.conf": f"{OPTIONS}=numa\n", "/lib/modprobe.d/a.conf": f"{OPTIONS}=driver\n"},
             "numa",
-            id="the later name counts",
         ),
-        pytest.param(
+        "a file of the admin's hides the package's": (
             {"/etc/modprobe.d/a.conf": "\n", "/lib/modprobe.d/a.conf": f"{OPTIONS}=driver\n"},
             "",
-            id="a file of the admin's hides the package's",
         ),
-        pytest.param(
+        "the command line is last": (
             {
                 "/etc/modprobe.d/a.conf": f"{OPTIONS}=driver\n",
                 "/proc/cmdline": "quiet nvidia.NVreg_CoherentGPUMemoryMode=numa",
             },
             "numa",
-            id="the command line is last",
         ),
-        pytest.param(
+        "among others": (
             {"/etc/modprobe.d/a.conf": "options nvidia NVreg_A=1 NVreg_CoherentGPUMemoryMode=driver\n"},
             "driver",
-            id="among others",
         ),
-        pytest.param({"/etc/modprobe.d/a.conf": f"# {OPTIONS}=driver\n"}, "", id="a comment"),
-    ],
+        "a comment": ({"/etc/modprobe.d/a.conf": f"# {OPTIONS}=driver\n"}, ""),
+    },
 )
 def test_modprobe_options_give_the_next_gpu_memory_mode(files, mode):
     assert install(files).gpu_memory_mode_next == mode

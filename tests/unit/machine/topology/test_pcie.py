@@ -1,7 +1,5 @@
 """What the configuration space of PCIe functions tells, and what of it stays on the host."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from numaforge.machine.topology.model import AccessControl
 from numaforge.machine.topology.pcie import access_control, device_control
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.pcie import GPU, ISOLATED, Function, gb300, hgx_h100, machine_of, write_functions
+from tests.fixtures.tables import cases
 
 PORT = Function(("pci0000:00", "0000:00:01.0"), "060400", "8086", "352a", ISOLATED)
 SPACE = PORT.space
@@ -26,27 +25,19 @@ def chained(*headers: tuple[int, int, int]) -> bytes:
     return bytes(space)
 
 
-@pytest.mark.parametrize(
-    ("space", "expected"),
-    [
-        pytest.param(SPACE, AccessControl(0x5F, ISOLATED), id="access-control-behind-others"),
-        pytest.param(chained((0x100, 0x0D, 0)), AccessControl(0x5F, 0x1D), id="first-in-the-chain"),
-        pytest.param(chained((0x100, 1, 0x148)), AccessControl(None, None), id="none-in-the-chain"),
-        pytest.param(bytes(4096), AccessControl(None, None), id="no-chain"),
-        pytest.param(
-            chained((0x100, 1, 0x140), (0x140, 2, 0x100)), AccessControl(None, None), id="a-chain-that-loops"
-        ),
-        pytest.param(
-            chained((0x100, 1, 0x40), (0x40, 0x0D, 0)),
-            AccessControl(None, None),
-            id="a-chain-that-leads-astray",
-        ),
-        pytest.param(None, None, id="not-read"),
-    ],
+@cases(
+    "space, expected",
+    {
+        "access-control-behind-others": (SPACE, AccessControl(0x5F, ISOLATED)),
+        "first-in-the-chain": (chained((0x100, 0x0D, 0)), AccessControl(0x5F, 0x1D)),
+        "none-in-the-chain": (chained((0x100, 1, 0x148)), AccessControl(None, None)),
+        "no-chain": (bytes(4096), AccessControl(None, None)),
+        "a-chain-that-loops": (chained((0x100, 1, 0x140), (0x140, 2, 0x100)), AccessControl(None, None)),
+        "a-chain-that-leads-astray": (chained((0x100, 1, 0x40), (0x40, 0x0D, 0)), AccessControl(None, None)),
+        "not-read": (None, None),
+    },
 )
-def test_access_control_is_found_in_the_capability_list(
-    space: bytes | None, expected: AccessControl | None
-) -> None:
+def test_access_control_is_found_in_the_capability_list(space, expected):
     assert access_control(space) == expected
 
 
@@ -60,27 +51,27 @@ def conventional(*links: tuple[int, int, int], register: int = 0x2936) -> bytes:
     return bytes(space)
 
 
-@pytest.mark.parametrize(
-    ("space", "expected"),
-    [
-        pytest.param(conventional((0x40, 0x10, 0)), 0x2936, id="the-first"),
-        pytest.param(conventional((0x40, 0x01, 0x60), (0x60, 0x10, 0)), 0x2936, id="behind-another"),
-        pytest.param(conventional((0x40, 0x01, 0)), None, id="conventional-PCI"),
-        pytest.param(conventional((0x40, 0x01, 0x60), (0x60, 0x05, 0x40)), None, id="a-chain-that-loops"),
-        pytest.param(conventional((0x40, 0x01, 0x10)), None, id="a-chain-that-leads-astray"),
-        pytest.param(conventional((0x40, 0x10, 0))[:0x49], None, id="cut-off"),
-        pytest.param(b"", None, id="nothing"),
-        pytest.param(None, None, id="not-read"),
-    ],
+@cases(
+    "space, expected",
+    {
+        "the-first": (conventional((0x40, 0x10, 0)), 0x2936),
+        "behind-another": (conventional((0x40, 0x01, 0x60), (0x60, 0x10, 0)), 0x2936),
+        "conventional-PCI": (conventional((0x40, 0x01, 0)), None),
+        "a-chain-that-loops": (conventional((0x40, 0x01, 0x60), (0x60, 0x05, 0x40)), None),
+        "a-chain-that-leads-astray": (conventional((0x40, 0x01, 0x10)), None),
+        "cut-off": (conventional((0x40, 0x10, 0))[:0x49], None),
+        "nothing": (b"", None),
+        "not-read": (None, None),
+    },
 )
-def test_device_control_register_is_found(space: bytes | None, expected: int | None) -> None:
+def test_device_control_register_is_found(space, expected):
     assert device_control(space) == expected
 
 
 @pytest.mark.parametrize(
     ("register", "read", "payload"), [(0x2936, 512, 256), (0x5000, 4096, 128), (0, 128, 128)]
 )
-def test_packet_sizes_are_read(tmp_path: Path, register: int, read: int, payload: int) -> None:
+def test_packet_sizes_are_read(tmp_path, register, read, payload):
     root = write_functions(tmp_path, hgx_h100())
     for file in root.glob("sys/devices/pci*/**/config"):
         file.write_bytes(conventional((0x40, 0x10, 0), register=register))
@@ -89,7 +80,7 @@ def test_packet_sizes_are_read(tmp_path: Path, register: int, read: int, payload
 
 
 @pytest.mark.parametrize("size", [0, 64, 256])
-def test_truncated_config_space_gives_no_access_control(tmp_path: Path, size: int) -> None:
+def test_truncated_config_space_gives_no_access_control(tmp_path, size):
     root = write_functions(tmp_path, hgx_h100())
     for file in root.glob("sys/devices/pci*/**/config"):
         file.write_bytes(file.read_bytes()[:size])
@@ -97,7 +88,7 @@ def test_truncated_config_space_gives_no_access_control(tmp_path: Path, size: in
     assert {each.access_control for each in machine.pci_functions} <= {None}
 
 
-def test_function_gone_from_the_bus_gives_no_access_control(tmp_path: Path) -> None:
+def test_function_gone_from_the_bus_gives_no_access_control(tmp_path):
     root = write_functions(tmp_path, hgx_h100())
     (root / "sys/bus/pci/devices/0000:15:01.0/config").write_bytes(b"\xff" * 4096)
     held = {each.pci_address: each.access_control for each in read_topology(from_root(root)).pci_functions}
@@ -106,7 +97,7 @@ def test_function_gone_from_the_bus_gives_no_access_control(tmp_path: Path) -> N
 
 
 @given(st.binary(max_size=4096))
-def test_any_configuration_space_is_read_without_error(space: bytes) -> None:
+def test_any_configuration_space_is_read_without_error(space):
     assert len(list(extended_capabilities(space))) <= 1024
     access_control(space)
     clean = from_text(as_text(space))
@@ -115,23 +106,23 @@ def test_any_configuration_space_is_read_without_error(space: bytes) -> None:
 
 
 @given(st.text(max_size=200), st.dictionaries(st.text(max_size=3), st.integers(0, 5000), max_size=3))
-def test_any_dump_text_is_read_without_error(text: str, sizes: dict[str, int]) -> None:
+def test_any_dump_text_is_read_without_error(text, sizes):
     from_text(text)
     of_dump(sizes, text.splitlines())
 
 
 @given(st.dictionaries(st.text(max_size=3), st.binary(max_size=600), max_size=4))
-def test_any_vpd_is_read_without_error(vpds: dict[str, bytes]) -> None:
+def test_any_vpd_is_read_without_error(vpds):
     assert set(cards(vpds)) <= set(vpds)
 
 
-def test_serial_number_stays_on_the_host() -> None:
+def test_serial_number_stays_on_the_host():
     assert bytes.fromhex("b8cef60300d1a2b3") in SPACE
     assert "b8cef60300d1a2b3" not in as_text(SPACE)
     assert access_control(from_text(as_text(SPACE))) == access_control(SPACE)
 
 
-def test_gpu_bar_size_and_iommu_are_read(tmp_path: Path) -> None:
+def test_gpu_bar_size_and_iommu_are_read(tmp_path):
     machine = machine_of(tmp_path, gb300(), domain="DMA-FQ")
     assert {gpu.bar1_bytes for gpu in machine.gpus} == {128 * 2**30}
     gpus = {each.pci_address: each for each in machine.pci_functions if each.pci_class == GPU}

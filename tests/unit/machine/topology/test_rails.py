@@ -4,13 +4,13 @@ from collections import Counter
 from dataclasses import replace
 from itertools import product
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numaforge.machine.topology.model import Gpu, RdmaDevice, RdmaPort
 from numaforge.machine.topology.rails import best_devices, distance_to_device, rails
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 
 UP = (RdmaPort(1, "InfiniBand", "ACTIVE", "400 Gb/sec (4X NDR)"),)
 DOWN = (RdmaPort(1, "InfiniBand", "DOWN", "10 Gb/sec (4X SDR)"),)
@@ -54,22 +54,18 @@ def one_each(count):
     return [f"mlx5_{number}" for number in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("machine", "distances", "chosen"),
-    [
-        pytest.param(machines.dgx_h100, ["PIX"] * 8, one_each(8), id="dgx-h100-one-gpu-on-each-rail"),
-        pytest.param(
-            machines.hgx_a100, ["PXB"] * 8 + [None] * 2, one_each(8), id="hgx-a100-storage-is-on-no-rail"
-        ),
-        pytest.param(machines.hgx_b200, ["PIX"] * 8, one_each(8), id="hgx-b200-without-its-nvswitches"),
-        pytest.param(machines.gb200_nvl72_tray, ["NODE"] * 4, one_each(4), id="gb200-across-host-bridges"),
-        pytest.param(
-            machines.gb200_bluefield, ["NODE"] * 4 + [None] * 2, one_each(4), id="gb200-bluefield-is-slower"
-        ),
-        pytest.param(machines.mi300x, ["PIX"] * 8, one_each(8), id="mi300x"),
-        pytest.param(lambda: machines.nvlink_bridges(1), ["PHB"], ["mlx5_0"] * 2, id="one-nic-for-two-gpus"),
-        pytest.param(machines.lab_node, [], [], id="no-rdma"),
-    ],
+@cases(
+    "machine, distances, chosen",
+    {
+        "dgx-h100-one-gpu-on-each-rail": (machines.dgx_h100, ["PIX"] * 8, one_each(8)),
+        "hgx-a100-storage-is-on-no-rail": (machines.hgx_a100, ["PXB"] * 8 + [None] * 2, one_each(8)),
+        "hgx-b200-without-its-nvswitches": (machines.hgx_b200, ["PIX"] * 8, one_each(8)),
+        "gb200-across-host-bridges": (machines.gb200_nvl72_tray, ["NODE"] * 4, one_each(4)),
+        "gb200-bluefield-is-slower": (machines.gb200_bluefield, ["NODE"] * 4 + [None] * 2, one_each(4)),
+        "mi300x": (machines.mi300x, ["PIX"] * 8, one_each(8)),
+        "one-nic-for-two-gpus": (lambda: machines.nvlink_bridges(1), ["PHB"], ["mlx5_0"] * 2),
+        "no-rdma": (machines.lab_node, [], []),
+    },
 )
 def test_known_machines_get_their_expected_rails(machine, distances, chosen):
     topology = machine()
@@ -80,115 +76,95 @@ def test_known_machines_get_their_expected_rails(machine, distances, chosen):
 CLOSE = "0000:11:00.0"
 
 
-@pytest.mark.parametrize(
-    ("devices", "expected"),
-    [
-        pytest.param(
+@cases(
+    "devices, expected",
+    {
+        "the-nearest-alone": (
             [nic("mlx5_0", "0000:11:01.0"), nic("mlx5_1", "0000:12:01.0")],
             {"mlx5_0": ("11:00.0", "PIX"), "mlx5_1": ("", None)},
-            id="the-nearest-alone",
         ),
-        pytest.param(
+        "both-functions-of-a-card": (
             [nic("mlx5_0", "0000:11:01.0"), nic("mlx5_1", "0000:11:01.1")],
             {"mlx5_0": ("11:00.0", "PIX"), "mlx5_1": ("11:00.0", "PIX")},
-            id="both-functions-of-a-card",
         ),
-        pytest.param(
+        "a-port-that-is-down-yields-to-one-as-near": (
             [nic("mlx5_0", "0000:11:01.0", ports=DOWN), nic("mlx5_1", "0000:11:01.1")],
             {"mlx5_1": ("11:00.0", "PIX"), "mlx5_0": ("", None)},
-            id="a-port-that-is-down-yields-to-one-as-near",
         ),
-        pytest.param(
+        "a-port-that-is-down-does-not-yield-to-one-farther-off": (
             [nic("mlx5_0", "0000:11:01.0", ports=DOWN), nic("mlx5_1", "0000:12:01.0")],
             {"mlx5_0": ("11:00.0", "PIX"), "mlx5_1": ("", None)},
-            id="a-port-that-is-down-does-not-yield-to-one-farther-off",
         ),
-        pytest.param(
+        "one-of-two-ports-up-is-up": (
             [nic("mlx5_0", "0000:11:01.0", ports=DOWN + UP)],
             {"mlx5_0": ("11:00.0", "PIX")},
-            id="one-of-two-ports-up-is-up",
         ),
-        pytest.param(
+        "a-slower-kind-yields": (
             [
                 nic("mlx5_0", "0000:11:01.0", ports=SLOW, vendor="15b3", device="101d"),
                 nic("mlx5_1", "0000:11:02.0", vendor="15b3", device="1021"),
             ],
             {"mlx5_1": ("11:00.0", "PIX"), "mlx5_0": ("", None)},
-            id="a-slower-kind-yields",
         ),
-        pytest.param(
+        "one-that-trained-lower-is-of-its-kind": (
             [nic("mlx5_0", "0000:11:01.0", ports=SLOW), nic("mlx5_1", "0000:11:02.0")],
             {"mlx5_0": ("11:00.0", "PIX"), "mlx5_1": ("11:00.0", "PIX")},
-            id="one-that-trained-lower-is-of-its-kind",
         ),
-        pytest.param(
+        "no-virtual-function-beside-its-physical-one": (
             [nic("mlx5_0", "0000:11:01.0"), nic("mlx5_1", "0000:11:01.1", physical_function="0000:11:01.0")],
             {"mlx5_0": ("11:00.0", "PIX")},
-            id="no-virtual-function-beside-its-physical-one",
         ),
-        pytest.param(
+        "a-virtual-function-whose-physical-one-is-down": (
             [
                 nic("mlx5_0", "0000:11:01.0", ports=DOWN),
                 nic("mlx5_1", "0000:11:01.1", physical_function="0000:11:01.0"),
             ],
             {"mlx5_1": ("11:00.0", "PIX"), "mlx5_0": ("", None)},
-            id="a-virtual-function-whose-physical-one-is-down",
         ),
-        pytest.param(
+        "no-virtual-function-where-both-are-down": (
             [
                 nic("mlx5_0", "0000:11:01.0", ports=DOWN),
                 nic("mlx5_1", "0000:11:01.1", ports=DOWN, physical_function="0000:11:01.0"),
             ],
             {"mlx5_0": ("11:00.0", "PIX")},
-            id="no-virtual-function-where-both-are-down",
         ),
-        pytest.param(
+        "a-virtual-function-whose-physical-one-has-no-device": (
             [nic("mlx5_1", "0000:11:01.1", physical_function="0000:11:01.0")],
             {"mlx5_1": ("11:00.0", "PIX")},
-            id="a-virtual-function-whose-physical-one-has-no-device",
         ),
-        pytest.param(
+        "no-management-function-however-near": (
             [nic("mlx5_0", "0000:11:01.0", management=True), nic("mlx5_1", "0000:12:01.0")],
             {"mlx5_1": ("11:00.0", "PXB")},
-            id="no-management-function-however-near",
         ),
-        pytest.param(
+        "what-may-be-a-nic-is-one": (
             [nic("mlx5_0", "0000:11:01.0", management=None)],
             {"mlx5_0": ("11:00.0", "PIX")},
-            id="what-may-be-a-nic-is-one",
         ),
-        pytest.param(
+        "neither-software-nor-an-unknown-distance": (
             [nic("rxe0", None, numa_node=1), nic("mlx5_0", "0000:21:01.0", None)],
             {"mlx5_0": ("", None), "rxe0": ("", None)},
-            id="neither-software-nor-an-unknown-distance",
         ),
-        pytest.param(
-            [nic("mlx5_0", "0000:11:01.0", None)],
-            {"mlx5_0": ("11:00.0", "PIX")},
-            id="a-path-needs-no-numa-node",
-        ),
-    ],
+        "a-path-needs-no-numa-node": ([nic("mlx5_0", "0000:11:01.0", None)], {"mlx5_0": ("11:00.0", "PIX")}),
+    },
 )
 def test_single_gpu_gets_its_rails(devices, expected):
     found = by_name(host(gpu(CLOSE), *devices))
     assert list(found.items()) == list(expected.items())
 
 
-@pytest.mark.parametrize(
-    ("devices", "chosen"),
-    [
-        pytest.param(
+@cases(
+    "devices, chosen",
+    {
+        "each-takes-one": (
             [gpu(CLOSE), gpu("0000:11:02.0"), nic("a", "0000:11:03.0"), nic("b", "0000:11:04.0")],
             ["a", "b"],
-            id="each-takes-one",
         ),
-        pytest.param(
+        "two-each": (
             [gpu(f"0000:11:0{number}.0") for number in range(4)]
             + [nic("a", "0000:11:08.0"), nic("b", "0000:11:09.0")],
             ["a", "b", "a", "b"],
-            id="two-each",
         ),
-        pytest.param(
+        "in-the-order-of-addresses-not-names": (
             [
                 gpu("0000:11:00.0", 0),
                 gpu("0000:31:00.0", 0),
@@ -196,9 +172,8 @@ def test_single_gpu_gets_its_rails(devices, expected):
                 nic("a", "0000:52:04.0"),
             ],
             ["b", "a"],
-            id="in-the-order-of-addresses-not-names",
         ),
-    ],
+    },
 )
 def test_gpus_share_equally_near_devices(devices, chosen):
     assert best(host(*devices)) == chosen

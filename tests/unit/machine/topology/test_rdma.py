@@ -9,6 +9,7 @@ from numaforge.machine.topology.model import Nic, RdmaDevice
 from numaforge.machine.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.rdma_hosts import CARD, PF, PORT, SECOND, SWITCH, VF, rdma_device, rdma_host
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import write, write_tree
 
 SOFTWARE = RdmaDevice("rxe0", None, "ens1", None, 1, (PORT,), ("uverbs3",), node_type="CA")
@@ -93,13 +94,6 @@ def test_software_rdma_device_does_not_belong_to_the_function_above():
     assert (found.pci_address, found.numa_node, found.max_virtual_functions) == (None, 1, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "mode"),
-    [
-        pytest.param("Y\n", "shared", id="shared"),
-        pytest.param("N", "exclusive", id="exclusive"),
-        pytest.param("", None, id="no-ib-core"),
-    ],
-)
+@cases("text, mode", {"shared": ("Y\n", "shared"), "exclusive": ("N", "exclusive"), "no-ib-core": ("", None)})
 def test_netns_mode_comes_from_ib_core(text, mode):
     assert read_rdma_netns({"/sys/module/ib_core/parameters/netns_mode": text}) == mode

@@ -8,6 +8,7 @@ from numaforge.lib.errors import TopologyError
 from numaforge.machine.snapshot import Snapshot, from_root
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.machines import MACHINES
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import write_tree
 
 # What only NVML tells.
@@ -41,18 +42,19 @@ def test_snapshot_without_cpus_is_refused():
         read_topology(Snapshot(files={"/proc/meminfo": "MemTotal: 1 kB"}))
 
 
-@pytest.mark.parametrize(
-    ("mounts", "version"),
-    [
-        pytest.param("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", 2, id="unified"),
-        pytest.param(
-            "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
-            "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n",
+@cases(
+    "mounts, version",
+    {
+        "unified": ("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", 2),
+        "hybrid-counts-as-1": (
+            (
+                "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+                "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n"
+            ),
             1,
-            id="hybrid-counts-as-1",
         ),
-        pytest.param("/dev/sda / ext4 rw 0 0\n", None, id="not-mounted-is-unknown"),
-    ],
+        "not-mounted-is-unknown": ("/dev/sda / ext4 rw 0 0\n", None),
+    },
 )
 def test_cgroup_version_is_read(mounts, version):
     files = {"/sys/devices/system/cpu/online": "0", "/proc/mounts": mounts}

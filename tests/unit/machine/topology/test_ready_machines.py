@@ -13,6 +13,7 @@ from numaforge.machine.topology.ready import ready_machine, ready_machines
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.ready_machines import text_of
+from tests.fixtures.tables import cases
 
 MOST_KIB = 64
 
@@ -45,15 +46,15 @@ def test_unknown_name_is_refused_and_known_names_are_listed():
     assert "no ready machine 'dgx-h10'" in refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("gpu", "model"),
-    [
-        pytest.param(("10de", "2330", None), "NVIDIA H100 80GB HBM3", id="no driver"),
-        pytest.param(("1002", "74a1", None), "AMD Instinct MI300X", id="AMD without a driver"),
-        pytest.param(("10de", "2330", "NVIDIA H100 Test"), "NVIDIA H100 Test", id="the driver's name first"),
-        pytest.param(("10de", "ffff", None), "10de:ffff", id="an unknown device"),
-        pytest.param(("1a03", "2000", None), "1a03:2000", id="an unknown maker"),
-    ],
+@cases(
+    "gpu, model",
+    {
+        "no driver": (("10de", "2330", None), "NVIDIA H100 80GB HBM3"),
+        "AMD without a driver": (("1002", "74a1", None), "AMD Instinct MI300X"),
+        "the driver's name first": (("10de", "2330", "NVIDIA H100 Test"), "NVIDIA H100 Test"),
+        "an unknown device": (("10de", "ffff", None), "10de:ffff"),
+        "an unknown maker": (("1a03", "2000", None), "1a03:2000"),
+    },
 )
 def test_gpu_without_a_driver_gets_its_model_from_pci_ids(gpu, model):
     vendor, device, name = gpu

@@ -1,20 +1,19 @@
 """Devices that are cut: MIG's instances and AMD's compute partitions."""
 
-import pytest
-
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.machine.topology.slices import countable_gpus
 from tests.fixtures import machines
+from tests.fixtures.tables import cases
 
 
-@pytest.mark.parametrize(
-    ("build", "resources"),
-    [
-        pytest.param(machines.mi300x, {"amd.com/gpu": 8}, id="whole"),
-        pytest.param(lambda: machines.mi300x("DPX"), {"amd.com/gpu": 16}, id="partitioned"),
-        pytest.param(machines.mi300x_cpx, {}, id="a-mode-is-not-known"),
-        pytest.param(machines.dgx_h100, {"nvidia.com/gpu": 8}, id="another-vendor"),
-    ],
+@cases(
+    "build, resources",
+    {
+        "whole": (machines.mi300x, {"amd.com/gpu": 8}),
+        "partitioned": (lambda: machines.mi300x("DPX"), {"amd.com/gpu": 16}),
+        "a-mode-is-not-known": (machines.mi300x_cpx, {}),
+        "another-vendor": (machines.dgx_h100, {"nvidia.com/gpu": 8}),
+    },
 )
 def test_uncountable_partitions_are_not_promised(build, resources):
     topology = build()

@@ -10,6 +10,7 @@ from hypothesis import given
 from numaforge.lib.errors import TopologyError
 from numaforge.machine.topology.document import from_document, to_document
 from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
+from tests.fixtures.tables import cases
 from tests.unit.planning.strategies import machines
 
 FIELDS = """
@@ -57,14 +58,14 @@ def test_cpus_of_one_governor_are_grouped():
     assert document["cpufreq"]["governors"] == {"0-7": "performance", "8-15": "ondemand"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(lambda d: d.update(chassis="x"), id="at-the-top"),
-        pytest.param(lambda d: d["cores"][0].update(die=1), id="in-a-core"),
-        pytest.param(lambda d: d["cpus"].update(present="0-15"), id="in-a-mapping"),
-        pytest.param(lambda d: d.update({"$schema": "topology.json"}), id="the-schemas-address"),
-    ],
+    {
+        "at-the-top": lambda d: d.update(chassis="x"),
+        "in-a-core": lambda d: d["cores"][0].update(die=1),
+        "in-a-mapping": lambda d: d["cpus"].update(present="0-15"),
+        "the-schemas-address": lambda d: d.update({"$schema": "topology.json"}),
+    },
 )
 def test_unknown_field_of_a_later_version_is_ignored(change):
     document = reread(to_document(dgx_h100()))
@@ -77,40 +78,32 @@ def test_document_of_a_newer_release_asks_for_an_upgrade():
         from_document({**reread(to_document(dgx_h100())), "schema": 99})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param(lambda d: d.pop("schema"), ": the topology has schema None, not 1", id="no-schema"),
-        pytest.param(lambda d: d.update(schema=0), ": the topology has schema 0, not 1", id="another-schema"),
-        pytest.param(lambda d: d.pop("numa_nodes"), ".numa_nodes: must be given", id="a-field-is-missing"),
-        pytest.param(lambda d: d.pop("gpus"), ".gpus: must be given", id="devices-are-missing"),
-        pytest.param(
-            lambda d: d.update(cpus="0-3"), ".cpus: '0-3' is not a mapping", id="a-field-of-another-kind"
-        ),
-        pytest.param(
+@cases(
+    "change, message",
+    {
+        "no-schema": (lambda d: d.pop("schema"), ": the topology has schema None, not 1"),
+        "another-schema": (lambda d: d.update(schema=0), ": the topology has schema 0, not 1"),
+        "a-field-is-missing": (lambda d: d.pop("numa_nodes"), ".numa_nodes: must be given"),
+        "devices-are-missing": (lambda d: d.pop("gpus"), ".gpus: must be given"),
+        "a-field-of-another-kind": (lambda d: d.update(cpus="0-3"), ".cpus: '0-3' is not a mapping"),
+        "a-broken-cpulist": (
             lambda d: d["cpus"].update(online="4-1"),
             ".cpus.online: '4-1' is not a cpulist: the range '4-1' is empty or too large",
-            id="a-broken-cpulist",
         ),
-        pytest.param(
+        "a-quantity-for-bytes": (
             lambda d: d.update(memory_bytes="8Gi"),
             ".memory_bytes: '8Gi' is not a whole number",
-            id="a-quantity-for-bytes",
         ),
-        pytest.param(
+        "true-for-a-number": (
             lambda d: d["cores"][3].update(package=True),
             ".cores[3].package: True is not a whole number",
-            id="true-for-a-number",
         ),
-        pytest.param(
+        "a-word-for-true": (
             lambda d: d["gpus"][0].update(mig_capable="yes"),
             ".gpus[0].mig_capable: 'yes' is neither true nor false",
-            id="a-word-for-true",
         ),
-        pytest.param(
-            lambda d: d["nics"][1].update(mac="x"), ".nics[1].mac: unknown key", id="unknown-key-of-a-device"
-        ),
-    ],
+        "unknown-key-of-a-device": (lambda d: d["nics"][1].update(mac="x"), ".nics[1].mac: unknown key"),
+    },
 )
 def test_foreign_document_is_refused(change, message):
     document = reread(to_document(dgx_h100()))

@@ -16,6 +16,7 @@ from numaforge.machine.topology.trays import (
     tray_of,
 )
 from tests.fixtures.gpu_machines import KINDS
+from tests.fixtures.tables import cases
 
 RACK = "aaaa"
 TRAY = Tray((f"{RACK}.1",), "branch 580", "driver", BY_HOST, "0123456789abcdef", 18)
@@ -27,55 +28,48 @@ def rack(*others: Tray, like: int = 3) -> dict[str, Tray]:
     return {f"t{number}": tray for number, tray in enumerate((*[TRAY] * like, *others))}
 
 
-@pytest.mark.parametrize(
-    ("trays", "what", "groups"),
-    [
-        pytest.param(
+@cases(
+    "trays, what, groups",
+    {
+        "lists-differ": (
             rack(replace(TRAY, nodes="fedcba9876543210", nodes_count=17)),
             NODE_LISTS,
             {LIST: ("t0", "t1", "t2"), SHORT: ("t3",)},
-            id="lists-differ",
         ),
-        pytest.param(
+        "the-value-of-most-comes-first": (
             {
                 "old": TRAY,
                 **{f"n{n}": replace(TRAY, nodes="fedcba9876543210", nodes_count=17) for n in (1, 2)},
             },
             NODE_LISTS,
             {SHORT: ("n1", "n2"), LIST: ("old",)},
-            id="the-value-of-most-comes-first",
         ),
-        pytest.param(
+        "lists-of-one-length-differ": (
             rack(replace(TRAY, nodes="fedcba9876543210")),
             NODE_LISTS,
             {LIST: ("t0", "t1", "t2"), "fedcba98 (18 nodes)": ("t3",)},
-            id="lists-of-one-length-differ",
         ),
-        pytest.param(
+        "branches-differ": (
             rack(replace(TRAY, driver="branch 615")),
             "driver",
             {"branch 580": ("t0", "t1", "t2"), "branch 615": ("t3",)},
-            id="branches-differ",
         ),
-        pytest.param(
+        "memory-modes-differ": (
             rack(replace(TRAY, memory_mode="numa")),
             "mode of the GPUs' memory",
             {"driver": ("t0", "t1", "t2"), "numa": ("t3",)},
-            id="memory-modes-differ",
         ),
-        pytest.param(
+        "a-tray-without-a-list-runs-imex-otherwise": (
             rack(replace(TRAY, imex=NOT_BY_HOST, nodes=None)),
             "IMEX daemon",
             {BY_HOST: ("t0", "t1", "t2"), NOT_BY_HOST: ("t3",)},
-            id="a-tray-without-a-list-runs-imex-otherwise",
         ),
-        pytest.param(
+        "cliques-differ": (
             rack(replace(TRAY, cliques=(f"{RACK}.2",))),
             "clique",
             {f"{RACK}.1": ("t0", "t1", "t2"), f"{RACK}.2": ("t3",)},
-            id="cliques-differ",
         ),
-    ],
+    },
 )
 def test_disagreeing_trays_are_grouped_by_value(trays, what, groups):
     (found,) = disagreements(trays)
@@ -84,15 +78,15 @@ def test_disagreeing_trays_are_grouped_by_value(trays, what, groups):
     assert {*found.hosts} == {*trays}
 
 
-@pytest.mark.parametrize(
+@cases(
     "trays",
-    [
-        pytest.param(rack(), id="all-agree"),
-        pytest.param(rack(Tray((f"{RACK}.1",))), id="what-is-not-known"),
-        pytest.param(rack(replace(TRAY, cliques=("bbbb.1",), nodes="f" * 16)), id="another-rack"),
-        pytest.param({"t0": TRAY}, id="one-tray"),
-        pytest.param({}, id="no-tray"),
-    ],
+    {
+        "all-agree": rack(),
+        "what-is-not-known": rack(Tray((f"{RACK}.1",))),
+        "another-rack": rack(replace(TRAY, cliques=("bbbb.1",), nodes="f" * 16)),
+        "one-tray": {"t0": TRAY},
+        "no-tray": {},
+    },
 )
 def test_agreeing_trays_give_no_disagreement(trays):
     assert disagreements(trays) == ()
@@ -112,26 +106,23 @@ def tray(**install: Any) -> NodeTopology:
     return replace(built, gpus=gpus, nvidia_install=NvidiaInstall(**{**INSTALL, **install}))
 
 
-@pytest.mark.parametrize(
-    ("machine", "found"),
-    [
-        pytest.param(
+@cases(
+    "machine, found",
+    {
+        "the-host-runs-imex": (
             tray(imex_service="enabled"),
             Tray((f"{RACK}.1",), "branch 580", "driver", BY_HOST, "ab" * 32, 18),
-            id="the-host-runs-imex",
         ),
-        pytest.param(
+        "a-list-that-no-daemon-of-the-host-reads-does-not-count": (
             tray(imex_service="masked"),
             Tray((f"{RACK}.1",), "branch 580", "driver", NOT_BY_HOST),
-            id="a-list-that-no-daemon-of-the-host-reads-does-not-count",
         ),
-        pytest.param(
+        "not-installed-or-not-captured": (
             tray(imex_service=None),
             Tray((f"{RACK}.1",), "branch 580", "driver"),
-            id="not-installed-or-not-captured",
         ),
-        pytest.param(KINDS["h100-pcie"](), None, id="no-nvlink-domain"),
-    ],
+        "no-nvlink-domain": (KINDS["h100-pcie"](), None),
+    },
 )
 def test_tray_is_recognised_by_its_nvlink_domain(machine, found):
     assert tray_of(machine) == found

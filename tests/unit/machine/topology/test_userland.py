@@ -10,6 +10,7 @@ from numaforge.machine.topology.model import Containerd, HostProcess, InstalledP
 from numaforge.machine.topology.read import read_topology
 from numaforge.machine.topology.userland import package_kind, read_userland
 from tests.fixtures.machines import lab_node
+from tests.fixtures.tables import cases
 from tests.fixtures.trees import write, write_tree
 
 # What containerd 1.6.20 prints, shortened: a fragment of NVIDIA's toolkit is imported.
@@ -147,18 +148,14 @@ def test_packages_are_listed_with_their_holds():
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        pytest.param(
-            "/etc/dnf/plugins/versionlock.list",
-            "# Added locks\nkernel-core-0:5.14.0-503.el9.*\n",
-            id="dnf 4",
-        ),
-        pytest.param("/etc/dnf/plugins/versionlock.list", "kernel-core\n", id="a pattern for dnf 4"),
-        pytest.param("/etc/dnf/versionlock.toml", '[[packages]]\nname = "kernel-core"\n', id="dnf 5"),
-        pytest.param("/etc/zypp/locks", "type: package\nsolvable_name: kernel-core\n", id="zypper"),
-    ],
+@cases(
+    "path, text",
+    {
+        "dnf 4": ("/etc/dnf/plugins/versionlock.list", "# Added locks\nkernel-core-0:5.14.0-503.el9.*\n"),
+        "a pattern for dnf 4": ("/etc/dnf/plugins/versionlock.list", "kernel-core\n"),
+        "dnf 5": ("/etc/dnf/versionlock.toml", '[[packages]]\nname = "kernel-core"\n'),
+        "zypper": ("/etc/zypp/locks", "type: package\nsolvable_name: kernel-core\n"),
+    },
 )
 def test_package_locks_of_other_package_managers_are_read(path, text):
     rows = "install installed kernel-core 5.14.0\ninstall installed kubelet 1.36.3\n"
@@ -184,19 +181,20 @@ def test_package_belongs_to_one_kind(name, kind):
     assert package_kind(name) == kind
 
 
-@pytest.mark.parametrize(
-    ("text", "upgrades", "skipped"),
-    [
-        pytest.param('APT::Periodic::Unattended-Upgrade "1";\n', True, (), id="on"),
-        pytest.param('APT::Periodic::Unattended-Upgrade "0";\n', False, (), id="off"),
-        pytest.param(
-            'APT::Periodic::Unattended-Upgrade "1";\nUnattended-Upgrade::Package-Blacklist {\n'
-            '  // "linux-";\n  "nvidia-";\n};\n',
+@cases(
+    "text, upgrades, skipped",
+    {
+        "on": ('APT::Periodic::Unattended-Upgrade "1";\n', True, ()),
+        "off": ('APT::Periodic::Unattended-Upgrade "0";\n', False, ()),
+        "a list with a comment": (
+            (
+                'APT::Periodic::Unattended-Upgrade "1";\nUnattended-Upgrade::Package-Blacklist {\n'
+                '  // "linux-";\n  "nvidia-";\n};\n'
+            ),
             True,
             ("nvidia-",),
-            id="a list with a comment",
         ),
-    ],
+    },
 )
 def test_unattended_upgrades_are_reported(text, upgrades, skipped):
     read = userland({"/etc/apt/apt.conf.d/20auto-upgrades": text}, present="/usr/bin/apt-mark")
@@ -215,18 +213,18 @@ def test_limits_and_units_of_daemons_are_read():
     assert processes == (HostProcess("containerd", "containerd.service", False, 1024, 8388608),)
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "process"),
-    [
-        pytest.param("/system.slice/chrony.service", HostProcess("chronyd", "chrony.service"), id="service"),
-        pytest.param("/kubepods/pod1/1", HostProcess("chronyd", in_pod=True), id="a-pod"),
-        pytest.param("/system.slice/k3s.service", HostProcess("chronyd", "k3s.service"), id="beside-k3s"),
-        pytest.param("/system.slice/ssh.service", None, id="a-login-without-a-session"),
-        pytest.param("/user.slice/user-7.slice/session-1.scope", None, id="a-user's-shell"),
-        pytest.param("/user.slice/user-7.slice/user@7.service/chrony.service", None, id="a-user's-unit"),
-        pytest.param("/lxc.payload.a/system.slice/chrony.service", None, id="a-container's-unit"),
-        pytest.param("/system.slice/docker-1.scope/kubepods/pod1/1", None, id="a-pod-of-kind"),
-    ],
+@cases(
+    "cgroup, process",
+    {
+        "service": ("/system.slice/chrony.service", HostProcess("chronyd", "chrony.service")),
+        "a-pod": ("/kubepods/pod1/1", HostProcess("chronyd", in_pod=True)),
+        "beside-k3s": ("/system.slice/k3s.service", HostProcess("chronyd", "k3s.service")),
+        "a-login-without-a-session": ("/system.slice/ssh.service", None),
+        "a-user's-shell": ("/user.slice/user-7.slice/session-1.scope", None),
+        "a-user's-unit": ("/user.slice/user-7.slice/user@7.service/chrony.service", None),
+        "a-container's-unit": ("/lxc.payload.a/system.slice/chrony.service", None),
+        "a-pod-of-kind": ("/system.slice/docker-1.scope/kubepods/pod1/1", None),
+    },
 )
 def test_daemon_is_a_system_service_or_in_a_pod(cgroup, process):
     files = {"/proc/7/comm": "chronyd\n", "/proc/7/cgroup": f"0::{cgroup}\n"}
@@ -286,30 +284,29 @@ REGISTRY = "/var/lib/kubelet/plugins_registry"
 POD_LOG = "/var/log/pods/nvidia-network-operator_rdma-shared-dp-ds-x7k2p_0f1e/rdma-shared-dp"
 
 
-@pytest.mark.parametrize(
-    ("present", "drivers"),
-    [
-        pytest.param("", None, id="the-folder-was-not-captured"),
-        pytest.param(REGISTRY, (), id="no-socket"),
-        pytest.param(f"{REGISTRY} {REGISTRY}/dra.cpu-reg.sock", ("dra.cpu",), id="a-socket"),
-        pytest.param(
+@cases(
+    "present, drivers",
+    {
+        "the-folder-was-not-captured": ("", None),
+        "no-socket": (REGISTRY, ()),
+        "a-socket": (f"{REGISTRY} {REGISTRY}/dra.cpu-reg.sock", ("dra.cpu",)),
+        "a-driver-that-is-replaced-has-two": (
             f"{REGISTRY} {REGISTRY}/gpu.nvidia.com-0f1e-4d-reg.sock {REGISTRY}/gpu.nvidia.com-reg.sock",
             ("gpu.nvidia.com",),
-            id="a-driver-that-is-replaced-has-two",
         ),
-    ],
+    },
 )
 def test_claim_drivers_are_found_by_their_sockets(present, drivers):
     assert userland(present=present).claim_drivers == drivers
 
 
-@pytest.mark.parametrize(
-    ("present", "found"),
-    [
-        pytest.param("", (False, False), id="neither"),
-        pytest.param(POD_LOG, (True, False), id="the-plugin-has-a-pod-whether-or-not-it-runs"),
-        pytest.param("/opt/cni/bin/rdma", (False, True), id="the-cni-plugin-is-installed"),
-    ],
+@cases(
+    "present, found",
+    {
+        "neither": ("", (False, False)),
+        "the-plugin-has-a-pod-whether-or-not-it-runs": (POD_LOG, (True, False)),
+        "the-cni-plugin-is-installed": ("/opt/cni/bin/rdma", (False, True)),
+    },
 )
 def test_rdma_plugin_and_cni_are_found_by_their_files(present, found):
     read = userland(present=present)

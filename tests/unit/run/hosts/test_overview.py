@@ -2,27 +2,24 @@
 
 import logging
 
-import pytest
 from pyinfra.api import Config, Inventory, State
 
 from numaforge.run.hosts.overview import Overview
+from tests.fixtures.tables import cases
 
 
-@pytest.mark.parametrize(
-    ("level", "message", "reason"),
-    [
-        pytest.param(logging.ERROR, "[gpu-1] Error: no such file", "see the messages above", id="its error"),
-        pytest.param(
+@cases(
+    "level, message, reason",
+    {
+        "its error": (logging.ERROR, "[gpu-1] Error: no such file", "see the messages above"),
+        "in colour": (
             logging.ERROR,
             "\x1b[0m[\x1b[31m\x1b[1mgpu-1\x1b[0m] \x1b[31mError\x1b[0m",
             "see the messages above",
-            id="in colour",
         ),
-        pytest.param(
-            logging.ERROR, "[gpu-2] Error", "without a message: run it again with -v", id="another's"
-        ),
-        pytest.param(logging.INFO, "[gpu-1] Ready", "without a message: run it again with -v", id="no error"),
-    ],
+        "another's": (logging.ERROR, "[gpu-2] Error", "without a message: run it again with -v"),
+        "no error": (logging.INFO, "[gpu-1] Ready", "without a message: run it again with -v"),
+    },
 )
 def test_failed_host_shows_its_reason(level: int, message: str, reason: str) -> None:
     state = State(Inventory((["gpu-1", "gpu-2"], {})), Config())
