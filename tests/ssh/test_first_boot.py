@@ -257,10 +257,7 @@ def test_start_unaligned_starts_the_kubelet_of_an_unplannable_machine(node):
 
 
 MISTAKES = {
-    "a profile that there is not": ({SETTINGS: "profile: trianing\n"}, "trianing"),
-    "a profile that is not valid": ({OWN: PROFILE.replace("cpus", "cpsu")}, "cpsu"),
     "a profile that the machine cannot meet": ({OWN: PROFILE.replace("1Gi", "900Gi")}, "900Gi"),
-    "settings that are not valid": ({SETTINGS: "profil: own\n"}, "profil"),
     "no profile": ({SETTINGS: "{}\n"}, "no profile is named"),
     "GPUs that do not come": (
         {SETTINGS: "{profile: own, gpus: 8, wait_seconds: 1}\n"},

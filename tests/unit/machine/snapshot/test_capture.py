@@ -112,7 +112,9 @@ def test_cpulist_ending_with_a_nul_is_read(shell, tmp_path):
 @cases(
     "text",
     {
-        "lines-that-look-like-a-section": "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n".encode(),
+        "lines-that-look-like-a-section": (
+            "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n".encode()
+        ),
         "odd-bytes": b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end",
         "no-final-newline": b"kind: KubeletConfiguration",
     },
