@@ -13,6 +13,7 @@ import click
 from numaforge.commands.as_planned import as_plan_makes_it
 from numaforge.commands.machine import (
     each_named,
+    is_image_root,
     machines_argument,
     plan_or_machine,
     plan_with,
@@ -198,9 +199,15 @@ def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> I
 def _machines(
     names: Iterator[str], profile: str | None, kubelet_version: str | None, cluster: LiveCluster | None
 ) -> tuple[list[GivenMachine], int]:
-    """Return the machines that could be read, each with its plan, and the exit code of the others."""
-    from numaforge.planning.plan import NodePlan
+    """Return the machines that could be read, each with its plan, and the exit code of the others.
 
+    Raises NumaforgeError for a profile that cannot be read.
+    """
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profiles import load_profile
+
+    if profile is not None and not is_image_root(profile):
+        load_profile(profile)  # what is wrong with it is wrong for every node
     hosts: dict[str, NodeTopology] = {}
     plans: dict[str, NodePlan] = {}
     code: int = ExitCode.YES
