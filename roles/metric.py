@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -17,16 +18,14 @@ class Stated:
     value: int | float = 1
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A sample whose value is the first line of a file, a number."""
 
     labels: Mapping[str, str]
     path: str
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(NamedTuple):
     """How many CPUs have each text in their file: a sample for each text, which is the label `label`."""
 
     label: str
@@ -34,16 +33,14 @@ class Counted:
     cpus: frozenset[int]
 
 
-@dataclass(frozen=True)
-class Stalled:
+class Stalled(NamedTuple):
     """Seconds for which tasks have waited, from the kernel's pressure file: one sample per `kind`."""
 
     labels: Mapping[str, str]
     path: str
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """The samples of one metric; `kind` is Prometheus' type: gauge or counter."""
 
     name: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -27,8 +26,7 @@ def _nothing(_plan: NodePlan) -> tuple[str, ...]:
     return ()
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """One kind of promise: the test `test_NAME` for each entry of the `table` of a plan.
 
     `holds` fails where the live node differs; it takes the node, the entry's name and the expected value,

@@ -19,8 +19,7 @@ A role has those that it needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,8 +36,7 @@ ALWAYS = ("topology",)
 """What a deploy calls before all others."""
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(NamedTuple):
     """One concern of a node: `package` is its folder.
 
     It is carried out where a deploy calls it by its name `called`, or a role that it `goes_with`.
@@ -63,8 +61,7 @@ def role(package: str, called: str | None = None, goes_with: tuple[str, ...] = (
     return Role(called or package.rpartition(".")[2], package, goes_with)
 
 
-@dataclass(frozen=True)
-class Untemplated:
+class Untemplated(NamedTuple):
     """A file that a role writes without a template.
 
     `text` returns it, given the host's main config file of the kubelet as it is now; `read_back` returns what
@@ -75,8 +72,7 @@ class Untemplated:
     read_back: Callable[[NodePlan, PlannedFile, str | None, str], Both]
 
 
-@dataclass(frozen=True)
-class Writer:
+class Writer(NamedTuple):
     """What a role writes: the functions of its files.py.
 
     `templates` has each template, and how its text is read back. `files` returns the files that a plan has

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -21,8 +20,7 @@ def _nothing(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
     return {}
 
 
-@dataclass(frozen=True)
-class Template:
+class Template(NamedTuple):
     """A template's values besides the plan, and how its text is compared with the plan."""
 
     read_back: Callable[[NodePlan, PlannedFile, str], Both]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.kubelet.admission.machine import whole_cores
 from numaforge.lib.ordering import grouped
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
-@dataclass(frozen=True)
-class CoreOrder:
+class CoreOrder(NamedTuple):
     """NUMA nodes take turns, the preferred ones first, in their order, until they have no core left.
 
     Cores with isolated CPUs (isolcpus, nohz_full) come last of all: the kernel keeps its own work off them.

@@ -6,7 +6,7 @@ The numbers are our choice; docs/reserved.md compares them with other tools' on 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.quantity import format_bytes
 
@@ -83,8 +83,7 @@ def most_cores(cores: int) -> int:
     return max(1, cores // LEAST_PART_OF_CORES)
 
 
-@dataclass(frozen=True)
-class DefaultMemory:
+class DefaultMemory(NamedTuple):
     """The two amounts, in bytes, and why."""
 
     kube: int

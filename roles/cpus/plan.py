@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.kubelet.admission.machine import cores_seen, cpu_capacity, cpus_seen, whole_cores
 from numaforge.kubelet_minors.options import PREFER_ALIGN_BY_UNCORE_CACHE
@@ -59,8 +59,7 @@ _WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(NamedTuple):
     """Reserved CPUs, why, and who chose them (`CpuPlan.chosen_by`)."""
 
     cpus: CpuSet

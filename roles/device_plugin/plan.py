@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared, counts_of, inventory_of, shared_tokens
@@ -124,8 +124,7 @@ def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str
     yield Decision("device_plugin.advertised", amounts, "what the plugin makes of the GPUs with this sharing")
 
 
-@dataclass(frozen=True)
-class PluginDecision:
+class PluginDecision(NamedTuple):
     """How NVIDIA's device plugin is configured, and what it advertises by resource, where that is known."""
 
     plan: DevicePluginPlan | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import PlanError
@@ -44,8 +44,7 @@ _INTEL, _AMD = ("GenuineIntel",), ("AuthenticAMD", "HygonGenuine")
 _PAGES_BY_NUMA_NODE = (5, 16)  # hugepages=0:8,1:8
 
 
-@dataclass(frozen=True)
-class _Intent:
+class _Intent(NamedTuple):
     """The parameters that one key of the profile means on this machine."""
 
     place: str  # "kernel.iommu"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 _NEVER_BACK = "it cannot be taken back before the next boot"
 _ACTION = "writing it is an action, not a setting"
@@ -22,8 +22,7 @@ _PANICS = "the node reboots where it now goes on"
 Judge = Callable[[list[int]], bool]
 
 
-@dataclass(frozen=True)
-class Danger:
+class Danger(NamedTuple):
     """What makes a sysctl dangerous: `harms` judges its numbers; None: any value is dangerous.
 
     `never`: not even with its risk acknowledged. "*" in a name is one part of it, such as an interface.

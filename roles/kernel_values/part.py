@@ -6,7 +6,7 @@ CPUs come online before everything else and go offline after it: an offline CPU 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -134,7 +134,7 @@ def part(
             remedy="leave it out of the profile, or run again if the machine has just changed",
         )
     kept_record = {
-        path: replace(entry, ours=different[path]) if path in different else entry
+        path: entry._replace(ours=different[path]) if path in different else entry
         for path, entry in record.items()
     }
     switches = {*map(kernel_values_paths.online, (*coming, *going))}

@@ -7,8 +7,7 @@ swap device that was turned off is `swap DEVICE`, EARLIER its priority.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.machine.snapshot import catalogue
 
@@ -19,8 +18,7 @@ RECORD = catalogue.KERNEL_VALUES
 _SWAP = "swap "
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """A changed value: the one before the first change, and the one set last."""
 
     earlier: str

@@ -11,8 +11,7 @@ every socket of every pod would take; rp_filter, which belongs to the network pl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.given import digits
 from numaforge.lib.reasons import Notice
@@ -32,8 +31,7 @@ _BASE = f"{_NVIDIA}, nvidia-base"
 _KERNEL_KBYTES = 1024
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One sysctl of a set, for machines that have `module` and at least `rails` rails.
 
     `share_of_memory` caps a value in kB, so it is less on a small machine: 100 is a hundredth.

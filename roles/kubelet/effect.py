@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(NamedTuple):
     """The kubelet before and after: `before` is its current effective configuration, None if not known.
 
     `removals` maps the path of each state file that the kubelet could no longer read to the reason.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration, Origin, load_installed
@@ -44,8 +44,7 @@ _MAPPINGS = (
 _LISTS = ("reservedMemory", "registerWithTaints")
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A value that is not ours: `place` is a file or a flag; no file overrides a flag."""
 
     value: Any

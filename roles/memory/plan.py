@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
 from numaforge.kubelet_minors.versions import LATEST_MINOR
@@ -77,8 +77,7 @@ _A_BOOT_MOVES = 128 * MIB
 """The most memory that a boot moves to another NUMA node: the kernel and its tables."""
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """A NUMA node that can hold part of the reservation; huge pages leave `free_bytes` of its memory."""
 
     node: int

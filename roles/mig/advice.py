@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.roles.mig.geometry import broken_limits, in_order, place, profiles_of
 from numaforge.roles.mig.models import MigModel, MigProfile
@@ -21,8 +20,7 @@ _MOST = 3  # geometries of each kind of advice, and swaps in one geometry
 Profiles = tuple[MigProfile, ...]
 
 
-@dataclass(frozen=True)
-class Collision:
+class Collision(NamedTuple):
     """Why GPU instances do not fit.
 
     `profiles` is a minimal set that does not fit beside the instances that stay. `fewer` are the largest

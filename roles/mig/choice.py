@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice
@@ -32,8 +32,7 @@ class GpuWish:
     of_mig_parted: bool = False
 
 
-@dataclass(frozen=True)
-class Wishes:
+class Wishes(NamedTuple):
     """The wishes by GPU index, with notices about how they were matched."""
 
     by_index: Mapping[int, GpuWish]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.roles.mig.advice import Collision, explain
 from numaforge.roles.mig.geometry import place
@@ -25,8 +25,7 @@ class LiveInstance(MigInstance):
     busy: str | None = None
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """The instances that stay, those that are destroyed, and those that are created afterwards.
 
     Those in `recut` stay and get other compute instances. `instances` is the final geometry, in memory order.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
@@ -84,8 +84,7 @@ class MachineMigPlan:
         return tuple(one.index for one in self.gpus if one.gpu.gpu_instances is None)
 
 
-@dataclass(frozen=True)
-class _Allowed:
+class _Allowed(NamedTuple):
     """What a change may do: touch GPU instances in use, reboot the machine, change GPU instances."""
 
     in_use: bool = False

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.roles.mig.geometry import broken_limits, place
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-@dataclass(frozen=True)
-class WantedInstance:
+class WantedInstance(NamedTuple):
     """A GPU instance with the compute slices of each of its compute instances, largest first.
 
     `start` is the memory slice at which it must begin, or None for any.

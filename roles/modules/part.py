@@ -7,8 +7,8 @@ proves it. A setting that is already in effect, or becomes so when a module is l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import FileContent
@@ -47,8 +47,7 @@ _WHY_VITAL = {
 }
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     """One setting of modprobe: an option of a module, or, without `name`, that the module is blocked."""
 
     module: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.ordering import natural
@@ -36,8 +35,7 @@ _LEVELS = {"PIX": "PIX", "PXB": "PXB", "PHB": "PHB", "NODE": "PHB", "SYS": "SYS"
 _HIDING = ("passthrough", "vgpu")
 
 
-@dataclass(frozen=True)
-class Collectives:
+class Collectives(NamedTuple):
     """The collectives library for a machine's GPUs: both read the same variables, but different files."""
 
     name: str
@@ -49,8 +47,7 @@ NCCL = Collectives("NCCL", NCCL_CONF_PATH, "NCCL user guide")
 RCCL = Collectives("RCCL", RCCL_CONF_PATH, "RCCL environment variables")
 
 
-@dataclass(frozen=True)
-class _Fabric:
+class _Fabric(NamedTuple):
     """The used devices in rail order, and those nearest to each GPU with their distance."""
 
     devices: tuple[RdmaDevice, ...]
@@ -292,8 +289,7 @@ def _nccl(
     return dict(sorted(settings.items()))
 
 
-@dataclass(frozen=True)
-class _Interface:
+class _Interface(NamedTuple):
     name: str
     reason: str
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.given import NotJsonError, parse_json
@@ -30,8 +29,7 @@ _KEYS = ("periodicUpdateInterval", "configList")
 _RESOURCE_KEYS = ("resourceName", "resourcePrefix", "rdmaHcaMax", "devices", "selectors")
 
 
-@dataclass(frozen=True)
-class PoolConfig:
+class PoolConfig(NamedTuple):
     """An entry of configList, as the plugin reads it; `place` is its path: `configList[0]`."""
 
     place: str
@@ -52,8 +50,7 @@ class PoolConfig:
         return self.own_selectors if any(self.own_selectors.values()) else {"ifNames": self.devices}
 
 
-@dataclass(frozen=True)
-class PluginConfig:
+class PluginConfig(NamedTuple):
     """A config.json; `unknown` are the keys that the plugin drops, each with the known keys at its place."""
 
     interval: int | None

@@ -7,8 +7,7 @@ character device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.ordering import grouped, natural
 from numaforge.machine.topology.model import Nic, NodeTopology, RdmaDevice
@@ -23,8 +22,7 @@ _WITHOUT_MAD = frozenset({"efa"})  # drivers whose devices have no management da
 _LINK_TYPES = {"InfiniBand": "infiniband", "Ethernet": "ether"}  # as in netlink's EncapType
 
 
-@dataclass(frozen=True)
-class PluginFunction:
+class PluginFunction(NamedTuple):
     """A PCI function as the plugin's selectors see it; absent texts are ""."""
 
     address: str

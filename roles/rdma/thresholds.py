@@ -6,13 +6,12 @@ These are others' figures, measured on their machines: hardware without a row is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.machine import measure_outputs as outputs
 
 
-@dataclass(frozen=True)
-class LeastBandwidth:
+class LeastBandwidth(NamedTuple):
     """The least bandwidth of a kind of hardware, and the source of the figure."""
 
     of: str  # the rate of a port in Gb/s, or vendor and device of GPUs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.lib import shell
 from numaforge.lib.framing import Answer, Output, asking
@@ -12,8 +12,7 @@ _FILES = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/sys/class/dmi/
 """Those that the kubelet reads for the Node object (GetSystemUUID and machine/info.go in cAdvisor)."""
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """Which host it is, and its boot, as the host reports them; None where unreadable."""
 
     boot_id: str | None = None

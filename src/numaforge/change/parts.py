@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge import roles as role
 from numaforge.lib import shell
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
     from numaforge.roles.role import Role
 
 
-@dataclass(frozen=True)
-class RolePart:
+class RolePart(NamedTuple):
     """The part of a role: the functions of its part.py, called where a deploy has called the role.
 
     `look` returns what the part needs to know of the node; `need` what the node needs, given the parts below

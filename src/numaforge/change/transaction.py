@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
+from typing import NamedTuple
 
 from numaforge.change.parts import refuse_incomplete, shell_of
 from numaforge.lib import shell
@@ -232,8 +233,7 @@ class Transaction:
         }
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """How a transaction ended.
 
     `outcome` is "applied", "refused" (nothing was changed), "void" (nothing was changed, and it never begins

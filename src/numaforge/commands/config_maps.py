@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 
-@dataclass(frozen=True)
-class Handed:
+class Handed(NamedTuple):
     """Which plans leave their GPUs to a manager, and the error where no host of an inventory does."""
 
     leaves: Callable[[NodePlan], bool]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.lib.errors import KubeletConfigError, NumaforgeError
 from numaforge.lib.given import NotJsonError, parse_json, read_text
@@ -165,8 +164,7 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
     return devices
 
 
-@dataclass(frozen=True)
-class GivenPods:
+class GivenPods(NamedTuple):
     """What files hold: pods in order, the name of a pod where one is removed, and claim objects.
 
     `placings` has each pod's constraints on nodes, by its name.

@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -138,8 +139,7 @@ def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, w
     return _by_name([*entries, *_all_read(places)])
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A source's audit, and its machine where reading it again would ask a host."""
 
     source: Source

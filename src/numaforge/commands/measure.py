@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -118,8 +117,7 @@ def measure(
     return _report_results(results, min_share, to, output, aligned=compare_misaligned)
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(NamedTuple):
     """The measurements by host, why others have none, and which of those did not answer."""
 
     machines: Mapping[str, Measurement]

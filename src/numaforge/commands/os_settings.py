@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ def write_os_settings(
             {
                 "machines": kind.machines,
                 "files": [{"name": name, "text": text} for name, text in kind.files.items()],
-                "left_out": [asdict(row) for row in kind.left_out],
+                "left_out": [row._asdict() for row in kind.left_out],
             }
             for kind in kinds
         ]

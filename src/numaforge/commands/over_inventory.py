@@ -7,9 +7,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -21,8 +21,7 @@ _POLL_SECONDS = 0.2
 _NOTICES = "numaforge.notices"  # where a command's context keeps the printed notices
 
 
-@dataclass(frozen=True)
-class Answers:
+class Answers(NamedTuple):
     """The answers of hosts: each host's data for roll-outs, its answer, or why there is none.
 
     `unreachable` are those of `failed` that did not answer.
@@ -41,8 +40,7 @@ class Answers:
         return ExitCode.UNREACHABLE if self.failed.keys() <= self.unreachable else ExitCode.NO
 
 
-@dataclass(frozen=True)
-class Connections:
+class Connections(NamedTuple):
     """How each host is reached, and why others are refused."""
 
     reached: Mapping[str, Mapping[str, Any]]

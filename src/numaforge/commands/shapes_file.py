@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.cluster.explain.pod_sets import MOST_PODS
 from numaforge.commands.inputs import MOST_CLUSTER_MIB
@@ -33,8 +33,7 @@ _COUNT, _NAME, _POD = "count", "name", "pod"
 _EXAMPLE = "write a list such as [{count: 40, cpu: 12, memory: 100Gi, nvidia.com/gpu: 1}]"
 
 
-@dataclass(frozen=True)
-class GivenLoad:
+class GivenLoad(NamedTuple):
     """The load of a fleet as a file describes it, its claims, and remarks on what is left out.
 
     `placings` has the constraints on nodes of its pods, by the names of the load's pods.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Rule
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 APPLY = "`numaforge apply` brings the host back to its plan; plan it again where the change was wanted"
 
 
-@dataclass(frozen=True)
-class Concern:
+class Concern(NamedTuple):
     """The plans that a rule applies to: the words of its scope, and the answer for all others."""
 
     plans: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from numaforge.findings.finding import Finding, Rule
 from numaforge.machine.topology.model import NodeTopology
@@ -19,8 +20,7 @@ class Verdict(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
-@dataclass(frozen=True)
-class Applicability:
+class Applicability(NamedTuple):
     """Whether a rule applies to a machine, None where that is unknown, and why."""
 
     applies: bool | None
@@ -60,8 +60,7 @@ def applies(
     return scope
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """A rule's observation of one thing: `evidence` of a fault, or why that is `unknown`."""
 
     evidence: str | None = None
@@ -82,8 +81,7 @@ class MachineRule(Rule):
     look: Callable[[NodeTopology], Iterable[Seen]]
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """A rule's verdict on a machine: the reason for no findings, and the findings."""
 
     rule: Rule

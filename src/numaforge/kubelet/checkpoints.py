@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet_minors.values.booleans import truth
@@ -169,8 +169,7 @@ class MemoryState:
     pods: Mapping[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class StateFileRemoval:
+class StateFileRemoval(NamedTuple):
     """A state file that must be deleted while the kubelet is stopped and the node drained, and why."""
 
     path: str
@@ -311,8 +310,7 @@ def check_memory_state(
     return None
 
 
-@dataclass(frozen=True)
-class FreshTable:
+class FreshTable(NamedTuple):
     """One resource of one NUMA node in a fresh state, in bytes; `allocatable` wraps below zero, as uint64."""
 
     total: int
@@ -409,8 +407,7 @@ def _sorted_reservations(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     )
 
 
-@dataclass(frozen=True)
-class _Format:
+class _Format(NamedTuple):
     """A format of a checkpoint; `pods`: it includes allocations of whole pods.
 
     `bare`: accepted without a checksum.

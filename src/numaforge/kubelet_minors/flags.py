@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.history import state_at
 from numaforge.kubelet_minors.tables import FLAGS
@@ -129,8 +129,7 @@ def flag_value(arguments: Sequence[str], name: str) -> str | None:
     return value or None
 
 
-@dataclass(frozen=True)
-class _Argument:
+class _Argument(NamedTuple):
     """An argument: a flag as `written` and by `name`, or a word that is not a flag (`name` is None).
 
     `kind` is how the value parses, None for an unknown flag; `target` is the field that it sets. `value` is

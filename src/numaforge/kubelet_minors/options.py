@@ -7,9 +7,9 @@ memory_manager.go below pkg/kubelet/cm/memorymanager, and pkg/kubelet/apis/confi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from numaforge.kubelet_minors.history import state_at, states_at
 from numaforge.kubelet_minors.tables import CPU_OPTIONS, TOPOLOGY_OPTIONS
@@ -41,8 +41,7 @@ class Maturity(StrEnum):
     STABLE = "stable"
 
 
-@dataclass(frozen=True)
-class OptionState:
+class OptionState(NamedTuple):
     """A policy option as one kubelet minor knows it.
 
     `gate` is the feature gate that must be enabled, None for a stable option; `gate_default` is its value
@@ -56,8 +55,7 @@ class OptionState:
     kind: str = "bool"
 
 
-@dataclass(frozen=True)
-class ForbiddenPair:
+class ForbiddenPair(NamedTuple):
     """Two CPU manager options that may not both be true, in the order in which the kubelet names them."""
 
     first: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Word = bool | int | str
 """A value in a profile."""
@@ -25,8 +26,7 @@ class AtLeast:
     least: int
 
 
-@dataclass(frozen=True)
-class Feature:
+class Feature(NamedTuple):
     """What a kernel has or lacks as a whole, with the notice for one that lacks it.
 
     `field` is the field of TuningPlan that holds its values, by path below `folder`; None: they are in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.unfinished import Unfinished
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     pass
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """What a part needs to know of a node.
 
     `values` are files of the kernel, of which the first line is read; `files` are read whole, unless their
@@ -58,8 +57,7 @@ class Unit:
         return self.active_state in ("inactive", "failed")
 
 
-@dataclass(frozen=True)
-class FailedPlan:
+class FailedPlan(NamedTuple):
     """The plan that was at fault in the last rollback: its digest, the boot, the time and the reason."""
 
     plan: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.reasons import Reasoned
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
 
 
-@dataclass(frozen=True)
-class InstalledKubelet:
+class InstalledKubelet(NamedTuple):
     """The installed kubelet: its version and existing settings."""
 
     version: KubeletVersion | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
@@ -16,8 +16,7 @@ from numaforge.roles.device_plugin.plan import devices_of
 from numaforge.roles.kubelet.effect import effect
 
 
-@dataclass(frozen=True)
-class PlannedNode:
+class PlannedNode(NamedTuple):
     """A node after its plan is applied.
 
     `kubelet` is the startup report on its planned files. `state` maps the name of each state file to its

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.node import UNSCHEDULABLE
@@ -31,8 +30,7 @@ CLAIM_REMEDY = (
 )
 
 
-@dataclass(frozen=True)
-class JudgedAdmission:
+class JudgedAdmission(NamedTuple):
     """One admission, with what the pod's author should know about QoS and alignment.
 
     `short_of` are the resources that keep the scheduler from sending the pod to this node, `not_known` those

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -22,8 +21,7 @@ from numaforge.report.printable import plain
 _IN_WORDS = {"error": "with errors", "warning": "with warnings", "note": "with notes"}
 
 
-@dataclass(frozen=True)
-class Portrait:
+class Portrait(NamedTuple):
     """The picture of the first of several machines that look alike."""
 
     machines: tuple[str, ...]

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from numaforge.report.wording import ELLIPSIS
 
@@ -21,8 +22,7 @@ LINE = 1.45  # line height per font size
 SMALL, BODY, HEADING, TITLE = 10, 11, 13, 20
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """One line of text in its box: `x` is the position of its anchor, `y` its baseline."""
 
     content: str

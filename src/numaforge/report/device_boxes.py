@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, groupby
 from math import ceil
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
@@ -68,8 +68,7 @@ def all_devices(topology: NodeTopology) -> list[Drawn]:
     return [device for kind in kinds for device in sorted(kind, key=lambda device: device.pci_address)]
 
 
-@dataclass(frozen=True)
-class Chips:
+class Chips(NamedTuple):
     """What the chips show: `names` by PCI address or RDMA device, `planned` GPUs by PCI address."""
 
     names: Mapping[str, str]

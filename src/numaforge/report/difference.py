@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _KEYS = ("id", "pci_address", "path", "subject", "uuid", "name", "address", "number", "resource", "cpus")
 """Keys that identify the entries of a list: the first that all of them have, with unique values, is used."""
@@ -18,8 +17,7 @@ _OF_ONE_HOST = frozenset(
 _ABSENT = object()
 
 
-@dataclass(frozen=True)
-class Unlike:
+class Unlike(NamedTuple):
     """A value that differs: its path (`numa_nodes[1].memory_bytes`) and each side's, None where absent."""
 
     path: str

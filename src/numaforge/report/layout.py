@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from math import ceil, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
@@ -50,8 +50,7 @@ _CANVAS_ASPECT = 1.5
 _CORES_ASPECT = 1.9
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """The whole canvas: its title, its description in a paragraph, and the box that holds everything."""
 
     title: str
@@ -59,8 +58,7 @@ class Picture:
     root: Box
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(NamedTuple):
     """The size of one thread in pixels; `font` 0 leaves out its number."""
 
     width: float
@@ -68,8 +66,7 @@ class _Cell:
     font: float
 
 
-@dataclass(frozen=True)
-class _MemoryPart:
+class _MemoryPart(NamedTuple):
     """A part of a NUMA node's memory: its kind (a CSS class), label, size, and pages where it has any."""
 
     kind: str
@@ -78,15 +75,13 @@ class _MemoryPart:
     pages: int | None = None
 
 
-@dataclass(frozen=True)
-class _CoreArea:
+class _CoreArea(NamedTuple):
     """The L3 groups of one NUMA node with their cores; None for cores without a known L3."""
 
     groups: tuple[tuple[L3Cache | None, tuple[Core, ...]], ...]
 
 
-@dataclass(frozen=True)
-class _CoreGrid:
+class _CoreGrid(NamedTuple):
     """The number of cores in a row of an L3 group, and of groups in a row of a NUMA node."""
 
     cores: int
@@ -522,7 +517,7 @@ def _widened(cell: _Cell, grid: _CoreGrid, areas: Iterable[_CoreArea], room: flo
     threads = max(len(core.cpus) for area in areas for _, cores in area.groups for core in cores)
     in_a_row = grid.cores * grid.groups * _thread_columns(threads)
     return (
-        replace(cell, width=min(2 * cell.width, cell.width + max(0.0, room) / in_a_row))
+        cell._replace(width=min(2 * cell.width, cell.width + max(0.0, room) / in_a_row))
         if cell.font
         else cell
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -51,8 +51,7 @@ class HostProgress(Protocol):
     progress: Progress
 
 
-@dataclass(frozen=True)
-class _HostStatus:
+class _HostStatus(NamedTuple):
     """A host's status: its phase or end, and its reason or what it waits for."""
 
     node: str

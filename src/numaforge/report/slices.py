@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import lcm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -34,8 +33,7 @@ MOST_UNITS = 64  # no GPU is cut into more
 _PICTURE_WIDTH = 48  # characters that a whole GPU takes
 
 
-@dataclass(frozen=True)
-class GpuPart:
+class GpuPart(NamedTuple):
     """A part of a GPU: its start and size, in the units of its row."""
 
     start: int
@@ -44,16 +42,14 @@ class GpuPart:
     title: str = ""
 
 
-@dataclass(frozen=True)
-class PartRow:
+class PartRow(NamedTuple):
     """Parts side by side. `kind` is "compute", "memory" or "instance"."""
 
     kind: str
     parts: tuple[GpuPart, ...]
 
 
-@dataclass(frozen=True)
-class GpuParts:
+class GpuParts(NamedTuple):
     """How a GPU is cut: rows of parts over the same number of units, and the same in words.
 
     `modes` is "CPX NPS4" or "MIG", `words` "8 partitions of 24 GiB", `short` "8 x 24 GiB".

@@ -6,9 +6,8 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -42,8 +41,7 @@ _LINES_OF_A_REASON = 2
 _LINES_OF_DETAILS = 3
 
 
-@dataclass(frozen=True)
-class HostResult:
+class HostResult(NamedTuple):
     """How the roll-out ended for one host; `state` is a key of STYLES."""
 
     host: str
@@ -52,8 +50,7 @@ class HostResult:
     details: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Failure:
+class _Failure(NamedTuple):
     """Hosts that ended in one state for one reason."""
 
     state: str

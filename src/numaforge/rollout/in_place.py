@@ -7,7 +7,7 @@ fails or where the host does not answer over a new connection; afterwards a Node
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from numaforge.change.transaction import Result, Transaction
@@ -197,9 +197,9 @@ class InPlaceChange(Transacting):
         """Inspect the host itself, whose records do not show the transaction's outcome."""
         change = yield from self._ask(self.machine.change)
         if change is None:
-            return replace(result, outcome="applied")
+            return result._replace(outcome="applied")
         if change.begins_like(planned):
-            return replace(result, outcome="void")
+            return result._replace(outcome="void")
         return result
 
     def _judge(self, result: Result) -> Steps[Outcome]:

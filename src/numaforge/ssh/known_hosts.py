@@ -13,12 +13,11 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 from paramiko import HostKeys, Message, MissingHostKeyPolicy, PKey
 
@@ -32,8 +31,7 @@ _OF_HOST = 2  # the type of a host's certificate
 _RSA = ("rsa-sha2-512", "rsa-sha2-256")
 
 
-@dataclass(frozen=True)
-class KnownKey:
+class KnownKey(NamedTuple):
     """A line of a file: its mark, "" for none, the key's type and the key."""
 
     mark: str
@@ -172,8 +170,7 @@ class KnownKeys(MissingHostKeyPolicy):
         return f"{scan} | sed 's/^[^ ]*/{self._alias}/'" if self._alias else scan
 
 
-@dataclass(frozen=True)
-class _Certificate:
+class _Certificate(NamedTuple):
     """The content of a host's certificate (PROTOCOL.certkeys of OpenSSH)."""
 
     kind: int

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gevent import monkey  # type: ignore[import-untyped]
 from paramiko import SSHConfig
@@ -39,8 +39,7 @@ _NOTHING_SAID = ("UNKNOWN port 65535", ": terminating, ")
 _PATHS = ("userknownhostsfile", "globalknownhostsfile")
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A host's name for `ssh -G`, its options, ("-p", "2222"), and the file for -F, "" for none."""
 
     name: str

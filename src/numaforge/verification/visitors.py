@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.lib import shell
 from numaforge.lib.cpulist import parse_cpulist
@@ -12,8 +12,7 @@ from numaforge.lib.system_units import pod_path
 from numaforge.machine.topology.model import CpuSet
 
 
-@dataclass(frozen=True)
-class Visitor:
+class Visitor(NamedTuple):
     """A process outside of pods; `cpus` is the cpulist where it may run."""
 
     pid: int
@@ -22,8 +21,7 @@ class Visitor:
     cgroup: str
 
 
-@dataclass(frozen=True)
-class Visitors:
+class Visitors(NamedTuple):
     """The interrupts of some CPUs during the count, by name, and all processes that may run there.
 
     A device's interrupt has its driver's name ("mlx5_comp0@pci:0000:17:00.0"), a kernel's own interrupt its

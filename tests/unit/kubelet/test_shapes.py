@@ -105,7 +105,7 @@ def test_memory_manager_reports_free_hugepages_by_numa_node():
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
     }
     one = kind(1, **managed)
-    one = replace(one, scenario=replace(one.scenario, topology=pages))
+    one = one._replace(scenario=replace(one.scenario, topology=pages))
     report = best_settings([one], Load((shape("a", 1, 7),)))
     free = report.configured.kinds[0].free
     assert [dict(node.hugepages) for node in free.numa_nodes] == [{"hugepages-1Gi": 2 * GIB}] * 2

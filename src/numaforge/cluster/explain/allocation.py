@@ -8,9 +8,8 @@ known to match and, where that fails, also those that might.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.claims import ClaimSpec, DeviceWish
 from numaforge.cluster.explain.devices import DeviceId, HeldClaim, NodeDevices, OfferedDevice, TakenDevice
@@ -28,8 +27,7 @@ _TAINTS = ("NoSchedule", "NoExecute")
 Classes = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class RequestCount:
+class RequestCount(NamedTuple):
     """The number of a node's devices that match one request of a claim, and how many of these are free.
 
     `claim` is the pod's own name for the claim, or the name of a shared claim. `requested` is None for all
@@ -47,8 +45,7 @@ class RequestCount:
     capacity: tuple[tuple[str, Fraction], ...] = ()
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(NamedTuple):
     """Whether devices serve claims: `fits` is None where unknown, for the reasons `unknown`.
 
     `claims` are the resulting allocations; with `fits` None, of devices that might serve them. `refusal` is

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.allocation import Allocation, RequestCount, short_name
 from numaforge.cluster.explain.claims import NOTHING_KNOWN, ClaimWorld
@@ -52,16 +52,14 @@ class GivenMachine:
     world: ClaimWorld = NOTHING_KNOWN
 
 
-@dataclass(frozen=True)
-class RunningPod:
+class RunningPod(NamedTuple):
     """A pod on a node: `name` is its name in the cluster; `pod` is named by its UID, for its kubelet."""
 
     name: str
     pod: Pod
 
 
-@dataclass(frozen=True)
-class SaidOfPod:
+class SaidOfPod(NamedTuple):
     """The scheduler's and the kubelet's verdict on one pod on one node.
 
     `reasons` are the scheduler's against the node, empty where it may send the pod there. `kubelet` is None
@@ -87,8 +85,7 @@ class SaidOfPod:
         return not self.reasons and self.kubelet is not None and not self.kubelet.admitted
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(NamedTuple):
     """A kubelet's answer to a pod, and the node afterwards."""
 
     answer: Admission | NumaforgeError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.devices import HeldClaim, amount_of, full_name, held_claims
 from numaforge.kubelet.admission.pod import ClaimRef, claim_refs, is_extended
@@ -52,7 +52,7 @@ class PodClaim(ClaimRef):
         constraints = tuple(
             constraint for constraint in spec.constraints if constraint.attribute not in self.without
         )
-        return replace(spec, requests=requests, constraints=constraints)
+        return spec._replace(requests=requests, constraints=constraints)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,7 @@ class DeviceWish:
     unread: str = ""
 
 
-@dataclass(frozen=True)
-class DeviceConstraint:
+class DeviceConstraint(NamedTuple):
     """Devices of some requests (empty: of all) share the value of an attribute, or differ in it."""
 
     requests: frozenset[str]
@@ -82,8 +81,7 @@ class DeviceConstraint:
     is_distinct: bool = False
 
 
-@dataclass(frozen=True)
-class ClaimSpec:
+class ClaimSpec(NamedTuple):
     """The content of one claim: requests, each with its alternatives by preference, and constraints."""
 
     name: str

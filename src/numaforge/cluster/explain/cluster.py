@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.claims import NOTHING_KNOWN, ClaimWorld, claim_world, is_of_claims, serves
 from numaforge.cluster.explain.workload import (
@@ -65,8 +65,7 @@ class LivePod:
         return self.node is not None and self.phase not in ENDED_PHASES
 
 
-@dataclass(frozen=True)
-class LiveNode:
+class LiveNode(NamedTuple):
     """A Node; `allocatable` is in whole units, CPUs in thousandths."""
 
     name: str
@@ -172,7 +171,7 @@ def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[s
     """Return the nodes with their pods, in the kubelets' order."""
     placed = grouped((str(pod.node), pod) for pod in pods if pod.counts)
     return {
-        name: replace(node, pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))))
+        name: node._replace(pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))))
         for name, node in nodes.items()
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.placing import Labels, term_selects
 from numaforge.cluster.explain.selectors import Release, SelectedDevice
@@ -71,8 +71,7 @@ class OfferedDevice:
         return self.view.attributes.get(domain or self.view.driver, {}).get(short_name)
 
 
-@dataclass(frozen=True)
-class TakenDevice:
+class TakenDevice(NamedTuple):
     """A device held by a claim, or a share of it: `consumed`, by capacity.
 
     A monitor (admin access) takes nothing from others.
@@ -83,8 +82,7 @@ class TakenDevice:
     is_monitor: bool = False
 
 
-@dataclass(frozen=True)
-class HeldClaim:
+class HeldClaim(NamedTuple):
     """An allocated claim: its holders' UIDs, its devices, and its nodes."""
 
     name: str
@@ -127,7 +125,7 @@ class NodeDevices:
         """Return the devices with a further claim, or a further holder of an allocated one."""
         if (existing := self.claim(claim.name)) is None:
             return replace(self, held_claims=(*self.held_claims, claim))
-        shared = replace(existing, holders=existing.holders | claim.holders)
+        shared = existing._replace(holders=existing.holders | claim.holders)
         return replace(
             self,
             held_claims=tuple(
@@ -140,7 +138,7 @@ class NodeDevices:
         if not any(uid in claim.holders for claim in self.held_claims):
             return self
         claims = (
-            replace(claim, holders=claim.holders - {uid})
+            claim._replace(holders=claim.holders - {uid})
             for claim in self.held_claims
             if claim.holders != {uid}
         )

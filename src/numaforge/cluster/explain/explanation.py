@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from numaforge.cluster.explain.candidates import Candidate, SaidOfPod
 from numaforge.cluster.explain.placement import Placement, likely, place
@@ -12,8 +12,7 @@ from numaforge.cluster.explain.remedies import Remedy, aligning, pinning, remedi
 from numaforge.cluster.explain.workload import GangPod, Workload
 
 
-@dataclass(frozen=True)
-class OfNode:
+class OfNode(NamedTuple):
     """The verdict on one pod on one node, and how many pods of the workload are placed there."""
 
     node: str
@@ -23,8 +22,7 @@ class OfNode:
     doubts: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(NamedTuple):
     """The answer for one workload.
 
     `fit` pods can be placed now, in order, on nodes where scheduler and kubelet agree. `verdicts` are on the
@@ -77,7 +75,7 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
         likely=likely(members[0], nodes),
         domain=placement.domain,
     )
-    return replace(explanation, remedies=_remedies(explanation, nodes, placement)), (
+    return explanation._replace(remedies=_remedies(explanation, nodes, placement)), (
         placement.nodes if explanation.fits else tuple(nodes)
     )
 

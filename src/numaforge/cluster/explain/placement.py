@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from numaforge.cluster.explain.candidates import Candidate
 from numaforge.cluster.explain.workload import GangPod, Unit
@@ -12,8 +12,7 @@ from numaforge.kubelet.admission.pod import shape_of_pod
 _SAME = 1e-9
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """Placed pods: the nodes afterwards, and the node of each pod.
 
     `domain` is the label value that all these nodes share, None where they need not.
@@ -50,13 +49,13 @@ def _place_unit(unit: Unit, nodes: Sequence[Candidate]) -> Placement:
         return _place(unit.members, nodes) if unknown else best
     for value in values:
         within = [node for node in nodes if node.labels.get(domain) == value or node.name in unknown]
-        attempt = replace(_place(unit.members, within), domain=value)
+        attempt = _place(unit.members, within)._replace(domain=value)
         if len(attempt.where) > len(best.where) or best.domain is None:
             best = attempt
         if len(attempt.where) == len(unit.members):
             break
     changed = {node.name: node for node in best.nodes}
-    return replace(best, nodes=tuple(changed.get(node.name, node) for node in nodes))
+    return best._replace(nodes=tuple(changed.get(node.name, node) for node in nodes))
 
 
 def likely(member: GangPod, nodes: Sequence[Candidate]) -> str | None:

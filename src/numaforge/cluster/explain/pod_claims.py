@@ -92,11 +92,11 @@ class Place:
         this_node = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]},)
         devices = self.devices
         for claim in allocation.claims:
-            devices = devices.with_claim(replace(claim, selector=this_node))
+            devices = devices.with_claim(claim._replace(selector=this_node))
         for ref in claims:
             existing = self.devices.claim(ref.claim) if ref.claim else None
             if existing is not None:
-                devices = devices.with_claim(replace(existing, holders=frozenset({pod})))
+                devices = devices.with_claim(existing._replace(holders=frozenset({pod})))
         return replace(self, devices=devices)
 
     def spec(self, claim: PodClaim) -> ClaimSpec | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet.admission.pod import PodError
 from numaforge.lib.errors import NumaforgeError
@@ -91,8 +91,7 @@ Reader = Callable[[str, Document, Document, str], "PodSets"]
 """Read a document's pods from its kind, spec, metadata and full name."""
 
 
-@dataclass(frozen=True)
-class PodSet:
+class PodSet(NamedTuple):
     """The pods of one template, by their names (NAMESPACE/NAME).
 
     `metadata` and `spec` are the template's. `topology_group` joins sets for Kueue's topology: "" for a set
@@ -282,7 +281,7 @@ def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSet
         _require_few(copies * count, name)
         names = tuple(f"{name}-{role}-{copy}-{pod}" for copy in range(copies) for pod in range(count))
         pods = _set_of(kind, inner, metadata, names, name)
-        sets.append(replace(pods, first=firsts[number], last=lasts[number]))
+        sets.append(pods._replace(first=firsts[number], last=lasts[number]))
     stages = tuple(
         ", ".join(
             str(job.get("name", number))
@@ -342,9 +341,9 @@ def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> Po
         _require_at_most(fewest, count, name, f"{where}.minAvailable")
         names = _numbered(f"{name}-{role}", count)
         pods = _set_of(kind, task, metadata, names, name)
-        pods = replace(pods, spec={"schedulerName": scheduler, **pods.spec})
-        first.append(replace(pods, names=names[:fewest]))
-        rest.append(replace(pods, names=names[fewest:]))
+        pods = pods._replace(spec={"schedulerName": scheduler, **pods.spec})
+        first.append(pods._replace(names=names[:fewest]))
+        rest.append(pods._replace(names=names[fewest:]))
         if earlier := mapping(task.get("dependsOn")).get("name"):
             tasks_before = ", ".join(map(str, earlier)) if isinstance(earlier, list) else str(earlier)
             notes.append(f"dependsOn of the task {role}, whose pods are made once {tasks_before} is ready")

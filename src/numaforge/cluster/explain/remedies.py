@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.candidates import Candidate, emptied, reconfigured
 from numaforge.cluster.explain.claims import ClaimSpec, PodClaim
@@ -44,8 +44,7 @@ _MOST_LEAVING = 64
 _MEMORY_STEPS = 16
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(NamedTuple):
     """A change with which `fit` pods of the workload fit, on `nodes`; `of` is "pod", "node" or "cluster"."""
 
     of: str

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.quantity import parse_quantity
@@ -40,8 +40,7 @@ class SelectorFailsError(Exception):
     """A selector fails on a device, which ends the scheduler's allocation on its node."""
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """A semantic version."""
 
     text: str
@@ -61,8 +60,7 @@ class SelectedDevice:
     complete: bool = True
 
 
-@dataclass(frozen=True)
-class _Names:
+class _Names(NamedTuple):
     """A CEL map; missing keys are unknown unless it is complete; `by_domain` has a map for each."""
 
     entries: Mapping[str, Any]

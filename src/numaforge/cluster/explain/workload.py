@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.claims import PodClaim, is_of_claims, pod_claims
 from numaforge.cluster.explain.placing import Placing, placing_of, require_texts
@@ -121,8 +121,7 @@ class _Reading:
     passed_over: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Workloads:
+class Workloads(NamedTuple):
     """The workloads of a file, and the documents of it that hold no pods."""
 
     workloads: tuple[Workload, ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet_minors.values.pages import pages_of
@@ -27,8 +27,7 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
 _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 
 
-@dataclass(frozen=True)
-class Zone:
+class Zone(NamedTuple):
     """A NUMA node as schedulers see it: CPUs, memory and huge pages in bytes, devices by resource.
 
     `reserved` are the CPUs that no pod gets; `pod_memory_bytes` is without reserved memory and huge pages.

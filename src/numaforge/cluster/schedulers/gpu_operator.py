@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.schedulers.fleet import (
     ServedFleet,
@@ -73,8 +72,7 @@ _UNSAID = (
 Values = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Operand:
+class _Operand(NamedTuple):
     """A part of the operator: the suffix of its node label, and whether a node wants it.
 
     `runs_on` returns None where the plan leaves it open. `why` is the reason where nodes do without it.

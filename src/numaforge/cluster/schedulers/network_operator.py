@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.cluster.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, tolerations
 from numaforge.roles.rdma.manifests import POOLS_LABEL, config_text
@@ -28,8 +27,7 @@ _EXCLUSIVE = "its RDMA devices belong to one network namespace each, where the s
 _OF_THE_DRIVER = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
 
 
-@dataclass(frozen=True)
-class _RdmaServing:
+class _RdmaServing(NamedTuple):
     """What serves the RDMA devices of a kind of node: the policy's field, and the plugin's configuration."""
 
     field: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.findings.engine import Applicability, Scope, applies
 from numaforge.findings.gpudirect.access_control import Required, nics, required_control
@@ -16,8 +16,7 @@ DMA_BUF_KERNEL = (5, 12)  # the first with DMA-BUF for RDMA (ib_umem_dmabuf_get)
 CONFIG_ACS_KERNEL = (6, 11)  # the first with pci=config_acs=
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """How the driver lets NICs reach a GPU's memory: DMA-BUF, peer memory, or why by `none` of them."""
 
     dma_buf: bool | None

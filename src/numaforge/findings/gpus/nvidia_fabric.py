@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
@@ -148,7 +147,7 @@ def _registration(machine: NodeTopology) -> Iterator[Seen]:
     cause = _not_loaded(modules or ()) if needs else None
     for observation in _registrations(machine):
         yield (
-            replace(observation, evidence=f"{observation.evidence}: {cause}")
+            observation._replace(evidence=f"{observation.evidence}: {cause}")
             if observation.evidence and cause
             else observation
         )

@@ -6,11 +6,10 @@ first: a reset, or a restart of the application; and nverror.h of its open kerne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Xid:
+class Xid(NamedTuple):
     """A code of the driver in the kernel's log, and its meaning."""
 
     code: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from numaforge.findings import Finding, Rule, Severity
 from numaforge.fleet.audit.facts import PEER_RULE, PEER_RULES, text_of
@@ -24,8 +25,7 @@ AUDIT_RULES: Mapping[str, Rule] = {
 """Every rule that an audit may name, by id."""
 
 
-@dataclass(frozen=True)
-class AuditFinding:
+class AuditFinding(NamedTuple):
     """A finding on one machine. `unusual` is how it differs from its siblings, where that is the finding.
 
     `accepted`: a baseline has it.
@@ -48,8 +48,7 @@ class AuditFinding:
         return " ".join(filter(None, (self.finding.id, self.finding.where, *values)))
 
 
-@dataclass(frozen=True)
-class FleetAudit:
+class FleetAudit(NamedTuple):
     """All machines by display name, with their makes, racks and findings; the gravest first."""
 
     machines: Mapping[str, AuditedMachine]
@@ -69,8 +68,7 @@ class FleetAudit:
         return [finding for finding in self.findings if not finding.accepted]
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(NamedTuple):
     """Why a machine could not be read, and whether it is a host that does not answer."""
 
     reason: str
@@ -110,8 +108,7 @@ def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Fai
 def with_rules(audit: FleetAudit, rules: Iterable[Rule]) -> FleetAudit:
     """Return the audit by these rules alone, with the machines that could not be read."""
     ids = {UNREACHABLE.id, UNREAD.id, *(rule.id for rule in rules)}
-    return replace(
-        audit,
+    return audit._replace(
         machines={
             name: replace(
                 machine,
@@ -161,15 +158,14 @@ def with_baseline(audit: FleetAudit, baseline: Earlier) -> FleetAudit:
     """Return the audit with those findings accepted that an earlier one has."""
     nothing = EarlierMachine()
     findings = tuple(
-        replace(finding, accepted=finding.key in accepted.keys or finding.finding.id in accepted.rules)
+        finding._replace(accepted=finding.key in accepted.keys or finding.finding.id in accepted.rules)
         for finding in audit.findings
         for accepted in (baseline.get(finding.machine, nothing),)
     )
-    return replace(audit, findings=findings)
+    return audit._replace(findings=findings)
 
 
-@dataclass(frozen=True)
-class MovedFact:
+class MovedFact(NamedTuple):
     """A changed fact of one machine; None where it was, or is, unknown."""
 
     machine: str

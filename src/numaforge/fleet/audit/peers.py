@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.fleet.audit.facts import PEER_RULES, PeerRule, text_of
 from numaforge.fleet.audit.makes import LEAST_SIBLINGS
@@ -34,8 +35,7 @@ class Unusual:
         return f"{of}{self.value}{at}; {self.siblings} siblings have {self.usual}"
 
 
-@dataclass(frozen=True)
-class _Usual:
+class _Usual(NamedTuple):
     """What most machines of a make have, and the number of these machines."""
 
     value: str | Spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.fleet.audit.makes import make_of
 from numaforge.fleet.measure.kinds import KINDS
@@ -33,8 +33,7 @@ _ENDED = {
 }
 
 
-@dataclass(frozen=True)
-class Readiness:
+class Readiness(NamedTuple):
     """The state of a node before it is measured: its programs with their versions, and signs of its use.
 
     `holders` are processes that have a GPU open.

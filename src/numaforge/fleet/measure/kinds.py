@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class MeasuredKind:
+class MeasuredKind(NamedTuple):
     """One kind of figure. `most` exceeds any machine: a higher figure is rejected.
 
     A figure that is not `steady` is the worst moment of a run, and varies on one machine: only ten times the

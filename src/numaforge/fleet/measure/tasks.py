@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from numaforge.fleet.measure.limits import gpu_limit, gpus_by_number, nvlink_limit, port_limit
 from numaforge.lib.cpulist import format_cpulist
@@ -21,8 +22,7 @@ _LEAST_BLOCK_MIB, _MOST_BLOCK_MIB, _MOST_RANDOM_MIB = 64, 1024, 256
 _SHARE_OF_MEMORY = 4  # a buffer has at most a fourth of its NUMA node's memory
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(NamedTuple):
     """A program that measures: the arguments that print its version, and where it is from.
 
     The kernel's tracers are called without arguments.
@@ -79,24 +79,21 @@ class MeasureTask:
     function: bool = False
 
 
-@dataclass(frozen=True)
-class Missing:
+class Missing(NamedTuple):
     """A figure that no program here can take, and why."""
 
     kind: str
     why: str
 
 
-@dataclass(frozen=True)
-class CpuSplit:
+class CpuSplit(NamedTuple):
     """The CPUs for pods, and the reserved ones, by the plan; without one, all are for pods."""
 
     pods: frozenset[int]
     reserved: frozenset[int]
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(NamedTuple):
     """The seconds of a run, where its program has such an option, and the runs per figure."""
 
     seconds: int = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from numaforge import __version__
@@ -14,8 +14,7 @@ BOM = "/etc/numaforge/image/bom.cdx.json"
 _MADE = datetime(1980, 1, 1, tzinfo=UTC)  # fixed, so that equal images have equal bills
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(NamedTuple):
     """A package of the distribution."""
 
     name: str
@@ -23,8 +22,7 @@ class Installed:
     architecture: str
 
 
-@dataclass(frozen=True)
-class RootKubelet:
+class RootKubelet(NamedTuple):
     """The kubelet in a root: the version that it prints itself, None where it prints none, and its origin.
 
     `source` is "package NAME VERSION", or "no package".

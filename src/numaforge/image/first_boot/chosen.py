@@ -8,9 +8,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.image.first_boot.settings import MANIFEST, SETTINGS, BootSettings, Source, read_settings
 from numaforge.lib.errors import NumaforgeError, ProfileError
@@ -30,8 +29,7 @@ _MOUNT_SECONDS = 20
 _PAUSE_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class NamedProfile:
+class NamedProfile(NamedTuple):
     """A profile, and the source that named it."""
 
     profile: NodeProfile

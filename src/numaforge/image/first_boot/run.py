@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from numaforge import __version__
 from numaforge.change.goal import Goal
@@ -67,8 +68,7 @@ _GOOD_FOR_SECONDS = 600  # from the look at the node to its change, with a rehea
 Tell = Callable[[str], object]
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """What a node would change on itself; `changed` has the differences since it last planned itself."""
 
     chosen: NamedProfile

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.device_manager import Device
 from numaforge.machine.topology.model import Gpu
@@ -31,8 +31,7 @@ NO_NODE = -1
 """The NUMA node that the plugin publishes where the kernel knows none; no machine has it."""
 
 
-@dataclass(frozen=True)
-class AmdPlugin:
+class AmdPlugin(NamedTuple):
     """How AMD's device plugin runs: its `-resource_naming_strategy`, and its release."""
 
     naming: str = "single"  # "single", "mixed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.masks import bits
@@ -234,8 +234,7 @@ class _CpuAccumulator:
                 return
 
 
-@dataclass(frozen=True)
-class _Choice:
+class _Choice(NamedTuple):
     """The NUMA nodes that share a request, and those of them that provide the remainder."""
 
     nodes: tuple[int, ...]

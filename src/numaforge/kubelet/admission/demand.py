@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, integer_of
 from numaforge.kubelet_minors.values.pages import in_pages
@@ -22,8 +22,7 @@ _FIRST_MINOR_OF_UNPINNED_PODS = 34
 _FIRST_MINOR_OF_PODS_AS_UNITS = 36
 
 
-@dataclass(frozen=True)
-class Gates:
+class Gates(NamedTuple):
     """The feature gates that change admission, with the defaults of the newest kubelet, and its minor."""
 
     pod_level_resources: bool = True
@@ -40,8 +39,7 @@ class Gates:
         return self.pod_level_resources and self.pod_level_resource_managers
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """A pod as the managers see it.
 
     `cpus` maps container -> exclusive CPUs (0: shared pool) and `memory` container -> resource -> bytes;

@@ -6,9 +6,8 @@ pkg/kubelet/cm/devicemanager of kubelet 1.28 to 1.37.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hint_work import FIRST_MINOR_OF_NARROW_HINTS
@@ -40,8 +39,7 @@ class DeviceError(NumaforgeError):
     """A document does not describe devices."""
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(NamedTuple):
     """A device that a plugin advertises; `numa_nodes` is None where the plugin publishes no topology.
 
     A node of -1, which AMD's plugin publishes, is in no set of NUMA nodes: the device has topology, and no

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from numaforge.kubelet_minors.values.pages import pages_of
 from numaforge.kubelet_minors.versions import KubeletVersion
@@ -44,8 +45,7 @@ FIRST_MINOR_OF_NARROW_HINTS = 36
 NEWER_KUBELET = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
 
 
-@dataclass(frozen=True)
-class Policies:
+class Policies(NamedTuple):
     """The policies that decide which managers give hints; `hugepages` are the sizes in use, such as "2Mi"."""
 
     cpu: str

@@ -8,7 +8,7 @@ is never advertised beside its MIG devices. MIG devices and replicas are near th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from numaforge.kubelet.admission.amd_resources import AMD_PLUGIN, AmdPlugin, amd_devices
 from numaforge.kubelet.admission.device_manager import Device, Inventory
@@ -178,7 +178,7 @@ def _linked(devices: Sequence[tuple[Gpu, Device]], topology: NodeTopology) -> li
 
     if any(device.part_of for _, device in devices):
         return list(devices)
-    return [(gpu, replace(device, links=tuple(links(gpu, device)))) for gpu, device in devices]
+    return [(gpu, device._replace(links=tuple(links(gpu, device)))) for gpu, device in devices]
 
 
 def _of_the_host(gpu: Gpu) -> bool:
@@ -199,8 +199,7 @@ def _advertised(
     if resource not in shared.replicas:
         return resource, tuple(device for _, device in devices)
     replicas = (
-        replace(
-            device,
+        device._replace(
             id=f"{device.id}::{number}",
             part_of=gpu.pci_address,
             one_per_request=shared.one_per_request,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.masks import mask_of
 from numaforge.kubelet_minors.values.pages import pages_of
@@ -14,8 +15,7 @@ from numaforge.machine.topology.model import Core, CpuSet, L3Cache, NodeTopology
 _L2 = 2  # cache level
 
 
-@dataclass(frozen=True)
-class CpuPlace:
+class CpuPlace(NamedTuple):
     """Where a CPU is; `core` is the lowest thread of its core, `uncore` its last-level cache or socket."""
 
     core: int

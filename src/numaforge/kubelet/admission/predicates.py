@@ -7,8 +7,8 @@ Not covered: ephemeral storage, and the other predicates (node affinity, ports, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, pod_requests
@@ -19,8 +19,7 @@ from numaforge.kubelet_minors.values.pages import in_pages
 PODS = "pods"
 
 
-@dataclass(frozen=True)
-class NodeAllocatable:
+class NodeAllocatable(NamedTuple):
     """What the node offers: thousandths of a CPU, bytes of memory, pods, hugepages and devices by name."""
 
     cpu_milli: int

@@ -8,7 +8,6 @@ random order, so that each of several equal sets may be the one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -29,8 +28,7 @@ class Preferred(NamedTuple):
     may_crash: bool = False
 
 
-@dataclass(frozen=True)
-class ByLinks:
+class ByLinks(NamedTuple):
     """Prefer the sets of GPUs with the highest scores; `scores` has a row per GPU, with one to each GPU."""
 
     scores: Scores
@@ -40,8 +38,7 @@ class ByLinks:
         return _by_links(self.scores, available, required, size)
 
 
-@dataclass(frozen=True)
-class ByReplicas:
+class ByReplicas(NamedTuple):
     """Prefer the devices with the fewest taken replicas, or the most (`packed`).
 
     `replicas` has the bitmask of each device's replicas; a MIG device that is not shared is alone.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.demand import GUARANTEED, Gates, qos_class
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities
@@ -14,8 +14,7 @@ from numaforge.lib.quantity import format_bytes
 _RESOURCES = (CPU, MEMORY)
 
 
-@dataclass(frozen=True)
-class Remark:
+class Remark(NamedTuple):
     """One reason, at a field of the pod's spec (`containers[0].resources.limits.cpu`), and what to write.
 
     `value` is what the field should be, None where only the pod's author can know.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from numaforge.kubelet.admission.demand import Gates
 from numaforge.kubelet.admission.machine import MachineInfo
@@ -51,8 +51,7 @@ _DEFAULT_MAX_PODS = 110
 _FIRST_MINOR_OF_SIDECARS = 29
 
 
-@dataclass(frozen=True)
-class CpuOptions:
+class CpuOptions(NamedTuple):
     """The static CPU manager policy's options."""
 
     full_pcpus_only: bool = False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet.admission.fit import Scenario, scopes_agree, whole_core_on_each_node
 from numaforge.kubelet.admission.masks import bits, fewest, ids_of
@@ -60,8 +60,7 @@ class Shape:
     count: int
 
 
-@dataclass(frozen=True)
-class NodeKind:
+class NodeKind(NamedTuple):
     """Equal nodes, by name; `excludes` are the pods whose selector or affinity excludes them, by name."""
 
     names: tuple[str, ...]
@@ -69,8 +68,7 @@ class NodeKind:
     excludes: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """What a fleet runs: shapes, and the pods that every node has (those of DaemonSets)."""
 
     shapes: tuple[Shape, ...]
@@ -84,8 +82,7 @@ class Load:
         )
 
 
-@dataclass(frozen=True)
-class KindOutcome:
+class KindOutcome(NamedTuple):
     """The outcome for the nodes of a kind: pods by shape, and what is left on one node that no shape can use.
 
     `busy` is the number of nodes with pods. `free` is what most of them have left once filled up with any
@@ -136,8 +133,7 @@ class SettingOutcome:
         return -len(self.never), served, self.pods, sum(self.aligned.values()), strict
 
 
-@dataclass(frozen=True)
-class ShapesReport:
+class ShapesReport(NamedTuple):
     """The answer: as the nodes are configured, under each policy and scope, and with other options.
 
     `sums` is what fits by the scheduler's count, whatever the kubelets answer. `best` is the setting that

@@ -7,9 +7,8 @@ serializers of k8s.io/apimachinery.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode, decode_json, kind_of, parse_json
@@ -56,8 +55,7 @@ class LoadError(ValueError):
         return self.rule == "NF004"
 
 
-@dataclass(frozen=True)
-class ConfigFile:
+class ConfigFile(NamedTuple):
     """A decoded file: settings by field name (absent where unset), and what strict decoding rejects."""
 
     settings: Mapping[str, Any]

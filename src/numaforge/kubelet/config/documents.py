@@ -6,9 +6,8 @@ OpenShift's KubeletConfig, multi-document kubeadm files and kubeadm's ConfigMap 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.fields import API_VERSION, KIND
 from numaforge.kubelet_minors.values.gojson import Path
@@ -28,8 +27,7 @@ class KubeadmError(ValueError):
     """kubeadm does not decode kubeletExtraArgs; the message says what it takes."""
 
 
-@dataclass(frozen=True)
-class Embedded:
+class Embedded(NamedTuple):
     """A kubelet configuration found in another document: the holder, and the path of its values there."""
 
     document: Document

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import inf, isinf
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet.config.decode import LoadError, decode_config, interpret, read_document
 from numaforge.kubelet_minors.fields import (
@@ -73,8 +72,7 @@ class DropInError(ValueError):
         self.line = line
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(NamedTuple):
     """Settings after all drop-ins, before defaults are filled in again.
 
     `origin` names the drop-in that last wrote a top-level field, `documents` each drop-in's data and lines.
@@ -139,7 +137,7 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
     try:
         document = read_document(text)
         # Drop-ins are merged as JSON, where 110.0 is 110.
-        document = replace(document, data=_with_plain_numbers(document.data))
+        document = document._replace(data=_with_plain_numbers(document.data))
         interpret(document)
     except LoadError as error:
         raise DropInError(f"{loading}error: {error}", name, line=error.line) from error

@@ -6,8 +6,8 @@ Source: staging/src/k8s.io/component-base/featuregate/feature_gate.go (SetFromMa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from numaforge.kubelet_minors.history import state_at, states_at
 from numaforge.kubelet_minors.tables import DEPENDENCIES, GATES
@@ -22,8 +22,7 @@ _FIRST_MINOR_WITH_SEVERAL_ERRORS = 31
 _GROUPS = {"AllAlpha": "alpha", "AllBeta": "beta"}
 
 
-@dataclass(frozen=True)
-class GateState:
+class GateState(NamedTuple):
     """A feature gate as one kubelet minor knows it: `maturity` is alpha, beta, ga, deprecated or prealpha."""
 
     maturity: str

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.findings import Finding
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
@@ -83,8 +83,7 @@ _PANIC = "panic: failed to merge global and in-flight KubeletConfiguration while
 _GATES_FAILED = "failed to set feature gates from initial flags-based config: "
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """The origin of a setting's value: the path of a file, or a flag such as `--kube-reserved`."""
 
     place: str

@@ -7,9 +7,9 @@ pkg/kubelet/cm/node_container_manager_linux.go and helpers.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isnan
+from typing import NamedTuple
 
 from numaforge.kubelet_minors.values.durations import DurationError, parse_duration
 from numaforge.kubelet_minors.values.gotext import quoted
@@ -44,8 +44,7 @@ class ReservationError(ValueError):
         self.key = key
 
 
-@dataclass(frozen=True)
-class Threshold:
+class Threshold(NamedTuple):
     """An eviction threshold: a quantity, or a share of the capacity as the kubelet's float32."""
 
     quantity: Quantity | None

@@ -7,8 +7,7 @@ curves_flag.go), and Go's crypto/tls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.versions import KubeletVersion
@@ -51,8 +50,7 @@ _CURVES = (23, 24, 25, 29, 4587, 4588, 4589)
 _LARGEST_CURVE = 65535
 
 
-@dataclass(frozen=True)
-class TlsComplaint:
+class TlsComplaint(NamedTuple):
     """A rejected setting: its path, the kubelet's message, and a remedy."""
 
     path: str

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.values.numbers import NumberError, parse_int
@@ -57,8 +57,7 @@ class Types:
     read_null: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Decoded:
+class Decoded(NamedTuple):
     """Typed data, and the paths of fields unknown to their struct, in decoding order."""
 
     value: Any
@@ -244,8 +243,7 @@ def format_number(value: float) -> str:
     return f"{Decimal(repr(value)):f}".removesuffix(".0")
 
 
-@dataclass(frozen=True)
-class Json:
+class Json(NamedTuple):
     """JSON data in the order of the text, with the line of every key and item.
 
     `duplicates` are the keys that appear twice (path, line), `overwritten` their earlier values, maps

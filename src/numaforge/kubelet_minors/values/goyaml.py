@@ -166,8 +166,7 @@ class YamlError(ValueError):
         self.line = line
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """YAML data with the line of every key and item, and the keys that appear twice (path, line).
 
     `strict_error` is the message with which a strict reader rejects those keys. `json` is set where the text

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from posixpath import basename, dirname
+from typing import NamedTuple
 
 from numaforge.lib.kubelet_paths import ROOT_DIR
 from numaforge.lib.unfinished import TRANSACTIONS
@@ -21,8 +21,7 @@ CPU = "/sys/devices/system/cpu"
 NUMA = "/sys/devices/system/node"
 
 
-@dataclass(frozen=True)
-class Attributes:
+class Attributes(NamedTuple):
     """Small files: `names` below every folder that matches `folders`.
 
     A name may hold alternatives, `new|old`: the first one that exists is taken.
@@ -177,8 +176,7 @@ KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
 """The kernel's own types and functions: only whether it knows config_acs is taken."""
 
 
-@dataclass(frozen=True)
-class Distribution:
+class Distribution(NamedTuple):
     """How to recognize a distribution with a kubelet of its own, running or stopped.
 
     `config_dir` is the --config-dir of its kubelet from Kubernetes 1.32 on: its own, or the one that we add

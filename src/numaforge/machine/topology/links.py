@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.lib.ordering import natural
 from numaforge.machine.topology.gpu_models import is_coherent, model_of
@@ -35,8 +35,7 @@ LEGEND: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class LinkedDevice:
+class LinkedDevice(NamedTuple):
     """A device as the matrix shows it.
 
     `name` is GPU0, ACC0 or NIC0, `label` its common name (`mlx5_0`, the model). `cpus` are those of the NUMA
@@ -56,8 +55,7 @@ class LinkedDevice:
         return self.device.memory_numa_node if isinstance(self.device, Gpu) else None
 
 
-@dataclass(frozen=True)
-class LinkMatrix:
+class LinkMatrix(NamedTuple):
     """Every pair of devices: `links` has a row per device, with a link to each device."""
 
     devices: tuple[LinkedDevice, ...]

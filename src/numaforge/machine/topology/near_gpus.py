@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from numaforge.lib.ordering import grouped
 from numaforge.machine.topology.links import (
@@ -17,8 +17,7 @@ from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.rails import carriers, distance_to_device
 
 
-@dataclass(frozen=True)
-class MostLinked:
+class MostLinked(NamedTuple):
     """The sets of GPUs of one NUMA node, by PCI address, that have the most NVLinks among them.
 
     `alike`: all sets of this size have as many, and through switches.

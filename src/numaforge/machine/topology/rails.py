@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
+from typing import NamedTuple
 
 from numaforge.machine.topology.links import pci_distance
 from numaforge.machine.topology.model import Gpu, NodeTopology, RdmaDevice
@@ -14,8 +15,7 @@ from numaforge.machine.topology.model import Gpu, NodeTopology, RdmaDevice
 _DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS", None)
 
 
-@dataclass(frozen=True)
-class Rail:
+class Rail(NamedTuple):
     """An RDMA device and the PCI addresses of the GPUs to which no other device is nearer.
 
     `number` counts from 0 in the order of the GPUs, then of the devices, each by PCI address: it does not

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numaforge.lib.given import digits
 from numaforge.lib.ordering import natural
@@ -20,8 +20,7 @@ _SLAVES = re.compile(r"/sys/class/net/([^/]+)/bonding/slaves")
 _NETNS = {"Y": "shared", "1": "shared", "N": "exclusive", "0": "exclusive"}
 
 
-@dataclass(frozen=True)
-class _Sysfs:
+class _Sysfs(NamedTuple):
     """What sysfs shows, indexed once for all devices."""
 
     files: Mapping[str, str]

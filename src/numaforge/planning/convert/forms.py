@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
@@ -28,8 +27,7 @@ AUTO = "auto"
 _OPENSHIFT = "performance.openshift.io"
 
 
-@dataclass(frozen=True)
-class FileForm:
+class FileForm(NamedTuple):
     """One form of a file: its name, how its content is recognised, and what becomes of its fields.
 
     `by` converts: (draft, the file's content, the name chosen in it or None, the file). `extra` are rows,
@@ -243,8 +241,7 @@ OTHERS: tuple[tuple[str, str, str], ...] = (
 FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A document that one form, or several, recognise: its name in the file, its place for messages."""
 
     name: str
@@ -322,7 +319,7 @@ def _wrapped(documents: Sequence[Mapping[str, Any]], file: str, kind: str) -> It
         place = f"{file}: {name}"
         with suppress(NumaforgeError):  # a text of another kind
             for candidate in _candidates(_documents(text, place, kind), place, kind):
-                yield replace(candidate, name=name)
+                yield candidate._replace(name=name)
 
 
 def _chosen(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.lib.mistakes import dotted
 
@@ -65,8 +65,7 @@ class FieldRow:
         return tuple(self.field.replace(EACH, f".{EACH}").split("."))
 
 
-@dataclass(frozen=True)
-class FieldReading:
+class FieldReading(NamedTuple):
     """A file's fields with their rows and values, and its mistakes: (field, what is wrong)."""
 
     fields: tuple[tuple[Path, FieldRow, Any], ...]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
@@ -17,16 +16,14 @@ if TYPE_CHECKING:
     from numaforge.roles.kubelet.delivery import KubeletPlan
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """A part of a plan that no setting expresses: its key in a profile, why, and what does it instead."""
 
     key: str
     why: str
 
 
-@dataclass(frozen=True)
-class OsSettings:
+class OsSettings(NamedTuple):
     """Files by the end of their names, what they leave out, and what to know before they are applied."""
 
     files: tuple[tuple[str, str], ...]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from numaforge.lib.ordering import unlike
 from numaforge.planning.os_settings.bottlerocket import settings_toml
@@ -23,8 +22,7 @@ System = Literal["talos", "talos-documents", "bottlerocket"]
 _WIDTH = 110
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """Machines with the same settings: their names, the settings' files by name, and what these leave out."""
 
     machines: tuple[str, ...]

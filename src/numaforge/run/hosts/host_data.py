@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 from weakref import WeakKeyDictionary
 
 from pyinfra.api import Host, State
@@ -29,8 +28,7 @@ OURS = "numaforge_"
 """The prefix of data that only numaforge reads: any such name that is not in the table is a mistake."""
 
 
-@dataclass(frozen=True)
-class Datum:
+class Datum(NamedTuple):
     """One key of host data.
 
     `is_accepted` checks a value against what `accepted` describes; it may raise NumaforgeError with details.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +125,7 @@ def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
     A drained node keeps the pods of DaemonSets: their processes count unless its cluster confirms the drain.
     Raises InUseError with the evidence.
     """
-    evidence = (replace(readiness, pods=Pods()) if drained else readiness).evidence
+    evidence = (readiness._replace(pods=Pods()) if drained else readiness).evidence
     if evidence:
         raise InUseError(f"was not measured, it is in use: {'; '.join(evidence)}", remedy=_IN_USE)
 

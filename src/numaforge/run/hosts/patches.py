@@ -8,9 +8,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyinfra import logger
 from pyinfra.api import Host, State, facts, operations, util
@@ -78,8 +77,7 @@ def read_frames_once() -> None:
         _util.stack, _util.getframeinfo = _stack, _frame_of
 
 
-@dataclass(frozen=True)
-class _Frame:
+class _Frame(NamedTuple):
     """The attributes of a frame that `pyinfra.api.util` reads."""
 
     filename: str

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import ExitCode, HostUnreachableError
 from numaforge.run.hosts import roles_of
@@ -22,8 +21,7 @@ _POLL_SECONDS = 0.5
 _LONGEST_SECONDS = 600
 
 
-@dataclass(frozen=True)
-class Verification:
+class Verification(NamedTuple):
     """How the suite reaches a host, and the roles whose promises it tests."""
 
     host: ReachedHost

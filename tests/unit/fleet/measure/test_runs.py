@@ -161,7 +161,7 @@ def test_installed_programs_report_their_versions(sh, tmp_path):
 
 
 def ready(**more: object) -> Readiness:
-    return replace(Readiness({"timeout": ""}, Pods(), (), None, None), **more)
+    return Readiness({"timeout": ""}, Pods(), (), None, None)._replace(**more)
 
 
 IN_USE = {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet_minors.values.durations import Duration, parse_duration
@@ -13,8 +12,7 @@ from numaforge.kubelet_minors.versions import KubeletVersion
 SECOND = 10**9
 
 
-@dataclass(frozen=True)
-class InvalidSetting:
+class InvalidSetting(NamedTuple):
     """One validation error: the finding's rule, the field (dotted), the kubelet's message, and a remedy."""
 
     rule: str
