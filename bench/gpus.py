@@ -11,8 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from numaforge.machine.snapshot import script
-from numaforge.machine.snapshot.capture import _probe
+from numaforge.machine.snapshot.capture import _probe, script
 from tests.fakes.nvml.gpus import FakeGpus, gpu_text
 
 LINKS = ("nvlinks 18", "nvlink 0-17 switch hidden", "fabric 00112233-4455-6677-8899-aabbccddeeff.7")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from numaforge.machine.snapshot import Snapshot, from_local, from_root, parse_output, script
+from numaforge.machine.snapshot.capture import from_local, from_root, parse_output, script
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.machines import big_512

@@ -24,10 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from numaforge.change.goal import Goal
     from numaforge.lib.file_content import FileContent, PlannedFile
     from numaforge.machine.topology.model import NodeTopology
-    from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.template import Both, Template
 
@@ -77,8 +75,7 @@ class Writer(NamedTuple):
 
     `templates` has each template, and how its text is read back. `files` returns the files that a plan has
     written, `paths` every path that may hold a file of the role: one that no plan wants there is removed.
-    `others` returns files beside the plan's, given a function that returns a file's text; `on_node` reduces
-    files and absent paths to what applies to a node.
+    `others` returns files beside the plan's, given a function that returns a file's text.
     """
 
     role: Role
@@ -88,7 +85,4 @@ class Writer(NamedTuple):
     untemplated: Untemplated | None = None
     others: (
         Callable[[NodePlan, str | None, Callable[[NodePlan, PlannedFile], str]], list[FileContent]] | None
-    ) = None
-    on_node: (
-        Callable[[Goal, NodeState, list[FileContent], list[str]], tuple[list[FileContent], list[str]]] | None
     ) = None

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PLAN_PATH, PlannedFile
+from numaforge.machine.topology.model import SWAP_SERVICES
 from numaforge.machine.topology.runtime import may_be_limited
-from numaforge.machine.topology.userland import SWAP_SERVICES
 from numaforge.roles.host.plan import pam_limits, unit_limits, upgrade_patterns
 from numaforge.roles.template import Both, Template, lines
 

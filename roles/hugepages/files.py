@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
-from numaforge.node.bundle import changes
-from numaforge.roles.hugepages.part import change_with_kubelet
+from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.template import Both, Template, written_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.change.goal import Goal
-    from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan
 
 
@@ -40,13 +36,3 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 
 
 paths = everywhere(HUGEPAGES_TMPFILES_PATH)
-
-
-def on_node(
-    goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
-) -> tuple[list[FileContent], list[str]]:
-    """Return no files where only the kubelet's role is applied and it is down: the pools stay as they are."""
-    called = "hugepages" in goal.roles
-    if called or not changes(files, absent, state.files) or change_with_kubelet(goal, state):
-        return files, absent
-    return [], []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
+from numaforge.node.bundle import changes
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.hugepages.expected import expected
 from numaforge.roles.hugepages.paths import by_path, pool_pages
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numaforge.change.goal import Goal
+    from numaforge.lib.file_content import FileContent
     from numaforge.roles.hugepages.plan import WantedPages
 
 NAME = "hugepages"
@@ -91,3 +93,13 @@ def _beside_kubelet(targets: Mapping[str, int], current: Mapping[str, int]) -> H
         where=path,
         remedy="deploys/site.py or deploys/kubelet.py changes both together, and drains the node for that",
     )
+
+
+def files_on_node(
+    goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
+) -> tuple[list[FileContent], list[str]]:
+    """Return no files where only the kubelet's role is applied and it is down: the pools stay as they are."""
+    called = "hugepages" in goal.roles
+    if called or not changes(files, absent, state.files) or change_with_kubelet(goal, state):
+        return files, absent
+    return [], []

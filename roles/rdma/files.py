@@ -112,7 +112,7 @@ def others(plan: NodePlan, config_text: str | None, _text_of: object) -> list[Fi
     return [FileContent(libraries_plan.conf_path, libraries_plan.admin_conf)]
 
 
-def on_node(
+def files_on_node(
     goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return both lists, keeping an /etc/nccl.conf or /etc/rccl.conf that is the admin's."""

@@ -25,7 +25,8 @@ from numaforge.kubelet_minors.versions import LATEST_MINOR
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import ArgumentError, KubeletConfigError, NumaforgeError
 from numaforge.lib.kubelet_paths import DROP_IN_DIR
-from numaforge.machine.snapshot import Snapshot, from_local, from_root
+from numaforge.machine.snapshot.capture import from_local, from_root
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import from_document, to_document
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology

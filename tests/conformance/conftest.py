@@ -4,7 +4,7 @@ import tarfile
 
 import pytest
 
-from numaforge.machine.snapshot import from_root
+from numaforge.machine.snapshot.capture import from_root
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from tests.conformance.recordings import VECTORS

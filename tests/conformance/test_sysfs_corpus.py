@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib.quantity import format_bytes
-from numaforge.machine.snapshot import from_root, parse_output, script
+from numaforge.machine.snapshot.capture import from_root, parse_output, script
 from numaforge.machine.topology.document import from_document, to_document
 from numaforge.machine.topology.read import read_topology
 from tests.machines.files import machine_files

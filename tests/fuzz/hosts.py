@@ -4,8 +4,8 @@ import json
 from functools import cache
 from random import Random
 
-from numaforge.machine.snapshot import Snapshot
 from numaforge.machine.snapshot.catalogue import PLAN
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node

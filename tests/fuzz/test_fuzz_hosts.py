@@ -12,7 +12,8 @@ from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
 from numaforge.fleet.audit import host_rules as userland
 from numaforge.lib.framing import Answer
-from numaforge.machine.snapshot import Snapshot, parse_output
+from numaforge.machine.snapshot.capture import parse_output
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.nvidia_smi import read_smi_driver, read_smi_gpus

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.node import Node
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.model import Gpu
 from numaforge.machine.topology.read import read_topology
 from tests.fakes.nvml.build import LIBRARY, SMI, build

@@ -27,7 +27,7 @@ from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.kubelet_texts import settings_of
 

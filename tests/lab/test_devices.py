@@ -15,7 +15,7 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.planning.document import loads
 from tests.lab import gpus, rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy

@@ -22,7 +22,7 @@ from lab.node import Node
 from lab.waiting import wait_until
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads

@@ -23,7 +23,7 @@ from lab.paths import REPOSITORY
 from numaforge.image.first_boot.settings import SETTINGS
 from numaforge.image.first_boot.stamp import FAILED, STATE, TRIAL
 from numaforge.lib.cpulist import parse_cpulist
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads
 from numaforge.planning.node import plan_node

@@ -7,7 +7,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.read import read_topology
 from tests.lab import rollouts
 from tests.lab.running_pods import pod, uid_of_running

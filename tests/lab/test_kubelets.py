@@ -21,7 +21,7 @@ from lab.cluster import Lab
 from lab.kubelets import Trial, Verdict
 from lab.node import Node
 from lab.twin import twins
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.kubelet_texts import in_any_order, without_path

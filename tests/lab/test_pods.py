@@ -9,7 +9,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.gobuild import KUBERNETES, go
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.cpus import node_cpus, parse_mask
 from tests.fixtures.trees import mask
 from tests.machines.facts import KUBELET_VERSION, Facts, groups

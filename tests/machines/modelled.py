@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from numaforge.machine.snapshot import from_root
+from numaforge.machine.snapshot.capture import from_root
 from numaforge.machine.topology.model import NodeTopology, NumaNode
 from tests.fixtures.machines import (
     GIB,

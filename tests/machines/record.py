@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from numaforge.machine.snapshot import Snapshot, from_root
+from numaforge.machine.snapshot.capture import from_root
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from tests.machines import files

@@ -12,7 +12,7 @@ from numaforge.kubelet.startup.check import check
 from numaforge.kubelet_minors.versions import LATEST_MINOR
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import PlanError
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import from_document, to_document
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps, loads

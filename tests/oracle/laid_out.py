@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.fixtures.trees import KUBEADM_DROP_IN, KUBEADM_FLAGS, MOUNTS, UNIT, mask
 

@@ -17,7 +17,7 @@ from numaforge.cluster.schedulers.slices import planned_slices, slice_deviations
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubernetes_objects import CPU_DRIVER
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.cpus import parse_mask
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology

@@ -28,7 +28,7 @@ from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.lib.errors import PlanError
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node

@@ -19,7 +19,7 @@ from numaforge.change.transaction import Transaction, start_script
 from numaforge.findings.engine import check
 from numaforge.fleet.audit.host_rules import RULES
 from numaforge.lib import shell
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.read import read_topology
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_RULES_PATH, INTERRUPTS_SCRIPT_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline

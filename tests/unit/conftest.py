@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from numaforge.cli import run
-from numaforge.machine.snapshot import Snapshot, from_local
+from numaforge.machine.snapshot.capture import from_local
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.model import NodeTopology
 from tests.fixtures import machines

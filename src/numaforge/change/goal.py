@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numaforge.change.parts import FILES_ON_NODE
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.files import WRITERS
 from numaforge.planning.render import files_of, render_file, role_files
@@ -67,8 +68,9 @@ class Goal:
             planned_here = self.files_of(writer.role, config_text)
             written = [file.path for file in planned_here]
             obsolete = [path for path in writer.paths(self.plan, self.machine) if path not in written]
-            if state and writer.on_node:
-                planned_here, obsolete = writer.on_node(self, state, planned_here, obsolete)
+            on_node = FILES_ON_NODE.get(writer.role)
+            if state and on_node:
+                planned_here, obsolete = on_node(self, state, planned_here, obsolete)
             files += planned_here
             absent += obsolete
         return files, absent

@@ -7,7 +7,7 @@ files for both, but those that a verification or a boot runs; a verification has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +30,7 @@ from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.modules import part as modules
+from numaforge.roles.rdma import files as rdma
 from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.reboot import part as reboot
 from numaforge.roles.role import ALWAYS
@@ -37,6 +38,7 @@ from numaforge.roles.watch import part as watch
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
+    from numaforge.lib.file_content import FileContent
     from numaforge.node.part import Look, NodeState, Part
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.role import Role
@@ -92,6 +94,16 @@ PARTS = (
     RolePart(role.kubelet, kubelet.NAME, kubelet.look, kubelet.need, nothing_to_do=kubelet.nothing_to_do),
     RolePart(role.watch, watch.NAME, watch.look, watch.need),
 )
+
+FILES_ON_NODE: Mapping[
+    Role,
+    Callable[[Goal, NodeState, list[FileContent], list[str]], tuple[list[FileContent], list[str]]],
+] = {
+    role.modules: modules.files_on_node,
+    role.hugepages: hugepages.files_on_node,
+    role.rdma: rdma.files_on_node,
+}
+"""What reduces a role's files and absent paths to those that apply to a node."""
 
 _FOLDERS = {part.name: part.role.folder for part in PARTS}
 _ROLES = Path(__file__).parent.parent / "roles"

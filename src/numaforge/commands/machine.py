@@ -26,7 +26,7 @@ from numaforge.lib.ordering import natural
 from numaforge.report.terminal import step
 
 if TYPE_CHECKING:
-    from numaforge.machine.snapshot import Snapshot
+    from numaforge.machine.snapshot.model import Snapshot
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
@@ -205,11 +205,13 @@ def machine_and_plan(
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:
     """Return the machine of this name, or the plan in a file."""
-    from numaforge.machine.topology.saved import is_plan
-    from numaforge.planning.document import from_document
-
     if not is_file(source):
         return _machine_called(source)
+    from numaforge.machine.topology.saved import (
+        is_plan,  # a ready machine needs no readers of the kernel's files
+    )
+    from numaforge.planning.document import from_document
+
     document = _document(source)
     if not is_plan(document):
         return _machine_in(document, source)
@@ -272,7 +274,6 @@ def _names_a_file(source: str) -> bool:
 
 def _machine_called(name: str) -> NodeTopology:
     """Return the machine in a folder, the ready machine of this name, else the host."""
-    from numaforge.machine.topology.read import read_topology
     from numaforge.machine.topology.ready import ready_machine, ready_machines
 
     if Path(name).is_dir():
@@ -284,6 +285,8 @@ def _machine_called(name: str) -> NodeTopology:
     except HostError as error:
         remedy = " ".join(filter(None, (error.remedy and f"{error.remedy};", f"or name {_or_ready(name)}")))
         raise type(error)(error.message, where=error.where, remedy=remedy) from error
+    from numaforge.machine.topology.read import read_topology
+
     with _located(name), step(f"interpreting {name}"):
         return read_topology(snapshot)
 
@@ -301,7 +304,7 @@ def _or_ready(name: str) -> str:
 
 def snapshot_of(source: str | None, root: str | None) -> Snapshot:
     """Return the snapshot of the folder `root`, else of this machine; raises UsageError for a `source`."""
-    from numaforge.machine.snapshot import from_local, from_root
+    from numaforge.machine.snapshot.capture import from_local, from_root
 
     if source is not None:
         raise click.UsageError("give either MACHINE or --root, not both")

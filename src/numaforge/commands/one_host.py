@@ -15,7 +15,7 @@ from numaforge.lib.given import digits
 from numaforge.report.terminal import progress
 
 if TYPE_CHECKING:
-    from numaforge.machine.snapshot import Snapshot
+    from numaforge.machine.snapshot.model import Snapshot
 
 Answer = TypeVar("Answer")
 

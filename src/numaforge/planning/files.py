@@ -16,7 +16,6 @@ from numaforge.roles.kernel_values import files as kernel_values
 from numaforge.roles.kubelet import files as kubelet
 from numaforge.roles.mig import files as mig
 from numaforge.roles.modules import files as modules
-from numaforge.roles.modules.part import files_on_node as modules_on_node
 from numaforge.roles.rdma import files as rdma
 from numaforge.roles.rdma.nics import files as nics
 from numaforge.roles.role import Role, Untemplated, Writer
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
 
 WRITERS = (
     Writer(roles.host, host.TEMPLATES, host.files, host.paths),
-    Writer(roles.modules, modules.TEMPLATES, modules.files, modules.paths, on_node=modules_on_node),
+    Writer(roles.modules, modules.TEMPLATES, modules.files, modules.paths),
     Writer(roles.kernel_values, kernel_values.TEMPLATES, kernel_values.files, kernel_values.paths),
     Writer(roles.nics, nics.TEMPLATES, nics.files, nics.paths),
     Writer(roles.interrupts, interrupts.TEMPLATES, interrupts.files, interrupts.paths),
     Writer(roles.slices, slices.TEMPLATES, slices.files, slices.paths),
-    Writer(roles.hugepages, hugepages.TEMPLATES, hugepages.files, hugepages.paths, on_node=hugepages.on_node),
+    Writer(roles.hugepages, hugepages.TEMPLATES, hugepages.files, hugepages.paths),
     Writer(roles.mig, mig.TEMPLATES, mig.files, mig.paths),
     Writer(roles.amd_partitions, amd_partitions.TEMPLATES, amd_partitions.files, amd_partitions.paths),
     Writer(roles.crio, crio.TEMPLATES, crio.files, crio.paths),
     Writer(roles.memlock, memlock.TEMPLATES, memlock.files, memlock.paths),
-    Writer(roles.rdma, rdma.TEMPLATES, rdma.files, rdma.paths, others=rdma.others, on_node=rdma.on_node),
+    Writer(roles.rdma, rdma.TEMPLATES, rdma.files, rdma.paths, others=rdma.others),
     Writer(
         roles.kubelet,
         kubelet.TEMPLATES,

@@ -51,6 +51,10 @@ def text_line(content: object, style: str = "") -> Text:
     return Text(in_one_line(content), style)
 
 
+def title_line(name: str, details: str) -> Text:
+    return assembled((name, "bold"), ("  " + details if details else "", "dim"))
+
+
 def assembled(*parts: str | tuple[str, str]) -> Text:
     """Return one line of texts, each alone or with its style."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)

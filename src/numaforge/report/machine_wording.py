@@ -15,8 +15,9 @@ from numaforge.machine.topology.slices import partitions_of
 from numaforge.report.wording import human_bytes, joined
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
+    from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, NumaNode, PciLink
     from numaforge.planning.plan import NodePlan
+    from numaforge.roles.memory.plan import NumaNodePlan
 
 
 def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
@@ -34,18 +35,22 @@ def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
     )
 
 
-def empty_numa_nodes(ids: Iterable[int], topology: NodeTopology | None) -> list[str]:
+def is_empty(node: NumaNode | NumaNodePlan) -> bool:
+    return not node.cpus and node.memory_bytes == 0
+
+
+def empty_numa_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[str]:
     """Return NUMA nodes without CPUs and memory in words, those of GPUs separately.
 
     `28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33`.
     """
     of_gpus = nodes_of_gpus(topology) if topology else frozenset()
     kinds = grouped(
-        ("of GPUs without memory" if node in of_gpus else "without CPUs and memory", node) for node in ids
+        ("of GPUs without memory" if node.id in of_gpus else "without CPUs and memory", node.id)
+        for node in nodes
+        if is_empty(node)
     )
-    return [
-        f"{counted(len(nodes), 'NUMA node')} {kind}: {format_cpulist(nodes)}" for kind, nodes in kinds.items()
-    ]
+    return [f"{counted(len(ids), 'NUMA node')} {kind}: {format_cpulist(ids)}" for kind, ids in kinds.items()]
 
 
 def pcie_link(link: PciLink | None) -> str:

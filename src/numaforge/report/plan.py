@@ -16,13 +16,12 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted, format_bytes, parse_bytes
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.report.columns import add_row, assembled, columns, text_line
+from numaforge.report.columns import add_row, assembled, columns, text_line, title_line
 from numaforge.report.hostnames import folded
-from numaforge.report.machine_wording import policies_of
+from numaforge.report.machine_wording import empty_numa_nodes, is_empty, policies_of
 from numaforge.report.mig import geometry_section
 from numaforge.report.slices import partitions_section
 from numaforge.report.sums import Grain
-from numaforge.report.tables import empty_nodes, is_empty, title_line
 from numaforge.report.wording import human_bytes, joined, wrapped_cpulist
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def plan_screen(plan: NodePlan, machine: NodeTopology | None, width: int | None)
         title_line(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
         text_line(""),
         _planned_numa_node_table(plan),
-        *empty_nodes(plan.memory.numa_nodes, machine),
+        *map(text_line, empty_numa_nodes(plan.memory.numa_nodes, machine)),
         text_line(""),
     ]
     if policies := policies_of(plan):
@@ -90,7 +89,7 @@ def plan_in_full(plan: NodePlan, machine: NodeTopology | None = None) -> Rendera
         title_line(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
         text_line(""),
         _planned_numa_node_table(plan),
-        *empty_nodes(plan.memory.numa_nodes, machine),
+        *map(text_line, empty_numa_nodes(plan.memory.numa_nodes, machine)),
         text_line(""),
         _memory_sum(plan),
     ]

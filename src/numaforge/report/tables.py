@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -22,13 +21,14 @@ from numaforge.machine.topology.model import (
     NumaNode,
     why_no_version,
 )
-from numaforge.report.columns import add_row, assembled, columns, text_line
+from numaforge.report.columns import add_row, assembled, columns, text_line, title_line
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.machine_wording import (
     accelerator_label,
     cpu_counts,
     empty_numa_nodes,
     gpu_label,
+    is_empty,
     memory_and_devices,
     nic_speed,
     pcie_link,
@@ -36,9 +36,6 @@ from numaforge.report.machine_wording import (
 )
 from numaforge.report.rails import rail_table
 from numaforge.report.wording import human_bytes, joined, wrapped_cpulist
-
-if TYPE_CHECKING:
-    from numaforge.roles.memory.plan import NumaNodePlan
 
 _CPULIST_WIDTH = 16  # a plan's table has two of them side by side on 80 columns
 
@@ -52,7 +49,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
         *_facts(topology),
         text_line(""),
         _numa_node_table(topology),
-        *empty_nodes(topology.numa_nodes, topology),
+        *map(text_line, empty_numa_nodes(topology.numa_nodes, topology)),
     ]
     if topology.gpus:
         parts += [text_line(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
@@ -63,10 +60,6 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
     if topology.rdma_devices:
         parts += [text_line(""), rail_table(topology)]
     return Group(*parts)
-
-
-def title_line(name: str, details: str) -> Text:
-    return assembled((name, "bold"), ("  " + details if details else "", "dim"))
 
 
 def _system(topology: NodeTopology) -> str:
@@ -139,17 +132,6 @@ def _unreadable(paths: Sequence[str]) -> str:
     if not paths:
         return ""
     return f"{', '.join(paths[:3])}{' and others' if len(paths) > 3 else ''}; capture as root to see them"
-
-
-def is_empty(node: NumaNode | NumaNodePlan) -> bool:
-    return not node.cpus and node.memory_bytes == 0
-
-
-def empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[Text]:
-    """Return a line for the NUMA nodes without CPUs and memory: 28 or 32 on a GB200."""
-    return [
-        text_line(line) for line in empty_numa_nodes((node.id for node in nodes if is_empty(node)), topology)
-    ]
 
 
 def _numa_node_table(topology: NodeTopology) -> RenderableType:

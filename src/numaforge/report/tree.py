@@ -13,6 +13,7 @@ from numaforge.report.machine_wording import (
     accelerator_label,
     empty_numa_nodes,
     gpu_label,
+    is_empty,
     nic_label,
     nic_speed,
     pci_class_name,
@@ -54,9 +55,8 @@ def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
         within = [_numa_node(node, topology) for node in nodes] or _caches(package.cpus, topology)
         root.below.append(TreeLine(f"package {package.id}: CPUs {format_cpulist(package.cpus)}", within))
     unplaced = [node for node in topology.numa_nodes if node.id not in placed]
-    root.below += [_numa_node(node, topology) for node in unplaced if node.memory_bytes != 0 or node.cpus]
-    empty = [node.id for node in unplaced if node.memory_bytes == 0 and not node.cpus]
-    root.below += [TreeLine(line) for line in empty_numa_nodes(empty, topology)]
+    root.below += [_numa_node(node, topology) for node in unplaced if not is_empty(node)]
+    root.below += map(TreeLine, empty_numa_nodes(unplaced, topology))
     node_ids = {node.id for node in topology.numa_nodes}
     elsewhere = _devices(topology, lambda numa_node: numa_node not in node_ids)
     if elsewhere:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyinfra import host
 
 from numaforge.lib.errors import NumaforgeError, ProfileError
-from numaforge.machine.snapshot import parse_output
+from numaforge.machine.snapshot.capture import parse_output
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
@@ -18,7 +18,7 @@ from numaforge.run.hosts import datum, fault, remember, show_notices
 
 if TYPE_CHECKING:
     from numaforge.lib.framing import Answer
-    from numaforge.machine.snapshot import Snapshot
+    from numaforge.machine.snapshot.model import Snapshot
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile

@@ -26,7 +26,7 @@ from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
 from numaforge.lib.ansible import is_inventory
 from numaforge.lib.errors import NumaforgeError
-from numaforge.machine.snapshot import script
+from numaforge.machine.snapshot.capture import script
 from numaforge.report.terminal import remark
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.change.goal import Goal
 from numaforge.change.look import look, question
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.read import read_topology
 from numaforge.roles import ROLES
 from numaforge.roles.kubelet.rehearsal import Rehearsed, rehearse, to_document

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyinfra import host
 
 from numaforge.lib.errors import HostError
-from numaforge.machine.snapshot import script
+from numaforge.machine.snapshot.capture import script
 from numaforge.preflight import host as preflight
 from numaforge.rollout import events
 from numaforge.run.hosts import as_root, datum, detect, detect_for_change, fail_host, planned, right, role

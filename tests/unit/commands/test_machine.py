@@ -9,7 +9,7 @@ import pytest
 from numaforge.cli import run
 from numaforge.commands.one_host import address
 from numaforge.lib.errors import ExitCode
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import from_document
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import loads

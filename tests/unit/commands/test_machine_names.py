@@ -13,7 +13,7 @@ from numaforge import cli
 from numaforge.cli import run
 from numaforge.commands import machine
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.ready import NO_HOST, ready_machine, ready_machines
 from numaforge.planning.document import dumps

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.machine.knobs import KNOB_AT, KNOBS, Knob, Word
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import from_document, to_document
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.document import dumps, loads

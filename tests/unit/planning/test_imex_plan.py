@@ -8,7 +8,7 @@ import pytest
 from numaforge.change.goal import Goal
 from numaforge.commands.machine import machine_of
 from numaforge.lib.errors import HostError
-from numaforge.machine.snapshot import from_root
+from numaforge.machine.snapshot.capture import from_root
 from numaforge.machine.snapshot.redaction import checksum
 from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
 from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST

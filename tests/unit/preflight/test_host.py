@@ -12,8 +12,8 @@ from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import WRITTEN_BELOW
 from numaforge.lib.framing import Answer
 from numaforge.lib.programs import CAPTURED_WITH, CHANGED_WITH, SYSTEMD
-from numaforge.machine.snapshot import parse_output
-from numaforge.machine.snapshot import script as capture_script
+from numaforge.machine.snapshot.capture import parse_output
+from numaforge.machine.snapshot.capture import script as capture_script
 from numaforge.preflight import Check
 from numaforge.preflight.host import FREE_KIB, answer_lines, checks, refuse_unfit, script
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from numaforge.machine.topology.links import pci_distance
+from numaforge.machine.topology.links import is_direct_nic, pci_distance
 from numaforge.machine.topology.model import NodeTopology, PciFunction, RdmaDevice
-from numaforge.machine.topology.pcie import is_direct_nic
 from numaforge.machine.topology.vendors import NVIDIA
 
 MELLANOX = "15b3"

@@ -13,9 +13,8 @@ from numaforge.findings.scope import own_gpus
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import format_bytes
 from numaforge.machine.topology.gpu_models import GRACE
-from numaforge.machine.topology.links import gpu_names
+from numaforge.machine.topology.links import gpu_names, is_direct_nic
 from numaforge.machine.topology.model import Gpu, NodeTopology, PciFunction
-from numaforge.machine.topology.pcie import is_direct_nic
 from numaforge.machine.topology.rails import distance_to_device
 
 NCCL = "NCCL, paths.cc: NCCL_NET_GDR_LEVEL is PXB by default, P2C beside Grace"

@@ -18,7 +18,7 @@ from numaforge.image.first_boot.trial import keep_once_reached
 from numaforge.kubelet_minors.flags import registered_name
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.lib.given import read_text
-from numaforge.machine.snapshot import from_local
+from numaforge.machine.snapshot.capture import from_local
 from numaforge.machine.topology.read import read_topology
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, SelfPlanned
 from numaforge.verification import suite

@@ -45,7 +45,7 @@ from numaforge.image.first_boot.trial import (
 )
 from numaforge.lib.errors import HostError, PlanError
 from numaforge.lib.given import read_text
-from numaforge.machine.snapshot import from_local
+from numaforge.machine.snapshot.capture import from_local
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.node.bundle import checksum

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from numaforge.lib.ordering import natural
+from numaforge.machine.snapshot.catalogue import DIRECT_NIC
 from numaforge.machine.topology.gpu_models import is_coherent, model_of
 from numaforge.machine.topology.model import (
     Accelerator,
@@ -14,6 +15,7 @@ from numaforge.machine.topology.model import (
     Nic,
     NodeTopology,
     NvlinkDomain,
+    PciFunction,
     RdmaDevice,
 )
 
@@ -263,3 +265,8 @@ def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
 
 def _cpus_of(numa_node: int | None, topology: NodeTopology) -> CpuSet | None:
     return next((node.cpus for node in topology.numa_nodes if node.id == numa_node), None)
+
+
+def is_direct_nic(function: PciFunction) -> bool:
+    """Say whether this is the ConnectX-8 function that writes into a GPU's memory over its own path."""
+    return (function.vendor, function.device) == ("15b3", DIRECT_NIC)

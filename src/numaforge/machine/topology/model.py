@@ -10,6 +10,9 @@ from numaforge.lib.codec import NOTHING_ELSE, ByCpu, CpuSet
 from numaforge.lib.kubelet_paths import ROOT_DIR
 from numaforge.lib.unfinished import Unfinished
 
+SWAP_SERVICES = ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
+"""Services that make swap by themselves: zram-generator's, zram-tools', Ubuntu's, and dphys-swapfile."""
+
 
 @dataclass(frozen=True)
 class Package:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from numaforge.lib.given import digits
 from numaforge.lib.ordering import grouped
-from numaforge.machine.snapshot.catalogue import DIRECT_NIC
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.snapshot.pci_functions import capabilities, extended_capabilities, from_text
+from numaforge.machine.topology.links import is_direct_nic
 from numaforge.machine.topology.model import AccessControl, Gpu, PciFunction, PeerMemory, RdmaDevice
 from numaforge.machine.topology.nvidia_install import read_parameters
 from numaforge.machine.topology.pci import functions, path_from_root
@@ -115,11 +115,6 @@ def bar1_bytes(gpu: Gpu, files: Mapping[str, str]) -> int | None:
         return None
     first, last = int(window[1], 16), int(window[2], 16)
     return last - first + 1 if last else 0
-
-
-def is_direct_nic(function: PciFunction) -> bool:
-    """Say whether this is the ConnectX-8 function that writes into a GPU's memory over its own path."""
-    return (function.vendor, function.device) == ("15b3", DIRECT_NIC)
 
 
 def with_direct_functions(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from numaforge.lib.errors import NumaforgeError
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import from_document
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology

@@ -11,7 +11,13 @@ from typing import Any
 from numaforge.lib.given import digits
 from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.model import Snapshot
-from numaforge.machine.topology.model import Containerd, HostProcess, InstalledPackage, Userland
+from numaforge.machine.topology.model import (
+    SWAP_SERVICES,
+    Containerd,
+    HostProcess,
+    InstalledPackage,
+    Userland,
+)
 from numaforge.machine.topology.units import Units, read_units
 
 _LIMIT = r"^Max {}\s+(\S+)"
@@ -231,10 +237,6 @@ def _brings_swap(path: str) -> bool:
     return path.endswith(".swap") or path in {
         f"/usr/lib/systemd/system/{name}.service" for name in SWAP_SERVICES
     }
-
-
-SWAP_SERVICES = ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
-"""Services that make swap by themselves: zram-generator's, zram-tools', Ubuntu's, and dphys-swapfile."""
 
 
 def _tuned(files: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,8 @@ from pyinfra.api import Host
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.framing import Answer
-from numaforge.machine.snapshot import Snapshot, parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.preflight import host as preflight
 from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.run.hosts.host_data import datum

@@ -33,7 +33,7 @@ from numaforge.fleet.measure.tasks import Effort, alignment_tasks, tasks
 from numaforge.kubelet_minors.flags import registered_name
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.read import read_topology
 from numaforge.node.pods import Pods
 from numaforge.planning.document import saved_plan

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.machine.snapshot import script
+from numaforge.machine.snapshot.capture import script
 from tests.fakes.nvml.build import build
 from tests.fixtures.trees import write
 

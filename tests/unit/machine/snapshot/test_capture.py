@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib.errors import SnapshotError
-from numaforge.machine.snapshot import from_local, from_root, parse_output, script
+from numaforge.machine.snapshot.capture import from_local, from_root, parse_output, script
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.answers import answered
 from tests.fixtures.captures import captured_by_nobody

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.machine.snapshot import Snapshot, parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.kubelet import read_kubelet
 from numaforge.machine.topology.userland import read_userland
 from tests.fixtures.trees import program

@@ -6,7 +6,7 @@ import pytest
 
 from numaforge.lib.errors import SnapshotError
 from numaforge.lib.programs import CAPTURED_WITH
-from numaforge.machine.snapshot import parse_output, script
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.kubelet import read_kubelet
 from tests.fixtures.trees import program
 

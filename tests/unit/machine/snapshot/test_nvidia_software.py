@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.machine.snapshot import from_root, parse_output, script
+from numaforge.machine.snapshot.capture import from_root, parse_output, script
 from numaforge.machine.snapshot.redaction import checksum
 from numaforge.machine.topology.model import GpuProcess, NvidiaInstall
 from numaforge.machine.topology.read import read_topology

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.machine.snapshot import parse_output, script
-from numaforge.machine.snapshot.capture import _probe
+from numaforge.machine.snapshot.capture import _probe, parse_output, script
 from numaforge.machine.snapshot.nvml_library import library_source, probe_source, reduced
 from numaforge.machine.topology.nvidia import read_driver, read_gpu_answers
 from tests.fakes.nvml.gpus import FakeGpus, gpu_text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numaforge.machine.snapshot import from_root, parse_output, script
+from numaforge.machine.snapshot.capture import from_root, parse_output, script
 from tests.fixtures.pcie import MACHINES, gb300, hgx_h100, write_functions
 
 

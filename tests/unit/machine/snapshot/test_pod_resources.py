@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from numaforge.lib.kubelet_paths import ROOT_DIR
-from numaforge.machine.snapshot import catalogue, parse_output, pod_resources_probe, script
+from numaforge.machine.snapshot import catalogue, pod_resources_probe
+from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.snapshot.pod_resources_probe import (
     ACK,
     DATA,

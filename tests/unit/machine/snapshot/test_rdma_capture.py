@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from numaforge.lib.framing import Answer
-from numaforge.machine.snapshot import from_root, parse_output, script
+from numaforge.machine.snapshot.capture import from_root, parse_output, script
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.captures import captured_by_nobody
 from tests.fixtures.rdma_hosts import PF, SWITCH, VF, rdma_device, rdma_host

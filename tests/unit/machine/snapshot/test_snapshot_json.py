@@ -5,7 +5,8 @@ import json
 import pytest
 
 from numaforge.lib.errors import SnapshotError
-from numaforge.machine.snapshot import Snapshot, from_root
+from numaforge.machine.snapshot.capture import from_root
+from numaforge.machine.snapshot.model import Snapshot
 from tests.fixtures.machines import lab_node
 from tests.fixtures.tables import cases
 from tests.fixtures.trees import write_tree

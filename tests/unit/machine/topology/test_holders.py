@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.holders import (
     pods_on,
     read_device_holders,

@@ -3,7 +3,7 @@
 import pytest
 
 from numaforge.kubelet_minors.flags import flag_value
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.kubelet import read_kubelet
 from tests.fixtures.machines import EXEC_START
 from tests.fixtures.tables import cases

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.lib.errors import TopologyError
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.cpus import parse_mask, read_core_ids, read_inventory
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.tables import cases

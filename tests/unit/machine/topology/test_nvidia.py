@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib.errors import TopologyError
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.snapshot.redaction import redact_nvidia_smi
 from numaforge.machine.topology.gpus import read_gpus
 from numaforge.machine.topology.model import (

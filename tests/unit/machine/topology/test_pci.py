@@ -1,6 +1,6 @@
 """PCI functions: which are GPUs, and which interface and RDMA device belongs to which."""
 
-from numaforge.machine.snapshot import Snapshot
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.gpus import read_gpus
 from numaforge.machine.topology.model import Nvme
 from numaforge.machine.topology.nics import read_nics

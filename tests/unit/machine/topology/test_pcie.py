@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.machine.snapshot import from_root
+from numaforge.machine.snapshot.capture import from_root
 from numaforge.machine.snapshot.pci_functions import as_text, cards, extended_capabilities, from_text, of_dump
 from numaforge.machine.topology.model import AccessControl
 from numaforge.machine.topology.pcie import access_control, device_control

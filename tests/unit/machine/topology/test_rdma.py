@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.machine.snapshot import Snapshot, from_root
+from numaforge.machine.snapshot.capture import from_root
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import Nic, RdmaDevice
 from numaforge.machine.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.machine.topology.read import read_topology

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.lib.errors import TopologyError
-from numaforge.machine.snapshot import Snapshot, from_root
+from numaforge.machine.snapshot.capture import from_root
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.machines import MACHINES
 from tests.fixtures.tables import cases

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.machine.snapshot import Snapshot, catalogue, from_root, parse_output, script
+from numaforge.machine.snapshot import catalogue
+from numaforge.machine.snapshot.capture import from_root, parse_output, script
+from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import Containerd, HostProcess, InstalledPackage, Userland
 from numaforge.machine.topology.read import read_topology
 from numaforge.machine.topology.userland import package_kind, read_userland
