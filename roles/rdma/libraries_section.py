@@ -5,13 +5,57 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from ipaddress import IPv4Network
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from numaforge.lib.section import Section
 from numaforge.lib.section_values import as_text
-from numaforge.roles.rdma.nccl_names import KNOWN_NAMES, NCCL_NAMES, REFUSED, WRITTEN_BY_NCCL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+# The names in NCCL's user guide (2.30), and a few more in its source that fleets set. NCCL ignores unknown
+# names silently, so a misspelt one would have no effect.
+_NAMES = """
+ALGO ALLOC_P2P_NET_LL_BUFFERS BUFFSIZE CGA_CLUSTER_SIZE CHECKS_DISABLE CHECK_MODE CHECK_POINTERS
+COLLNET_ENABLE COLLNET_NODE_THRESHOLD COMM_BLOCKING CROSS_NIC CTA_POLICY CUMEM_ENABLE CUMEM_HOST_ENABLE
+DEBUG DEBUG_FILE DEBUG_SUBSYS DEBUG_TIMESTAMP_FORMAT DEBUG_TIMESTAMP_LEVELS DMABUF_ENABLE
+GRAPH_MIXING_SUPPORT GRAPH_REGISTER GRAPH_STREAM_ORDERING IB_ADAPTIVE_ROUTING IB_ADDR_FAMILY IB_ADDR_RANGE
+IB_AR_THRESHOLD IB_CUDA_SUPPORT IB_DATA_DIRECT IB_DISABLE IB_ECE_ENABLE IB_FIFO_TC IB_MERGE_NICS IB_OOO_RQ
+IB_PCI_RELAXED_ORDERING IB_QPS_PER_CONNECTION IB_RETRY_CNT IB_RETURN_ASYNC_EVENTS IB_ROCE_VERSION_NUM IB_SL
+IB_SPLIT_DATA_ON_QPS IB_TC IB_TIMEOUT IB_WARN_RAIL_LOCAL IGNORE_COLLNET_MISMATCH IGNORE_CPU_AFFINITY
+IGNORE_NET_MISMATCH IPC_USE_ABSTRACT_SOCKET LAUNCH_MODE LAUNCH_ORDER_IMPLICIT LAUNCH_RACE_FATAL
+LEGACY_CUDA_REGISTER LL_THRESHOLD LOCAL_REGISTER MAX_CTAS MAX_NCHANNELS MEM_SYNC_DOMAIN MIN_CTAS
+MIN_NCHANNELS MNNVL_CLIQUE_ID MNNVL_ENABLE MNNVL_UUID MULTI_RANK_GPU_ENABLE NET NETDEVS_POLICY
+NET_FORCE_FLUSH NET_GDR_C2C NET_GDR_READ NET_MERGE_POLICY NET_PLUGIN NET_SHARED_BUFFERS NET_SHARED_COMMS
+NSOCKS_PERTHREAD NTHREADS NVB_DISABLE NVLSTREE_MAX_CHUNKSIZE NVLS_ENABLE OOB_NET_ENABLE OOB_NET_IFNAME
+P2P_DIRECT_DISABLE P2P_DISABLE P2P_LEVEL P2P_LL_THRESHOLD P2P_NET_CHUNKSIZE P2P_PXN_LEVEL PROFILER_PLUGIN
+PROTO PXN_C2C PXN_DISABLE RAS_ADDR RAS_ENABLE RAS_TIMEOUT_FACTOR RUNTIME_CONNECT SET_STACK_SIZE
+SET_THREAD_NAME SHM_DISABLE SINGLE_RING_THRESHOLD SOCKET_FAMILY SOCKET_MAGIC SOCKET_NTHREADS
+SOCKET_POLL_TIMEOUT_MSEC SOCKET_RETRY_CNT SOCKET_RETRY_SLEEP_MSEC SYM_GIN_KERNELS_ENABLE TOPO_DUMP_FILE
+TREE_THRESHOLD TUNER_PLUGIN UID_STAGGER_RATE UID_STAGGER_THRESHOLD WIN_ENABLE
+"""
+NCCL_NAMES = frozenset(f"NCCL_{name}" for name in _NAMES.split())
+
+REFUSED: Mapping[str, str] = {
+    "NCCL_IB_GID_INDEX": "an index differs from host to host and changes as addresses come and go, so that a "
+    "pinned one fails or takes another network (NVIDIA/nccl#551, #890); NCCL finds it by itself. To choose "
+    "among networks, set NCCL_IB_ROCE_VERSION_NUM, NCCL_IB_ADDR_FAMILY or NCCL_IB_ADDR_RANGE",
+    "NCCL_CONF_FILE": "NCCL reads it before it reads /etc/nccl.conf; set it in the environment of the job",
+    "NCCL_ENV_PLUGIN": "NCCL reads it before it reads /etc/nccl.conf; set it in the environment of the job",
+    "NCCL_SOCKET_IFNAME": "set rdma.libraries.socket_interface",
+    "NCCL_IB_HCA": "it is made of the rails; further devices go into rdma.libraries.more_devices",
+    "NCCL_NET_GDR_LEVEL": "set rdma.libraries.gdr_level",
+    "NCCL_TOPO_FILE": "set rdma.libraries.topology_file",
+}
+"""Refused names, and what to do instead."""
+
+KNOWN_NAMES = NCCL_NAMES | REFUSED.keys()
+WRITTEN_BY_NCCL = frozenset({"NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_DEBUG_FILE"})
+"""NCCL writes a file there: never proposed for a misspelt name, whose file it would replace."""
+
 
 DEFAULT_ROUTE = "default-route"
 

@@ -2,15 +2,247 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from numaforge.commands.rdma_libraries import env, topology_xml
-from numaforge.commands.rdma_pools import check, config, manifests
+from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
+from numaforge.commands.config_maps import config_map_options, say_manifests
+from numaforge.commands.machine import (
+    machine_and_plan,
+    machine_argument,
+    machine_of,
+    machine_option,
+    planned_machine,
+    planning_options,
+    root_option,
+    snapshot_or_plan_argument,
+)
+from numaforge.commands.options import output_option
+from numaforge.commands.wrapped import key_option, read_wrapped
+from numaforge.lib.errors import ExitCode
+from numaforge.report.terminal import echo, echo_lines, print_data, remark, save, show_json
+
+if TYPE_CHECKING:
+    from numaforge.lib.reasons import Notice
+    from numaforge.machine.topology.model import NodeTopology
+    from numaforge.roles.rdma.planned import LibrariesPlan
 
 
 @click.group()
 def rdma() -> None:
     """Check and write settings of RDMA plugin and libraries."""
+
+
+@click.command()
+@snapshot_or_plan_argument
+@planning_options
+@click.option("--gpu", type=click.IntRange(min=0), metavar="N", help="For a process with GPU N alone.")
+@click.option(
+    "--network",
+    type=click.Choice(("host", "overlay")),
+    help="Network of the pod.  [default: the profile's, else host]",
+)
+@output_option("env", "yaml", "json")
+def env(
+    source: str | None,
+    profile: str | None,
+    kubelet_version: str | None,
+    gpu: int | None,
+    network: str | None,
+    output: str,
+) -> int:
+    """Print the variables that NCCL or RCCL, UCX, NVSHMEM and vLLM need in a pod.
+
+    Pods do not see the host's files. `-o yaml` prints a container's `env` list, `-o env` lines for a shell or
+    --env-file. Without settings in a profile or plan, NCCL, UCX and NVSHMEM get all rails. RCCL, for AMD's
+    GPUs, reads NCCL's variables.
+
+    Exit codes: 1 there is nothing to set.
+
+    \b
+    Examples:
+      numaforge rdma env dgx-h100 -o yaml
+      numaforge rdma env dgx-h100 --gpu 3 --network overlay
+    """
+    from numaforge.roles.rdma.environment import environment
+
+    libraries, notices = _libraries(source, profile, kubelet_version)
+    for notice in notices:
+        remark(f"{notice.id}: {notice.message}")
+    variables = environment(libraries, network, gpu)
+    if output == "json":
+        show_json(variables)
+    elif output == "yaml":
+        print_data(_container_env(variables))
+    else:
+        for name, value in variables.items():
+            echo(f"{name}={value}")
+    return ExitCode.YES if variables else ExitCode.NO
+
+
+@click.command("topology-xml")
+@snapshot_or_plan_argument
+@planning_options
+@click.option(
+    "--to", metavar="FILE", type=click.Path(), help="Write to this file instead of standard output."
+)
+def topology_xml(source: str | None, profile: str | None, kubelet_version: str | None, to: str | None) -> int:
+    """Print NCCL's topology file (NCCL_TOPO_FILE).
+
+    That is the file for a virtual machine, where the profile or plan has `rdma.libraries.pcie_switches`; else
+    this machine's PCI tree.
+
+    Exit codes: 1 there is no switch, so the file tells NCCL nothing new.
+
+    \b
+    Example:
+      numaforge rdma topology-xml dgx-h100 --to topology.xml
+    """
+    from numaforge.roles.rdma.nccl_topology import of_hidden_switches, of_machine
+
+    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
+    switches = planned.rdma.libraries.hidden_switches if planned else ()
+    text = of_hidden_switches(switches) if switches else of_machine(machine)
+    save(f"{text}\n", to)
+    return ExitCode.YES if 'class="0x060400"' in text else ExitCode.NO
+
+
+def _libraries(
+    source: str | None, profile: str | None, kubelet_version: str | None
+) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
+    """Return the settings of the plan given, made or found; without any, those that fit the machine."""
+    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
+    if planned is not None and (planned.rdma.libraries.nccl or planned.rdma.libraries.variables):
+        return planned.rdma.libraries, ()
+    return _as_shown(machine)
+
+
+def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
+    from numaforge.machine.topology.vendors import only_amd
+    from numaforge.planning.profile import NodeProfile
+    from numaforge.roles.rdma.libraries import plan_libraries
+    from numaforge.roles.rdma.planned import LibrariesPlan
+    from numaforge.roles.rdma.section import Libraries, Rdma
+
+    shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=not only_amd(machine.gpus))))
+    planned = plan_libraries(machine, shown, LibrariesPlan())
+    return planned.value, planned.notices
+
+
+def _container_env(variables: dict[str, str]) -> str:
+    """Return the `env` list of a container; a JSON string is valid YAML."""
+    return "env:\n" + "".join(
+        f"- name: {name}\n  value: {json.dumps(value)}\n" for name, value in variables.items()
+    )
+
+
+@click.command()
+@snapshot_or_plan_argument
+@root_option
+@planning_options
+def config(source: str | None, root: str | None, profile: str | None, kubelet_version: str | None) -> int:
+    """Print the plugin's config.json for one node, as planned.
+
+    \b
+    Example:
+      numaforge rdma config dgx-h100 --profile training
+    """
+    from numaforge.roles.rdma.manifests import config_text
+
+    _, planned = machine_and_plan(source, root, profile, kubelet_version)
+    if planned is None:
+        raise click.UsageError("no plan: give --profile")
+    save(config_text(planned), None)
+    return ExitCode.YES
+
+
+def _is_configuration(document: Mapping[str, Any]) -> bool:
+    return "configlist" in {str(key).lower() for key in document}
+
+
+@click.command()
+@click.argument("file", metavar="CONFIG", type=click.Path())
+@machine_option()
+@as_planned_options
+@key_option
+@output_option("text", "json")
+def check(
+    file: str,
+    machine: str | None,
+    profile: str | None,
+    plan: str | None,
+    live: bool,
+    key: str | None,
+    output: str,
+) -> int:
+    """Check a config.json of the plugin, more strictly than the plugin does.
+
+    CONFIG may be a ConfigMap or a NicClusterPolicy with the file. With --machine, also checks it against that
+    machine's RDMA devices, as they are or (--profile, --plan) as planned, and shows what the node would
+    advertise; --live, --profile and --plan without --machine mean this machine.
+
+    Exit codes: 1 the plugin would not start, or no pod could have a resource, 2 the file is unreadable.
+
+    \b
+    Example:
+      numaforge rdma check config.json --machine dgx-h100
+    """
+    from numaforge.planning.as_planned import machine_as_planned
+    from numaforge.report.findings import has_errors, plugin_document, plugin_lines
+    from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
+    from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
+
+    planned = asked_as_planned(profile, plan, live=live)
+    read = parse_plugin_config(*read_wrapped(file, key, _is_configuration))
+    findings = check_config(read)
+    counts = None
+    if (machine is not None or planned or live) and refusal(read) is None:
+        looked_at = machine_of(machine, None)
+        if planned:
+            looked_at = machine_as_planned(looked_at, plan_for(looked_at, profile, plan))
+        findings = (*findings, *check_machine(read, looked_at))
+        counts = advertised(read, looked_at)
+    if output == "json":
+        show_json(plugin_document("right", findings, counts))
+    else:
+        plugin, worse = "the shared RDMA device plugin", "not a configuration to deploy"
+        echo_lines(plugin_lines(plugin, findings, counts, worse))
+    return ExitCode.NO if has_errors(findings) else ExitCode.YES
+
+
+@click.command()
+@machine_argument("MACHINE|PLAN...", nargs=-1, required=True)
+@click.option("--image", metavar="IMAGE", required=True, help="Image of the plugin.")
+@planning_options
+@config_map_options("numaforge-rdma", "kube-system", "ConfigMap and DaemonSet")
+@output_option("yaml", "json")
+def manifests(
+    sources: tuple[str, ...],
+    image: str,
+    profile: str | None,
+    kubelet_version: str | None,
+    name: str,
+    namespace: str,
+    output: str,
+) -> int:
+    """Write the plugin's ConfigMaps and DaemonSets for these nodes, one per kind of node.
+
+    The Node label numaforge.io/rdma-pools chooses; the roll-out sets it where the profile says
+    rdma.device_plugin.deployed.
+
+    \b
+    Example:
+      numaforge rdma manifests dgx-h100 hgx-b200 --profile training --image IMAGE | kubectl apply -f -
+    """
+    from numaforge.roles.rdma.manifests import plugin_manifests
+
+    plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
+    documents, labels = plugin_manifests(plans, image, name, namespace)
+    say_manifests(documents, labels, output, manifests=documents)
+    return ExitCode.YES
 
 
 for _command in (config, check, manifests, env, topology_xml):

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,6 @@ from numaforge.run.hosts import (
     read_frames_once,
     use_own_connectors,
 )
-from numaforge.run.hosts.beside import recorded
 from numaforge.run.hosts.failures import tell_refused
 from numaforge.run.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.run.hosts.inventories import (
@@ -53,7 +53,7 @@ from numaforge.run.hosts.inventories import (
     refuse_no_text,
     why_no_host,
 )
-from numaforge.run.hosts.overview import follow, show_overview
+from numaforge.run.hosts.overview import MAINTENANCE, follow, show_overview
 from numaforge.run.hosts.patches import inventory_groups
 from numaforge.run.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.run.hosts.pyinfra_errors import of_file, say_in_one_line
@@ -258,6 +258,26 @@ def run() -> int:
     except SystemExit as end:
         return end_with_others(end.code if isinstance(end.code, int) else int(end.code is not None))
     return end_with_others(0)
+
+
+def recorded(show: Callable[[State], None]) -> Callable[[State], None]:
+    """Make the display of a dry run's changes also record them, host by host."""
+
+    @wraps(show)
+    def show_and_record(state: State) -> None:
+        show(state)
+        for host in hosts_of(state):
+            does = [
+                name
+                for operation, data in state.ops[host].items()
+                if data.operation_meta._maybe_is_change
+                for name in sorted(state.get_op_meta(operation).names)
+                if not name.endswith(MAINTENANCE)
+            ]
+            if does:
+                events.record("beside", host.name, does=does)
+
+    return show_and_record
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Frequency scaling: drivers, governors and energy preferences, by CPU."""
+"""Frequency scaling and idle states: drivers, governors, energy preferences and sleep states, by CPU."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
+from numaforge.lib.given import digits
 from numaforge.machine.topology.cpus import Inventory
-from numaforge.machine.topology.model import Cpufreq
+from numaforge.machine.topology.model import Cpufreq, IdleState
 
 
 def read_cpufreq(inventory: Inventory) -> Cpufreq | None:
@@ -37,3 +39,22 @@ def _offered_by_all(offers: Mapping[int, str], cpus: Iterable[int]) -> tuple[str
     lists = [offers.get(cpu, "").split() for cpu in cpus]
     common = reduce(lambda kept, offered: [word for word in kept if word in offered], lists) if lists else []
     return tuple(common)
+
+
+_LATENCY = re.compile(r"cpuidle/state([0-9]{1,4})/latency")
+
+
+def read_idle_states(inventory: Inventory) -> tuple[IdleState, ...] | None:
+    """Return the sleep states of the online CPUs by index, or None where the kernel manages none."""
+    cpus: dict[tuple[int, int, str], set[int]] = {}
+    for cpu in inventory.online:
+        files = inventory.files.get(cpu, {})
+        for name, text in files.items():
+            if (match := _LATENCY.fullmatch(name)) and (latency := digits(text)) is not None:
+                state = files.get(f"cpuidle/state{match[1]}/name", "").strip()
+                cpus.setdefault((int(match[1]), latency, state), set()).add(cpu)
+    states = tuple(
+        IdleState(index, name or None, latency, frozenset(files))
+        for (index, latency, name), files in sorted(cpus.items())
+    )
+    return states or None

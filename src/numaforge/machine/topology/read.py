@@ -14,7 +14,7 @@ from numaforge.lib.unfinished import Unfinished
 from numaforge.machine.knobs import KNOB_AT
 from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.model import Snapshot
-from numaforge.machine.topology.cpufreq import read_cpufreq
+from numaforge.machine.topology.cpufreq import read_cpufreq, read_idle_states
 from numaforge.machine.topology.cpus import (
     read_core_caches,
     read_core_ids,
@@ -40,7 +40,6 @@ from numaforge.machine.topology.pcie import (
     read_peer_memory,
     with_direct_functions,
 )
-from numaforge.machine.topology.power import read_idle_states
 from numaforge.machine.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.machine.topology.userland import read_userland
 from numaforge.machine.topology.vendors import only_amd

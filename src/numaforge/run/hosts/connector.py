@@ -8,17 +8,36 @@ from random import uniform
 from typing import Any
 
 from paramiko import SSHClient
-from pyinfra.api import Host
+from pyinfra.api import Host, QuoteString, StringCommand
 from pyinfra.connectors.base import DataMeta
 from pyinfra.connectors.chroot import ChrootConnector
 from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.util import CommandOutput, extract_control_arguments, make_unix_command_for_host
 
+from numaforge.lib import shell
 from numaforge.lib.errors import HostError, HostUnreachableError
-from numaforge.run.hosts.chroot import RootConnector
 from numaforge.run.hosts.connect_errors import HostConnectError
 from numaforge.run.hosts.failures import fault
 from numaforge.ssh import Destination, Login, ask_openssh, connect, destination_of
 from numaforge.ssh.openssh import CHECKING
+
+
+class RootConnector(ChrootConnector):
+    """Runs each command in a mount namespace of its own; the rest is pyinfra's."""
+
+    def run_shell_command(
+        self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
+    ) -> tuple[bool, CommandOutput]:
+        """Run a command in the root; returns whether it succeeded, and its output."""
+        control = extract_control_arguments(arguments)  # type: ignore[arg-type]
+        within = make_unix_command_for_host(self.state, self.host, command, **arguments)
+        root = self.host.connector_data["chroot_directory"]
+        words = (shell.library("run/hosts/enter_root"), "sh", root, within)
+        enter = StringCommand("sh", "-c", *map(QuoteString, words))
+        return self.local.run_shell_command(
+            enter, print_output=print_output, print_input=print_input, **control
+        )
+
 
 _DATA = {**SSHConnector.data_meta, CHECKING: DataMeta("SSH strict host key checking")}
 
