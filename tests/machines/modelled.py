@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from numaforge.machine.snapshot.capture import from_root
@@ -42,113 +43,63 @@ from tests.machines.record import record
 ORIGIN = "tests/machines/modelled.py"
 
 
+_two_packages = partial(machine, packages=2, kubelet=kubeadm_kubelet())
+_epyc = partial(_two_packages, cores_per_l3=8)
+
+
 def epyc_l3_as_numa() -> NodeTopology:
     """2 EPYC 9654 with "L3 as NUMA domain": 24 NUMA nodes of 8 cores."""
-    return machine(
-        hostname="epyc-l3",
-        packages=2,
-        numa_nodes_per_package=12,
-        cores_per_numa_node=8,
-        cores_per_l3=8,
-        numa_memory_bytes=32 * GIB,
-        kubelet=kubeadm_kubelet(),
-    )
+    nodes = {"numa_nodes_per_package": 12, "cores_per_numa_node": 8}
+    return _epyc(hostname="epyc-l3", numa_memory_bytes=32 * GIB, **nodes)
 
 
 def epyc_nps2() -> NodeTopology:
     """2 EPYC 9654 in NPS2: 4 NUMA nodes of 48 cores, 6 L3 groups each."""
-    return machine(
-        hostname="epyc-nps2",
-        packages=2,
-        numa_nodes_per_package=2,
-        cores_per_numa_node=48,
-        cores_per_l3=8,
-        numa_memory_bytes=192 * GIB,
-        kubelet=kubeadm_kubelet(),
-    )
+    nodes = {"numa_nodes_per_package": 2, "cores_per_numa_node": 48}
+    return _epyc(hostname="epyc-nps2", numa_memory_bytes=192 * GIB, **nodes)
 
 
 def epyc_nps1_cxl() -> NodeTopology:
     """2 EPYC 9654 in NPS1 with 256 GiB of CXL memory as NUMA node 2, without CPUs."""
-    host = machine(
-        hostname="epyc-cxl",
-        packages=2,
-        cores_per_numa_node=96,
-        cores_per_l3=8,
-        numa_memory_bytes=384 * GIB,
-        kubelet=kubeadm_kubelet(),
-    )
+    host = _epyc(hostname="epyc-cxl", cores_per_numa_node=96, numa_memory_bytes=384 * GIB)
     return _with_memory_only_nodes(host, 1, 256 * GIB, distance=50)
 
 
 def epyc_smt_off_isolated() -> NodeTopology:
     """2 EPYC 7763 in NPS1 with SMT switched off and CPUs 8-63 isolated on the command line."""
-    cores = 128
-    host = machine(
+    host = _epyc(
         hostname="epyc-isolated",
-        packages=2,
         cores_per_numa_node=64,
         threads=1,
-        cores_per_l3=8,
         numa_memory_bytes=512 * GIB,
         isolated=frozenset(range(8, 64)),
-        kubelet=kubeadm_kubelet(),
     )
-    return replace(
-        host,
-        offline=frozenset(range(cores, 2 * cores)),
-        kernel_cmdline=f"{host.kernel_cmdline} nosmt isolcpus=8-63",
-    )
+    cmdline = f"{host.kernel_cmdline} nosmt isolcpus=8-63"
+    return replace(host, offline=frozenset(range(128, 256)), kernel_cmdline=cmdline)
 
 
 def xeon_max_snc4() -> NodeTopology:
     """2 Xeon Max 9480 in SNC4, flat mode: 8 NUMA nodes of 14 cores, and 8 of 16 GiB of HBM without CPUs."""
-    host = machine(
-        hostname="xeon-max",
-        packages=2,
-        numa_nodes_per_package=4,
-        cores_per_numa_node=14,
-        l3_bytes=112 * MIB + MIB // 2,
-        numa_memory_bytes=64 * GIB,
-        kubelet=kubeadm_kubelet(),
-    )
+    nodes = {"numa_nodes_per_package": 4, "cores_per_numa_node": 14, "l3_bytes": 112 * MIB + MIB // 2}
+    host = _two_packages(hostname="xeon-max", numa_memory_bytes=64 * GIB, **nodes)
     return _with_memory_only_nodes(host, 8, 16 * GIB, distance=13)
 
 
 def ampere_altra() -> NodeTopology:
     """2 Ampere Altra of 80 cores, whose system cache the kernel does not show."""
-    host = machine(
-        hostname="altra",
-        architecture="aarch64",
-        packages=2,
-        cores_per_numa_node=80,
-        threads=1,
-        numa_memory_bytes=256 * GIB,
-        kubelet=kubeadm_kubelet(),
-    )
-    private = tuple(
-        replace(host.l3_caches[0], cpus=core.cpus, size_bytes=MIB, level=2) for core in host.cores
-    )
-    return replace(host, l3_caches=private)
+    cores = {"cores_per_numa_node": 80, "threads": 1, "numa_memory_bytes": 256 * GIB}
+    host = _two_packages(hostname="altra", architecture="aarch64", **cores)
+    cache = replace(host.l3_caches[0], size_bytes=MIB, level=2)
+    return replace(host, l3_caches=tuple(replace(cache, cpus=core.cpus) for core in host.cores))
 
 
 def _with_memory_only_nodes(host: NodeTopology, count: int, memory_bytes: int, distance: int) -> NodeTopology:
     first = len(host.numa_nodes)
     added = range(first, first + count)
-    old = tuple(
-        replace(node, distances={**node.distances, **dict.fromkeys(added, distance)})
-        for node in host.numa_nodes
-    )
-    new = tuple(
-        NumaNode(
-            id=number,
-            cpus=frozenset(),
-            memory_bytes=memory_bytes,
-            distances={other: 10 if other == number else distance for other in range(first + count)},
-            hugepages=host.numa_nodes[0].hugepages,
-        )
-        for number in added
-    )
+    far = dict.fromkeys(added, distance)
+    old = tuple(replace(node, distances={**node.distances, **far}) for node in host.numa_nodes)
+    every, pools = dict.fromkeys(range(first + count), distance), host.numa_nodes[0].hugepages
+    new = tuple(NumaNode(n, frozenset(), memory_bytes, {**every, n: 10}, pools) for n in added)
     total = (host.memory_bytes or 0) + count * memory_bytes
     return replace(host, memory_bytes=total, numa_nodes=(*old, *new))
 

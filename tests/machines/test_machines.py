@@ -80,42 +80,27 @@ def test_difference_from_other_sources_has_a_reason(file):
 
 
 @every_machine
-def test_every_online_cpu_has_one_core_one_package_and_at_most_one_l3_cache(file):
+def test_cpus_cores_packages_caches_and_memory_are_consistent(file):
     topology = topology_of(file)
     for sets in (topology.cores, topology.packages):
         assert Counter(cpu for held in sets for cpu in held.cpus) == Counter(topology.online)
     cached = Counter(cpu for held in topology.l3_caches for cpu in held.cpus)
     assert max(cached.values(), default=1) == 1
     assert not topology.online & topology.offline
-
-
-@every_machine
-def test_every_core_lies_in_one_package_and_at_most_one_numa_node(file):
-    topology = topology_of(file)
     packages = {package.id: package.cpus for package in topology.packages}
     nodes = {node.id: node.cpus for node in topology.numa_nodes}
     for core in topology.cores:
         assert core.cpus <= packages[core.package]
         assert core.numa_node is None or core.cpus <= nodes[core.numa_node]
-
-
-@every_machine
-def test_numa_node_memory_does_not_exceed_machine_memory(file):
-    topology = topology_of(file)
     memory = sum(node.memory_bytes or 0 for node in topology.numa_nodes)
     assert topology.memory_bytes is None or memory <= topology.memory_bytes * 1.05  # firmware's share differs
 
 
 @every_machine
-def test_cpulists_round_trip(file):
-    topology = topology_of(file)
+def test_cpulists_snapshot_and_topology_survive_a_round_trip(file):
+    snapshot, topology = snapshot_of(file), topology_of(file)
     for held in (*topology.cores, *topology.packages, *topology.numa_nodes, *topology.l3_caches):
         assert parse_cpulist(format_cpulist(held.cpus)) == held.cpus
-
-
-@every_machine
-def test_snapshot_and_topology_survive_a_json_round_trip(file):
-    snapshot, topology = snapshot_of(file), topology_of(file)
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     assert from_document(json.loads(json.dumps(to_document(topology)))) == topology
 

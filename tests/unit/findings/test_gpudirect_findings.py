@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -39,11 +40,14 @@ def found(machine: NodeTopology) -> dict[str, list[str | None]]:
     return by.found(RULES, machine)
 
 
-def gpus(**fields: object) -> Change:
+def each(kind: str, **fields: object) -> Change:
+    """Change fields of all devices of a kind: `gpus`, `rdma_devices`."""
     return lambda machine: replace(
-        machine,
-        gpus=tuple(replace(gpu, **fields) for gpu in machine.gpus),  # type: ignore[arg-type]
+        machine, **{kind: tuple(replace(device, **fields) for device in getattr(machine, kind))}
     )
+
+
+gpus, nics = partial(each, "gpus"), partial(each, "rdma_devices")
 
 
 def known(machine: NodeTopology) -> NodeTopology:
@@ -76,91 +80,70 @@ def test_facts_missing_from_an_older_snapshot_raise_no_alarm():
 
 def functions(pick: Callable[[str, str], bool], **fields: object) -> Change:
     """Change the functions that are picked by class and address."""
-    return lambda machine: replace(
-        machine,
-        pci_functions=tuple(
-            replace(each, **fields) if pick(each.pci_class, each.pci_address) else each  # type: ignore[arg-type]
-            for each in machine.pci_functions
-        ),
-    )
 
-
-def nics(**fields: object) -> Change:
-    return lambda machine: replace(
-        machine,
-        rdma_devices=tuple(replace(each, **fields) for each in machine.rdma_devices),  # type: ignore[arg-type]
-    )
-
-
-def moved(machine: NodeTopology, root: str, numa_node: int) -> NodeTopology:
-    """Move both NICs to a root port of their own."""
-    paths = {
-        nic.pci_address or "": (root, f"{root[3:10]}:01.0", nic.pci_address or "")
-        for nic in machine.rdma_devices
-    }
-    return nics(numa_node=numa_node)(replace(machine, pci_paths={**machine.pci_paths, **paths}))
-
-
-def peer_memory(**fields: object) -> Change:
-    return lambda machine: replace(machine, peer_memory=replace(machine.peer_memory, **fields))  # type: ignore[arg-type]
-
-
-def install(**fields: object) -> Change:
     def change(machine: NodeTopology) -> NodeTopology:
-        assert machine.nvidia_install is not None
-        return replace(machine, nvidia_install=replace(machine.nvidia_install, **fields))  # type: ignore[arg-type]
+        changed = [
+            replace(one, **fields) if pick(one.pci_class, one.pci_address) else one
+            for one in machine.pci_functions
+        ]
+        return replace(machine, pci_functions=tuple(changed))
 
     return change
 
 
+def moved(machine: NodeTopology) -> NodeTopology:
+    """Move both NICs to a root port of their own on the first NUMA node."""
+    addresses = [nic.pci_address or "" for nic in machine.rdma_devices]
+    paths = {address: ("pci0000:30", "0000:30:01.0", address) for address in addresses}
+    return nics(numa_node=0)(replace(machine, pci_paths={**machine.pci_paths, **paths}))
+
+
+def peer_memory(**fields: object) -> Change:
+    return lambda machine: replace(machine, peer_memory=replace(machine.peer_memory, **fields))
+
+
+IN_A_GUEST = peer_memory(virtual_machine=True)
+
+
 def closed(machine: NodeTopology) -> NodeTopology:
-    return install(open_module=False, kernel_modules=("nvidia",))(machine)
+    proprietary = replace(machine.nvidia_install, open_module=False, kernel_modules=("nvidia",))
+    return replace(machine, nvidia_install=proprietary)
+
+
+NO_DATA_DIRECT = "NCCL_DEBUG=INFO\n NCCL_IB_DATA_DIRECT = 0\n"
+BOTH_NICS = ["mlx5_0 0003:01:00.0", "mlx5_1 0013:01:00.0"]
+BOTH_GPUS = ["GPU0 0000:1b:00.0", "GPU1 0000:9d:00.0"]
+
+
+def nic_functions(**fields: object) -> Change:
+    return functions(lambda kind, _: kind == "020700", **fields)
+
+
+def at(address: str, **fields: object) -> Change:
+    return functions(lambda _, place: place == address, **fields)
 
 
 BROKEN: list[tuple[str, Change, dict[str, list[str | None]]]] = [
-    (
-        "hgx-h100",
-        lambda machine: moved(machine, "pci0000:30", 0),
-        {"GD101": ["GPU0 0000:1b:00.0"], "GD102": ["GPU1 0000:9d:00.0"]},
-    ),
-    (
-        "hgx-h100",
-        lambda machine: peer_memory(virtual_machine=True)(moved(machine, "pci0000:30", 0)),
-        {"GD106": [None]},
-    ),
+    ("hgx-h100", moved, {"GD101": BOTH_GPUS[:1], "GD102": BOTH_GPUS[1:]}),
+    ("hgx-h100", lambda machine: IN_A_GUEST(moved(machine)), {"GD106": [None]}),
     ("hgx-h100", nics(numa_node=None), {"GD103": ["mlx5_0", "mlx5_1"]}),
     ("gb300", nics(data_direct=None), {"GD104": ["0002:03:00.0", "0012:03:00.0"]}),
-    (
-        "gb300",
-        lambda machine: replace(machine, nccl_conf="NCCL_DEBUG=INFO\n NCCL_IB_DATA_DIRECT = 0\n"),
-        {"GD105": ["/etc/nccl.conf"]},
-    ),
-    (
-        "gb300",
-        functions(lambda _, address: address == "0002:06:00.0", iommu_group=77),
-        {"GD301": ["0002:03:00.0"]},
-    ),
+    ("gb300", lambda machine: replace(machine, nccl_conf=NO_DATA_DIRECT), {"GD105": ["/etc/nccl.conf"]}),
+    ("gb300", at("0002:06:00.0", iommu_group=77), {"GD301": ["0002:03:00.0"]}),
     (
         "gb300",
         functions(lambda kind, _: kind == "030200", iommu_domain="DMA"),
         {"GD302": ["0002:06:00.0", "0012:06:00.0"]},
     ),
-    ("gb200", functions(lambda kind, _: kind == "020700", address_translation=True),
-     {"GD303": ["mlx5_0 0003:01:00.0", "mlx5_1 0013:01:00.0"]}),
-    ("gb200", functions(lambda kind, _: kind == "020700", iommu_group=7),
-     {"GD304": ["0003:01:00.0, 0013:01:00.0"]}),
-    ("gb200", functions(lambda kind, _: kind == "020700", iommu_group=None),
-     {"GD304": ["0003:01:00.0", "0013:01:00.0"]}),
+    ("gb200", nic_functions(address_translation=True), {"GD303": [*BOTH_NICS]}),
+    ("gb200", nic_functions(iommu_group=7), {"GD304": ["0003:01:00.0, 0013:01:00.0"]}),
+    ("gb200", nic_functions(iommu_group=None), {"GD304": ["0003:01:00.0", "0013:01:00.0"]}),
     ("hgx-h100", closed, {"GD401": [None]}),
     ("hgx-h100", lambda machine: replace(machine, kernel="5.4.0"), {"GD401": [None]}),
     ("hgx-h100", lambda machine: peer_memory(clients=("nv_mem",))(closed(machine)), {"GD402": [None]}),
-    ("hgx-h100", gpus(bar1_bytes=256 * 2**20), {"GD501": ["GPU0 0000:1b:00.0", "GPU1 0000:9d:00.0"]}),
-    (
-        "hgx-h100",
-        functions(lambda _, address: address == "0000:18:00.0", link=PciLink(32.0, 8, 32.0, 16)),
-        {"GD502": ["mlx5_0 0000:18:00.0"]},
-    ),
-]  # fmt: skip
+    ("hgx-h100", gpus(bar1_bytes=256 * 2**20), {"GD501": [*BOTH_GPUS]}),
+    ("hgx-h100", at("0000:18:00.0", link=PciLink(32.0, 8, 32.0, 16)), {"GD502": ["mlx5_0 0000:18:00.0"]}),
+]
 
 
 @pytest.mark.parametrize(("name", "change", "expected"), BROKEN, ids=[",".join(each[2]) for each in BROKEN])
@@ -192,7 +175,7 @@ def test_every_rule_fires_in_some_test():
     "change",
     [
         pytest.param(gpus(virtualization="passthrough"), id="the-driver-says-it-is-passed-through"),
-        pytest.param(peer_memory(virtual_machine=True), id="the-processor-tells-of-a-hypervisor"),
+        pytest.param(IN_A_GUEST, id="the-processor-tells-of-a-hypervisor"),
     ],
 )
 def test_pcie_is_not_judged_in_a_guest(tmp_path, change):
@@ -201,7 +184,7 @@ def test_pcie_is_not_judged_in_a_guest(tmp_path, change):
 
 
 def test_guest_with_a_topology_file_hides_nothing_from_nccl(tmp_path):
-    guest = peer_memory(virtual_machine=True)(moved(machine_of(tmp_path, hgx_h100()), "pci0000:30", 0))
+    guest = IN_A_GUEST(moved(machine_of(tmp_path, hgx_h100())))
     assert "GD106" in found(guest)
     assert "GD106" not in found(replace(guest, nccl_conf="NCCL_TOPO_FILE=/opt/topo.xml\n"))
 
@@ -254,17 +237,11 @@ CROSSED = tuple(
 DISTANCES = {
     "each-its-own": (
         ONE_SOCKET,
-        {
-            ("GPU0", "mlx5_0"): ("PXB", "0002:03:00.0"),
-            ("GPU1", "mlx5_1"): ("PXB", "0012:03:00.0"),
-        },
+        {("GPU0", "mlx5_0"): ("PXB", "0002:03:00.0"), ("GPU1", "mlx5_1"): ("PXB", "0012:03:00.0")},
     ),
     "whatever-the-addresses-of-the-nics-are": (
         CROSSED,
-        {
-            ("GPU0", "mlx5_1"): ("PXB", "0002:03:00.0"),
-            ("GPU1", "mlx5_0"): ("PXB", "0012:03:00.0"),
-        },
+        {("GPU0", "mlx5_1"): ("PXB", "0002:03:00.0"), ("GPU1", "mlx5_0"): ("PXB", "0012:03:00.0")},
     ),
     "all-are-equally-near-where-no-vpd-tells": (
         without_vpd(ONE_SOCKET, OTHER),

@@ -12,11 +12,11 @@ from jsonschema import Draft202012Validator
 
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.planning.node import plan_node
 from numaforge.planning.os_settings.kinds import System, kinds_of, settings_of
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profiles import load_profile, ready_profiles
+from numaforge.planning.profiles import ready_profiles
 from tests.fixtures.machines import dgx_h100, gb300_host, hgx_a100, mi300x
+from tests.fixtures.plans import planned
 
 SCHEMAS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 SYSTEMS: tuple[System, ...] = ("talos", "talos-documents", "bottlerocket")
@@ -48,18 +48,19 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def planned(profile: Any, machine: NodeTopology, version: str | None = "1.34.2") -> NodePlan:
-    return plan_node(machine, load_profile(profile), version)
+def plan(machine: NodeTopology, version: str | None = "1.34.2", /, **profile: Any) -> NodePlan:
+    return planned(machine, version, **profile)
+
+
+DGX = dgx_h100()
 
 
 @cache
 def written(system: System, *, cut: bool = False) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
     """Return the settings of EVERYTHING, the schematic, and why a key is left out."""
-    profile = {
-        name: value for name, value in EVERYTHING.items() if name != ("device_plugin" if cut else "mig")
-    }
-    machine = dgx_h100()
-    settings = settings_of(system, machine, planned(profile, machine))
+    without = "device_plugin" if cut else "mig"
+    profile = {name: value for name, value in EVERYTHING.items() if name != without}
+    settings = settings_of(system, DGX, plan(DGX, **profile))
     (_, text), *others = settings.files
     left_out = {row.key: row.why for row in settings.left_out}
     return parsed(system, text)[0], yaml.safe_load(others[0][1]) if others else {}, left_out
@@ -78,14 +79,13 @@ def at(document: Any, *names: str | int) -> Any:
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("machine", [dgx_h100, hgx_a100, mi300x, gb300_host])
 def test_every_ready_profile_fits_the_schema(system: System, machine: Any) -> None:
-    profiles = [*ready_profiles(), EVERYTHING]
     checked = 0
-    for profile in profiles:
+    for profile in (*({"extends": name} for name in ready_profiles()), EVERYTHING):
         try:
-            plan = planned(profile, machine())
+            chosen = plan(machine(), **profile)
         except PlanError:
             continue  # a profile for other GPUs
-        (_, text), *others = settings_of(system, machine(), plan).files
+        (_, text), *others = settings_of(system, machine(), chosen).files
         for document in parsed(system, text):
             Draft202012Validator(SCHEMAS[system]).validate(document)
             checked += 1
@@ -116,9 +116,8 @@ def test_plan_becomes_a_talos_patch(names: tuple[str | int, ...], value: object)
 
 def test_talos_schematic_has_kernel_parameters_and_blocked_modules() -> None:
     _, schematic, _ = written("talos")
-    assert schematic == {
-        "customization": {"extraKernelArgs": ["iommu=pt", "quiet", "module_blacklist=nouveau"]}
-    }
+    arguments = ["iommu=pt", "quiet", "module_blacklist=nouveau"]
+    assert schematic == {"customization": {"extraKernelArgs": arguments}}
 
 
 @pytest.mark.parametrize(
@@ -180,26 +179,17 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize(("wish", "why"), LEFT_OUT.values(), ids=LEFT_OUT)
 def test_geometry_that_bottlerocket_cannot_cut_is_left_out(wish: dict[str, Any], why: str) -> None:
-    machine = dgx_h100()
-    settings = settings_of("bottlerocket", machine, planned({"name": "t", "mig": wish}, machine))
+    settings = settings_of("bottlerocket", DGX, plan(DGX, mig=wish))
     assert why in next(row.why for row in settings.left_out if row.key == "mig")
     assert "device-partitioning-strategy" not in settings.files[0][1]
 
 
+STRICT = "kubelet: cpuManagerPolicyOptions.strict-cpu-reservation"
+
+
 @pytest.mark.parametrize(
     ("system", "keys"),
-    [
-        pytest.param("talos", {"mig"}, id="talos"),
-        pytest.param(
-            "bottlerocket",
-            {
-                "kubelet: cpuManagerPolicyOptions.strict-cpu-reservation",
-                "tuning.governor",
-                "interrupts.workqueues",
-            },
-            id="bottlerocket",
-        ),
-    ],
+    [("talos", {"mig"}), ("bottlerocket", {STRICT, "tuning.governor", "interrupts.workqueues"})],
 )
 def test_unsupported_settings_are_named_per_operating_system(system: System, keys: set[str]) -> None:
     common = {"interrupts.devices", "interrupts.default_affinity", "interrupts.irqbalance", "host.limits"}
@@ -208,12 +198,10 @@ def test_unsupported_settings_are_named_per_operating_system(system: System, key
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_kubelet_setting_is_written_or_listed_as_left_out(system: System) -> None:
-    machine = dgx_h100()
-    plan = planned(EVERYTHING | {"device_plugin": {}}, machine)
-    assert plan.kubelet is not None
-    strange = {**plan.kubelet.settings, "seccompDefault": True, "containerLogMaxSize": "10Mi"}
-    strange_plan = replace(plan, kubelet=replace(plan.kubelet, settings=strange))
-    settings = settings_of(system, machine, strange_plan)
+    chosen = plan(DGX, **{**EVERYTHING, "device_plugin": {}})
+    strange = {**chosen.kubelet.settings, "seccompDefault": True, "containerLogMaxSize": "10Mi"}
+    strange_plan = replace(chosen, kubelet=replace(chosen.kubelet, settings=strange))
+    settings = settings_of(system, DGX, strange_plan)
     named = {row.key for row in settings.left_out}
     assert "kubelet: seccompDefault" in named
     assert "seccompDefault" not in settings.files[0][1]
@@ -222,23 +210,17 @@ def test_every_kubelet_setting_is_written_or_listed_as_left_out(system: System) 
 
 
 def test_bottlerocket_sets_two_huge_page_sizes_on_the_command_line() -> None:
-    machine = dgx_h100()
-    plan = planned("training", machine)
+    chosen = plan(DGX, extends="training")
     words = ("hugepagesz=1G", "hugepages=4", "hugepagesz=2M", "hugepages=8", "a/b=1")
-    two_sizes = replace(plan, kernel=replace(plan.kernel, cmdline=words))
-    settings = settings_of("bottlerocket", machine, two_sizes)
+    settings = settings_of("bottlerocket", DGX, replace(chosen, kernel=replace(chosen.kernel, cmdline=words)))
     named = {row.key for row in settings.left_out if row.key.startswith("kernel parameter")}
     assert named == {f"kernel parameter {word}" for word in words}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_identical_machines_share_a_file(system: System) -> None:
-    machines = [
-        replace(dgx_h100(), hostname="a"),
-        replace(dgx_h100(), hostname="b"),
-        replace(hgx_a100(), hostname="../c"),
-    ]
-    nodes = [(str(each.hostname), each, planned("training", each)) for each in machines]
+    machines = [replace(DGX, hostname="a"), replace(DGX, hostname="b"), replace(hgx_a100(), hostname="../c")]
+    nodes = [(str(each.hostname), each, plan(each, extends="training")) for each in machines]
     kinds = kinds_of(system, nodes)
     end = "toml" if system == "bottlerocket" else "yaml"
     assert [kind.machines for kind in kinds] == [("a", "b"), ("../c",)]
@@ -247,14 +229,14 @@ def test_identical_machines_share_a_file(system: System) -> None:
 
 
 def test_comment_stays_a_comment() -> None:
-    machine = replace(dgx_h100(), hostname="a\nmachine: {}\n\x1b[31m")
-    (kind,) = kinds_of("talos", [(str(machine.hostname), machine, planned("training", machine))])
+    machine = replace(DGX, hostname="a\nmachine: {}\n\x1b[31m")
+    (kind,) = kinds_of("talos", [(str(machine.hostname), machine, plan(machine, extends="training"))])
     (text,) = kind.files.values()
     assert "\x1b" not in text
     assert [*yaml.safe_load(text)["machine"]] == ["kubelet", "sysctls", "sysfs"]
 
 
 def test_plan_without_a_kubelet_is_refused() -> None:
-    machine = replace(dgx_h100(), kubelet=None)
+    machine = replace(DGX, kubelet=None)
     with pytest.raises(PlanError, match=r"no kubelet is known(.|\n)*give --kubelet-version"):
-        settings_of("talos", machine, planned("training", machine, None))
+        settings_of("talos", machine, plan(machine, None, extends="training"))

@@ -70,8 +70,8 @@ def test_multi_replica_requests_are_refused_by_mps_and_on_request(sharing, refus
 
 
 def test_gpus_of_other_vendors_are_not_advertised():
-    machine = cut_into(None, None)
-    machine = replace(machine, gpus=(machine.gpus[0], replace(machine.gpus[1], vendor="1002")))
+    first, second = cut_into(None, None).gpus
+    machine = replace(cut_into(None, None), gpus=(first, replace(second, vendor="1002")))
     assert advertised(parse_device_plugin("{}", "plugin.yaml"), machine) == {"nvidia.com/gpu": 1}
 
 
@@ -114,23 +114,21 @@ def planned(bus: int, *instances: MigInstance, mode: str = "enabled") -> MigPlan
     return MigPlan((MigGpu(f"0000:{bus:02x}:00.0", None, mode, instances),))
 
 
+THERE = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
+
+
 def test_planned_gpus_follow_the_plan_and_others_their_current_state():
-    there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
+    cut = gpu(2, mig_mode="enabled", gpu_instances=THERE)
     plan = planned(1, MigInstance("3g.40gb", 9, 4, 4, (1, 2)))
-    gpus = (gpu(1), gpu(2, mig_mode="enabled", gpu_instances=there), gpu(3))
-    assert found(*gpus, plan=plan) == {0: ("1c.3g.40gb", "2c.3g.40gb"), 1: ("1g.10gb",), 2: None}
-
-
-def test_gpu_with_mig_planned_off_counts_as_whole():
-    there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
-    cut = gpu(1, mig_mode="enabled", gpu_instances=there)
-    assert found(cut, plan=planned(1, mode="disabled")) == {0: None}
+    expected = {0: ("1c.3g.40gb", "2c.3g.40gb"), 1: ("1g.10gb",), 2: None}
+    assert found(gpu(1), cut, gpu(3), plan=plan) == expected
+    assert found(cut, plan=planned(2, mode="disabled")) == {0: None}
 
 
 def test_profile_name_of_the_driver_overrides_ours():
-    there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
     offer = MigProfileOffer(19, "1g.11gb", 1, 7, None, 1)
-    assert found(gpu(1, mig_mode="enabled", gpu_instances=there, mig_profiles=(offer,))) == {0: ("1g.11gb",)}
+    named = gpu(1, mig_mode="enabled", gpu_instances=THERE, mig_profiles=(offer,))
+    assert found(named) == {0: ("1g.11gb",)}
 
 
 def test_gpus_of_other_drivers_and_vendors_do_not_count_for_nvml():
@@ -138,16 +136,12 @@ def test_gpus_of_other_drivers_and_vendors_do_not_count_for_nvml():
     assert len(found(*gpus)) == 1
 
 
-UNKNOWN_PROFILE = gpu(
-    1, mig_mode="enabled", gpu_instances=(GpuInstance(1, 99, 0, 1, (ComputeInstance(0, 1),)),)
-)
+UNKNOWN_PROFILE = (GpuInstance(1, 99, 0, 1, (ComputeInstance(0, 1),)),)
 
 
-@pytest.mark.parametrize(
-    "unknown", [UNKNOWN_PROFILE, gpu(1, mig_mode="enabled")], ids=["a profile", "all instances"]
-)
-def test_unknown_mig_devices_are_not_refused(unknown):
-    machine = replace(lab_node(), gpus=(unknown,))
+@pytest.mark.parametrize("instances", [UNKNOWN_PROFILE, None], ids=["a profile", "all instances"])
+def test_unknown_mig_devices_are_not_refused(instances):
+    machine = replace(lab_node(), gpus=(gpu(1, mig_mode="enabled", gpu_instances=instances),))
     assert mig_device_names(as_cut(machine, NO_PLAN).gpus[0]) is None
     assert refused(machine, "single") is None
 
@@ -158,10 +152,8 @@ def test_unknown_mig_devices_are_not_refused(unknown):
 def devices(count: int, *numa_nodes: int | None) -> list[Device]:
     """Return some devices, the first ones near the first NUMA node."""
     near = [numa_nodes[number * len(numa_nodes) // count] for number in range(count)]
-    return [
-        Device(f"GPU-{number}", None if node is None else frozenset({node}))
-        for number, node in enumerate(near)
-    ]
+    nodes = [None if node is None else frozenset({node}) for node in near]
+    return [Device(f"GPU-{number}", node) for number, node in enumerate(nodes)]
 
 
 @pytest.mark.parametrize(
@@ -185,20 +177,20 @@ def test_replica_limit_is_the_largest_accepted_number():
     assert announced_bytes(devices(8, 0, 1), 8209) <= MOST_BYTES < announced_bytes(devices(8, 0, 1), 8210)
 
 
-@pytest.mark.parametrize(
-    ("replicas", "counts"),
-    [
-        pytest.param(2000, {"nvidia.com/gpu": 4000}, id="more than a profile takes"),
-        pytest.param(32000, {"nvidia.com/gpu": 64000}, id="nearly all that the kubelet takes"),
-        pytest.param(33000, {"nvidia.com/gpu": 0}, id="more than the kubelet takes"),
-        pytest.param(1000000, {"nvidia.com/gpu": 0}, id="a million"),
-        pytest.param(2**63 - 1, {"nvidia.com/gpu": 0}, id="all that the plugin can read"),
-    ],
-)
-def test_replicas_multiply_until_the_kubelet_refuses_the_list(replicas, counts):
+COUNTS = {
+    "more than a profile takes": (2000, 4000),
+    "nearly all that the kubelet takes": (32000, 64000),
+    "more than the kubelet takes": (33000, 0),
+    "a million": (1000000, 0),
+    "all that the plugin can read": (2**63 - 1, 0),
+}
+
+
+@pytest.mark.parametrize(("replicas", "count"), COUNTS.values(), ids=COUNTS)
+def test_replicas_multiply_until_the_kubelet_refuses_the_list(replicas, count):
     text = f"sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: {replicas}}}]}}}}"
     config, machine = parse_device_plugin(text, "plugin.yaml"), cut_into(None, None)
-    assert advertised(config, machine) == counts
+    assert advertised(config, machine) == {"nvidia.com/gpu": count}
     findings = [(one.id, one.remedy) for one in check_machine(config, machine)]
     refused_list = ("list-too-long", f"write replicas: {most_replicas(devices(2, 0))} or less")
-    assert findings == ([] if counts["nvidia.com/gpu"] else [refused_list])
+    assert findings == ([] if count else [refused_list])

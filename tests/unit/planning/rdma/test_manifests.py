@@ -6,24 +6,20 @@ from dataclasses import replace
 import pytest
 
 from numaforge.lib.errors import PlanError
-from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
-from numaforge.planning.profile import NodeProfile
 from numaforge.roles.rdma.manifests import POOLS_LABEL, plugin_manifests, pools_name
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet
+from tests.fixtures.plans import planned
 
 
-def planned(topology, hostname: str = "a", **keys) -> NodePlan:
-    section = {"per": "rail", "deployed": True} | keys
-    profile = NodeProfile.model_validate({"name": "p", "rdma": {"device_plugin": section}})
-    return plan_node(replace(topology, hostname=hostname, kubelet=kubeadm_kubelet("1.36.1")), profile)
+def plan(topology, hostname: str = "a", **keys) -> NodePlan:
+    host = replace(topology, hostname=hostname, kubelet=kubeadm_kubelet("1.36.1"))
+    return planned(host, name="p", rdma={"device_plugin": {"per": "rail", "deployed": True, **keys}})
 
 
 def renamed(topology, old: str, new: str):
-    return replace(
-        topology,
-        nics=tuple(replace(n, interface=new) if n.interface == old else n for n in topology.nics),
-    )
+    nics = tuple(replace(nic, interface=new) if nic.interface == old else nic for nic in topology.nics)
+    return replace(topology, nics=nics)
 
 
 def names(*plans: NodePlan) -> list[tuple[str, str]]:
@@ -32,26 +28,23 @@ def names(*plans: NodePlan) -> list[tuple[str, str]]:
 
 
 def test_nodes_with_equal_configurations_share_their_manifests():
-    one, other = planned(dgx_h100(), "a"), planned(dgx_h100(), "b")
-    assert names(one, other) == [
-        ("ConfigMap", f"rdma-{pools_name(one.rdma, one.kubelet)}"),
-        ("DaemonSet", f"rdma-{pools_name(one.rdma, one.kubelet)}"),
-    ]
+    one = plan(dgx_h100(), "a")
+    name = f"rdma-{pools_name(one.rdma, one.kubelet)}"
+    assert names(one, plan(dgx_h100(), "b")) == [("ConfigMap", name), ("DaemonSet", name)]
 
 
 def test_nodes_with_different_interface_names_get_separate_manifests():
-    one = planned(dgx_h100(), "a")
-    other = planned(renamed(dgx_h100(), "ibp24s0", "ib0"), "b")
-    assert len(names(one, other, planned(hgx_a100(), "c"))) == 6
+    one, other = plan(dgx_h100(), "a"), plan(renamed(dgx_h100(), "ibp24s0", "ib0"), "b")
+    assert len(names(one, other, plan(hgx_a100(), "c"))) == 6
     assert one.labels[POOLS_LABEL] != other.labels[POOLS_LABEL]
 
 
 def test_daemon_set_runs_on_labelled_nodes_with_its_own_config_map():
-    plan = planned(dgx_h100())
-    (config_map, daemon_set), labels = plugin_manifests([plan], "registry/plugin:1", "rdma", "net")
+    chosen = plan(dgx_h100())
+    (config_map, daemon_set), labels = plugin_manifests([chosen], "registry/plugin:1", "rdma", "net")
     pod = daemon_set["spec"]["template"]["spec"]
-    assert labels == {"a": plan.labels}
-    assert pod["nodeSelector"] == plan.labels == daemon_set["spec"]["selector"]["matchLabels"]
+    assert labels == {"a": chosen.labels}
+    assert pod["nodeSelector"] == chosen.labels == daemon_set["spec"]["selector"]["matchLabels"]
     assert pod["nodeSelector"] == daemon_set["spec"]["template"]["metadata"]["labels"]
     assert [v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v] == [
         config_map["metadata"]["name"]
@@ -62,7 +55,7 @@ def test_daemon_set_runs_on_labelled_nodes_with_its_own_config_map():
 
 # deployment/k8s/base/daemonset.yaml of the plugin.
 def test_plugin_gets_the_settings_of_the_upstream_manifest():
-    _, daemon_set = plugin_manifests([planned(dgx_h100())], "registry/plugin:1", "rdma", "net")[0]
+    _, daemon_set = plugin_manifests([plan(dgx_h100())], "registry/plugin:1", "rdma", "net")[0]
     pod = daemon_set["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert pod["hostNetwork"] is True
@@ -78,19 +71,16 @@ def test_plugin_gets_the_settings_of_the_upstream_manifest():
 
 
 def test_plugin_folder_follows_the_kubelets_root_directory():
-    plan = planned(dgx_h100())
-    assert plan.kubelet is not None
-    moved = replace(plan, kubelet=replace(plan.kubelet, root_dir="/data/kubelet"))
+    chosen = plan(dgx_h100())
+    moved = replace(chosen, kubelet=replace(chosen.kubelet, root_dir="/data/kubelet"))
     _, daemon_set = plugin_manifests([moved], "i", "rdma", "net")[0]
-    paths = {
-        v["name"]: v.get("hostPath", {}).get("path")
-        for v in daemon_set["spec"]["template"]["spec"]["volumes"]
-    }
+    volumes = daemon_set["spec"]["template"]["spec"]["volumes"]
+    paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in volumes}
     assert paths["plugins-registry"] == "/data/kubelet/plugins_registry"
     assert paths["device-plugins"] == "/var/lib/kubelet/device-plugins"
-    assert pools_name(moved.rdma, moved.kubelet) != pools_name(plan.rdma, plan.kubelet)
+    assert pools_name(moved.rdma, moved.kubelet) != pools_name(chosen.rdma, chosen.kubelet)
 
 
 def test_plan_without_pools_is_refused():
     with pytest.raises(PlanError, match="has no pools of RDMA devices"):
-        plugin_manifests([replace(planned(dgx_h100()), rdma=type(planned(dgx_h100()).rdma)())], "i", "r", "n")
+        plugin_manifests([planned(dgx_h100())], "i", "r", "n")
