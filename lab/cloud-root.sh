@@ -6,6 +6,8 @@ root=$1
 shift
 rm -rf "$root/var/lib/kubelet"
 mkdir -m 700 "$root/var/lib/kubelet"
+# Without pods there is no use for images and devices, which cost an emulated CPU a minute.
+chroot "$root" systemctl --quiet disable lab-images lab-deviceplugin
 # Logins, names and addresses are the lab's.
 cat >"$root/etc/cloud/cloud.cfg.d/99-lab.cfg" <<EOF
 datasource_list: [NoCloud]

@@ -26,7 +26,9 @@ _BOOTSTRAPPERS = "system:bootstrappers:kubeadm:default-node-token"
 
 @dataclass(frozen=True)
 class SeededNode(Node):
-    """A node that has a drive from which cloud-init reads its user-data."""
+    """A node that has a drive from which cloud-init reads its user-data, and a UUID by its firmware."""
+
+    system_uuid: str = "4c4c4544-0042-4a10-8052-c3c04f4b5a32"
 
     @property
     def seed(self) -> Path:
@@ -36,6 +38,7 @@ class SeededNode(Node):
         drive = f"driver=vvfat,dir={self.seed},label=CIDATA,read-only=on,if=none,id=seed"
         return [
             *super().qemu_arguments(),
+            *("-uuid", self.system_uuid),
             *("-drive", drive, "-device", "virtio-blk-pci,drive=seed,bus=pcie.0,addr=6"),
         ]
 

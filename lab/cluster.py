@@ -42,6 +42,12 @@ _LAYOUT = "state.json"
 _HOLDER = "ports"
 _STORED = "state"
 """The folder of a lab in the cache: it holds keys, and only its owner may read it."""
+_ONE_CONNECTION = """    ControlMaster auto
+    ControlPath {state}/%r-%p
+    ControlPersist yes
+    ServerAliveInterval 60
+"""
+"""For nodes that are waited for over their boots: each login takes an emulated CPU two seconds."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -339,7 +345,7 @@ class Lab:
             f"    UserKnownHostsFile {self.state / 'known_hosts'}\n"
             f"    StrictHostKeyChecking yes\n"
             f"    LogLevel ERROR\n"
-        )
+        ) + (_ONE_CONNECTION.format(state=self.state) if self._baked else "")
 
     def _hold(self, reserved: Reserved) -> None:
         """Have a process of the lab keep its ports reserved while the lab runs, and through a reset."""
