@@ -194,7 +194,6 @@ def test_update_below_an_old_etc_is_planned_and_confirmed_by_the_cluster(
     }
     assert after["confirmed"].endswith("reached with the kubelet's login")
     assert node.run(f"sha256sum /etc/numaforge/profile.yaml {DROP_IN}") == kept
-    assert "--max-pods=77" in node.run(f"cat {UNIT_DROP_IN}")
     assert {"--max-pods=77", f"--config-dir={DROP_IN.rpartition('/')[0]}"} <= {*kubelet_flags(node)}
     said = reported(cloud, node)
     assert (said["says"], said["verified"]) == ("", True)
