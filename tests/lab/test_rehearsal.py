@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab import kubelets
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
@@ -21,6 +22,7 @@ UNIT = "numaforge-rehearsal.service"
 ENDED = f'until [ "$(systemctl show -p LoadState --value {UNIT})" = not-found ]; do sleep 0.2; done'
 STRICT: dict[str, Any] = {
     **PROFILE,
+    "kubelet": {"version": kubelets.version(kubelets.OWN)},  # asking takes a minute beside other work
     "maintenance": {"rehearsal": "required"},
     "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
 }
@@ -102,11 +104,13 @@ def begun(lab: Lab, folder: Path) -> "subprocess.Popen[str]":
     file = inventory(lab, folder, profile=STRICT, start_seconds=2400)
     command = [str(Path(sys.executable).with_name("numaforge")), "rehearse", "-o", "json", str(file)]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    starts = "pgrep -f -- '--[m]anifest-url='"
     wait_until(
-        lambda: node.try_run("pgrep -f -- '--[m]anifest-url='").returncode == 0,
+        lambda: process.poll() is not None or node.try_run(starts).returncode == 0,
         "the rehearsal did not begin",
         900,
     )
+    assert process.poll() is None, process.communicate()
     return process
 
 
