@@ -195,7 +195,8 @@ func register(resource, socketName string) error {
 		return err
 	}
 	defer connection.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	// The kubelet dials this plugin before it answers; one that gave up meanwhile is "already connected" to it.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err = api.NewRegistrationClient(connection).Register(ctx, &api.RegisterRequest{
 		Version:      api.Version,
