@@ -199,8 +199,11 @@ def test_schema_accepts_whatever_the_reader_accepts(pieces, profile):
 
 
 WRONG_PLANS = {
-    "no-schema-number": (lambda plan: plan.pop("schema"), "plan: it has schema None"),
-    "another-schema": (lambda plan: plan.update(schema=2), "plan: it has schema 2"),
+    "no-schema-number": (lambda plan: plan.pop("schema"), "plan: the plan has schema None, not 1"),
+    "another-schema": (
+        lambda plan: plan.update(schema=2),
+        "plan: a newer numaforge wrote this plan: it has schema 2",
+    ),
     "missing": (lambda plan: plan["cpus"].pop("reserved"), "plan.cpus.reserved: must be given"),
     "unknown": (lambda plan: plan["memory"].update(extra=1), "plan.memory.extra: unknown key"),
     "unknown-at-the-top": (lambda plan: plan.update(extra=1), "plan.extra: unknown key"),
