@@ -55,7 +55,9 @@ def diff(
         for kind in kinds
     }
     if output == "json":
-        show_json({"schema": 1, "differences": {kind: [one._asdict() for one in unlike[kind]] for kind in kinds}})
+        show_json(
+            {"schema": 1, "differences": {kind: [one._asdict() for one in unlike[kind]] for kind in kinds}}
+        )
     else:
         for kind in kinds:
             _show_differences(kind, unlike[kind], _column_names(left, right))
