@@ -56,8 +56,8 @@ test-kubelets: setup ## `check` against all eight kubelets, or some (KUBELETS="1
 	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
 	@$(PYTHON) -m docs.check_examples
 
-test-rehearsals: setup ## 60 configurations that kubelets 1.30 and 1.37 rehearse as they really start (REHEARSED=1.37); a rehearsal that is killed, reset, on a full disk, with CRI-O
-	@NUMAFORGE_REHEARSED=$(REHEARSED) $(PYTHON) -m pytest -m '' -n 2 --dist worksteal --durations 20 $(addprefix tests/lab/test_rehearsal,.py _runtimes.py _verdicts.py)
+test-rehearsals: setup ## 60 configurations that kubelets 1.30 and 1.37 rehearse as they really start (REHEARSED=1.37); a rehearsal that is killed, reset, on a full disk, with CRI-O, at an image's first boot
+	@NUMAFORGE_REHEARSED=$(REHEARSED) $(PYTHON) -m pytest -m '' -n 2 --dist worksteal --durations 20 $(addprefix tests/lab/test_rehearsal,.py _runtimes.py _verdicts.py _boot.py)
 
 test-admissions: setup ## random pods, `admit` and `cluster explain` against the live kubelet (ADMISSIONS=5000 EXPLAINED=2000 SEED=2)
 	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_EXPLAINED=$(EXPLAINED) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' \
