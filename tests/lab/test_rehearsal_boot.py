@@ -13,9 +13,9 @@ from lab.machines import SMALL_GPU_SERVER
 from lab.node import Node
 from numaforge.image.first_boot.chosen import WRITTEN
 from numaforge.image.first_boot.stamp import STATE
-from tests.lab.test_rehearsal import UNIT
 
 pytestmark = [pytest.mark.long, pytest.mark.vm]
+UNIT = "numaforge-rehearsal.service"
 PROFILE = b"name: rehearsed\nextends: lab\nmaintenance: {rehearsal: when-possible}\n"
 MOST_SECONDS = 2.0
 STARTS_OF_A_KUBELET = """
