@@ -259,16 +259,3 @@ def test_help_imports_nothing_heavy():
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "[]"
-
-
-def test_help_answers_at_once():
-    assert min(_cpu_seconds_of_help() for _ in range(3)) < 0.4
-
-
-def _cpu_seconds_of_help() -> float:
-    """Return the time that counts however busy the machine is."""
-    before = os.times()
-    with program("--help") as process:
-        process.communicate(timeout=60)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
