@@ -73,6 +73,10 @@ class FlagError(ValueError):
         self.flag = flag
 
 
+class FlagValueError(FlagError):
+    """A flag that is known has a value that it cannot have."""
+
+
 @dataclass
 class Flags:
     """A parsed command line: configuration fields by dotted name, and the other flags by name.
@@ -233,7 +237,7 @@ def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
         parsed = _PARSERS[kind](value, previous)
     except (ValueError, CpuSetError) as error:
         shown = "-v, --v" if name == "v" else f"--{name}"
-        raise FlagError(
+        raise FlagValueError(
             f"failed to parse kubelet flag: invalid argument {quoted(value)} for {quoted(shown)} flag: "
             f"{error}",
             f"--{name}",

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from numaforge.kubelet_minors.flags import FlagError, parse_flags
+from numaforge.kubelet_minors.flags import FlagError, FlagValueError, parse_flags
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
@@ -191,9 +191,10 @@ def settings_of_flags(draft: Draft, flags: Any, field: str) -> dict[str, Any]:
             continue
         try:
             settings_of_flag = parse_flags(argument, KubeletVersion(LATEST_MINOR)).settings
-        except FlagError as error:
-            if ": invalid argument " in str(error):
-                draft.refuse(field, str(error))
+        except FlagValueError as error:
+            draft.refuse(field, str(error))
+            continue
+        except FlagError:  # of a newer or a removed kubelet
             continue
         for name, value in settings_of_flag.items():
             both = isinstance(value, dict) and isinstance(settings.get(name), dict)
