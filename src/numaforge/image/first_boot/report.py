@@ -41,13 +41,15 @@ def report(
     else. `kubeconfig` is the kubelet's, by default that of its command line. Raises HostUnreachableError
     where the API server does not answer, or the kubelet does not register.
     """
-    machine = read_topology(from_local())
-    flags = machine.kubelet.flags if machine.kubelet else ()
-    kubeconfig = kubeconfig or kubeconfig_of(machine)
     notice = read_text(ISSUE).strip().removeprefix("numaforge: ") if ISSUE.exists() else ""
     notice = notice.replace("\\\\", "\\")  # as agetty shows it
     is_held = notice.startswith(_HELD)
-    if is_held and (not kubeconfig.exists() or _is_another_machines()):
+    if is_held and _is_another_machines():
+        return None
+    machine = read_topology(from_local())
+    flags = machine.kubelet.flags if machine.kubelet else ()
+    kubeconfig = kubeconfig or kubeconfig_of(machine)
+    if is_held and not kubeconfig.exists():
         return None
     deadline = time.monotonic() + _JOIN_SECONDS
     if not kubeconfig.exists():
