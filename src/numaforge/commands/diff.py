@@ -11,6 +11,7 @@ import click
 from numaforge.commands.machine import is_image_root, plan_of, plan_or_machine, plan_with, planning_options
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
+from numaforge.lib.mistakes import yaml_scalar
 from numaforge.lib.quantity import counted
 from numaforge.report.terminal import show, show_json
 
@@ -147,4 +148,4 @@ def _value(value: object) -> str:
         return value if len(value.splitlines()) <= 1 else f"{len(value.splitlines())} lines"
     if isinstance(value, dict | list):
         return f"{len(value)} entries" if value else "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return yaml_scalar(value)

@@ -62,6 +62,11 @@ def sentence(detail: Mapping[str, Any]) -> str:
             return f"{value} is not accepted: {detail['msg']}"
 
 
+def yaml_scalar(value: object) -> str:
+    """Return a value as YAML writes a scalar: `true`, `0.5`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def shown(value: object) -> str:
     """Return a value as an error shows it: as Python writes it, cut where it is long."""
     text = repr(value)

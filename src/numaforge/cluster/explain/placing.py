@@ -16,7 +16,7 @@ from typing import Any
 from numaforge.kubelet.admission.pod import PodError
 from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.lib.given import digits, mapping
-from numaforge.lib.mistakes import shown
+from numaforge.lib.mistakes import shown, yaml_scalar
 
 Labels = Mapping[str, str]
 HostPort = tuple[str, int]  # protocol and port
@@ -193,7 +193,7 @@ def require_texts(values: Mapping[Any, Any], where: str) -> None:
     """Raise PodError for a value that is no text: the API server decodes numbers and booleans into none."""
     for key, value in values.items():
         if value is not None and not isinstance(value, str):
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = yaml_scalar(value)
             raise PodError(
                 f"{text} is not a text", where=f"{where}: {key}", remedy=f'write it in quotes: "{text}"'
             )

@@ -12,6 +12,7 @@ from typing import Any
 
 from numaforge.kubelet.config.documents import KubeadmError, extra_arguments
 from numaforge.lib.given import mapping, mappings
+from numaforge.lib.mistakes import yaml_scalar
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import (
@@ -61,18 +62,14 @@ def _place_flags(
 def _words(flags: object) -> list[str]:
     """Return flags as `name=value`: from a text, a list, a mapping, or a list of {name, value}."""
     if isinstance(flags, Mapping):
-        return [f"{name}={_text(value)}" for name, value in flags.items()]
+        return [f"{name}={yaml_scalar(value)}" for name, value in flags.items()]
     if isinstance(flags, str):
         return [flags]
     entries = flags if isinstance(flags, list) else []
     return [
-        f"{entry.get('name')}={_text(entry.get('value'))}" if isinstance(entry, Mapping) else str(entry)
+        f"{entry.get('name')}={yaml_scalar(entry.get('value'))}" if isinstance(entry, Mapping) else str(entry)
         for entry in entries
     ]
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # ---- k3s and RKE2: /etc/rancher/k3s/config.yaml ----
