@@ -39,6 +39,8 @@ forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
             echo "a change of this node has been starting or ending for $LOCK_SECONDS s: run again later" >&2
             return 1
         fi
+        # The outcome is written before the link goes: what has ended may still be tidying up.
+        if [ -e "$ROOT/current/result.json" ]; then flock -w "$LOCK_SECONDS" -s 8 8< "$ROOT/current/alive"; fi
     fi
     if [ -L "$ROOT/current" ]; then
         echo "a change of this node has not ended: run again, which ends it first" >&2
