@@ -28,7 +28,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     Exit codes: 0 all are admitted, 1 one is refused.
     """
     from numaforge.commands.inputs import read_pods
-    from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims, explain_mig
+    from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims, explain_gpus
     from numaforge.kubelet.admission.inventory import gpus_of_devices
     from numaforge.kubelet.admission.qos import explain
     from numaforge.kubelet.admission.scheduler import not_known, unschedulable
@@ -60,7 +60,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
         remarks = (
             *explain(operation, cpu_manager_is_static=static, gates=node.settings.gates),
             *explain_alignment(operation, scenario.devices or {}),
-            *explain_mig(operation),
+            *explain_gpus(operation),
             *explain_claims(answer, claims, node.machine.cpus),
         )
         offered = tuple(node.device_manager.plugins)

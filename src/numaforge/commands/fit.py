@@ -55,7 +55,7 @@ def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output
 
 
 def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
-    from numaforge.kubelet.admission.alignment import explain_mig
+    from numaforge.kubelet.admission.alignment import explain_gpus
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
     from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
@@ -64,7 +64,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.report.near_gpus import near_document, near_lines
 
     shape, request = _only_pod(pod)
-    remarks = [f"{mig.field}: {mig.reason}" for mig in explain_mig(shape)]
+    remarks = [f"{mig.field}: {mig.reason}" for mig in explain_gpus(shape)]
     is_bound = False
     documents: list[dict[str, Any]] = []
     reports: list[tuple[str, FitReport]] = []

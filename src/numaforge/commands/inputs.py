@@ -234,7 +234,7 @@ def _operations(
                 yield str(document[REMOVE])
                 continue
             try:
-                sets = pod_sets(document, f"{Path(path).stem}-{number}" if number else Path(path).stem)
+                sets = pod_sets(document, Path(path).stem, number)
                 without_pods += [] if sets else [name_without_pods(document)]
                 for pods in sets:
                     _remark_notes(path, pods)

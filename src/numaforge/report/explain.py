@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from numaforge.kubelet.admission.alignment import explain_mig
+from numaforge.kubelet.admission.alignment import explain_gpus
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
 from numaforge.lib.cpulist import format_cpulist
@@ -35,6 +35,10 @@ _MOST_GROUPS = 40
 _PLACES = {"pod": "in the pod", "node": "in the nodes", "cluster": "in the cluster"}
 _STATUS = ("phase", "node", "reason", "message")
 _SENDS = "may send it"
+_UPDATE_WAITS = (
+    "a rolling update would wait for ever: it adds a pod before it takes one away (maxUnavailable is 0), and "
+    "no node has room; write strategy type Recreate, or maxSurge: 0 with maxUnavailable: 1"
+)
 
 
 def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[str, Any]:
@@ -55,12 +59,13 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
         "domain": {"label": workload.domain, "value": answer.domain} if workload.domain else None,
         "status": {name: getattr(subject, name) for name in _STATUS} if subject else None,
         "nodes": [_node_document(verdict) for verdict in answer.verdicts],
+        "update_waits": answer.update_waits,
         "disagree": [verdict.node for verdict in answer.disagreeing],
         "remedies": [
             {"of": remedy.of, "change": remedy.change, "fit": remedy.fit, "nodes": list(remedy.nodes)}
             for remedy in answer.remedies
         ],
-        "remarks": [{"field": one.field, "reason": one.reason} for one in explain_mig(answer.about.pod)],
+        "remarks": [{"field": one.field, "reason": one.reason} for one in explain_gpus(answer.about.pod)],
         "not_judged": list(_not_judged(answer)),
     }
 
@@ -78,7 +83,9 @@ def explanation_lines(answer: Explanation, subject: LivePod | None) -> list[str]
             lines += _remedy(remedy, len(answer.workload.members))
     elif not answer.fits and _could_be_tried(answer):
         lines += ["", "No change that was tried lets it fit."]
-    for remark in explain_mig(answer.about.pod):
+    if answer.update_waits:
+        lines += wrapped(_UPDATE_WAITS, _WIDTH, "")
+    for remark in explain_gpus(answer.about.pod):
         lines += wrapped(f"{remark.field}: {remark.reason}", _WIDTH, "")
     for unseen in _not_judged(answer):
         lines += wrapped(f"not judged: {unseen}", _WIDTH, "")

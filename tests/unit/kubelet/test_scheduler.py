@@ -2,7 +2,7 @@
 
 import pytest
 
-from numaforge.kubelet.admission.alignment import explain_mig
+from numaforge.kubelet.admission.alignment import explain_gpus
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.scheduler import is_counted, like
 
@@ -59,8 +59,9 @@ def test_unknown_vendor_gets_no_suggestion():
         pytest.param({"nvidia.com/mig-1g.10gb": 1, "nvidia.com/mig-2g.20gb": 1}, 1, id="one of each profile"),
         pytest.param({"nvidia.com/mig-1g.10gb": 1, "nvidia.com/gpu": 1}, 1, id="one beside a GPU"),
         pytest.param({"nvidia.com/gpu": 2}, 0, id="two GPUs"),
+        pytest.param({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}, 1, id="memory that HAMi counts"),
     ],
 )
-def test_second_mig_device_of_a_container_is_unused_by_cuda(limits, remarks):
+def test_share_of_a_gpu_that_nothing_serves_is_remarked(limits, remarks):
     pod = Pod.from_manifest({"containers": [{"name": "main", "resources": {"limits": limits}}]})
-    assert len(explain_mig(pod)) == remarks
+    assert len(explain_gpus(pod)) == remarks

@@ -18,8 +18,7 @@ from numaforge.cluster.explain.workload import (
     Workload,
     declared_group,
     gang_of,
-    group_name,
-    group_of,
+    groups_of,
     member_of,
 )
 from numaforge.cluster.schedulers import gangs
@@ -37,6 +36,8 @@ GROUPS = (
     *(f"{gangs.GROUP}/{version}" for version in gangs.VERSIONS),
 )
 """The versions of PodGroup that pods may belong to."""
+WORKLOADS = (f"{gangs.GROUP}/v1alpha1",)
+"""The versions of Workload with groups that pods may belong to: that of 1.35."""
 
 Document = Mapping[str, Any]
 
@@ -157,11 +158,11 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
                 pods.append(_pod(document))
             except NumaforgeError:
                 unread += 1
-        elif kind == "PodGroup":
-            with suppress(NumaforgeError):
-                groups_by_name[group_name(document)] = group_of(document)
         elif is_of_claims(document):
             claims.append(document)
+        else:
+            with suppress(NumaforgeError):
+                groups_by_name |= groups_of(document)
     not_counted = tuple(pod for pod in pods if not pod.counts)
     world = claim_world(claims, is_whole=bool(claims))
     return LiveCluster(_with_pods(nodes, pods), not_counted, groups_by_name, unread, world)
@@ -177,12 +178,13 @@ def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[s
 
 
 def group_stubs(name: GroupName) -> list[Document]:
-    """Return a stub of the PodGroup of this name in each possible version of its API group."""
-    namespace, _, short_name = name[1].partition("/")
+    """Return a stub of the PodGroup or Workload of this name in each possible version of its API group."""
+    namespace, short_name, *of_workload = name[1].split("/")
     metadata = {"name": short_name, "namespace": namespace}
+    kind, versions = ("Workload", WORKLOADS) if of_workload else ("PodGroup", GROUPS)
     return [
-        {"apiVersion": version, "kind": "PodGroup", "metadata": metadata}
-        for version in GROUPS
+        {"apiVersion": version, "kind": kind, "metadata": metadata}
+        for version in versions
         if version.rpartition("/")[0] == name[0]
     ]
 

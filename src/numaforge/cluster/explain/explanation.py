@@ -9,7 +9,7 @@ from typing import NamedTuple
 from numaforge.cluster.explain.candidates import Candidate, SaidOfPod
 from numaforge.cluster.explain.placement import Placement, likely, place
 from numaforge.cluster.explain.remedies import Remedy, aligning, pinning, remedies
-from numaforge.cluster.explain.workload import GangPod, Workload
+from numaforge.cluster.explain.workload import GangPod, Unit, Workload
 
 
 class OfNode(NamedTuple):
@@ -28,7 +28,7 @@ class Explanation(NamedTuple):
     `fit` pods can be placed now, in order, on nodes where scheduler and kubelet agree. `verdicts` are on the
     pod `about`: the first that does not fit after the others, else the first. `likely` is the scheduler's
     preferred node for the first pod. `domain` is the label value that all nodes must share: the one that fits
-    the most pods.
+    the most pods. `update_waits`: all fit, and there is no room for the one that an update adds first.
     """
 
     workload: Workload
@@ -38,6 +38,7 @@ class Explanation(NamedTuple):
     likely: str | None
     remedies: tuple[Remedy, ...] = ()
     domain: str | None = None
+    update_waits: bool = False
 
     @property
     def fits(self) -> bool:
@@ -74,6 +75,7 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
         ),
         likely=likely(members[0], nodes),
         domain=placement.domain,
+        update_waits=all_fit and workload.surges and not place((Unit((about,)),), placement.nodes).where,
     )
     return explanation._replace(remedies=_remedies(explanation, nodes, placement)), (
         placement.nodes if explanation.fits else tuple(nodes)

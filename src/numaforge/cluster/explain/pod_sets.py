@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from numaforge.cluster.explain.placing import require_texts
 from numaforge.kubelet.admission.pod import PodError
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import digits, mapping, mappings
@@ -26,7 +27,17 @@ _QUEUE = f"{KUEUE}/queue-name"
 _TOPOLOGIES = tuple(f"{KUEUE}/podset-{kind}-topology" for kind in ("required", "preferred", "unconstrained"))
 _VOLCANO = "batch.volcano.sh"
 _VOLCANO_SCHEDULER = "volcano"
-_NUMA_POLICY = "volcano.sh/numa-topology-policy"
+_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
+_BY_VOLCANO, _BY_KAI = "by which Volcano chooses nodes", "by which KAI chooses nodes"
+_OF_SCHEDULERS = {
+    "volcano.sh/numa-topology-policy": _BY_VOLCANO,
+    "volcano.sh/network-topology-highest-tier": _BY_VOLCANO,
+    "kai.scheduler/topology-required-placement": _BY_KAI,
+    "gpu-fraction": "the share of a GPU that KAI gives it",
+    "gpu-memory": "the memory of a GPU that KAI gives it",
+}
+"""Annotations by which other schedulers place pods."""
+
 _REPLICATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet")
 _PODS = (
     *_REPLICATED,
@@ -81,6 +92,9 @@ _ADMITTED_WHOLE = (
     *_KUBEFLOW,
 )
 """Kinds that Kueue admits as a whole; of others, such as a Deployment, each pod on its own."""
+_KAI = "kai-scheduler"
+_GROUPED_BY_KAI = ("JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "RayService", *_KUBEFLOW)
+"""Kinds whose pods KAI's pod-grouper makes one gang."""
 _MIN_PARALLELISM = f"{KUEUE}/job-min-parallelism"
 _TEMPLATE_REMEDY = (
     "give a Pod, or what has a pod template: a Deployment, a Job, a JobSet, a Job of Volcano ..."
@@ -110,24 +124,40 @@ class PodSet(NamedTuple):
 class PodSets:
     """The pods of a document.
 
-    `least` of them start together; None without gang scheduling. `stages` names what runs at the same time,
-    one entry a stage. `network` is Volcano's networkTopology. `notes` name what is not judged. Where the
-    controller `makes_its_group`, a PodGroup that the pods name is ignored.
+    `least` of them start together; None without gang scheduling. `fewest` suffice where its kind is elastic.
+    `stages` names what runs at the same time, one entry a stage. `network` is Volcano's networkTopology.
+    `notes` name what is not judged. Where the controller `makes_its_group`, a PodGroup that the pods name is
+    ignored. `sets_of_group` sets after one another are a gang of their own; 0 for all. An update of one that
+    `surges` takes no pod away before another runs.
     """
 
     kind: str
     name: str
     sets: tuple[PodSet, ...]
     least: int | None = None
+    fewest: int | None = None
     stages: tuple[str, ...] = ("",)
     network: Document = field(default_factory=dict)
     makes_its_group: bool = False
     notes: tuple[str, ...] = ()
+    sets_of_group: int = 0
+    surges: bool = False
 
     @property
     def count(self) -> int:
         """The number of pods."""
         return sum(len(pods.names) for pods in self.sets)
+
+    def gangs(self) -> tuple[PodSets, ...]:
+        """Return the gangs; one for all but for a LeaderWorkerSet, whose groups start apart."""
+        size = self.sets_of_group
+        if self.least is None or not size:
+            return (self,)
+        groups = (self.sets[start : start + size] for start in range(0, len(self.sets), size))
+        return tuple(
+            replace(self, name=f"{self.name}-{number}", sets=sets, least=sum(len(one.names) for one in sets))
+            for number, sets in enumerate(groups)
+        )
 
 
 def documents_of(documents: Iterable[object], where: str) -> Iterator[Document]:
@@ -149,33 +179,45 @@ def documents_of(documents: Iterable[object], where: str) -> Iterator[Document]:
         yield from documents_of(items, f"{where}: items")
 
 
-def pod_sets(document: Document, unnamed: str = "pod") -> tuple[PodSets, ...]:
-    """Return the pods of a document; none where it has no readable pods.
+def pod_sets(document: Document, unnamed: str = "pod", number: int = 0) -> tuple[PodSets, ...]:
+    """Return the pods of a document, the one of this number in its file; none where it has no readable pods.
 
     `unnamed` names a pod whose document has no name. Raises NumaforgeError for a document of a known kind
     without its pod template, or with more than MOST_PODS pods.
     """
-    if "containers" in document:
-        return (PodSets("Pod", unnamed, (PodSet((unnamed,), {}, document),)),)
-    kind = str(document.get("kind") or ("Pod" if "spec" in document else ""))
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
-    name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name') or unnamed}"
+    stem = str(metadata.get("generateName") or unnamed).rstrip("-.")
+    short_name = metadata.get("name") or (f"{stem}-{number}" if number else stem)
+    if "containers" in document:
+        return (PodSets("Pod", str(short_name), (PodSet((str(short_name),), {}, document),)),)
+    kind = str(document.get("kind") or ("Pod" if "spec" in document else ""))
+    name = f"{metadata.get('namespace') or 'default'}/{short_name}"
     api = str(document.get("apiVersion") or "").rpartition("/")[0]
     if kind == "AppWrapper":
-        parts = (mapping(part.get("template")) for part in mappings(spec.get("components")))
-        return tuple(
-            replace(pods, notes=(*pods.notes, *_suspended(spec)))
-            for part in parts
-            for pods in pod_sets(part, unnamed)
-        )
+        return _app_wrapper(spec, metadata, name)
     reader = _reader(kind, api, spec)
     if reader is None:
         return ()
     if not isinstance(document.get("spec"), Mapping):
         raise PodError(f"{kind} {name!r} has no spec")
+    _require_metadata(metadata, name)
     sets = reader(kind, spec, metadata, name)
     _require_few(sets.count, name)
-    return (_with_metadata(sets, spec, metadata),)
+    return _with_metadata(sets, spec, metadata).gangs()
+
+
+def _app_wrapper(spec: Document, metadata: Document, name: str) -> tuple[PodSets, ...]:
+    """Return the pods of an AppWrapper's components: one gang where Kueue admits it."""
+    components = [mapping(part.get("template")) for part in mappings(spec.get("components"))]
+    parts = [pods for number, part in enumerate(components) for pods in pod_sets(part, number=number)]
+    if _QUEUE in mapping(metadata.get("labels")) and parts:
+        sets = tuple(pod_set for pods in parts for pod_set in pods.sets)
+        notes = tuple(note for pods in parts for note in pods.notes)
+        kinds = ", ".join(dict.fromkeys(pods.kind for pods in parts))
+        stages = max((pods.stages for pods in parts), key=len)
+        whole = PodSets(f"AppWrapper of {kinds}", name, sets, stages=stages, notes=notes)
+        parts = [replace(whole, least=whole.count)]
+    return tuple(replace(pods, notes=(*pods.notes, *_suspended(spec))) for pods in parts)
 
 
 def name_without_pods(document: Document) -> str:
@@ -195,8 +237,12 @@ def _reader(kind: str, api: str, spec: Document) -> Reader | None:
         return _kubeflow if _KUBEFLOW[kind] in spec else None
     if kind in _READERS:
         return _READERS[kind]
-    has_pod = "containers" in spec or "containers" in mapping(mapping(spec.get("template")).get("spec"))
+    has_pod = "containers" in spec or "containers" in mapping(_template_of(spec).get("spec"))
     return _replicated if has_pod else None
+
+
+def _template_of(holder: Document) -> Document:
+    return mapping(holder.get("template") or holder.get("podTemplate"))
 
 
 def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets:
@@ -215,19 +261,34 @@ def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets
     if pods.kind != "Pod":
         unread = [key for key in _TOPOLOGIES if key in annotations]
         notes += [f"{key} of the {pods.kind}: Kueue reads it of the pod template" for key in unread]
-    policies = {mapping(one.metadata.get("annotations")).get(_NUMA_POLICY) for one in pods.sets} - {
-        None,
-        "none",
-    }
-    notes += [
-        f"{_NUMA_POLICY}: {policy}, by which Volcano chooses nodes" for policy in sorted(map(str, policies))
-    ]
+    of_pods = (mapping(one.metadata.get("annotations")) for one in pods.sets)
+    notes += dict.fromkeys(
+        f"{key}: {own[key]}, {what}"
+        for own in (annotations, *of_pods)
+        for key, what in _OF_SCHEDULERS.items()
+        if own.get(key) not in (None, "none")
+    )
     labels = {**mapping(metadata.get("labels")), **mapping(of_job.get("labels"))}
     least = pods.least
-    if _QUEUE in labels and pods.kind in _ADMITTED_WHOLE and least is None:
-        fewest = digits(annotations.get(_MIN_PARALLELISM)) if pods.kind in ("Job", "CronJob") else None
-        least = min(fewest or pods.count, pods.count)
+    if least is None and (fewest := _fewest_together(pods, labels, annotations)) is not None:
+        least = min(fewest, pods.count)
     return replace(pods, least=least, notes=tuple(notes))
+
+
+def _fewest_together(pods: PodSets, labels: Document, annotations: Document) -> int | None:
+    """Return how many pods Kueue, KAI or Volcano starts together; None for each on its own.
+
+    KAI: pkg/podgrouper/podgrouper/plugins; Volcano: pkg/controllers/podgroup, for pods not of its own Jobs.
+    """
+    schedulers = {one.spec.get("schedulerName") for one in pods.sets}
+    if _QUEUE in labels and pods.kind in _ADMITTED_WHOLE:
+        fewest = digits(annotations.get(_MIN_PARALLELISM)) if pods.kind in ("Job", "CronJob") else None
+        return fewest or pods.count
+    if schedulers == {_KAI} and pods.kind in _GROUPED_BY_KAI:
+        return pods.fewest or pods.count
+    if schedulers == {_VOLCANO_SCHEDULER} and pods.kind in (*_REPLICATED, "Job"):
+        return digits(annotations.get(_MIN_MEMBER))
+    return None
 
 
 def _suspended(spec: Document) -> tuple[str, ...]:
@@ -243,7 +304,19 @@ def _replicated(kind: str, spec: Document, metadata: Document, name: str) -> Pod
     if "containers" in spec:
         return PodSets(kind, name, (PodSet((name,), metadata, spec),))
     count = _counted(spec, "replicas", name, "spec")
-    return PodSets(kind, name, (_set_of(kind, spec, metadata, _numbered(name, count), name),))
+    pods = _set_of(kind, spec, metadata, _numbered(name, count), name)
+    return PodSets(kind, name, (pods,), surges=kind == "Deployment" and _surges(spec, count))
+
+
+def _surges(spec: Document, count: int) -> bool:
+    """Return whether a rolling update has to add a pod before it may take one away (ResolveFenceposts)."""
+    strategy = mapping(spec.get("strategy"))
+    rolling = {"maxSurge": "25%", "maxUnavailable": "25%", **mapping(strategy.get("rollingUpdate"))}
+    surge, unavailable = (
+        int(text[:-1]) * count / 100 if text[:-1].isdigit() and text[-1] == "%" else digits(text) or 0
+        for text in (str(rolling[key]) for key in ("maxSurge", "maxUnavailable"))
+    )
+    return strategy.get("type") != "Recreate" and unavailable < 1 and surge > 0
 
 
 def _job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -399,7 +472,9 @@ def _kubeflow(kind: str, spec: Document, metadata: Document, name: str) -> PodSe
     total = sum(len(pods.names) for pods in sets)
     policy = mapping(spec.get("runPolicy")).get("schedulingPolicy")
     if not isinstance(policy, Mapping):
-        return PodSets(kind, name, tuple(sets))
+        elastic = mapping(spec.get("elasticPolicy"))
+        fewest = _counted(elastic, "minReplicas", name, "elasticPolicy", total)
+        return PodSets(kind, name, tuple(sets), fewest=fewest)
     least = number_of_pods(policy.get("minAvailable") or total, name, "schedulingPolicy.minAvailable")
     return PodSets(kind, name, tuple(sets), min(least, total))
 
@@ -409,15 +484,16 @@ def _leader_worker_set(kind: str, spec: Document, metadata: Document, name: str)
     copies = _counted(spec, "replicas", name, "spec")
     size = _counted(group, "size", name, "spec.leaderWorkerTemplate")
     _require_few(copies * size, name)
-    workers = {"template": group.get("workerTemplate")}
-    leaders = {"template": group.get("leaderTemplate") or group.get("workerTemplate")}
+    workers, leaders = {"template": group.get("workerTemplate")}, {"template": group.get("leaderTemplate")}
     sets = []
     for copy in range(copies):
-        sets.append(_set_of(kind, leaders, metadata, (f"{name}-{copy}",), name))
-        if size > 1:
-            names = tuple(f"{name}-{copy}-{number}" for number in range(1, size))
+        names = (f"{name}-{copy}", *(f"{name}-{copy}-{number}" for number in range(1, size)))
+        if leaders["template"]:
+            sets.append(_set_of(kind, leaders, metadata, names[:1], name))
+            names = names[1:]
+        if names:
             sets.append(_set_of(kind, workers, metadata, names, name))
-    return PodSets(kind, name, tuple(sets))
+    return PodSets(kind, name, tuple(sets), sets_of_group=len(sets) // max(1, copies))
 
 
 def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -425,7 +501,10 @@ def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
 
     ray-operator's GetWorkerGroupDesiredReplicas: the replicas lie within minReplicas and maxReplicas.
     """
-    sets = [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)]
+    sets, fewest_pods = (
+        [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)],
+        1,
+    )
     for number, group in enumerate(mappings(spec.get("workerGroupSpecs"))):
         role = group.get("groupName", number)
         where = f"workerGroupSpecs[{role}]"
@@ -437,10 +516,11 @@ def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
         if group.get("suspend") is not True:
             _require_few(copies * hosts, name)
             sets.append(_set_of(kind, group, metadata, _numbered(f"{name}-{role}", copies * hosts), name))
+            fewest_pods += (fewest or copies) * hosts
     notes = (
         ("its autoscaler changes how many workers there are",) if spec.get("enableInTreeAutoscaling") else ()
     )
-    return PodSets(kind, name, tuple(sets), notes=notes)
+    return PodSets(kind, name, tuple(sets), fewest=fewest_pods, notes=notes)
 
 
 def _ray_service(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -463,7 +543,7 @@ def _ray_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSet
 
 def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, ...], name: str) -> PodSet:
     """Return the pods of the template in `holder`, in the namespace of their document."""
-    template = mapping(holder.get("template"))
+    template = _template_of(holder)
     spec = template.get("spec")
     if not isinstance(spec, Mapping) or "containers" not in spec:
         raise PodError(
@@ -472,12 +552,19 @@ def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, .
             remedy=_TEMPLATE_REMEDY,
         )
     pod_metadata = {"namespace": metadata.get("namespace"), **mapping(template.get("metadata"))}
+    _require_metadata(pod_metadata, f"{kind} {name}: template")
     annotations = mapping(pod_metadata.get("annotations"))
     if len(topologies := [key for key in _TOPOLOGIES if key in annotations]) > 1:
         text = f"Kueue takes one topology annotation, not {' and '.join(topologies)}"
         raise PodError(text, where=f"{kind} {name}", remedy="keep one of them")
     group = annotations.get(f"{KUEUE}/podset-group-name")
     return PodSet(names, pod_metadata, spec, str(group or ""))
+
+
+def _require_metadata(metadata: Document, where: str) -> None:
+    """Raise PodError for labels or annotations that no API server decodes."""
+    for key in ("labels", "annotations"):
+        require_texts(mapping(metadata.get(key)), f"{where}: metadata.{key}")
 
 
 def _numbered(name: str, count: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.claims import PodClaim, is_of_claims, pod_claims
-from numaforge.cluster.explain.placing import Placing, placing_of, require_texts
+from numaforge.cluster.explain.placing import Placing, placing_of
 from numaforge.cluster.explain.pod_sets import (
     KUEUE,
     MOST_PODS,
@@ -21,15 +21,18 @@ from numaforge.cluster.explain.pod_sets import (
 from numaforge.cluster.schedulers import gangs
 from numaforge.kubelet.admission.pod import Pod, PodError
 from numaforge.lib.errors import NumaforgeError
-from numaforge.lib.given import digits, mapping, mappings
+from numaforge.lib.given import NotJsonError, digits, mapping, mappings, parse_json
 from numaforge.lib.kubernetes_objects import CLIQUE
 
 CLIQUE_TIER = 1
 """The tier of HyperNodes that are NVLink domains, as `numaforge generate cluster` writes them."""
 
+_COSCHEDULING = "pod-group.scheduling.sigs.k8s.io"
+_YUNIKORN = "yunikorn.apache.org"
 _GROUP_LABELS = {
     "scheduling.x-k8s.io/pod-group": "scheduling.x-k8s.io",
-    "pod-group.scheduling.sigs.k8s.io": "scheduling.sigs.k8s.io",
+    _COSCHEDULING: "scheduling.sigs.k8s.io",
+    f"{_COSCHEDULING}/name": "scheduling.sigs.k8s.io",
     f"{KUEUE}/pod-group-name": KUEUE,
 }
 _GROUP_ANNOTATIONS = {
@@ -76,7 +79,7 @@ class Workload:
     """Pods that belong together, in units that are placed in order.
 
     At least `least` of them have to run: together where `is_gang`. One that `follows` starts after the
-    workload before it. `notes` name what is not judged.
+    workload before it. An update of one that `surges` adds a pod first. `notes` name what is not judged.
     """
 
     kind: str
@@ -85,6 +88,7 @@ class Workload:
     least: int
     is_gang: bool = False
     follows: bool = False
+    surges: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -139,8 +143,9 @@ def workloads_of(documents: Iterable[object], where: str) -> Workloads:
             _read(document, reading, number)
         except NumaforgeError as error:
             raise error.at(where) from error
+    named_groups = {key for name in reading.loose for key in _keys_of(name)}
     for api, name in reading.groups:
-        if (api, name) not in reading.loose and (api or name not in {group for _, group in reading.loose}):
+        if (api, name) not in named_groups:
             remedy = "give the pods of the gang, or what makes them, in the same file"
             raise NumaforgeError(
                 f"PodGroup {name!r}: no pod says that it is of it", where=where, remedy=remedy
@@ -160,8 +165,14 @@ def workloads_of(documents: Iterable[object], where: str) -> Workloads:
 
 
 def declared_group(name: GroupName, groups: Mapping[GroupName, Group]) -> Group | None:
-    """Return the PodGroup of this name; one that is given without an API group matches any."""
-    return groups.get(name) or groups.get(("", name[1]))
+    """Return the PodGroup of this name, or the group of a Workload that it is a replica of."""
+    return next((groups[key] for key in _keys_of(name) if key in groups), None)
+
+
+def _keys_of(name: GroupName) -> tuple[GroupName, ...]:
+    """Return the names that a document gives a group: one without an API group matches any."""
+    api, full = name
+    return name, ("", full), (api, "/".join(full.split("/")[:3]))
 
 
 def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) -> Workload:
@@ -180,18 +191,34 @@ def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) ->
     return Workload("PodGroup", name[1], units, least, is_gang=is_gang, notes=notes)
 
 
-def group_of(document: Document) -> Group:
+def groups_of(document: Document) -> dict[GroupName, Group]:
+    """Read a PodGroup, or the groups of a Workload of Kubernetes 1.35; empty for other documents.
+
+    A Workload's are named NAMESPACE/WORKLOAD/GROUP (scheduling.k8s.io/v1alpha1).
+    """
+    api, name = str(document.get("apiVersion") or "").rpartition("/")[0], _name(document)
+    if document.get("kind") == "PodGroup":
+        return {(api, name): _group_of(mapping(document.get("spec")), f"PodGroup {name}")}
+    if document.get("kind") != "Workload" or api != gangs.GROUP:
+        return {}
+    return {
+        (api, f"{name}/{group.get('name')}"): _group_of(
+            {"schedulingPolicy": group.get("policy")}, f"Workload {name}"
+        )
+        for group in mappings(mapping(document.get("spec")).get("podGroups"))
+    }
+
+
+def _group_of(spec: Document, where: str) -> Group:
     """Read a PodGroup: Volcano's, scheduler-plugins', or Kubernetes' own.
 
     Kubernetes' own in v1alpha2 (1.36), v1alpha3 and v1beta1 (1.37): the policy `gang`, or `basic`, where no
     pod waits for another, and the constraint `topology`.
     """
-    spec = mapping(document.get("spec"))
     policy = mapping(spec.get("schedulingPolicy"))
     gang = policy.get("gang")
     key = "minCount" if isinstance(gang, Mapping) else "minMember"
     least = gang.get(key) if isinstance(gang, Mapping) else spec.get(key, 1)
-    where = f"PodGroup {_name(document)}"
     domain, notes = _network(spec.get("networkTopology"))
     topology = mappings(mapping(spec.get("schedulingConstraints")).get("topology"))
     if topology:
@@ -204,26 +231,24 @@ def group_of(document: Document) -> Group:
     return Group(0 if isinstance(policy.get("basic"), Mapping) else count, domain, notes)
 
 
-def group_name(document: Document) -> GroupName:
-    """Return the API group of a PodGroup, "" where it names none, and its name."""
-    return str(document.get("apiVersion") or "").rpartition("/")[0], _name(document)
-
-
 def member_of(metadata: Document, spec: Document, name: str, status: Document | None = None) -> GangPod:
     """Return a pod with its gang, by its metadata; `status` names the claims generated for it."""
     pod = Pod.from_manifest({"spec": spec}, name)
     labels, annotations = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
-    native = mapping(spec.get("schedulingGroup")).get("podGroupName")
     names = [
-        (gangs.GROUP, str(native) if native else None),
+        (gangs.GROUP, _native_group(spec)),
         *((api, labels.get(key)) for key, api in _GROUP_LABELS.items()),
         *((api, annotations.get(key)) for key, api in _GROUP_ANNOTATIONS.items()),
         (_KOORDINATOR, annotations.get(f"{_KOORDINATOR}/name")),
+        (_YUNIKORN, annotations.get(f"{_YUNIKORN}/task-group-name")),
     ]
     group = next(((api, name) for api, name in names if name), None)
     slices, size = (annotations.get(f"{_SLICE}{key}") for key in ("required-topology", "size"))
-    declared = annotations.get(f"{_KOORDINATOR}/min-available") or annotations.get(
-        f"{KUEUE}/pod-group-total-count"
+    declared = (
+        annotations.get(f"{_KOORDINATOR}/min-available")
+        or annotations.get(f"{KUEUE}/pod-group-total-count")
+        or labels.get(f"{_COSCHEDULING}/min-available")
+        or _task_group_size(annotations)
     )
     return GangPod(
         pod,
@@ -236,13 +261,32 @@ def member_of(metadata: Document, spec: Document, name: str, status: Document | 
     )
 
 
+def _native_group(spec: Document) -> str | None:
+    """Return the name of a pod's group of Kubernetes itself: a PodGroup, or a Workload's of 1.35."""
+    of_workload = mapping(spec.get("workloadRef"))
+    if group := mapping(spec.get("schedulingGroup")).get("podGroupName"):
+        return str(group)
+    names = [of_workload.get(key) for key in ("name", "podGroup", "podGroupReplicaKey")]
+    return "/".join(str(name) for name in names if name) or None
+
+
+def _task_group_size(annotations: Mapping[str, str]) -> str | None:
+    """Return the minMember of the task group of YuniKorn that a pod names."""
+    try:
+        groups = mappings(parse_json(annotations.get(f"{_YUNIKORN}/task-groups") or "[]"))
+    except NotJsonError:
+        return None
+    name = annotations.get(f"{_YUNIKORN}/task-group-name")
+    return next((str(group.get("minMember")) for group in groups if group.get("name") == name), None)
+
+
 def _read(document: Document, reading: _Reading, number: int) -> None:
-    if document.get("kind") == "PodGroup":
-        reading.groups[group_name(document)] = group_of(document)
+    if groups := groups_of(document):
+        reading.groups |= groups
         return
     if is_of_claims(document):
         return
-    sets_of_document = pod_sets(document, f"pod-{number}" if number else "pod")
+    sets_of_document = pod_sets(document, number=number)
     if not sets_of_document:
         reading.passed_over.append(name_without_pods(document))
     for pods in sets_of_document:
@@ -272,6 +316,7 @@ def _read_pods(pods: PodSets, reading: _Reading) -> None:
             count if pods.least is None else min(pods.least, count),
             is_gang=pods.least is not None,
             follows=stage > 0,
+            surges=pods.surges,
             notes=(*notes, *pods.notes),
         )
         reading.workloads.append(workload)
@@ -280,8 +325,6 @@ def _read_pods(pods: PodSets, reading: _Reading) -> None:
 def _members_of(pods: PodSet) -> tuple[GangPod, ...]:
     if not pods.names:
         return ()
-    for key in ("labels", "annotations"):
-        require_texts(mapping(pods.metadata.get(key)), f"{pods.names[0]}: metadata.{key}")
     annotations = mapping(pods.metadata.get("annotations"))
     label, size = (annotations.get(f"{_SLICE}{key}") for key in ("required-topology", "size"))
     if (label is None) != (size is None) or (size is not None and not digits(size)):

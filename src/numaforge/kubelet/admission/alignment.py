@@ -6,10 +6,12 @@ from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.node import Admission
-from numaforge.kubelet.admission.nvidia_resources import GPU, MIG_PREFIX
+from numaforge.kubelet.admission.nvidia_resources import GPU, MIG_PREFIX, PREFIX
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.qos import Remark, fields_of
 from numaforge.lib.cpulist import format_cpulist
+
+_OF_HAMI = tuple(f"{PREFIX}{name}" for name in ("gpumem", "gpumem-percentage", "gpucores"))
 
 
 def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -> tuple[Remark, ...]:
@@ -35,7 +37,22 @@ def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -
     return tuple(remarks)
 
 
-def explain_mig(pod: Pod) -> tuple[Remark, ...]:
+def explain_gpus(pod: Pod) -> tuple[Remark, ...]:
+    """Return remarks on requests for shares of GPUs: HAMi's, and several MIG devices in one container."""
+    of_hami = (
+        Remark(
+            f"{field}.resources.limits.{name}",
+            "no device plugin advertises it: HAMi's webhook and scheduler read it, and are not judged",
+            "MIG devices or replicas, without HAMi",
+        )
+        for field, container in fields_of(pod)
+        for name in container.limits
+        if name in _OF_HAMI
+    )
+    return (*of_hami, *_explain_mig(pod))
+
+
+def _explain_mig(pod: Pod) -> tuple[Remark, ...]:
     """Return a remark for each container that requests several MIG devices, or one beside whole GPUs.
 
     CUDA enumerates one MIG device in a process, and none beside a GPU (NVIDIA's MIG guide;

@@ -11,7 +11,7 @@ import pytest
 from numaforge.cluster.explain.candidates import Candidate, GivenMachine, candidates, kind_of
 from numaforge.cluster.explain.cluster import GROUPS, LiveCluster, group_stubs, read_cluster
 from numaforge.cluster.explain.explanation import Explanation, explain
-from numaforge.cluster.explain.workload import Group, group_name, group_of, workloads_of
+from numaforge.cluster.explain.workload import Group, groups_of, workloads_of
 from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.topology.model import Userland
 from tests.fixtures.scenarios import scenario
@@ -413,6 +413,23 @@ def test_pods_of_a_job_are_placed_one_after_another():
     assert explained(offline("one", "two", "three"), job("j", 5, limits(4, 2))).fits
 
 
+@cases(
+    "strategy, waits",
+    {
+        "by default": ({}, True),
+        "half of the pods of two is one": ({"rollingUpdate": {"maxUnavailable": "50%"}}, False),
+        "one pod is taken away first": ({"rollingUpdate": {"maxUnavailable": 1}}, False),
+        "no pod more": ({"rollingUpdate": {"maxSurge": 0}}, False),
+        "all at once": ({"type": "Recreate"}, False),
+    },
+)
+def test_update_without_room_for_one_more_pod_waits(strategy, waits):
+    spec = {"replicas": 2, "strategy": strategy, "template": {"spec": limits(4, 2)}}
+    made = {"kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    assert explained(offline("one"), made).update_waits == waits
+    assert not explained(offline("one", "two"), made).update_waits
+
+
 def test_gang_size_is_that_of_its_group():
     group = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}}
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
@@ -489,8 +506,8 @@ SHARED_CLAIM = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
 )
 def test_group_is_read_in_each_served_version(version, spec, least, domain, note):
     document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
-    assert group_of(document) == Group(least, domain, (note,) if note else ())
-    assert group_name(document) == (version.partition("/")[0], "default/g")
+    name = version.partition("/")[0], "default/g"
+    assert groups_of(document) == {name: Group(least, domain, (note,) if note else ())}
     assert version in GROUPS
 
 
@@ -527,6 +544,8 @@ def test_groups_with_the_same_name_are_distinguished_by_api(spec, metadata, leas
 def test_gang_is_queried_only_in_the_versions_of_its_api():
     versions = [each["apiVersion"] for each in group_stubs(("scheduling.k8s.io", "ml/g"))]
     assert versions == [f"scheduling.k8s.io/{each}" for each in ("v1beta1", "v1alpha3", "v1alpha2")]
+    [workload] = group_stubs(("scheduling.k8s.io", "ml/w/g/0"))
+    assert (workload["kind"], workload["metadata"]["name"]) == ("Workload", "w")
     assert group_stubs(("gang.scheduling.koordinator.sh", "ml/g")) == []
 
 

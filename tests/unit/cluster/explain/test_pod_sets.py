@@ -106,7 +106,8 @@ def ray(**group: Any) -> dict[str, Any]:
             document("AppWrapper", {"components": [{"template": document("Job", TEMPLATE)}]}),
             "x-0",
         ),
-        "any kind with a pod template": (document("Sandbox", {"replicas": 2, **TEMPLATE}), "x-0 x-1"),
+        "any kind with a pod template": (document("Rollout", {"replicas": 2, **TEMPLATE}), "x-0 x-1"),
+        "whatever it is called": (document("Sandbox", {"podTemplate": TEMPLATE["template"]}), "x-0"),
     },
 )
 def test_pods_of_a_document_are_counted(made: Mapping[str, Any], names: str) -> None:
@@ -117,12 +118,13 @@ def test_pods_of_a_document_are_counted(made: Mapping[str, Any], names: str) -> 
 @cases(
     "made, names",
     {
-        "a bare spec has the name of its file": (containers(), ["bare"]),
+        "a bare spec has the name of its file": (containers(), ["bare-1"]),
         "a namespace": (document("DaemonSet", TEMPLATE, namespace="ml"), ["ml/x-0"]),
+        "a generated name": (document("Pod", containers(), name=None, generateName="y-"), ["default/y-1"]),
     },
 )
 def test_pod_is_named_by_file_or_namespace(made: Mapping[str, Any], names: list[str]) -> None:
-    [pods] = pod_sets(made, "bare")
+    [pods] = pod_sets(made, "bare", number=1)
     assert [name for one in pods.sets for name in one.names] == names
 
 
@@ -149,6 +151,7 @@ def after(name: str, status: str = "Complete") -> dict[str, Any]:
     return {"dependsOn": [{"name": name, "status": status}]}
 
 
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 IN_ORDER = job_set({"name": "a"}, {"name": "b", **after("a")})
 IN_ORDER["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -193,6 +196,10 @@ TWO_TOPOLOGIES = {"annotations": {**RACK["annotations"], f"{TOPOLOGY}preferred-t
             document("Deployment", {"template": {"metadata": TWO_TOPOLOGIES, "spec": containers()}}),
             "Kueue takes one topology annotation",
         ),
+        "an annotation that is no text": (
+            document("Job", TEMPLATE, annotations={MIN_PARALLELISM: 1}),
+            "1 is not a text",
+        ),
         "a gang of more pods than there are": (
             document("Job", {"minAvailable": 2, "tasks": [TEMPLATE]}, VOLCANO),
             "2 is more than the 1 replicas: Volcano refuses the job",
@@ -227,10 +234,20 @@ def workloads(*documents: Mapping[str, Any]) -> tuple[Workload, ...]:
     return workloads_of(documents, "f").workloads
 
 
-MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
 POLICY = {"runPolicy": {"schedulingPolicy": {"minAvailable": 1}}}
-WORKERS = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, **TEMPLATE}}}
+KAI = "kai-scheduler"
+
+
+def template(scheduler: str) -> dict[str, Any]:
+    return {"template": {"spec": {**containers(), "schedulerName": scheduler}}}
+
+
+def workers(scheduler: str = "default-scheduler") -> dict[str, Any]:
+    return {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, **template(scheduler)}}}
+
+
+WORKERS = workers()
 
 
 @cases(
@@ -263,6 +280,38 @@ WORKERS = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, **TEMPLATE}}}
         ),
         "a PyTorchJob is none": (document("PyTorchJob", WORKERS), False, 2),
         "with a scheduling policy it is one": (document("PyTorchJob", {**WORKERS, **POLICY}), True, 1),
+        "KAI makes it one": (document("PyTorchJob", workers(KAI)), True, 2),
+        "and starts the fewest of an elastic one": (
+            document("PyTorchJob", {**workers(KAI), "elasticPolicy": {"minReplicas": 1}}),
+            True,
+            1,
+        ),
+        "KAI starts the head and the fewest workers of Ray": (
+            document(
+                "RayCluster",
+                {
+                    "headGroupSpec": template(KAI),
+                    "workerGroupSpecs": [{"minReplicas": 1, "replicas": 1, **template(KAI)}],
+                },
+            ),
+            True,
+            2,
+        ),
+        "KAI starts each pod of a Job": (document("Job", {"parallelism": 2, **template(KAI)}), False, 2),
+        "Volcano's minimum of a Deployment": (
+            document(
+                "Deployment",
+                {"replicas": 2, **template("volcano")},
+                annotations={"scheduling.volcano.sh/group-min-member": "2"},
+            ),
+            True,
+            2,
+        ),
+        "an AppWrapper that Kueue admits": (
+            document("AppWrapper", {"components": [{"template": document("Job", TEMPLATE)}] * 2}, **QUEUED),
+            True,
+            2,
+        ),
     },
 )
 def test_only_gang_scheduled_workloads_are_gangs(made: Mapping[str, Any], is_gang: bool, least: int) -> None:
@@ -336,10 +385,53 @@ def test_slices_that_kueue_refuses_are_refused(annotations: Mapping[str, Any], m
         workloads(document("Job", {"template": {"metadata": own, "spec": containers()}}))
 
 
+@cases(
+    "leader, sets",
+    {
+        "one set without a leader of its own": ({}, 1),
+        "a leader, and its workers": ({"leaderTemplate": {"spec": containers()}}, 2),
+    },
+)
+def test_each_group_that_kueue_admits_is_a_gang(leader: Mapping[str, Any], sets: int) -> None:
+    made = document(
+        "LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": {**WORKERS_OF_LEADERS, **leader}}, **QUEUED
+    )
+    found = workloads(made)
+    assert [(one.name, one.is_gang, one.least, len(one.units)) for one in found] == [
+        ("default/x-0", True, 2, sets),
+        ("default/x-1", True, 2, sets),
+    ]
+
+
 PODS_OF_KUEUE = {
     "labels": {"kueue.x-k8s.io/pod-group-name": "g"},
     "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
 }
+
+
+COSCHEDULING = "pod-group.scheduling.sigs.k8s.io"
+BY_LABELS = {f"{COSCHEDULING}/name": "g", f"{COSCHEDULING}/min-available": "2"}
+TASK_GROUP = {
+    "yunikorn.apache.org/task-group-name": "g",
+    "yunikorn.apache.org/task-groups": '[{"name": "g", "minMember": 2}, {"name": "h", "minMember": 1}]',
+}
+
+
+def workload_of_groups(policy: Mapping[str, Any]) -> dict[str, Any]:
+    return document(
+        "Workload", {"podGroups": [{"name": "g", "policy": policy}]}, "scheduling.k8s.io/v1alpha1"
+    )
+
+
+def reference(group: str, **replica: str) -> dict[str, Any]:
+    own = {"name": "x", "podGroup": group, **replica}
+    return document("Pod", {**containers(), "workloadRef": own})
+
+
+def test_replicas_of_a_workload_group_start_apart() -> None:
+    pods = [reference("g", podGroupReplicaKey=key) for key in ("0", "0", "1", "1")]
+    found = workloads(workload_of_groups({"gang": {"minCount": 2}}), *pods)
+    assert [(one.is_gang, one.least, len(one.members)) for one in found] == [(True, 2, 2)] * 2
 
 
 @cases(
@@ -351,6 +443,22 @@ PODS_OF_KUEUE = {
                 *[document("Pod", {**containers(), "schedulingGroup": {"podGroupName": "g"}})] * 2,
             ],
             False,
+        ),
+        "a group of a Workload of 1.35": (
+            [workload_of_groups({"gang": {"minCount": 2}}), *[reference("g")] * 2],
+            True,
+        ),
+        "a Workload's group with the policy basic": (
+            [workload_of_groups({"basic": {}}), *[reference("g")] * 2],
+            False,
+        ),
+        "YuniKorn's task group": (
+            [document("Pod", containers(), annotations=TASK_GROUP)] * 2,
+            True,
+        ),
+        "coscheduling's labels without a PodGroup": (
+            [document("Pod", containers(), labels=BY_LABELS)] * 2,
+            True,
         ),
         "Kueue's group of plain pods": ([document("Pod", containers(), **PODS_OF_KUEUE)] * 2, True),
     },
@@ -420,6 +528,10 @@ WITH_EXCLUSIVE = {"metadata": {"annotations": {EXCLUSIVE: "rack"}}, "spec": TEMP
         "a policy of Volcano": (
             document("Job", {"tasks": [{**TASK, "topologyPolicy": "restricted"}]}, VOLCANO),
             "topologyPolicy restricted of the task t, by which Volcano chooses nodes",
+        ),
+        "the share of a GPU that KAI gives": (
+            document("Pod", containers(), annotations={"gpu-fraction": "0.5"}),
+            "gpu-fraction: 0.5, the share of a GPU that KAI gives it",
         ),
         "Volcano's policy of a pod": (
             document("Pod", containers(), **POLICY_OF_POD),
