@@ -1,7 +1,7 @@
 """`check` against real kubelets in the virtual node: every configuration of the table, verdict and text.
 
 NUMAFORGE_KUBELETS chooses the minors: `all`, a list (`1.33,1.34`), or, as in `make test`, every ninth
-configuration for the lab's own; what all of them did is on record, and tests/unit/lab holds `check` to that.
+configuration for the lab's own; what all of them did is on record, to which tests/conformance holds `check`.
 NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to; other minors stay there as they are.
 """
 
@@ -24,8 +24,8 @@ from lab.twin import twins
 from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
+from tests.fixtures.kubelet_starts import all_cases, predicted
 from tests.fixtures.kubelet_texts import in_any_order, without_path
-from tests.lab.kubelet_cases import all_cases, predicted
 
 CHOICES = {"own": (kubelets.OWN,), "all": kubelets.MINORS}
 CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "own")
@@ -100,7 +100,7 @@ def _record(
 @pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
 def test_check_matches_the_kubelet(tried: Trials, minor: str, name: str) -> None:
     trial, verdict = tried.trials[name], tried.verdicts[minor][name]
-    report = predicted(trial, minor, tried.machine, verdict.state)
+    report = predicted(trial, kubelets.version(minor), tried.machine, verdict.state)
     assert report.starts is verdict.starts
     assert in_any_order(report.error or "") == in_any_order(without_path(verdict.error))
 

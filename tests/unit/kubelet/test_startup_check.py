@@ -357,14 +357,6 @@ def test_cgroup_v1_is_refused_from_1_35(version, starts):
     assert report.starts is starts
 
 
-@pytest.mark.parametrize(("version", "starts"), [("1.28", False), ("1.29", False), ("1.30", True)])
-def test_config_dir_needs_an_environment_variable_before_1_30(version, starts):
-    report = run("", version=version, drop_ins={"10-a.conf": f"{HEADER}maxPods: 9\n"})
-    assert report.starts is starts
-    if not starts:
-        assert "KUBELET_CONFIG_DROPIN_DIR_ALPHA" in (report.error or "")
-
-
 def test_newer_minor_is_treated_as_the_latest_with_a_notice():
     report = run(STATIC, version="v1.41.0")
     assert report.starts
@@ -557,27 +549,38 @@ def test_null_in_a_drop_in_deletes_from_1_32(version, held):
     assert effective.get("kubeReserved") == held
 
 
-@pytest.mark.parametrize(
-    ("version", "field"),
-    [
-        pytest.param("1.31", "KubeletConfiguration.CPUManagerPolicyOptions", id="internal names up to 1.31"),
-        pytest.param("1.32", "KubeletConfiguration.cpuManagerPolicyOptions", id="file names from 1.32 on"),
-    ],
-)
-def test_wrong_type_in_a_drop_in_is_reported_as_by_that_minor(version, field):
-    drop_ins = {"10-a.conf": f"{HEADER}cpuManagerPolicyOptions: {{full-pcpus-only: true}}\n"}
-    report = run("", version=version, drop_ins=drop_ins)
-    assert report.error == (
-        "failed to merge kubelet configs: failed to unmarshal merged JSON into kubelet configuration: "
-        f"json: cannot unmarshal bool into Go struct field {field} of type string"
-    )
-
-
 def test_merging_a_drop_in_does_not_affect_the_next_check():
     kind = '"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"'
     text = f'{{{kind}, "maxPods": 110.0}}'  # 110 where drop-ins are merged as JSON, no integer in a main file
     run("", drop_ins={"10-a.conf": text})
     assert "cannot unmarshal number 110.0 into" in str(check(text, topology=node(), version="1.36").error)
+
+
+def test_feature_gates_of_flags_and_file_are_merged():
+    effective = settings_of(
+        f"{HEADER}featureGates: {{AllAlpha: false}}\n", {}, ["--feature-gates=AllBeta=false"]
+    )
+    assert effective["featureGates"] == {"AllAlpha": False, "AllBeta": False}
+
+
+def test_relative_path_resolves_beside_the_file():
+    effective = settings_of(
+        f"{HEADER}staticPodPath: manifests\nauthentication: {{x509: {{clientCAFile: pki/ca.crt}}}}\n"
+    )
+    assert effective["staticPodPath"] == "/var/lib/kubelet/manifests"
+    assert effective["authentication"]["x509"]["clientCAFile"] == "/var/lib/kubelet/pki/ca.crt"
+
+
+def test_all_validation_errors_are_reported_together():
+    report = run("maxPods: -1\nport: -1\n")
+    assert [finding.where for finding in report.findings if finding.id == "NF110"] == ["maxPods", "port"]
+    assert (report.error or "").startswith("failed to validate kubelet configuration, error: [invalid")
+
+
+@pytest.mark.parametrize(("text", "pods"), [("0x10", 16), ("010", 8), ("1_000", 1000), ("+5", 5)])
+def test_flag_numbers_accept_go_notation(text, pods):
+    report = run("", flags=[f"--max-pods={text}"])
+    assert report.effective["maxPods"] == pods
 
 
 def test_unloadable_configuration_has_no_effective_settings():
