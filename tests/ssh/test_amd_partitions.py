@@ -17,7 +17,7 @@ from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.part import BOOT_LINK
 from numaforge.verification import suite
 from tests.fixtures.shortened import shortened
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.parts.amd_partitions import (
@@ -52,6 +52,8 @@ from tests.ssh.standin_amdgpu import (
 )
 from tests.ssh.transactions import applied, ended, has_files_open, run, status, until, when
 from tests.ssh.verifying import verified
+
+CASES = tables(__file__)
 
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
 PERSON = "/user.slice/user-1000.slice/session-3.scope"
@@ -91,36 +93,7 @@ def test_compute_mode_change_reloads_no_driver_and_skips_gpus_as_planned(node, p
 
 
 @pytest.mark.variants(2)
-@cases(
-    "fault, reason",
-    {
-        "a-GPU-that-stays-busy": (
-            "current_compute_partition every EBUSY",
-            f"{FIRST}: current_compute_partition does not take CPX: Device or resource busy",
-        ),
-        "a-mode-that-the-driver-does-not-take": (
-            "current_compute_partition 2 EINVAL",
-            f"{SECOND}: current_compute_partition does not take CPX: Invalid argument",
-        ),
-        "a-write-that-does-not-end": (
-            "current_compute_partition 2 hangs",
-            f"{SECOND}: current_compute_partition does not take CPX: tee did not end within 8 s",
-        ),
-        "a-memory-mode-that-the-driver-does-not-take": (
-            "current_memory_partition 1 EINVAL",
-            f"{FIRST}: current_memory_partition does not take NPS4: Invalid argument",
-        ),
-        "a-driver-that-does-not-load": (
-            "load 1 EIO",
-            "amdgpu cannot be loaded: modprobe: FATAL: Module amdgpu: Input/output error.",
-        ),
-        "a-load-that-does-not-end": (
-            "load 1 hangs",
-            "amdgpu cannot be loaded: modprobe did not end within 8 s",
-        ),
-        "a-GPU-that-stays-away": ("load 1 lost", f"{SECOND}: amdgpu does not have this GPU again after 1 s"),
-    },
-)
+@cases("fault, reason", CASES["failures"])
 def test_driver_failure_restores_the_old_modes(node, port, fault, reason):
     faults(node, fault)
     if "every" in fault:

@@ -11,7 +11,7 @@ from numaforge.node.program import holders_source
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.part import BOOT_LINK
 from tests.fixtures.shortened import shortened
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.parts.mig import (
     AMPERES,
@@ -51,6 +51,8 @@ from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold
 from tests.ssh.standin_systemd import notifying
 from tests.ssh.transactions import applied, ended, has_files_open, run, status, until, when
 
+CASES = tables(__file__)
+
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
@@ -76,26 +78,7 @@ def test_instance_change_alone_stops_no_unit(node, port):
 
 
 @pytest.mark.variants(1)
-@cases(
-    "call, code, reason",
-    {
-        "creating": (
-            "nvmlDeviceCreateGpuInstanceWithPlacement 1",
-            "NVML_ERROR_INSUFFICIENT_RESOURCES",
-            "the GPU instance 2g.20gb at 4 cannot be created: there is no room for it",
-        ),
-        "a-compute-instance": (
-            "nvmlGpuInstanceCreateComputeInstance 2",
-            "NVML_ERROR_UNKNOWN",
-            "the GPU instance 2g.20gb at 4 cannot get a compute instance of 1 slices: Unknown Error",
-        ),
-        "destroying": (
-            "nvmlGpuInstanceDestroy 1",
-            "NVML_ERROR_NO_PERMISSION",
-            "cannot be destroyed: this machine may not",
-        ),
-    },
-)
+@cases("call, code, reason", CASES["failures"])
 def test_failed_step_restores_the_old_state(node, port, call, code, reason):
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {call} {code}", 1))
     result = run(node, change(port))

@@ -177,30 +177,7 @@ def test_wrong_memory_sum_shows_its_parts_and_a_correct_share():
     assert remedy.endswith("for example 818Mi on each of the NUMA nodes 0-1")
 
 
-@cases(
-    "body, rules",
-    {
-        "CPUs that are not there, and a sum that is wrong": (
-            f"{STATIC}{MEMORY}reservedMemory: []\n".replace("0,8", "0,99"),
-            ["NF201", "NF215"],
-        ),
-        "a quantity: nothing is said of what rests on it": (
-            (
-                f"kubeReserved: {{memory: 1GiB}}\n{STATIC}topologyManagerPolicy: restricted\n"
-                "topologyManagerPolicyOptions: {own: 'true'}\nmemoryManagerPolicy: Static\n"
-            ),
-            ["NF202", "NF206"],
-        ),
-        "each manager, and what comes behind them": (
-            (
-                f"{STATIC}cpuManagerPolicyOptions: {{own: 'true'}}\nmemoryManagerPolicy: Best\n"
-                "syncFrequency: -1s\n"
-            ),
-            ["NF206", "NF205", "NF219"],
-        ),
-        "one mistake alone": (f"{STATIC}syncFrequency: -1s\n", ["NF219"]),
-    },
-)
+@cases("body, rules", CASES["later_errors"])
 def test_later_startup_errors_are_reported_too(body, rules):
     report = run(body)
     errors = [each for each in report.findings if each.severity is Severity.ERROR]
@@ -212,39 +189,7 @@ def test_later_startup_errors_are_reported_too(body, rules):
     assert str(errors[0].text) in str(report.error)
 
 
-@cases(
-    "version, side, body, error",
-    {
-        "nothing is reserved": (
-            "1.33",
-            "Kube",
-            f"{SYSTEMD}enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kubelet.slice\n",
-            '"/kubelet.slice": ["kubelet"] cgroup is not configured properly',
-        ),
-        "nothing is reserved on this side, cgroupfs": (
-            "1.36",
-            "System",
-            (
-                "enforceNodeAllocatable: [pods, system-reserved-compressible]\nkubeReserved: {cpu: 500m}\n"
-                "systemReservedCgroup: /system.slice/own\n"
-            ),
-            '"/system.slice/own": ["system.slice" "own"] cgroup is not configured properly',
-        ),
-        "a service is no slice": (
-            "1.31",
-            "System",
-            (
-                f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
-                "systemReservedCgroup: /system.slice/my-runtime.service\n"
-            ),
-            (
-                '"/system.slice/my-runtime.service": could not read controllers for cgroup '
-                '["my" "runtime.service"]: open /sys/fs/cgroup/my.slice/my-runtime.service.slice/'
-                "cgroup.controllers: no such file or directory"
-            ),
-        ),
-    },
-)
+@cases("version, side, body, error", CASES["impossible_cgroups"])
 def test_impossible_cgroups_are_refused(version, side, body, error):
     report = run(body, version)
     assert report.error == f"Failed to enforce {side} Reserved Cgroup Limits on {error}"
@@ -484,26 +429,7 @@ def test_kubeadm_extra_args_that_kubeadm_does_not_decode_are_refused(version, ar
         check(kubeadm(version, "JoinConfiguration", arguments), topology=node(), version="1.34")
 
 
-@cases(
-    "flag, rule, remedy",
-    {
-        "a flag that is gone": (
-            "--pod-infra-container-image=x",
-            "NF006",
-            "remove the flag: kubelet 1.34 was the last to know it",
-        ),
-        "a flag that is misspelt": (
-            "--cpu-manager-polisy=static",
-            "NF006",
-            "did you mean --cpu-manager-policy?",
-        ),
-        "options behind a comma": (
-            "--cpu-manager-policy-options=full-pcpus-only=true,align-by-socket=true",
-            "NF208",
-            "give each option its own flag: the kubelet does not split them at commas",
-        ),
-    },
-)
+@cases("flag, rule, remedy", CASES["remedies_of_flags"])
 def test_remedy_of_a_flag_names_what_the_kubelet_takes(flag, rule, remedy):
     text = f"{HEADER}cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n"
     assert finding(check(text, topology=node(), version="1.35", flags=[flag]), rule).remedy == remedy

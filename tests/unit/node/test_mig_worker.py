@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.roles.mig.worker import source
 from tests.fakes.nvml.gpus import FakeGpus, Instance, gpu_text
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 ADDRESS, OTHER = "0000:1b:00.0", "0000:43:00.0"
 UUIDS = {
@@ -160,26 +162,7 @@ def test_failed_undo_of_one_gpu_does_not_stop_the_others(hopper):
     assert hopper.show()[OTHER]["mode"] == "disabled"
 
 
-@cases(
-    "line, reason",
-    {
-        "lost": ("lost yes", f"the GPU {UUIDS[ADDRESS]} is not there any more"),
-        "off-the-bus": ("lost off-the-bus", "is not there any more"),
-        "vgpu": ("virtualization vgpu", "the MIG mode cannot be set: it does not support that"),
-        "no-permission": (
-            "fail nvmlDeviceSetMigMode 1 NVML_ERROR_NO_PERMISSION",
-            "the MIG mode cannot be set: this machine may not change it, as in a vGPU guest",
-        ),
-        "no-room": (
-            "fail nvmlDeviceCreateGpuInstanceWithPlacement 1 NVML_ERROR_INSUFFICIENT_RESOURCES",
-            "the GPU instance 9 at 4 cannot be created: there is no room for it",
-        ),
-        "old-driver": (
-            "fail nvmlDeviceCreateGpuInstanceWithPlacement 1 NVML_ERROR_FUNCTION_NOT_FOUND",
-            "cannot be created: the driver is too old for that",
-        ),
-    },
-)
+@cases("line, reason", CASES["refusals"])
 def test_nvml_refusal_is_reported_in_plain_english(hopper, line, reason):
     hopper.gpus.add(ADDRESS, line)
     status, said = hopper.change([form((HALF,))], [form((), mode="disabled")])

@@ -17,7 +17,9 @@ from numaforge.node.part import Part
 from numaforge.node.pods import Pods, read_pods, root_dirs
 from tests.fixtures.control_groups import alone
 from tests.fixtures.machines import kubeadm_kubelet
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 Start = Callable[..., int]
 WAITS = "#!/bin/sh\nread -r line\n"
@@ -57,29 +59,7 @@ def of(pid: int, evidence: tuple[str, ...]) -> list[str]:
     return [text for text in evidence if text.startswith(f"process {pid} ")]
 
 
-@cases(
-    "name, arguments, why",
-    {
-        "containerd's-shim": (
-            "containerd-shim-runc-v2",
-            ("-namespace", "k8s.io", "-id", "a", "-address", "/run/containerd/containerd.sock"),
-            "(containerd-shim) of containerd's namespace k8s.io",
-        ),
-        "kata's-shim": (
-            "containerd-shim-kata-v2",
-            ("-namespace", "k8s.io", "-id", "a"),
-            "(containerd-shim) of containerd's namespace k8s.io",
-        ),
-        "crio's-conmon": (
-            "conmon",
-            ("-c", "a", "-l", "/var/log/pods/ns_pod_uid/c/0.log", "--exit-dir", "/var/run/crio/exits"),
-            "(conmon) of CRI-O",
-        ),
-        "conmon-rs": ("conmonrs", ("--runtime-dir", "/run/crio/a"), "(conmonrs) of CRI-O"),
-        "docker's-shim": ("containerd-shim-runc-v2", ("-namespace", "moby", "-id", "a"), None),
-        "podman's-conmon": ("conmon", ("--exit-dir", "/run/libpod/exits"), None),
-    },
-)
+@cases("name, arguments, why", CASES["runtime_processes"])
 def test_runtime_process_of_pod_containers_is_evidence_of_pods(shell, start, name, arguments, why):
     pid = start(name, *arguments)
     assert of(pid, told(shell).alive) == ([f"process {pid} {why}"] if why else [])

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib import shell as scripts
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 from tests.fixtures.trees import link, write
+
+CASES = tables(__file__)
 
 FOLDERS = ("/sys/", "/proc/", "/etc/", "/dev/disk/", "/run/")
 NVME = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0/nvme0n1"
@@ -218,30 +220,7 @@ def socket(local: str, state: str = "01") -> str:
     )
 
 
-@cases(
-    "file, local, state, port, address",
-    {
-        "ipv4": ("tcp", "0100A8C0:0016", "01", "", "192.168.0.1"),
-        "ipv4-in-a-socket-of-ipv6": (
-            "tcp6",
-            "0000000000000000FFFF00000100A8C0:0016",
-            "01",
-            "",
-            "192.168.0.1",
-        ),
-        "ipv6": (
-            "tcp6",
-            "000080FE00000000FF005450B6AD1DFE:0016",
-            "01",
-            "",
-            "FE80:0000:0000:0000:5054:00FF:FE1D:ADB6",
-        ),
-        "the-port-of-the-look": ("tcp", "0100A8C0:08AE", "01", "2222", "192.168.0.1"),
-        "another-port": ("tcp", "0100A8C0:08AE", "01", "", None),
-        "a-connection-that-has-ended": ("tcp", "0100A8C0:0016", "06", "", None),
-        "sshd-that-listens": ("tcp", "00000000:0016", "0A", "", None),
-    },
-)
+@cases("file, local, state, port, address", CASES["connections"])
 def test_interface_of_an_sshd_connection_is_needed(host, file, local, state, port, address):
     nic(host, "eth0")
     write(host.root, f"/proc/net/{file}", socket(local, state))

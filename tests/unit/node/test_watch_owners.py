@@ -17,11 +17,13 @@ import pytest
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.roles.device_owners import CONFIG_MANAGER, MIG_MANAGER
+from numaforge.roles.device_owners import MIG_MANAGER
 from numaforge.roles.watch.configuration import configuration
 from tests.fixtures.control_groups import GROUPS, Start, starting
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 from tests.fixtures.watched_folder import WatchedFolder
+
+CASES = tables(__file__)
 
 pytestmark = pytest.mark.skipif(
     GROUPS is None or os.geteuid() != 0 or not all(map(shutil.which, ("curl", "openssl"))),
@@ -144,27 +146,7 @@ def test_unanswered_node_query_is_unknown(node, api, start):
     assert not [*(node.folder / "run/numaforge/watch").glob("login*")], "no key stays"
 
 
-@cases(
-    "machine, profile, rows",
-    {
-        "numaforge-cuts-gpus": (
-            "dgx-h100",
-            {"mig": {"gpus": [{"indices": [0], "devices": {"1g.10gb": 7}}]}},
-            [f"owner:mig\t{LABEL}\t{MIG_MANAGER.process}"],
-        ),
-        "the-operator-cuts-them": (
-            "dgx-h100",
-            {"mig": {"managed_by": "gpu-operator", "gpus": [{"indices": [0], "devices": {"1g.10gb": 7}}]}},
-            [],
-        ),
-        "no-mig": ("dgx-h100", {}, []),
-        "numaforge-partitions-gpus": (
-            "mi300x",
-            {"extends": "mi300x-cpx"},
-            [f"owner:amd_partitions\t{CONFIG_MANAGER.label}\t"],
-        ),
-    },
-)
+@cases("machine, profile, rows", CASES["owners"])
 def test_node_checks_for_other_owners_of_its_planned_settings(machine, profile, rows):
     wish = load_profile({"name": "a", "watch": {"enabled": True, "condition": True}, **profile})
     text = configuration(plan_node(ready_machine(machine), wish, "1.36.2"), "f", {})

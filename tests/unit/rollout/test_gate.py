@@ -13,8 +13,10 @@ from numaforge.rollout.gate import Expected, GateSettings, prove
 from numaforge.rollout.patience import Patience
 from tests.fixtures.memory_machine import NEW, OFFERED, Reboot
 from tests.fixtures.rollout_world import NODE, World
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 from tests.fixtures.virtual_time import Task
+
+CASES = tables(__file__)
 
 EXPECTED = Expected({"cpuManagerPolicy": "static"}, {"cpu": "60", "nvidia.com/gpu": "8"})
 SETTINGS = GateSettings(ready_timeout=60.0, stable_seconds=20.0)
@@ -119,29 +121,7 @@ def test_memory_may_differ_only_by_boot_variation(world, capacity, found, as_pre
     assert said == predicted
 
 
-@cases(
-    "advertised, said",
-    {
-        "all that is planned, and a name that is left with 0": (MIG, []),
-        "GPUs of before that are still advertised": (
-            {"nvidia.com/gpu": "8", "nvidia.com/mig-1g.10gb": "56"},
-            ["Allocatable nvidia.com/gpu: predicted not advertised, found 8"],
-        ),
-        "MIG devices of another geometry": (
-            {**MIG, "nvidia.com/mig-3g.40gb": "2"},
-            ["Allocatable nvidia.com/mig-3g.40gb: predicted not advertised, found 2"],
-        ),
-        "the shared ones of a resource that is not to be shared": (
-            {**MIG, "nvidia.com/mig-1g.10gb.shared": "112"},
-            ["Allocatable nvidia.com/mig-1g.10gb.shared: predicted not advertised, found 112"],
-        ),
-        "MIG devices that no plugin has registered": (
-            {"nvidia.com/gpu": "0"},
-            ["Allocatable nvidia.com/mig-1g.10gb: predicted 56, found 0"],
-        ),
-        "others' resources are left alone": ({**MIG, "rdma/hca": "63", "nvidia.com/hostdev": "2"}, []),
-    },
-)
+@cases("advertised, said", CASES["resource_names"])
 def test_resource_names_must_match_the_plan(world, advertised, said):
     assert wrong(world, begin(world, expected=CUT, **advertised)) == said
 

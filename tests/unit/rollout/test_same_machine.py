@@ -7,7 +7,9 @@ from numaforge.rollout.names import NodeNameError, node_name
 from numaforge.rollout.record import Ending, Phase
 from numaforge.rollout.same_machine import Access, claimed_twice, other_address
 from tests.fixtures.rollout_world import NODE, World
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 NODES = {
     name: ClusterNode(
@@ -24,57 +26,12 @@ def why_not(node: str, host: str = "a", **access: object) -> str | None:
     return other_address(NODES[node], Access(host, **access), NODES.values)  # type: ignore[arg-type]
 
 
-@cases(
-    "node, access",
-    {
-        "its address is the node's": ("gpu-01", {"addresses": ("10.0.0.1",)}),
-        "IPv6, written otherwise": ("gpu-02", {"addresses": ("2001:DB8:0::2",)}),
-        "IPv4 on an IPv6 socket": ("gpu-01", {"addresses": ("::ffff:10.0.0.1",)}),
-        "a forwarded port, and the inventory's name is the node's": (
-            "gpu-01",
-            {"host": "gpu-01", "addresses": ("127.0.0.1",)},
-        ),
-        "a network for management, and the inventory's name is the node's": (
-            "gpu-01",
-            {"host": "GPU-01", "addresses": ("172.16.0.1",)},
-        ),
-        "what was dialled is a name of the node": (
-            "gpu-01",
-            {"addresses": ("172.16.0.1",), "names": ("gpu-01.fleet.example",)},
-        ),
-        "behind a jump host, where no name resolves": ("gpu-01", {"host": "gpu-01", "names": ("gpu-01",)}),
-        "pinned by name": ("gpu-01", {"addresses": ("127.0.0.1",), "pin": "gpu-01"}),
-        "pinned by provider ID, at any address": ("gpu-01", {"pin": "aws:///eu-1a/i-gpu-01"}),
-        "a pin decides alone": ("gpu-01", {"pin": "gpu-01", "addresses": ("10.0.0.2",)}),
-        "this machine": ("gpu-01", {"host": "@local", "here": True}),
-    },
-)
+@cases("node, access", CASES["accepted"])
 def test_matching_host_is_accepted_as_its_node(node, access):
     assert why_not(node, **access) is None
 
 
-@cases(
-    "access, said",
-    {
-        "another node's host, at its own address": (
-            {"host": "gpu-02", "addresses": ("10.0.0.2",)},
-            "reached at 10.0.0.2, and the node has gpu-01, 10.0.0.1, gpu-01.fleet.example",
-        ),
-        "a forwarded port without a pin": (
-            {"addresses": ("127.0.0.1",)},
-            "write so in the inventory: numaforge_node='gpu-01'",
-        ),
-        "the node's name, at another node's address": (
-            {"host": "gpu-01", "addresses": ("10.0.0.2",)},
-            "and is reached at an address of gpu-02: 10.0.0.2",
-        ),
-        "another pin, whatever the address": (
-            {"addresses": ("10.0.0.1",), "pin": "gpu-02"},
-            "the inventory says that it is the node gpu-02 (numaforge_node), and the host says gpu-01",
-        ),
-        "nothing is known": ({}, "only its own claim"),
-    },
-)
+@cases("access, said", CASES["refused"])
 def test_host_without_proof_of_its_node_is_refused_with_remedy(access, said):
     assert said in str(why_not("gpu-01", **access))
 

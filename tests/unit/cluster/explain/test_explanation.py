@@ -15,7 +15,9 @@ from numaforge.cluster.explain.workload import Group, groups_of, workloads_of
 from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.topology.model import Userland
 from tests.fixtures.scenarios import scenario
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 GPU = "nvidia.com/gpu"
 ALLOCATABLE = {"cpu": "14", "memory": "30Gi", "pods": "110", GPU: "4"}
@@ -441,69 +443,7 @@ GANG = {"gang": {"minCount": 3}}
 IN_RACK = {"topology": [{"key": "rack"}]}
 
 
-def of_workload(**more: Any) -> dict[str, Any]:
-    reference = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
-    return {**reference, "schedulingPolicy": GANG, **more}
-
-
-OF_1_36 = {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}
-SHARED_CLAIM = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
-
-
-@cases(
-    "version, spec, least, domain, note",
-    {
-        "v1alpha2, of 1.36": (
-            "scheduling.k8s.io/v1alpha2",
-            {
-                **OF_1_36,
-                "schedulingPolicy": GANG,
-                "schedulingConstraints": IN_RACK,
-                "disruptionMode": "PodGroup",
-            },
-            3,
-            "rack",
-            "",
-        ),
-        "v1alpha3, of 1.37": (
-            "scheduling.k8s.io/v1alpha3",
-            of_workload(schedulingConstraints=IN_RACK, disruptionMode={"all": {}}),
-            3,
-            "rack",
-            "",
-        ),
-        "v1beta1, of 1.37": ("scheduling.k8s.io/v1beta1", of_workload(preemptionPolicy="Never"), 3, None, ""),
-        "basic: no pod waits for another": (
-            "scheduling.k8s.io/v1beta1",
-            {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": IN_RACK},
-            0,
-            "rack",
-            "",
-        ),
-        "a group of groups is not judged": (
-            "scheduling.k8s.io/v1alpha3",
-            {"schedulingPolicy": GANG, "parentCompositePodGroupName": "whole"},
-            3,
-            None,
-            "its CompositePodGroup whole, whose groups wait for one another",
-        ),
-        "claims of the group": (
-            "scheduling.k8s.io/v1alpha2",
-            {"schedulingPolicy": GANG, **SHARED_CLAIM},
-            3,
-            None,
-            "claims that its pods share: each pod is judged as if it had its own",
-        ),
-        "of scheduler-plugins": ("scheduling.x-k8s.io/v1alpha1", {"minMember": 2}, 2, None, ""),
-        "of Volcano": (
-            "scheduling.volcano.sh/v1beta1",
-            {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}},
-            2,
-            "nvidia.com/gpu.clique",
-            "",
-        ),
-    },
-)
+@cases("version, spec, least, domain, note", CASES["groups"])
 def test_group_is_read_in_each_served_version(version, spec, least, domain, note):
     document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
     name = version.partition("/")[0], "default/g"
@@ -617,31 +557,7 @@ def by_size(operator: str, *values: str) -> dict[str, Any]:
     return pod("p", {**limits(1), **labelled("size", operator, *values)})
 
 
-@cases(
-    "spec, message",
-    {
-        "a number as a label": ({"nodeSelector": {"size": 8}}, "8 is not a text"),
-        "a boolean as a label": ({"nodeSelector": {"gpu": True}}, "true is not a text"),
-        "a label with blanks": ({"nodeSelector": {"gpu": "H100 80GB"}}, "'H100 80GB' is not the value"),
-        "another operator": ({"tolerations": [{"operator": "equals"}]}, "is not an operator"),
-        "Exists of a value": (
-            {"tolerations": [{"operator": "Exists", "value": "b"}]},
-            "takes no value: leave",
-        ),
-        "Equal of all keys": ({"tolerations": [{"value": "b"}]}, "the operator has to be Exists"),
-        "another effect": ({"tolerations": [{"key": "a", "effect": "NoRun"}]}, "is not an effect"),
-        "seconds of all effects": (
-            {"tolerations": [{"key": "a", "tolerationSeconds": 5}]},
-            "needs the effect NoExecute",
-        ),
-        "another action": (spread("zone", "Never"), "whenUnsatisfiable is 'Never'"),
-        "no skew": ({"topologySpreadConstraints": [{"topologyKey": "zone"}]}, "maxSkew is None"),
-        "no topologyKey": (
-            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
-            "topologyKey is missing",
-        ),
-    },
-)
+@cases("spec, message", CASES["refused_constraints"])
 def test_constraints_that_no_api_server_takes_are_refused(spec, message):
     with pytest.raises(NumaforgeError, match=message):
         workloads_of([pod("p", {**limits(1), **spec})], "f")
