@@ -60,7 +60,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
         remarks = (
             *explain(operation, cpu_manager_is_static=static, gates=node.settings.gates),
             *explain_alignment(operation, scenario.devices or {}),
-            *explain_gpus(operation),
+            *explain_gpus(operation, scenario.devices),
             *explain_claims(answer, claims, node.machine.cpus),
         )
         offered = tuple(node.device_manager.plugins)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numaforge.commands.inputs import GivenPods
+    from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.kubelet.admission.fit import FitReport, Scenario
     from numaforge.kubelet.admission.pod import Pod
 
@@ -64,7 +65,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.report.near_gpus import near_document, near_lines
 
     shape, request = _only_pod(pod)
-    remarks = [f"{mig.field}: {mig.reason}" for mig in explain_gpus(shape)]
+    inventories: list[Inventory | None] = []
     is_bound = False
     documents: list[dict[str, Any]] = []
     reports: list[tuple[str, FitReport]] = []
@@ -72,6 +73,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
         if path and "=" in path and not Path(path).exists():
             raise click.UsageError(f"{path}: =COUNT is for --shapes only")
         scenario = scenario_of(path, request.claims, **kubelet)
+        inventories.append(scenario.devices)
         refusal = request.unselected(shape, scenario)
         report = fit_node(scenario, shape, refusal)
         resource = None if refusal else _device_resource(scenario, shape)
@@ -100,6 +102,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     counts = [report.configured.pods for _, report in reports]
     together = [max(counts)] if is_bound else counts
     total = sum(together)
+    remarks = [f"{one.field}: {one.reason}" for one in explain_gpus(shape, *inventories)]
     if output == "json":
         show_json({"schema": 1, "pod": shape.name, "pods": total, "remarks": remarks, "nodes": documents})
         return ExitCode.YES if total else ExitCode.NO

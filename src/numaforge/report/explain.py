@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from numaforge.kubelet.admission.alignment import explain_gpus
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
 from numaforge.lib.cpulist import format_cpulist
@@ -65,7 +64,7 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
             {"of": remedy.of, "change": remedy.change, "fit": remedy.fit, "nodes": list(remedy.nodes)}
             for remedy in answer.remedies
         ],
-        "remarks": [{"field": one.field, "reason": one.reason} for one in explain_gpus(answer.about.pod)],
+        "remarks": [{"field": one.field, "reason": one.reason} for one in answer.remarks],
         "not_judged": list(_not_judged(answer)),
     }
 
@@ -85,7 +84,7 @@ def explanation_lines(answer: Explanation, subject: LivePod | None) -> list[str]
         lines += ["", "No change that was tried lets it fit."]
     if answer.update_waits:
         lines += wrapped(_UPDATE_WAITS, _WIDTH, "")
-    for remark in explain_gpus(answer.about.pod):
+    for remark in answer.remarks:
         lines += wrapped(f"{remark.field}: {remark.reason}", _WIDTH, "")
     for unseen in _not_judged(answer):
         lines += wrapped(f"not judged: {unseen}", _WIDTH, "")

@@ -3,8 +3,10 @@
 import pytest
 
 from numaforge.kubelet.admission.alignment import explain_gpus
+from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.scheduler import is_counted, like
+from tests.fixtures.machines import ready
 
 OFFERED = ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb", "rdma/rail0")
 
@@ -60,8 +62,12 @@ def test_unknown_vendor_gets_no_suggestion():
         pytest.param({"nvidia.com/mig-1g.10gb": 1, "nvidia.com/gpu": 1}, 1, id="one beside a GPU"),
         pytest.param({"nvidia.com/gpu": 2}, 0, id="two GPUs"),
         pytest.param({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}, 1, id="memory that HAMi counts"),
+        pytest.param({"nvidia.com/gpu": 2}, 1, id="two MIG devices that are nvidia.com/gpu, strategy single"),
+        pytest.param({"nvidia.com/gpu": 1}, 0, id="one MIG device that is nvidia.com/gpu, strategy single"),
     ],
 )
-def test_share_of_a_gpu_that_nothing_serves_is_remarked(limits, remarks):
+def test_share_of_a_gpu_that_nothing_serves_is_remarked(limits, remarks, request):
     pod = Pod.from_manifest({"containers": [{"name": "main", "resources": {"limits": limits}}]})
-    assert len(explain_gpus(pod)) == remarks
+    single = "single" in request.node.callspec.id
+    slices = inventory_of(ready("dgx-h100-mig"), "single") if single else None
+    assert len(explain_gpus(pod, slices)) == remarks

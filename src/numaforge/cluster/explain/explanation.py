@@ -10,6 +10,8 @@ from numaforge.cluster.explain.candidates import Candidate, SaidOfPod
 from numaforge.cluster.explain.placement import Placement, likely, place
 from numaforge.cluster.explain.remedies import Remedy, aligning, pinning, remedies
 from numaforge.cluster.explain.workload import GangPod, Unit, Workload
+from numaforge.kubelet.admission.alignment import explain_gpus
+from numaforge.kubelet.admission.qos import Remark
 
 
 class OfNode(NamedTuple):
@@ -29,6 +31,7 @@ class Explanation(NamedTuple):
     pod `about`: the first that does not fit after the others, else the first. `likely` is the scheduler's
     preferred node for the first pod. `domain` is the label value that all nodes must share: the one that fits
     the most pods. `update_waits`: all fit, and there is no room for the one that an update adds first.
+    `remarks` are on the pod `about`.
     """
 
     workload: Workload
@@ -39,6 +42,7 @@ class Explanation(NamedTuple):
     remedies: tuple[Remedy, ...] = ()
     domain: str | None = None
     update_waits: bool = False
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -75,6 +79,7 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
         ),
         likely=likely(members[0], nodes),
         domain=placement.domain,
+        remarks=explain_gpus(about.pod, *(node.scenario.devices for node in nodes if node.scenario)),
         update_waits=all_fit and workload.surges and not place((Unit((about,)),), placement.nodes).where,
     )
     return explanation._replace(remedies=_remedies(explanation, nodes, placement)), (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from numaforge.kubelet.admission.claims import JudgedClaims
-from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.node import Admission
 from numaforge.kubelet.admission.nvidia_resources import GPU, MIG_PREFIX, PREFIX
@@ -37,8 +39,11 @@ def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -
     return tuple(remarks)
 
 
-def explain_gpus(pod: Pod) -> tuple[Remark, ...]:
-    """Return remarks on requests for shares of GPUs: HAMi's, and several MIG devices in one container."""
+def explain_gpus(pod: Pod, *inventories: Inventory | None) -> tuple[Remark, ...]:
+    """Return remarks on requests for shares of GPUs: HAMi's, and several MIG devices in one container.
+
+    `inventories` are those of the nodes that may take the pod.
+    """
     of_hami = (
         Remark(
             f"{field}.resources.limits.{name}",
@@ -49,32 +54,39 @@ def explain_gpus(pod: Pod) -> tuple[Remark, ...]:
         for name in container.limits
         if name in _OF_HAMI
     )
-    return (*of_hami, *_explain_mig(pod))
+    return (*of_hami, *_explain_mig(pod, inventories))
 
 
-def _explain_mig(pod: Pod) -> tuple[Remark, ...]:
+def _explain_mig(pod: Pod, inventories: Sequence[Inventory | None]) -> tuple[Remark, ...]:
     """Return a remark for each container that requests several MIG devices, or one beside whole GPUs.
 
     CUDA enumerates one MIG device in a process, and none beside a GPU (NVIDIA's MIG guide;
-    k8s-device-plugin#446).
+    k8s-device-plugin#446). With the strategy `single` of a node in `inventories` they are nvidia.com/gpu.
     """
-    return tuple(
-        Remark(
-            f"{field}.resources.limits.{next(iter(slices))}",
-            f"a CUDA process uses one MIG device: one in the container {container.name} sees 1 of "
-            f"{sum(slices.values())}{', or the whole GPU beside them' if whole else ''}",
-            "1  (in more pods, or one larger MIG device)",
-        )
-        for field, container in fields_of(pod)
-        if (
-            slices := {
-                name: amount
-                for name, amount in container.limits.items()
-                if name.startswith(MIG_PREFIX) and amount
-            }
-        )
-        and ((whole := container.limits.get(GPU, 0)) or sum(slices.values()) > 1)
-    )
+    single = any(_is_mig(device) for one in inventories if one for device in one.get(GPU, ()))
+    remarks = []
+    for field, container in fields_of(pod):
+        slices = {
+            name: amount
+            for name, amount in container.limits.items()
+            if amount and (name.startswith(MIG_PREFIX) or (single and name == GPU))
+        }
+        whole = container.limits.get(GPU, 0) if slices and GPU not in slices else 0
+        if whole or sum(slices.values()) > 1:
+            remarks.append(
+                Remark(
+                    f"{field}.resources.limits.{next(iter(slices))}",
+                    f"a CUDA process uses one MIG device: one in the container {container.name} sees 1 of "
+                    f"{sum(slices.values())}{', or the whole GPU beside them' if whole else ''}",
+                    "1  (in more pods, or one larger MIG device)",
+                )
+            )
+    return tuple(remarks)
+
+
+def _is_mig(device: Device) -> bool:
+    """Whether a device of NVIDIA's is a MIG device, or a replica of one: by its UUID, else its position."""
+    return device.part_of is not None and (device.id.startswith("MIG-") or "/" in device.id)
 
 
 def explain_alignment(pod: Pod, inventory: Inventory) -> tuple[Remark, ...]:
