@@ -16,39 +16,64 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# The names in NCCL's user guide (2.30), and a few more in its source that fleets set. NCCL ignores unknown
+# The names in NCCL's user guide (2.30), and those in its source that fleets set. NCCL ignores unknown
 # names silently, so a misspelt one would have no effect.
-_NAMES = """
-ALGO ALLOC_P2P_NET_LL_BUFFERS BUFFSIZE CGA_CLUSTER_SIZE CHECKS_DISABLE CHECK_MODE CHECK_POINTERS
-COLLNET_ENABLE COLLNET_NODE_THRESHOLD COMM_BLOCKING CROSS_NIC CTA_POLICY CUMEM_ENABLE CUMEM_HOST_ENABLE
-DEBUG DEBUG_FILE DEBUG_SUBSYS DEBUG_TIMESTAMP_FORMAT DEBUG_TIMESTAMP_LEVELS DMABUF_ENABLE
-GRAPH_MIXING_SUPPORT GRAPH_REGISTER GRAPH_STREAM_ORDERING IB_ADAPTIVE_ROUTING IB_ADDR_FAMILY IB_ADDR_RANGE
-IB_AR_THRESHOLD IB_CUDA_SUPPORT IB_DATA_DIRECT IB_DISABLE IB_ECE_ENABLE IB_FIFO_TC IB_MERGE_NICS IB_OOO_RQ
-IB_PCI_RELAXED_ORDERING IB_QPS_PER_CONNECTION IB_RETRY_CNT IB_RETURN_ASYNC_EVENTS IB_ROCE_VERSION_NUM IB_SL
-IB_SPLIT_DATA_ON_QPS IB_TC IB_TIMEOUT IB_WARN_RAIL_LOCAL IGNORE_COLLNET_MISMATCH IGNORE_CPU_AFFINITY
-IGNORE_NET_MISMATCH IPC_USE_ABSTRACT_SOCKET LAUNCH_MODE LAUNCH_ORDER_IMPLICIT LAUNCH_RACE_FATAL
-LEGACY_CUDA_REGISTER LL_THRESHOLD LOCAL_REGISTER MAX_CTAS MAX_NCHANNELS MEM_SYNC_DOMAIN MIN_CTAS
-MIN_NCHANNELS MNNVL_CLIQUE_ID MNNVL_ENABLE MNNVL_UUID MULTI_RANK_GPU_ENABLE NET NETDEVS_POLICY
-NET_FORCE_FLUSH NET_GDR_C2C NET_GDR_READ NET_MERGE_POLICY NET_PLUGIN NET_SHARED_BUFFERS NET_SHARED_COMMS
-NSOCKS_PERTHREAD NTHREADS NVB_DISABLE NVLSTREE_MAX_CHUNKSIZE NVLS_ENABLE OOB_NET_ENABLE OOB_NET_IFNAME
-P2P_DIRECT_DISABLE P2P_DISABLE P2P_LEVEL P2P_LL_THRESHOLD P2P_NET_CHUNKSIZE P2P_PXN_LEVEL PROFILER_PLUGIN
-PROTO PXN_C2C PXN_DISABLE RAS_ADDR RAS_ENABLE RAS_TIMEOUT_FACTOR RUNTIME_CONNECT SET_STACK_SIZE
-SET_THREAD_NAME SHM_DISABLE SINGLE_RING_THRESHOLD SOCKET_FAMILY SOCKET_MAGIC SOCKET_NTHREADS
-SOCKET_POLL_TIMEOUT_MSEC SOCKET_RETRY_CNT SOCKET_RETRY_SLEEP_MSEC SYM_GIN_KERNELS_ENABLE TOPO_DUMP_FILE
-TREE_THRESHOLD TUNER_PLUGIN UID_STAGGER_RATE UID_STAGGER_THRESHOLD WIN_ENABLE
+_NUMBERS = """
+ALLOC_P2P_NET_LL_BUFFERS BUFFSIZE CGA_CLUSTER_SIZE CHECK_POINTERS CHUNK_SIZE COLLNET_ENABLE
+COLLNET_NODE_THRESHOLD COMM_BLOCKING CROSS_NIC CUMEM_ENABLE CUMEM_HOST_ENABLE DMABUF_ENABLE GDRCOPY_ENABLE
+GDRCOPY_FIFO_ENABLE GDRCOPY_FLUSH_ENABLE GDRCOPY_SYNC_ENABLE GDR_FLUSH_DISABLE GRAPH_MIXING_SUPPORT
+GRAPH_REGISTER GRAPH_STREAM_ORDERING IB_ADAPTIVE_ROUTING IB_AR_THRESHOLD IB_DATA_DIRECT IB_DEVICE_PCI_ORDER
+IB_DISABLE IB_ECE_ENABLE IB_FIFO_TC IB_MERGE_NICS IB_MERGE_VFS IB_OOO_RQ IB_PCI_RELAXED_ORDERING IB_PKEY
+IB_QPS_PER_CONNECTION IB_RETRY_CNT IB_RETURN_ASYNC_EVENTS IB_ROCE_VERSION_NUM IB_SL IB_SPLIT_DATA_ON_QPS IB_TC
+IB_TIMEOUT IB_WARN_RAIL_LOCAL IGNORE_COLLNET_MISMATCH IGNORE_CPU_AFFINITY IGNORE_NET_MISMATCH
+IPC_USE_ABSTRACT_SOCKET LAUNCH_ORDER_IMPLICIT LAUNCH_RACE_FATAL LEGACY_CUDA_REGISTER LL128_BUFFSIZE LL128_C2C
+LL128_NTHREADS LL_BUFFSIZE LOCAL_REGISTER MAX_CTAS MAX_NCHANNELS MAX_NRINGS MAX_P2P_NCHANNELS MEM_SYNC_DOMAIN
+MIN_CTAS MIN_NCHANNELS MIN_NRINGS MIN_P2P_NCHANNELS MNNVL_CLIQUE_ID MNNVL_CROSS_CLIQUE MNNVL_ENABLE MNNVL_UUID
+MULTI_RANK_GPU_ENABLE NCHANNELS_PER_NET_PEER NET_DISABLE_INTRA NET_FORCE_FLUSH NET_GDR_C2C NET_GDR_READ
+NET_OVERHEAD NET_SHARED_BUFFERS NET_SHARED_COMMS NSOCKS_PERTHREAD NTHREADS NVB_DISABLE NVB_PRECONNECT
+NVLSTREE_MAX_CHUNKSIZE NVLS_CHUNKSIZE NVLS_ENABLE NVLS_NCHANNELS NVTX_DISABLE OOB_NET_ENABLE
+P2P_DIRECT_DISABLE P2P_DISABLE P2P_LL_THRESHOLD P2P_NET_CHUNKSIZE P2P_NVL_CHUNKSIZE P2P_PCI_CHUNKSIZE
+P2P_PXN_LEVEL P2P_READ_ENABLE P2P_USE_CUDA_MEMCPY PAT_ENABLE PXN_C2C PXN_DISABLE RAS_ENABLE RAS_TIMEOUT_FACTOR
+RUNTIME_CONNECT SET_STACK_SIZE SHM_DISABLE SHM_LOCALITY SOCKET_INLINE SOCKET_MIN_TASKSIZE SOCKET_NTHREADS
+SOCKET_POLL_TIMEOUT_MSEC SOCKET_RCVBUF SOCKET_RETRY_CNT SOCKET_RETRY_SLEEP_MSEC SOCKET_SNDBUF
+SYM_GIN_KERNELS_ENABLE UID_STAGGER_RATE UID_STAGGER_THRESHOLD WIN_ENABLE
 """
-NCCL_NAMES = frozenset(f"NCCL_{name}" for name in _NAMES.split())
+_TEXTS = """
+ALGO CHECK_MODE CTA_POLICY DEBUG DEBUG_FILE DEBUG_SUBSYS DEBUG_TIMESTAMP_FORMAT DEBUG_TIMESTAMP_LEVELS
+GRAPH_FILE IBVERBS_LIB IB_ADDR_FAMILY IB_ADDR_RANGE LAUNCH_MODE NET NETDEVS_POLICY NET_FORCE_MERGE
+NET_MERGE_LEVEL NET_MERGE_POLICY NET_PLUGIN OOB_NET_IFNAME P2P_LEVEL PROFILER_PLUGIN PROTO PROXY_CPUSET
+RAS_ADDR SET_THREAD_NAME SOCKET_FAMILY SOCKET_MAGIC THREAD_THRESHOLDS TOPO_DUMP_FILE TUNER_PLUGIN
+"""
+_NUMERIC_NAMES = frozenset(f"NCCL_{name}" for name in _NUMBERS.split())
+NCCL_NAMES = _NUMERIC_NAMES.union(f"NCCL_{name}" for name in _TEXTS.split())
+_CHOICES: Mapping[str, str] = {
+    "NCCL_ALGO": "Tree Ring CollNetDirect CollNetChain NVLS NVLSTree PAT",
+    "NCCL_DEBUG": "VERSION WARN INFO ABORT TRACE",
+    "NCCL_P2P_LEVEL": "LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS 0 1 2 3 4 5",
+    "NCCL_PROTO": "LL LL128 Simple",
+}
+"""The words that these take, in lists and after ^ and FUNCTION: too."""
 
+_OF_THE_JOB = "set it in the environment of the job"
+_GID_INDEX = (
+    "an index differs from host to host and changes as addresses come and go, so that a pinned one fails or "
+    "takes another network (NVIDIA/nccl#551, #890); NCCL finds it by itself. To choose among networks, set "
+    "NCCL_IB_ROCE_VERSION_NUM, NCCL_IB_ADDR_FAMILY or NCCL_IB_ADDR_RANGE"
+)
 REFUSED: Mapping[str, str] = {
-    "NCCL_IB_GID_INDEX": "an index differs from host to host and changes as addresses come and go, so that a "
-    "pinned one fails or takes another network (NVIDIA/nccl#551, #890); NCCL finds it by itself. To choose "
-    "among networks, set NCCL_IB_ROCE_VERSION_NUM, NCCL_IB_ADDR_FAMILY or NCCL_IB_ADDR_RANGE",
-    "NCCL_CONF_FILE": "NCCL reads it before it reads /etc/nccl.conf; set it in the environment of the job",
-    "NCCL_ENV_PLUGIN": "NCCL reads it before it reads /etc/nccl.conf; set it in the environment of the job",
-    "NCCL_SOCKET_IFNAME": "set rdma.libraries.socket_interface",
-    "NCCL_IB_HCA": "it is made of the rails; further devices go into rdma.libraries.more_devices",
-    "NCCL_NET_GDR_LEVEL": "set rdma.libraries.gdr_level",
-    "NCCL_TOPO_FILE": "set rdma.libraries.topology_file",
+    name: reason
+    for names, reason in (
+        ("IB_GID_INDEX", _GID_INDEX),
+        ("CONF_FILE ENV_PLUGIN", f"NCCL reads it before it reads /etc/nccl.conf; {_OF_THE_JOB}"),
+        ("ASYNC_ERROR_HANDLING BLOCKING_WAIT", f"PyTorch reads it, as TORCH_NCCL_...; {_OF_THE_JOB}"),
+        ("COMM_ID HOSTID", f"it is another one for each job or host; {_OF_THE_JOB}"),
+        ("IB_CUDA_SUPPORT LL_THRESHOLD TREE_THRESHOLD", "NCCL no longer reads it"),
+        ("SOCKET_IFNAME", "set rdma.libraries.socket_interface"),
+        ("IB_HCA", "it is made of the rails; further devices go into rdma.libraries.more_devices"),
+        ("NET_GDR_LEVEL", "set rdma.libraries.gdr_level"),
+        ("TOPO_FILE", "set rdma.libraries.topology_file"),
+    )
+    for name in (f"NCCL_{part}" for part in names.split())
 }
 """Refused names, and what to do instead."""
 
@@ -105,10 +130,26 @@ def _nccl_name(value: object) -> str:
         raise ValueError(f"{text} is not taken: {REFUSED[text]}")
     if text not in NCCL_NAMES:
         readable = () if "DUMP" in text.upper() else KNOWN_NAMES - WRITTEN_BY_NCCL
-        nearest = get_close_matches(text.upper(), readable, n=1)
-        advice = f"; did you mean {nearest[0]}?" if nearest else ""
-        raise ValueError(f"{text!r} is not a setting in NCCL's user guide{advice}")
+        parts = [name.removeprefix("NCCL_") for name in readable]
+        nearest = get_close_matches(text.upper().removeprefix("NCCL_"), parts, n=1, cutoff=0.75)
+        advice = (
+            f"did you mean NCCL_{nearest[0]}?"
+            if nearest
+            else f"if a plugin or PyTorch reads it, {_OF_THE_JOB}"
+        )
+        raise ValueError(f"{text!r} is not a setting in NCCL's user guide; {advice}")
     return text
+
+
+def _misread(name: str, text: str) -> str | None:
+    """Return why NCCL does not take a value as it stands; None where it does."""
+    if name in _NUMERIC_NAMES and not re.fullmatch(r"-?(0x[0-9a-fA-F]+|[0-9]+)", text):
+        return f"NCCL reads a number here, and of {text!r} its leading digits, else 0; write a number"
+    if words := _CHOICES.get(name):
+        for word in re.split("[,;]", text):
+            if word.rpartition(":")[2].lstrip("^").lower() not in words.lower().split():
+                return f"{word!r} is not a word that NCCL knows here; write {', '.join(words.split())}"
+    return None
 
 
 def _nccl_value(value: object) -> str:
@@ -247,6 +288,13 @@ class Libraries(Section):
     def asked(self) -> bool:
         """Whether the profile sets anything here."""
         return self != Libraries()
+
+    @model_validator(mode="after")
+    def _nccl_takes_each_value(self) -> Self:
+        for name, text in self.nccl.items():
+            if complaint := _misread(name, text):
+                raise ValueError(f"nccl.{name}: {complaint}")
+        return self
 
     @model_validator(mode="after")
     def _a_device_hangs_below_one_switch(self) -> Self:

@@ -253,6 +253,7 @@ def _offer(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> str:
     excluding = [name for name, texts in selectors.items() if not _values(name, functions) & set(texts)]
     offers = (
         f"{name} of this machine: {', '.join(sorted(_values(name, functions))) or 'none'}"
+        + (f"; none is {' or '.join(selectors[name])}" if name in excluding else "")
         for name in excluding or selectors
     )
     return "; ".join(offers)

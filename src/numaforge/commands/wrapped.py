@@ -43,7 +43,7 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
                 remedy="give that ConfigMap, or both in one file",
             )
         inner = [(inner_text, f"{path}: {name}") for _, name, inner_text in texts_in(documents, path)]
-        for other_text, where in [(text, path), *inner]:
+        for other_text, where in [*inner, (text, path)]:
             if whose := _whose(other_text):
                 raise PlanError("is not such a configuration", where=where, remedy=whose)
         if len(inner) == 1:

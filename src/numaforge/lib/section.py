@@ -45,6 +45,8 @@ class Removable(Section):
         return self
 
 
+_MOST_PLACES = 3  # that an unknown key may belong to: names such as `devices` are in many sections
+
 Model = TypeVar("Model", bound=Section)
 Name = TypeVar("Name", bound=str)
 
@@ -114,7 +116,21 @@ def _known_keys(path: tuple[str | int, ...], model: type[Section], also_known: t
     *above, key = path
     known_keys = (*(() if above else also_known), *_fields(_section_at(above, model)))
     nearest = get_close_matches(str(key), known_keys, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known_keys)}"
+    if nearest:
+        return f"did you mean {nearest[0]}?"
+    elsewhere = dict.fromkeys(dotted(place) for place in _places(str(key), model))
+    if 0 < len(elsewhere) <= _MOST_PLACES:
+        return f"it belongs to {' or '.join(elsewhere)}"
+    return f"known here: {', '.join(known_keys)}"
+
+
+def _places(key: str, section: type[Section], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the sections that know a key."""
+    for name, field in _fields(section).items():
+        if name == key and above:
+            yield above
+        for inner in dict.fromkeys(_sections_in(field.annotation)):
+            yield from _places(key, inner, (*above, name))
 
 
 def _section_at(path: Sequence[str | int], section: type[Section]) -> type[Section]:

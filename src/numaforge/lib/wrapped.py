@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -62,13 +63,28 @@ def texts_in(documents: Sequence[Mapping[str, Any]], path: str) -> Iterator[tupl
             if isinstance(policy := _at(document, policy_path), str):
                 yield _name(document), ".".join(policy_path), policy
         for values in _helm_values(document, path):
-            for config_path in _CONFIGS:
-                if texts := mapping(_at(values, config_path)):
-                    holder = config_path[:-1]
-                    default = mapping(_at(values, holder)).get("default")
-                    if problem := _missing_name(holder[0], texts, default, f"{'.'.join(holder)}.default"):
-                        raise PlanError(problem, where=path, remedy="name a configuration that exists")
-                    yield from _by_owner(_name(document), texts)
+            yield from _in_values(values, _name(document), path)
+
+
+def _in_values(values: Mapping[str, Any], owner: str, path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the texts in Helm values; of the network operator's, before 24.10, its pools."""
+    if pools := mappings(_at(values, ("rdmaSharedDevicePlugin", "resources"))):
+        entries = [
+            {
+                "resourceName": pool.get("name"),
+                "rdmaHcaMax": pool.get("rdmaHcaMax", 63),
+                "selectors": {key: pool[key] for key in pool if key not in ("name", "rdmaHcaMax")},
+            }
+            for pool in pools
+        ]
+        yield owner, "rdmaSharedDevicePlugin.resources", json.dumps({"configList": entries})
+    for config_path in _CONFIGS:
+        if texts := mapping(_at(values, config_path)):
+            holder = config_path[:-1]
+            default = mapping(_at(values, holder)).get("default")
+            if problem := _missing_name(holder[0], texts, default, f"{'.'.join(holder)}.default"):
+                raise PlanError(problem, where=path, remedy="name a configuration that exists")
+            yield from _by_owner(owner, texts)
 
 
 def config_maps_named(documents: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, object]]:

@@ -19,7 +19,7 @@ NODE = "kind: Node\nmetadata: {name: gpu-7, labels: {nvidia.com/device-plugin.co
 
 
 def is_configuration(document: Mapping[str, Any]) -> bool:
-    return "version" in document
+    return "version" in document or "configList" in document
 
 
 def config_map(name: str, **data: str) -> str:
@@ -100,6 +100,13 @@ def chart(default: str) -> str:
             ": spec.rdmaSharedDevicePlugin.config",
             id="a NicClusterPolicy",
         ),
+        pytest.param(
+            "rdmaSharedDevicePlugin: {resources: [{name: a, ifNames: [ens3]}]}",
+            None,
+            '{"configList": [{"resourceName": "a", "rdmaHcaMax": 63, "selectors": {"ifNames": ["ens3"]}}]}',
+            ": rdmaSharedDevicePlugin.resources",
+            id="pools of the network operator's chart",
+        ),
     ],
 )
 def test_configuration_is_found_inside_its_wrapper(tmp_path, text, key, inner, place):
@@ -160,8 +167,9 @@ def test_wrapper_without_a_definite_configuration_is_refused(tmp_path, text, key
     [
         ("k3s", "kubelet-arg: [v=2]\n", "a config.yaml of k3s or RKE2: `numaforge convert FILE`"),
         ("sriov", '{"resourceList": []}\n', "the SR-IOV network device plugin: that plugin alone"),
+        ("policy", "kind: SriovNetworkNodePolicy\n", "the SR-IOV network operator: that operator alone"),
     ],
-    ids=["arguments of a kubelet", "pools of another plugin"],
+    ids=["arguments of a kubelet", "pools of another plugin", "a policy of another operator"],
 )
 @pytest.mark.parametrize("command", ["kubelet check", "mig check", "device-plugin check", "rdma check"])
 def test_file_of_another_tool_is_identified(tmp_path, capsys, command, name, text, whose):

@@ -202,7 +202,7 @@ class _Trial:
             for resource, amount in container.limits.items():
                 if "/" not in resource or resource in offered:
                     continue
-                for name in like(resource, offered):
+                for name in (name for name in like(resource, offered) if name not in container.limits):
                     requests, limits = (
                         {name if key == resource else key: value for key, value in amounts.items()}
                         for amounts in (container.requests, container.limits)

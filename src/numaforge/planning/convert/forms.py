@@ -220,12 +220,20 @@ FORMS: tuple[FileForm, ...] = (
     ),
 )
 
+_SRIOV = "rdma.pools in a profile are pools of the shared RDMA device plugin"
 OTHERS: tuple[tuple[str, str, str], ...] = (
     (
         "resourceList",
         "a configuration of the SR-IOV network device plugin",
-        "that plugin alone reads it; rdma.pools in a profile are pools of the shared RDMA device plugin",
+        f"that plugin alone reads it; {_SRIOV}",
     ),
+    (
+        "SriovNetworkNodePolicy",
+        "a policy of the SR-IOV network operator",
+        f"that operator alone reads it; {_SRIOV}",
+    ),
+    ("NicClusterPolicy", "a policy of the network operator", "`numaforge rdma check FILE` reads it"),
+    ("ClusterPolicy", "a policy of the GPU operator", "`numaforge mig check FILE` reads its ConfigMaps"),
     (
         "configList",
         "a configuration of the shared RDMA device plugin",
@@ -237,7 +245,7 @@ OTHERS: tuple[tuple[str, str, str], ...] = (
         "`numaforge device-plugin check FILE` reads it, and device_plugin in a profile writes one",
     ),
 )
-"""Files that are not converted: a key of theirs, what they are, and where they go."""
+"""Files that are not converted: their kind or a key of theirs, what they are, and where they go."""
 FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
@@ -282,7 +290,18 @@ def whose(text: str) -> str | None:
     forms = [form for candidate in _candidates(documents, "", AUTO) for form in candidate.forms]
     if len(forms) == 1:
         return f"it is {forms[0].called}: `numaforge convert FILE` makes a profile of it"
-    return next((f"it is {called}: {to}" for key, called, to in OTHERS if key in documents[0]), None)
+    return next((f"it is {called}: {to}" for called, to in _others(documents, "")), None)
+
+
+def _others(documents: Sequence[Mapping[str, Any]], file: str) -> Iterator[tuple[str, str]]:
+    """Yield the files of OTHERS among documents and the texts in them: what they are, and where they go."""
+    listed = list(documents)
+    for _, name, text in texts_in(documents, file):
+        with suppress(NumaforgeError):  # a text of another kind
+            listed += _documents(text, name, AUTO)
+    for key, called, to in OTHERS:
+        if any(key in (document.get("kind"), *document) for document in listed):
+            yield called, to
 
 
 def _documents(text: str, file: str, kind: str) -> list[Mapping[str, Any]]:
@@ -359,9 +378,8 @@ def _only(candidate: _Candidate) -> FileForm:
 
 def _unknown(documents: Sequence[Mapping[str, Any]], file: str, kind: str) -> NumaforgeError:
     """Return why a file becomes no profile."""
-    for key, called, where_to in OTHERS:
-        if any(key in document for document in documents):
-            return NumaforgeError(f"is {called}, which becomes no profile", where=file, remedy=where_to)
+    for called, where_to in _others(documents, file):
+        return NumaforgeError(f"is {called}, which becomes no profile", where=file, remedy=where_to)
     fields = " and the ".join(
         dict.fromkeys(
             f"kind {document['kind']!r}"

@@ -374,6 +374,15 @@ def test_remedy_replaces_an_unoffered_resource_by_an_offered_one():
     assert answer.remedies[0].change == "2 nvidia.com/gpu instead of nvidia.com/gpus"
 
 
+def test_remedy_never_renames_a_resource_to_one_of_the_same_container():
+    both = {
+        "containers": [
+            {"name": "m", "resources": {"limits": {"nvidia.com/gpumem": 3000, "nvidia.com/gpu": 1}}}
+        ]
+    }
+    assert "instead of nvidia.com/gpumem" not in str(explained(offline(), pod("p", both)).remedies)
+
+
 def test_unfixable_pod_has_no_suggestion():
     assert explained(offline(cpuManagerPolicy="none"), pod("p", limits(1, 1, "64Gi"))).remedies[0].of == "pod"
     impossible = {"containers": [{"name": "main", "resources": {"limits": {"hugepages-1Gi": "1Gi"}}}]}

@@ -78,8 +78,9 @@ def test_findings_on_one_machine_are_reported(pools, expected):
 
 
 def test_remedy_names_the_selectors_that_exclude_all_devices():
-    drivers = "drivers of this machine: mlx5_core"
-    for vendor, remedy in (("15b3", drivers), ("15b4", f"vendors of this machine: 15b3; {drivers}")):
+    drivers = "drivers of this machine: mlx5_core; none is mlx5_ib"
+    vendors = "vendors of this machine: 15b3; none is 15b4"
+    for vendor, remedy in (("15b3", drivers), ("15b4", f"{vendors}; {drivers}")):
         selectors = {"vendors": [vendor], "drivers": ["mlx5_ib"]}
         [finding] = check_machine(config({"selectors": selectors}), dgx_h100())
         assert finding.remedy == remedy
