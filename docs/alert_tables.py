@@ -12,7 +12,8 @@ ALERTS_PAGE = Path(__file__).parent / "alerts.md"
 
 def page(text: str) -> str:
     """Return the text of the page with its tables renewed."""
-    for name, codes in (("xids-fatal", xids.FATAL), ("xids-application", xids.APPLICATION)):
+    application = (*xids.APPLICATION, *xids.IGNORED)
+    for name, codes in (("xids-fatal", xids.FATAL), ("xids-application", application)):
         rows = [
             "| Xid | what it is |",
             "| --- | --- |",

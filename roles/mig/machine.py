@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.gpu_models import is_coherent
+from numaforge.machine.topology.memory_mode import DRIVER
 from numaforge.machine.topology.model import Gpu, GpuInstance, NodeTopology
 from numaforge.machine.topology.vendors import listed_by_nvml
 from numaforge.roles.mig.advice import Collision
@@ -17,6 +19,7 @@ from numaforge.roles.mig.difference import NOTHING, Difference, LiveInstance, di
 from numaforge.roles.mig.models import UNKNOWN, MigModel, known_model, mode_needs_boot, model_of, own_name
 from numaforge.roles.mig.names import parse_profile_name
 from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
+from numaforge.roles.modules.gpu_memory import MIG_UNDER_DRIVER, mode_now
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -133,6 +136,9 @@ def _planned(
     )
     untouched = tuple(index for index in gpus if index not in wishes.by_index)
     notices = (*wishes.notices, *_refused_by_mig_parted(planned, wishes))
+    cut = any(plan.mode == _ON and is_coherent(plan.gpu) for plan in planned)
+    if cut and mode_now(topology) == DRIVER:
+        notices = (*notices, MIG_UNDER_DRIVER)
     return MachineMigPlan(*source, planned, untouched, notices)
 
 

@@ -53,6 +53,13 @@ class GpuMemoryPlan:
     grows: bool = False
 
 
+MIG_UNDER_DRIVER = Notice(
+    "gpu-memory-mig",
+    f"MIG is wanted or on where the driver manages the GPUs' memory: branch {FIRST_DRIVER} has no MIG in "
+    "this mode. Read in NVIDIA's notes of the branch whether it has by now (NG703)",
+)
+
+
 def plan_gpu_memory(
     machine: NodeTopology, profile: NodeProfile, earlier: NodePlan | None
 ) -> Reasoned[GpuMemoryPlan]:
@@ -191,14 +198,7 @@ def _notices(
             "memory online: the NUMA nodes may be empty after a boot. Enable nvidia-persistenced.service "
             "before (NG705)",
         )
-    if plan.mode == DRIVER and _cuts_gpus(machine, profile):
-        yield Notice(
-            "gpu-memory-mig",
-            f"MIG is wanted or on where the driver manages the GPUs' memory: branch {FIRST_DRIVER} has no "
-            "MIG in this mode. Read in NVIDIA's notes of the branch whether it has by now (NG703)",
-        )
-
-
-def _cuts_gpus(machine: NodeTopology, profile: NodeProfile) -> bool:
-    wished = bool(profile.mig.gpus) or profile.mig.mig_parted is not None
-    return wished or any(gpu.mig_mode == "enabled" for gpu in machine.gpus if is_coherent(gpu))
+    wished = bool(profile.mig.gpus) or profile.mig.mig_parted is not None  # the role mig then says it
+    cut = any(gpu.mig_mode == "enabled" for gpu in machine.gpus if is_coherent(gpu))
+    if plan.mode == DRIVER and cut and not wished:
+        yield MIG_UNDER_DRIVER

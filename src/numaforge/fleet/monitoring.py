@@ -40,7 +40,7 @@ def monitoring_files(runbooks: str = RUNBOOKS) -> dict[str, str]:
     words = {
         "@runbooks@": runbooks,
         "@xids-fatal@": _either(xids.FATAL),
-        "@xids-application@": f"{xids.NONE_YET}|{_either(xids.APPLICATION)}",
+        "@xids-application@": f"{xids.NONE_YET}|{_either((*xids.APPLICATION, *xids.IGNORED))}",
         "@counters@": indent(texts[COUNTERS].rstrip("\n"), "  "),
     }
     written = {name: _WORD.sub(lambda found: words[found[0]], text) for name, text in texts.items()}

@@ -106,6 +106,12 @@ def test_mig_with_driver_managed_memory_is_noticed():
     assert "gpu-memory-mig" not in said(plan_in(cut, "numa"))
 
 
+@pytest.mark.parametrize(("name", "noticed"), [("gb200-cdmm", True), ("gb200", False), ("dgx-h100", False)])
+def test_mig_wanted_where_the_driver_manages_the_memory_is_noticed(name, noticed):
+    plan = plan_in(called(name), mig={"gpus": [{"devices": {"1g": "all"}}]})
+    assert ("gpu-memory-mig" in said(plan)) is noticed
+
+
 def test_gpu_memory_of_unknown_size_needs_two_plans():
     first = plan_in(called("gb200-cdmm"), "numa")
     assert (first.allocatable, said(first)) == (None, ["gpu-memory-grows"])

@@ -44,6 +44,7 @@ APPLICATION = (
     Xid(13, "an exception of the graphics engine"),
     Xid(25, "an invalid stream of commands"),
     Xid(31, "a page fault of the GPU's memory"),
+    Xid(32, "an invalid stream of commands"),
     *(Xid(code, "an exception of a copy engine") for code in (39, 40, 41)),
     Xid(43, "the GPU has stopped processing what an application gave it"),
     Xid(45, "clean-up after an application that ended"),
@@ -65,6 +66,12 @@ APPLICATION = (
     Xid(139, "an exception of the engine for optical flow"),
 )
 """The application is at fault, or alone lost, by this code; the GPU keeps working."""
+
+IGNORED = (
+    Xid(63, "a row of memory will be remapped, as GpuRowRemapPending says"),
+    *(Xid(code, "a message of a test") for code in (106, 107)),
+)
+"""Nothing to do, by the catalogue's first action and its second."""
 
 NONE_YET = 0
 """DCGM's value for no Xid since it started."""

@@ -173,7 +173,7 @@ def test_alert_codes_match_the_table():
     codes = {each.code for each in xids.FATAL}
     assert {int(code) for code in re.findall(r"\d+", fatal.partition("[")[0])} == codes
     left_out = {int(code) for code in re.findall(r"\d+", other.partition("[")[0])}
-    assert left_out == codes | {each.code for each in xids.APPLICATION} | {xids.NONE_YET}
+    assert left_out == codes | {each.code for each in (*xids.APPLICATION, *xids.IGNORED)} | {xids.NONE_YET}
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,9 @@ def test_alert_codes_match_the_table():
     [
         pytest.param({46, 79, 109, 143, 151, 155, 158}, xids.FATAL, id="reset it, or more"),
         pytest.param(
-            {8, 60, 75, 80, 82, 86, 96, 105, 137, 139}, xids.APPLICATION, id="restart the application"
+            {8, 32, 60, 75, 80, 82, 86, 96, 105, 137, 139}, xids.APPLICATION, id="restart the application"
         ),
+        pytest.param({63, 106, 107}, xids.IGNORED, id="nothing to do"),
     ],
 )
 def test_codes_follow_the_first_action_of_nvidias_catalogue(codes, expected):
