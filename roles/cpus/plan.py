@@ -376,10 +376,8 @@ def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
     notices = []
     if uneven_smt(topology):
         kubelet_cores = cores_seen(topology)
-        sizes = sorted({len(core.cpus) for core in kubelet_cores})
-        kinds = " and ".join(
-            f"{sum(len(core.cpus) == size for core in kubelet_cores)} cores with {size}" for size in sizes
-        )
+        sizes = [len(core.cpus) for core in kubelet_cores]
+        kinds = " and ".join(f"{counted(sizes.count(size), 'core')} with {size}" for size in sorted({*sizes}))
         notices.append(
             Notice(
                 "uneven-smt",

@@ -471,7 +471,7 @@ class _Chooser:
         if counted.num_sockets > counted.num_numa_nodes:
             raise PlanError(
                 f"{ALIGN_BY_SOCKET} needs a NUMA node in every package; there are "
-                f"{counted.num_sockets} packages and {counted.num_numa_nodes} NUMA nodes with CPUs",
+                f"{counted.num_sockets} packages, and fewer NUMA nodes with CPUs: {counted.num_numa_nodes}",
                 where=field,
                 remedy=f"leave {field}.{ALIGN_BY_SOCKET} out",
             )

@@ -114,4 +114,6 @@ def validation_texts(report: Any) -> list[str]:
     refused = "failed to validate kubelet configuration, error: "
     if report.error is None or not report.error.startswith((refused, "initialize logging: ")):
         return []
-    return [finding.text for finding in report.findings if finding.severity == "error"]
+    later = "what would come next"
+    errors = [each for each in report.findings if each.severity == "error"]
+    return [each.text for each in errors if not each.evidence.startswith(later)]

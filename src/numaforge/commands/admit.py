@@ -28,6 +28,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     Exit codes: 0 all are admitted, 1 one is refused.
     """
     from numaforge.commands.inputs import read_pods
+    from numaforge.kubelet.admission.advice import advice
     from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims, explain_gpus
     from numaforge.kubelet.admission.inventory import gpus_of_devices
     from numaforge.kubelet.admission.qos import explain
@@ -56,6 +57,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
         refused = request.unselected(operation, scenario) or unschedulable(node, operation)
         short_of = node.short_of(operation)
         unknown, claims = not_known(node, operation), node.judged_claims(operation)
+        before = node.fork()
         answer = refused or node.admit(operation)
         remarks = (
             *explain(operation, cpu_manager_is_static=static, gates=node.settings.gates),
@@ -70,8 +72,11 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
             for holding in ([(resource, one) for resource, ids in devices.items() for one in ids],)
         }
         short = () if refused else short_of
+        advices = () if answer.admitted else tuple(advice(before, operation, answer))
         answers.append(
-            JudgedAdmission(answer, remarks, short, unknown, offered, claims, granted, scenario.topology)
+            JudgedAdmission(
+                answer, remarks, short, unknown, offered, claims, granted, scenario.topology, advices
+            )
         )
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})

@@ -104,7 +104,7 @@ def explain(
     if not nodes:
         raise NumaforgeError("the cluster has no nodes", where=saved or "kubectl")
     if read and read.unread:
-        remark(f"{read.unread} pods of the cluster cannot be read, and are not counted")
+        remark(f"pods of the cluster that cannot be read are not counted: {read.unread}")
     answers = []
     nodes_before = nodes
     for workload in workloads:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -150,7 +152,10 @@ def _as_it_is(
     is_local: bool,
     text: str | None = None,
 ) -> Report:
-    """Return the report on a file, else on the machine's own; `text` is checked in place of the file's."""
+    """Return the report on all configurations of a file, else on the machine's own.
+
+    `text` is checked in place of the file's.
+    """
     from numaforge.commands.inputs import read_drop_ins, read_state
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.startup.check import check as check_startup
@@ -169,7 +174,8 @@ def _as_it_is(
     drop_ins = {}
     if inherited is not None:
         drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)
-    return check_startup(
+    check_number = partial(
+        check_startup,
         _config_text(config, inherited) if text is None else text,
         topology=topology,
         version=version,
@@ -180,6 +186,11 @@ def _as_it_is(
         drop_in_dir=drop_in or (inherited.config_dir if inherited else None) or DROP_IN_DIR,
         root_dir=states or (inherited.root_dir if inherited else ROOT_DIR),
     )
+    reports = [check_number()]
+    while reports[-1].further:
+        reports.append(check_number(number=len(reports)))
+    findings = tuple(finding for report in reports for finding in report.findings)
+    return replace(min(reports, key=lambda report: (report.readable, report.starts)), findings=findings)
 
 
 def _config_text(config: str | None, installed: KubeletInstall | None) -> str:

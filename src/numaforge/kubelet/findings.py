@@ -19,7 +19,8 @@ class Report:
     `error` is the message with which the kubelet exits, None where it starts. `effective` is the
     configuration it runs with: defaults, drop-ins and flags applied; empty where it does not get that far.
     `readable` is False where the input is not a kubelet configuration at all. `reserved_cpus` are the CPUs
-    that the static policy reserves, None where they were not determined.
+    that the static policy reserves, None where they were not determined. `further`: the text embeds another
+    configuration behind this one.
     """
 
     version: str
@@ -32,6 +33,7 @@ class Report:
     reservation: Mapping[str, str] = field(
         default_factory=dict
     )  # Node Allocatable: "cpu", "memory" -> quantity
+    further: bool = False
 
 
 def words(report: Report) -> str:
@@ -123,7 +125,7 @@ RULES: Mapping[str, Rule] = {
         Rule("NF519", _WARNING, "eventRecordQPS: 0 means something else from 1.37 on"),
         Rule("NF520", _WARNING, "containers hold halves of cores under full-pcpus-only"),
         Rule("NF521", _WARNING, "a restart moves pods that are managed as units"),
-        Rule("NF522", _WARNING, "the CPU manager reconciles without a pause"),
+        Rule("NF522", _WARNING, "the CPU manager reconciles almost without a pause"),
         Rule("NF523", _WARNING, "the kernel isolates CPUs that pods share"),
         Rule("NF524", _WARNING, "a percentage in evictionHard moves the sum of reservedMemory"),
         Rule("NF525", _WARNING, "full-pcpus-only does not keep cores whole on uneven cores"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import groupby
 
 from numaforge.lib.errors import NumaforgeError
@@ -43,6 +43,11 @@ def format_cpulist(ids: Iterable[int]) -> str:
     ordered = sorted(set(ids))
     runs = (list(run) for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]))
     return ",".join(str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs)
+
+
+def cpus_named(ids: Collection[int]) -> str:
+    """Return CPUs with their noun: `CPU 3`, `CPUs 0-3`."""
+    return f"CPU{'s' if len(ids) != 1 else ''} {format_cpulist(ids)}"
 
 
 def format_cpumask(ids: Iterable[int]) -> str:

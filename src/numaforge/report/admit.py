@@ -35,7 +35,8 @@ class JudgedAdmission(NamedTuple):
 
     `short_of` are the resources that keep the scheduler from sending the pod to this node, `not_known` those
     that only their own plugin knows. `offered` are those of the node's plugins. `claims` is the outcome of
-    the pod's claims. `gpus` are the whole GPUs that each container got, of the machine `topology`.
+    the pod's claims. `gpus` are the whole GPUs that each container got, of the machine `topology`. `advices`
+    say what would admit a refused pod.
     """
 
     admission: Admission
@@ -46,6 +47,7 @@ class JudgedAdmission(NamedTuple):
     claims: JudgedClaims
     gpus: Mapping[str, Sequence[Gpu]]
     topology: NodeTopology
+    advices: tuple[str, ...]
 
 
 def answer_lines(answer: JudgedAdmission) -> list[str]:
@@ -64,8 +66,9 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
         if admission.in_the_way:
             lines.append(f"  in the way: {in_the_way(admission.in_the_way)}")
         if admission.reason == UNSCHEDULABLE:
-            advices = other_names(admission.in_the_way, answer.offered, answer.topology)
-            lines += [f"  -> {advice}" for advice in advices]
+            names = other_names(admission.in_the_way, answer.offered, answer.topology)
+            lines += [f"  -> {advice}" for advice in names]
+        lines += [f"  -> {advice}" for advice in answer.advices]
     if answer.short_of:
         lines.append(f"  the scheduler would not send it here: Insufficient {', '.join(answer.short_of)}")
     if answer.not_known:
@@ -151,6 +154,7 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
         "reason": admission.reason,
         "message": admission.message,
         "in_the_way": list(admission.in_the_way),
+        "advice": list(answer.advices),
         "scheduler": {
             "insufficient": list(answer.short_of),
             "not_known": list(answer.not_known),

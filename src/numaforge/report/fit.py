@@ -114,7 +114,7 @@ def hosts_table(
             best.change if best else "",
         )
     room = sum(map(bool, together))
-    totals = f"all {len(ordered)} nodes together: {sum(together)} pods of {pod}, on {room} of them"
+    totals = f"all {len(ordered)} nodes together: {counted(sum(together), 'pod')} of {pod}, on {room} of them"
     return Group(text_line("Nodes compared", "bold"), table, text_line(totals))
 
 

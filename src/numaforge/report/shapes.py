@@ -109,7 +109,7 @@ def _options_lines(report: ShapesReport, total: int) -> list[str]:
     for option in sorted(changed, key=lambda option: option.rank, reverse=True):
         aligned = sum(option.aligned.values())
         served = _served(option, total)
-        lines.append(f"  {option.pods} pods, {served} served, {aligned} aligned: {option.change}")
+        lines.append(f"  {counted(option.pods, 'pod')}, {served} served, {aligned} aligned: {option.change}")
     return lines
 
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numaforge.kubelet.admission.advice import advice as advise
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.node import Admission, Node
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import KubeletConfigError, NumaforgeError
@@ -48,6 +50,63 @@ def pod(cpu: str | int, memory: str = "1Gi", **more: Any) -> dict[str, Any]:
 
 def cpus_of(admission: Admission, container: str = "main") -> str:
     return format_cpulist(admission.cpus.get(container, frozenset()))
+
+
+WITH_INIT = {
+    "initContainers": [{"name": "init", "resources": {"limits": {"cpu": "1", "memory": "64Mi"}}}],
+    **pod(6),
+}
+
+
+@cases(
+    "config, pods, advice",
+    {
+        "half a core under full-pcpus-only": (
+            {**STATIC, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
+            [pod(1)],
+            ["ask for a multiple of 2 CPUs"],
+        ),
+        "no pages": (
+            pinned(SMALL, topologyManagerPolicy="single-numa-node"),
+            [pod(2, **{"hugepages-2Mi": "64Mi"})],
+            ["the node has no hugepages-2Mi: reserve more pages"],
+        ),
+        "memory of several NUMA nodes, one of which serves a pod alone": (
+            pinned(SMALL),
+            [pod(1), pod(1, "20Gi")],
+            ["memory of several only where no pod has some of one alone"],
+        ),
+        "CPUs of an init container on a full NUMA node": (
+            {**STATIC, "topologyManagerPolicy": "single-numa-node"},
+            [pod(5), WITH_INIT],
+            ["its init containers are in the way", "topologyManagerScope: pod would admit it"],
+        ),
+        "an init container that is not the cause": (
+            {**STATIC, "topologyManagerPolicy": "single-numa-node"},
+            [pod(5), pod(6), WITH_INIT],
+            [],
+        ),
+        "parts of two NUMA nodes": (
+            {**STATIC, "topologyManagerPolicy": "restricted"},
+            [pod(5), pod(6), pod(3)],
+            ["topologyManagerPolicy: best-effort would admit it"],
+        ),
+        "more than the node has": ({**STATIC, "topologyManagerPolicy": "restricted"}, [pod(40)], []),
+    },
+)
+def test_refusal_comes_with_what_would_admit_the_pod(
+    config: dict[str, Any], pods: list[dict[str, Any]], advice: list[str]
+) -> None:
+    node = Node(SMALL, config)
+    *earlier, last = (Pod.from_manifest({"spec": spec}, f"p{number}") for number, spec in enumerate(pods))
+    assert all(node.admit(one).admitted for one in earlier)
+    before = node.fork()
+    refusal = node.admit(last)
+    assert not refusal.admitted
+    lines = list(advise(before, last, refusal))
+    assert len(lines) == len(advice)
+    assert all(said in line for said, line in zip(advice, lines, strict=True))
+    assert before.pods == node.pods
 
 
 def held(node: Node) -> Any:

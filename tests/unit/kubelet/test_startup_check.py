@@ -117,14 +117,17 @@ def with_cpus(version: str, shared: str, held: str) -> dict[str, Any]:
             "NF522",
             "",
         ),
-        "no pause by a negative period": ({"body": STATIC + NO_PAUSE}, "NF522", ""),
+        "no pause by a negative period": ({"body": STATIC + NO_PAUSE}, "NF522", "without a pause"),
+        "a pause of a millisecond": ({"body": STATIC + NO_PAUSE.replace("-1s", "1ms")}, "NF522", "every 1ms"),
+        "a pause of a second": ({"body": STATIC + NO_PAUSE.replace("-1s", "1s")}, "NF522", None),
+        "a flag's name as a field": ({"body": "reservedCpus: '0'\n"}, "NF501", ""),
         "zero in the file becomes 10s": ({"body": STATIC + NO_PAUSE.replace("-1s", "0s")}, "NF522", None),
         "no pause without the static policy": ({"body": NO_PAUSE}, "NF522", None),
         "all isolated CPUs are for pods": ({"body": STATIC, "topology": ISOLATED}, "NF523", "CPUs 2-5 "),
         "the reserved ones are not": (
             {"body": reserved("0", "2-3", "8"), "topology": ISOLATED},
             "NF523",
-            "the CPUs 4-5 ",
+            " CPUs 4-5 ",
         ),
         "without the static policy pods share all": (
             {"body": "", "topology": ISOLATED},
@@ -380,6 +383,38 @@ def test_configuration_inside_another_document_keeps_line_numbers(text, line, wh
     assert finding(report, "NF201").line == line
     said = [f"{each.where} {each.evidence}" for each in report.findings if each.id == "NF602"]
     assert where in "".join(said)
+
+
+@cases(
+    "text, numbers",
+    {
+        "two of OpenShift": (f"{OPENSHIFT}---\n{OPENSHIFT.replace('0,99', '0,88')}", ["99", "88"]),
+        "two within a list": (f"{OPENSHIFT_ITEM}{OPENSHIFT_ITEM.partition('items:')[2]}", ["99", "99"]),
+        "two keys of a ConfigMap": (
+            f"{CONFIG_MAP}{CONFIG_MAP.partition('data:')[2].strip(chr(10)).replace('kubelet:', 'other:')}",
+            ["99", "99"],
+        ),
+    },
+)
+def test_each_of_several_embedded_configurations_is_checked(text, numbers):
+    reports = [check(text, topology=node(), version="1.33", number=number) for number in range(len(numbers))]
+    assert [number in str(report.error) for number, report in zip(numbers, reports, strict=True)] == [
+        True
+    ] * 2
+    assert [report.further for report in reports] == [True, False]
+
+
+@cases(
+    "field, remedy",
+    {
+        "a flag of another name": ("reservedCpus", "did you mean reservedSystemCPUs?"),
+        "a flag that is no field": ("nodeLabels", "the kubelet has it as a flag alone: --node-labels"),
+        "in another case": ("cpumanagerpolicy", "did you mean cpuManagerPolicy?"),
+        "a typing mistake": ("topologyManagerPolcy", "did you mean topologyManagerPolicy?"),
+    },
+)
+def test_unknown_field_has_its_right_name_as_remedy(field, remedy):
+    assert finding(run(f"{field}: x\n"), "NF501").remedy == remedy
 
 
 def test_misplaced_openshift_settings_are_named():

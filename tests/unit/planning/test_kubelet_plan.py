@@ -318,7 +318,7 @@ def test_slow_topology_hints_are_noticed():
 def test_align_by_socket_needs_a_numa_node_per_package():
     topology = one_numa_node(machine(packages=2, cores_per_numa_node=2, kubelet=kubeadm_kubelet()))
     message = refused(topology, cpu_manager_options={"align-by-socket": True})
-    assert "there are 2 packages and 1 NUMA nodes with CPUs" in message
+    assert "there are 2 packages, and fewer NUMA nodes with CPUs: 1" in message
 
 
 def test_newer_kubelet_is_treated_as_the_latest_known():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from numaforge.lib.ordering import grouped
+from numaforge.lib.quantity import counted
 from numaforge.machine.topology.gpu_models import MODELS
 from numaforge.machine.topology.model import Gpu, NodeTopology, PciFunction, RdmaDevice
 from numaforge.machine.topology.pcie_lanes import lanes
@@ -125,7 +126,7 @@ def cpus(machine: NodeTopology) -> str:
 
 def numa_nodes(machine: NodeTopology) -> str | None:
     """Return how many CPUs each NUMA node has."""
-    return _run_length(f"{len(node.cpus)} CPUs" for node in machine.numa_nodes)
+    return _run_length(counted(len(node.cpus), "CPU") for node in machine.numa_nodes)
 
 
 def memory(machine: NodeTopology) -> str | None:

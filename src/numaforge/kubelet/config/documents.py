@@ -28,38 +28,47 @@ class KubeadmError(ValueError):
 
 
 class Embedded(NamedTuple):
-    """A kubelet configuration found in another document: the holder, and the path of its values there."""
+    """A kubelet configuration in another document: the holder, its name, the path of its values there."""
 
     document: Document
     holder: str
+    name: str
     path: Path
 
 
-def find_embedded(text: str, first: Document) -> Embedded | None:
-    """Return the kubelet configuration inside an OpenShift or kubeadm document, or None where there is none.
+def embedded_in(text: str, first: Document) -> Iterator[Embedded]:
+    """Yield the kubelet configurations inside OpenShift's or kubeadm's documents.
 
     `first` is the first document of the text. A plain KubeletConfiguration is not embedded, and the text
     after it, which may not be YAML, is not read. Raises YamlError.
     """
     if "kubelet" not in text:
-        return None
+        return
     for index, document in enumerate(chain((first,), _further(text, first))):
         data = document.data if isinstance(document.data, dict) else {}
-        kind = data.get("kind")
+        is_plain = data.get("kind") == KIND
+        if not index and (is_plain or not data):
+            return
         for at, entry in _entries(data):
+            name = str(mapping(entry.get("metadata")).get("name") or f"document {index + 1}")
             if entry.get("kind") == "KubeletConfig" and str(entry.get("apiVersion", "")).startswith(
                 "machineconfiguration.openshift.io/"
             ):
-                return _openshift(document, entry, at)
+                yield from _openshift(document, entry, name, at)
             inner = mapping(entry.get("data")) if entry.get("kind") == "ConfigMap" else {}
-            texts = [(key, text) for key, text in inner.items() if isinstance(text, str) and KIND in text]
-            if len(texts) == 1:
-                return _config_map(document, texts[0][1], (*at, "data", texts[0][0]))
-        if kind == KIND:
-            return Embedded(document, "a kubeadm configuration", ()) if index else None
-        if not data:
-            return None
-    return None
+            for key, value in inner.items():
+                if isinstance(value, str) and KIND in value:
+                    yield _config_map(document, value, f"{name}: {key}", (*at, "data", key))
+        if is_plain:
+            yield Embedded(document, "a kubeadm configuration", f"document {index + 1}", ())
+
+
+def has_embedded(text: str, number: int) -> bool:
+    """Whether a text embeds more than `number` configurations."""
+    try:
+        return any(islice(embedded_in(text, read(text)), number, None))
+    except YamlError:
+        return False
 
 
 def kubeadm_arguments(text: str) -> tuple[str, ...]:
@@ -113,27 +122,25 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]
             yield ("items", index), item
 
 
-def _openshift(document: Document, data: Mapping[str, Any], at: Path) -> Embedded | None:
-    spec = data.get("spec")
-    settings = spec.get("kubeletConfig") if isinstance(spec, dict) else None
+def _openshift(document: Document, data: Mapping[str, Any], name: str, at: Path) -> Iterator[Embedded]:
+    settings = mapping(data.get("spec")).get("kubeletConfig")
     if not isinstance(settings, dict):
-        return None
+        return
     path: Path = (*at, "spec", "kubeletConfig")
     depth = len(path)
     lines = {where[depth:]: line for where, line in document.lines.items() if where[:depth] == path}
     duplicates = tuple((where[depth:], line) for where, line in document.duplicates if where[:depth] == path)
     filled = {"apiVersion": API_VERSION, "kind": KIND, **settings}
-    return Embedded(
-        Document(filled, lines, duplicates, document.strict_error), "an OpenShift KubeletConfig", path
-    )
+    inner = Document(filled, lines, duplicates, document.strict_error)
+    yield Embedded(inner, "an OpenShift KubeletConfig", name, path)
 
 
-def _config_map(document: Document, text: str, path: Path) -> Embedded:
+def _config_map(document: Document, text: str, name: str, path: Path) -> Embedded:
     inner = read(text)
     offset = document.lines[path]
     lines = {where: line + offset for where, line in inner.lines.items()}
     duplicates = tuple((where, line + offset) for where, line in inner.duplicates)
-    return Embedded(Document(inner.data, lines, duplicates, inner.strict_error), "a ConfigMap", path)
+    return Embedded(Document(inner.data, lines, duplicates, inner.strict_error), "a ConfigMap", name, path)
 
 
 def _further(text: str, first: Document) -> Iterator[Document]:

@@ -5,11 +5,16 @@ Source: NewKubeletCommand, loadConfigFile and kubeletConfigFlagPrecedence in cmd
 
 from __future__ import annotations
 
+import copy
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import reduce
+from itertools import islice
+from operator import getitem
 from typing import Any, NamedTuple
 
 from numaforge.findings import Finding
@@ -18,7 +23,7 @@ from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defau
 from numaforge.kubelet.config.documents import (
     KUBEADM_KINDS,
     KubeadmError,
-    find_embedded,
+    embedded_in,
     is_openshift_without_settings,
     kubeadm_arguments,
 )
@@ -95,7 +100,8 @@ class Configuration:
     """A kubelet's configuration as loaded: complete settings, the place of each, and the inputs.
 
     `main` is the decoded main file, `explicit` the top-level fields that a file or flag sets,
-    `drop_in_documents` the data of each drop-in in merge order, `skipped` the files that are not read.
+    `drop_in_documents` the data of each drop-in in merge order, `skipped` the files that are not read,
+    `refusals` the refusals of feature gates, which `settings` is loaded without.
     """
 
     version: KubeletVersion
@@ -107,6 +113,7 @@ class Configuration:
     explicit: frozenset[str]
     drop_in_documents: Mapping[str, Document] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
+    refusals: tuple[StartError, ...] = ()
 
     @property
     def gates(self) -> Mapping[str, bool]:
@@ -170,8 +177,12 @@ def load_installed(install: KubeletInstall, version: KubeletVersion) -> Configur
             install.config_file or CONFIG_PATH,
             folder,
         )
+        for refusal in configuration.refusals:
+            raise refusal
     except StartError as error:
-        raise _config_error(error) from error
+        finding = next(iter(error.findings), None)
+        where, remedy = (finding.file or finding.where, finding.remedy) if finding else (None, None)
+        raise KubeletConfigError(error.error, where=where, remedy=remedy) from error
     return configuration
 
 
@@ -193,15 +204,6 @@ def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
     return {path.removeprefix(inside): text for path, text in files.items() if path.startswith(inside)}
 
 
-def _config_error(error: StartError) -> KubeletConfigError:
-    finding = next(iter(error.findings), None)
-    return KubeletConfigError(
-        error.error,
-        where=(finding.file or finding.where) if finding else None,
-        remedy=finding.remedy if finding else None,
-    )
-
-
 def load(
     config_text: str,
     drop_ins: Mapping[str, str],
@@ -210,27 +212,34 @@ def load(
     environment: Mapping[str, str],
     config_path: str,
     drop_in_dir: str,
+    number: int = 0,
 ) -> tuple[Configuration, tuple[Finding, ...]]:
     """Load a configuration (main file, defaults, drop-ins, flags), with notes on a file that embeds it.
 
-    The flags that kubeadm's own documents in the text give the kubelet come before `arguments`. Raises
-    StartError where the kubelet would stop, KubeletConfigError where kubeadm would.
+    `number` chooses among several that are embedded. The flags of kubeadm's own documents in the text come
+    before `arguments`. Raises StartError where the kubelet stops, KubeletConfigError where kubeadm does.
     """
     flags = _parsed_flags((*_arguments_of_kubeadm(config_text, config_path), *arguments), version)
-    _require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
+    by_flags = Places(config_path, {}, {}, flags.names, drop_in_dir)
+    judged = _JudgedGates(version)
+    judged.accepted(flags.gates, by_flags, _GATES_FAILED)
     _require_node_labels(flags)
-    main, notes = _main_file(config_text, version, config_path)
+    main, notes, judged.refusals[len(judged.refusals) :] = _main_file(
+        config_text, version, config_path, number
+    )
     places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
-    settings = _defaulted(main.settings, version, flags, places)
+    settings = _defaulted(main.settings, judged, flags, places)
     settings = _with_absolute_paths(with_eviction_defaults(settings), config_path)
     configuration = Configuration(version, settings, places, main, flags, frozenset(main.settings))
     if drop_ins or "config-dir" in flags.outside_config:
         _require_drop_in_variable(version, environment, drop_in_dir)
-        configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
+        configuration = _with_drop_ins(configuration, drop_ins, judged, drop_in_dir)
     settings = override(_without_split_streams(configuration.settings), flags)
-    _require_gates(settings.get("featureGates") or {}, version, configuration.places, _GATES_FAILED)
+    if gates := settings.get("featureGates"):
+        settings = {**settings, "featureGates": judged.accepted(gates, configuration.places, _GATES_FAILED)}
     explicit = configuration.explicit | {name.partition(".")[0] for name in flags.settings}
-    return replace(configuration, settings=settings, explicit=explicit), notes
+    refusals = tuple(judged.refusals)
+    return replace(configuration, settings=settings, explicit=explicit, refusals=refusals), notes
 
 
 def _without_split_streams(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -323,7 +332,10 @@ def _arguments_of_kubeadm(text: str, path: str) -> tuple[str, ...]:
         raise KubeletConfigError(f"kubeadm does not decode it: {error}", where=where) from error
 
 
-def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFile, tuple[Finding, ...]]:
+def _main_file(
+    text: str, version: KubeletVersion, path: str, number: int
+) -> tuple[ConfigFile, tuple[Finding, ...], list[StartError]]:
+    """Return a main file, notes on it, and the refusals of values that are read as text instead."""
     loading = (
         f"failed to load kubelet config file, path: {path}, error: "
         f"failed to load Kubelet config file {path}, error"
@@ -341,36 +353,56 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
     try:
         document = read_document(text)
         _require_settings(document, path)
-        embedded = find_embedded(text, document)
-        if embedded is None and _is_kubeadm(document):  # a node that joins takes its file from the cluster
-            return decode_config(EMPTY_CONFIG, version, read_document(EMPTY_CONFIG)), (_join_note(path),)
-        main = decode_config(text, version, embedded.document if embedded else document)
+        embedded = next(islice(embedded_in(text, document), number, None), None)
+        if (
+            embedded is None
+            and isinstance(document.data, dict)
+            and document.data.get("kind") in KUBEADM_KINDS
+        ):
+            note = finding_of(
+                "NF602",
+                "the file has kubeadm's flags alone; a node that joins takes its file from the cluster",
+                "check the ConfigMap kubelet-config in kube-system as well",
+                file=path,
+            )
+            return decode_config(EMPTY_CONFIG, version, read_document(EMPTY_CONFIG)), (note,), []
+        main, refusals = _decoded(text, version, embedded.document if embedded else document, loading, path)
     except (LoadError, YamlError) as error:
         reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
         raise _unloadable(error, f"{loading} {reported}", path) from error
     if embedded is None:
-        return main, ()
+        return main, (), refusals
     note = finding_of(
         "NF602",
-        f"the configuration is part of {embedded.holder}; what the platform merges it with is not seen here",
+        f"the configuration is part of {embedded.holder} ({embedded.name}); what the platform merges it with "
+        "is not seen here",
         "check the file that the node ends up with as well",
         path=dotted(embedded.path) or None,
         file=path,
     )
-    return main, (note,)
+    return main, (note,), refusals
 
 
-def _is_kubeadm(document: Document) -> bool:
-    return isinstance(document.data, dict) and document.data.get("kind") in KUBEADM_KINDS
-
-
-def _join_note(path: str) -> Finding:
-    return finding_of(
-        "NF602",
-        "the file has kubeadm's flags alone; a node that joins takes its configuration from the cluster",
-        "check the ConfigMap kubelet-config in kube-system as well",
-        file=path,
-    )
+def _decoded(
+    text: str, version: KubeletVersion, document: Document, loading: str, path: str
+) -> tuple[ConfigFile, list[StartError]]:
+    """Decode a document; where text is wanted, a number or a boolean is refused and read as its text."""
+    refusals: list[StartError] = []
+    while True:
+        try:
+            return decode_config(text, version, document), refusals
+        except LoadError as error:
+            refusals.append(_unloadable(error, f"{loading} {error.reported}", path))
+            mismatch = _MISMATCH.search(str(error))
+            if document.json or mismatch is None or mismatch["wanted"] != "string":
+                raise refusals[0] from error
+            data = copy.deepcopy(document.data)
+            *parents, last = error.path
+            holder = reduce(getitem, parents, data)
+            if not isinstance(holder[last], bool | int | float):
+                raise refusals[0] from error
+            holder[last] = json.dumps(holder[last])
+            document = document._replace(data=data)
 
 
 def _require_settings(document: Document, path: str) -> None:
@@ -419,12 +451,12 @@ def _mismatch(text: str) -> tuple[str, str] | None:
 
 
 def _defaulted(
-    settings: Mapping[str, Any], version: KubeletVersion, flags: Flags, places: Places
+    settings: Mapping[str, Any], judged: _JudgedGates, flags: Flags, places: Places
 ) -> dict[str, Any]:
-    gates = {**flags.gates, **(settings.get("featureGates") or {})}
-    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
-        _require_gates(gates, version, places, _PANIC)
-    return with_defaults(settings, version, gates)
+    gates: Mapping[str, bool] = {**flags.gates, **(settings.get("featureGates") or {})}
+    if judged.version.rules_minor >= _FIRST_MINOR_OF_PANIC:
+        gates = judged.accepted(gates, places, _PANIC)
+    return with_defaults(settings, judged.version, gates)
 
 
 def _with_absolute_paths(settings: Mapping[str, Any], config_path: str) -> dict[str, Any]:
@@ -447,21 +479,39 @@ def _with_absolute(settings: Mapping[str, Any], names: Iterable[str], folder: st
     return {**settings, **{name: path for name, path in paths.items() if not relative[name].startswith("/")}}
 
 
-def _require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: Places, prefix: str) -> None:
-    errors = set_gates(version, gates)
-    if not errors:
-        return
-    findings = [_gate_finding(error, gates, version, places) for error in errors]
-    raise StartError(prefix + aggregate(errors), *findings)
+@dataclass
+class _JudgedGates:
+    """The refusals of feature gates, each found once those before it are mended; and the refused gates."""
+
+    version: KubeletVersion
+    refusals: list[StartError] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+
+    def accepted(self, gates: Mapping[str, bool], places: Places, prefix: str) -> dict[str, bool]:
+        """Return the gates without those that are refused, now or before."""
+        while True:
+            accepted = {name: value for name, value in gates.items() if name not in self.refused}
+            errors = set_gates(self.version, accepted)
+            names = [_named_gate(error, accepted) for error in errors]
+            if not errors or self.refused.issuperset(names):
+                return accepted
+            findings = [
+                _gate_finding(*pair, self.version, places) for pair in zip(errors, names, strict=True)
+            ]
+            self.refusals.append(StartError(prefix + aggregate(errors), *findings))
+            self.refused.update(names)
 
 
-def _gate_finding(error: str, gates: Mapping[str, bool], version: KubeletVersion, places: Places) -> Finding:
-    name = next((name for name in sorted(gates, key=len, reverse=True) if name in error.split()), None)
+def _named_gate(error: str, gates: Mapping[str, bool]) -> str:
+    return next((name for name in sorted(gates, key=len, reverse=True) if name in error.split()), "")
+
+
+def _gate_finding(error: str, name: str, version: KubeletVersion, places: Places) -> Finding:
     if error.startswith("unrecognized"):
         return places.finding(
             "NF101",
             f"feature gate {name} does not exist in kubelet {version}",
-            _unknown_gate_remedy(name or "", version),
+            _unknown_gate_remedy(name, version),
             f"featureGates.{name}",
             error,
         )
@@ -510,10 +560,10 @@ def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str,
 
 
 def _with_drop_ins(
-    configuration: Configuration, drop_ins: Mapping[str, str], version: KubeletVersion, folder: str
+    configuration: Configuration, drop_ins: Mapping[str, str], judged: _JudgedGates, folder: str
 ) -> Configuration:
     try:
-        merged = merge(configuration.settings, drop_ins, version, folder)
+        merged = merge(configuration.settings, drop_ins, judged.version, folder)
     except DropInError as error:
         text = f"failed to merge kubelet configs: {error}"
         finding = finding_of(
@@ -529,8 +579,8 @@ def _with_drop_ins(
     lines = {name: document.lines for name, document in merged.documents.items()}
     places = replace(configuration.places, drop_in_lines=lines)
     settings: Mapping[str, Any] = merged.settings
-    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
-        settings = _defaulted(settings, version, configuration.flags, places)
+    if judged.version.rules_minor >= _FIRST_MINOR_OF_PANIC:
+        settings = _defaulted(settings, judged, configuration.flags, places)
     return replace(
         configuration,
         settings=settings,

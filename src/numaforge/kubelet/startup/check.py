@@ -7,10 +7,11 @@ reaches its API server and its container runtime.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.machine import MachineInfo
@@ -25,6 +26,7 @@ from numaforge.kubelet.checkpoints import (
     restore_cpu_state,
     restore_memory_state,
 )
+from numaforge.kubelet.config.documents import has_embedded
 from numaforge.kubelet.config.gates import aggregate, enabled
 from numaforge.kubelet.config.loading import Configuration, StartError, load
 from numaforge.kubelet.config.places import Places
@@ -74,18 +76,9 @@ _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
 _RUN = "failed to run Kubelet: "
 _CREATE = f"{_RUN}failed to create kubelet: "
+Given = ParamSpec("Given")
 T = TypeVar("T")
 _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
-
-
-@dataclass
-class _Managers:
-    """The set-up of the managers, as far as the start got."""
-
-    cpu: CpuManagerSetup | None = None
-    cpu_state: CpuState | None = None
-    memory: MemoryManagerSetup | None = None
-    reservation: Mapping[str, Quantity] = field(default_factory=dict)
 
 
 def check(
@@ -100,65 +93,188 @@ def check(
     config_path: str = CONFIG_PATH,
     drop_in_dir: str = DROP_IN_DIR,
     root_dir: str = ROOT_DIR,
+    number: int = 0,
 ) -> Report:
     """Return a report on whether this kubelet would start, with every finding on the way.
 
     `drop_ins` maps names below `drop_in_dir` to texts, `flags` are the kubelet's arguments, `state_files`
     maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths only appear in the kubelet's
-    messages. Raises KubeletConfigError for an invalid version, or one older than the oldest known, and for
-    flags that kubeadm does not decode.
+    messages; `number` chooses among configurations that the text embeds. Raises KubeletConfigError for an
+    invalid version, or one older than the oldest known, and for flags that kubeadm does not decode.
     """
     kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
     findings: list[Finding] = []
     if kubelet.notice:
         findings.append(finding_of("NF601", kubelet.notice, "check again with a newer numaforge"))
-    configuration = None
-    managers = _Managers()
-    error, readable = None, True
+    start = None
     try:
         configuration, notes = load(
-            config_text, drop_ins or {}, tuple(flags), kubelet, environment or {}, config_path, drop_in_dir
+            *(
+                config_text,
+                drop_ins or {},
+                tuple(flags),
+                kubelet,
+                environment or {},
+                config_path,
+                drop_in_dir,
+            ),
+            number,
         )
+    except StartError as unloadable:
+        refusals = [unloadable]
+    else:
         findings += notes
-        machine = MachineInfo.from_topology(topology)
-        _validate(configuration, kubelet, topology)
-        _run(configuration, kubelet, topology, machine, managers)
-        _start(configuration, kubelet, machine, managers, state_files or {}, root_dir)
-    except StartError as refusal:
-        error, readable = refusal.error, refusal.readable
-        findings += refusal.findings
-    if configuration is not None:
+        refusals = [*configuration.refusals]
+        start = _Start(configuration, kubelet, topology, MachineInfo.from_topology(topology), refusals)
+        start.run(refused=start.validate())
+        start.start_managers(state_files or {}, root_dir)
+    for index, refusal in enumerate(refusals):
+        for finding in refusal.findings:
+            evidence = f"what would come next: {finding.evidence}" if index else finding.evidence
+            findings.append(replace(finding, evidence=evidence))
+    if start is not None:
         findings += unread_fields(configuration, kubelet)
-        findings += find_traps(
-            configuration, topology, kubelet, managers.cpu, managers.memory, managers.cpu_state
-        )
+        findings += find_traps(configuration, topology, kubelet, start.cpu, start.memory, start.cpu_state)
     return Report(
         version=str(kubelet),
-        starts=error is None,
-        error=error,
+        starts=not refusals,
+        error=refusals[0].error if refusals else None,
         findings=tuple(findings),
-        effective={} if configuration is None else configuration.settings,
-        readable=readable,
-        reserved_cpus=managers.cpu.reserved if managers.cpu else None,
-        reservation={name: str(quantity) for name, quantity in managers.reservation.items()},
+        effective={} if start is None or configuration.refusals else configuration.settings,
+        readable=not refusals or refusals[0].readable,
+        reserved_cpus=start.cpu.reserved if start and start.cpu else None,
+        reservation={name: str(quantity) for name, quantity in start.reservation.items()} if start else {},
+        further=has_embedded(config_text, number + 1),
     )
 
 
-def _validate(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
-    settings, gates = configuration.settings, configuration.gates
-    refused = validate_logging(settings, version, gates)
+@dataclass
+class _Start:
+    """A start in its steps, each tried although an earlier one was refused, to find what would come next."""
+
+    configuration: Configuration
+    version: KubeletVersion
+    topology: NodeTopology
+    machine: MachineInfo
+    refusals: list[StartError]
+    cpu: CpuManagerSetup | None = None
+    cpu_state: CpuState | None = None
+    memory: MemoryManagerSetup | None = None
+    reservation: Mapping[str, Quantity] = field(default_factory=dict)
+
+    def take(self, step: Callable[Given, T], *args: Given.args, **options: Given.kwargs) -> T | None:
+        """Return what a step returns, None where it is refused."""
+        try:
+            return step(*args, **options)
+        except StartError as refusal:
+            self.refusals.append(refusal)
+        except ManagerError as error:
+            self.refusals.append(
+                _refusal(self.configuration, error.rule, error.path, str(error), error.remedy)
+            )
+        return None
+
+    def validate(self) -> frozenset[str]:
+        """Take the steps of validation; return the top-level settings that it refuses."""
+        configuration, version = self.configuration, self.version
+        settings, gates = configuration.settings, configuration.gates
+        of_logging = validate_logging(settings, version, gates)
+        self.take(_require_valid, of_logging, configuration, "initialize logging")
+        self.take(_require_flush_interval, configuration, version)
+        refused = validate(settings, version, gates, cgroup_version=self.topology.cgroup_version or 2)
+        rest = [refusal for refusal in refused if refusal not in of_logging]
+        self.take(_require_valid, rest, configuration, "failed to validate kubelet configuration, error")
+        return frozenset(re.split(r"[.[]", refusal.path)[0] for refusal in refused)
+
+    def run(self, refused: frozenset[str]) -> None:
+        """Take the steps up to the set-up of the managers; `refused` are settings that count as unknown."""
+        configuration, version, machine = self.configuration, self.version, self.machine
+        settings, gates = configuration.settings, configuration.gates
+        self.take(_require_tls, configuration, version)
+        self.take(_require_authorization_mode, configuration)
+        cpus = None
+        if "reservedSystemCPUs" not in refused:
+            cpus = self.take(_reserved_cpus, configuration, machine)
+        kube, system = dict(settings.get("kubeReserved") or {}), dict(settings.get("systemReserved") or {})
+        if cpus or cpus is None:
+            kube.pop("cpu", None)
+            system["cpu"] = str(len(cpus or ()))
+        places = configuration.places
+        of_kube = self.take(_parsed_reserved, kube, "kube", places, version)
+        of_system = self.take(_parsed_reserved, system, "system", places, version)
+        hard = self.take(_hard_thresholds, configuration, version)
+        self.take(_require_qos_reserved, configuration)
+        self.take(_require_option_gates, configuration, version)
+        self.take(_require_swap, configuration, version, self.topology)
+        self.take(set_up_topology_manager, settings, machine, version, gates)
+        if of_kube is not None and of_system is not None and hard is not None:
+            capacity = _capacity(machine)
+            reservation = node_reservation(of_kube, of_system, hard, capacity)
+            self.reservation = reservation if cpus is not None else {}
+            self.cpu = self.take(
+                set_up_cpu_manager, settings, machine, version, gates, reserved=cpus, reservation=reservation
+            )
+            if _runs_memory_manager(configuration, version) and "reservedMemory" not in refused:
+                parts = {
+                    "kubeReserved": of_kube.get("memory"),
+                    "systemReserved": of_system.get("memory"),
+                    "evictionHard": node_reservation({}, {}, hard, capacity).get("memory"),
+                }
+                self.memory = self.take(
+                    set_up_memory_manager, settings, machine, version, reservation=reservation, parts=parts
+                )
+        self.take(_create_kubelet, configuration, version)
+
+    def start_managers(self, state_files: Mapping[str, str], root_dir: str) -> None:
+        """Take the steps of ContainerManager.Start."""
+        configuration, version, machine = self.configuration, self.version, self.machine
+        root = configuration.flags.outside_config.get("root-dir") or root_dir
+        by_pod = enabled(version, configuration.gates, "PodLevelResourceManagers")
+        cpu, memory = self.cpu, self.memory
+        if CPU_STATE_FILE in state_files and cpu and (cpu.reserved or cpu.policy == "none"):
+            path, text = f"{root}/{CPU_STATE_FILE}", state_files[CPU_STATE_FILE]
+            online, strict = frozenset(machine.cpus.places), cpu.options.get(STRICT_CPU_RESERVATION, False)
+            self.cpu_state = self.take(
+                _restored,
+                "NF301",
+                "cpu",
+                path,
+                lambda: restore_cpu_state(text, cpu.policy, version, path, by_pod=by_pod),
+                lambda state: (
+                    check_cpu_state(state, online, cpu.reserved, strict=strict)
+                    if cpu.policy == "static"
+                    else None
+                ),
+            )
+        if MEMORY_STATE_FILE in state_files and memory:
+            file, saved = f"{root}/{MEMORY_STATE_FILE}", state_files[MEMORY_STATE_FILE]
+            self.take(
+                _restored,
+                "NF302",
+                "memory",
+                file,
+                lambda: restore_memory_state(saved, memory.policy, version, file, by_pod=by_pod),
+                lambda state: (
+                    check_memory_state(state, memory.machine, version.rules_minor)
+                    if memory.policy == "Static"
+                    else None
+                ),
+            )
+        self.take(_require_capacity, configuration, machine, self.reservation)
+        self.take(require_enforceable_cgroups, configuration)
+        self.take(_require_distances_by_id, configuration, machine)
+
+
+def _require_valid(refused: Sequence[InvalidSetting], configuration: Configuration, prefix: str) -> None:
     if refused:
         texts = aggregate(tuple(refusal.text for refusal in refused))
-        raise StartError(f"initialize logging: {texts}", *_refusal_findings(refused, configuration.places))
-    _require_flush_interval(configuration, version)
-    cgroup_version = topology.cgroup_version or 2
-    refused = validate(settings, version, gates, cgroup_version=cgroup_version)
-    if refused:
-        texts = aggregate(tuple(refusal.text for refusal in refused))
-        raise StartError(
-            f"failed to validate kubelet configuration, error: {texts}",
-            *_refusal_findings(refused, configuration.places),
-        )
+        findings = [
+            configuration.places.finding(
+                rule, text.removeprefix("invalid configuration: "), remedy, path, text
+            )
+            for rule, path, text, remedy in refused
+        ]
+        raise StartError(f"{prefix}: {texts}", *findings)
 
 
 def _require_flush_interval(configuration: Configuration, version: KubeletVersion) -> None:
@@ -173,108 +289,6 @@ def _require_flush_interval(configuration: Configuration, version: KubeletVersio
             text,
         )
         raise StartError(text, finding)
-
-
-def _refusal_findings(refusals: Sequence[InvalidSetting], places: Places) -> list[Finding]:
-    return [
-        places.finding(
-            refusal.rule,
-            refusal.text.removeprefix("invalid configuration: "),
-            refusal.remedy,
-            refusal.path,
-            refusal.text,
-        )
-        for refusal in refusals
-    ]
-
-
-@dataclass
-class _Steps:
-    """Steps of a start, each tried although an earlier one was refused, to find what would come next."""
-
-    refusals: list[StartError] = field(default_factory=list)
-
-    def take(self, step: Callable[[], T], otherwise: T) -> T:
-        """Return what a step returns, `otherwise` where it is refused."""
-        try:
-            return step()
-        except StartError as refusal:
-            self.refusals.append(refusal)
-            return otherwise
-
-    def manager(self, places: Places, set_up: Callable[[], T]) -> T | None:
-        """Return a manager's set-up, None where it is refused."""
-        try:
-            return set_up()
-        except ManagerError as error:
-            finding = places.finding(error.rule, str(error), error.remedy, error.path, str(error))
-            self.refusals.append(StartError(f"{_RUN}{error}", finding))
-            return None
-
-    def end(self) -> None:
-        """Raise the first refusal, with the findings of those that would come next marked so."""
-        if not self.refusals:
-            return
-        first, *later = self.refusals
-        following = (finding for refusal in later for finding in refusal.findings)
-        later_findings = [
-            replace(finding, evidence=f"what would come next: {finding.evidence}") for finding in following
-        ]
-        raise StartError(first.error, *first.findings, *later_findings, readable=first.readable)
-
-
-def _run(
-    configuration: Configuration,
-    version: KubeletVersion,
-    topology: NodeTopology,
-    machine: MachineInfo,
-    managers: _Managers,
-) -> None:
-    settings, places = configuration.settings, configuration.places
-    steps = _Steps()
-    steps.take(lambda: _require_tls(configuration, version), None)
-    steps.take(lambda: _require_authorization_mode(configuration), None)
-    reserved_cpus = steps.take(lambda: _reserved_cpus(configuration, machine), None)
-    kube, system = dict(settings.get("kubeReserved") or {}), dict(settings.get("systemReserved") or {})
-    if reserved_cpus or reserved_cpus is None:
-        kube.pop("cpu", None)
-        system["cpu"] = str(len(reserved_cpus or ()))
-    kube_reserved = steps.take(
-        lambda: _parsed_reserved(kube, "kubeReserved", "--kube-reserved", places, version), None
-    )
-    system_reserved = steps.take(
-        lambda: _parsed_reserved(system, "systemReserved", "--system-reserved", places, version), None
-    )
-    hard = steps.take(lambda: _hard_thresholds(configuration, version), None)
-    steps.take(lambda: _require_qos_reserved(configuration), None)
-    steps.take(lambda: _require_option_gates(configuration, version), None)
-    steps.take(lambda: _require_swap(configuration, version, topology), None)
-    gates = configuration.gates
-    steps.manager(places, lambda: set_up_topology_manager(settings, machine, version, gates))
-    if kube_reserved is not None and system_reserved is not None and hard is not None:
-        capacity = _capacity(machine)
-        reservation = node_reservation(kube_reserved, system_reserved, hard, capacity)
-        managers.reservation = reservation if reserved_cpus is not None else {}
-        managers.cpu = steps.manager(
-            places,
-            lambda: set_up_cpu_manager(
-                settings, machine, version, gates, reserved=reserved_cpus, reservation=reservation
-            ),
-        )
-        if _runs_memory_manager(configuration, version):
-            parts = {
-                "kubeReserved": kube_reserved.get("memory"),
-                "systemReserved": system_reserved.get("memory"),
-                "evictionHard": node_reservation({}, {}, hard, capacity).get("memory"),
-            }
-            managers.memory = steps.manager(
-                places,
-                lambda: set_up_memory_manager(
-                    settings, machine, version, reservation=reservation, parts=parts
-                ),
-            )
-    steps.take(lambda: _create_kubelet(configuration, version), None)
-    steps.end()
 
 
 def _refusal(
@@ -311,15 +325,15 @@ def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozen
 
 
 def _parsed_reserved(
-    reserved: Mapping[str, str], field_name: str, flag: str, places: Places, version: KubeletVersion
+    reserved: Mapping[str, str], side: str, places: Places, version: KubeletVersion
 ) -> dict[str, Quantity]:
     try:
         return parse_reserved(reserved, version.rules_minor)
     except ReservationError as error:
-        text = f"{flag} value failed to parse: {error}"
+        text = f"--{side}-reserved value failed to parse: {error}"
         remedy = "reserve cpu, memory, ephemeral-storage or pid, as quantities such as 500m, 2Gi, 1000"
         raise StartError(
-            f"{_RUN}{text}", places.finding("NF202", text, remedy, f"{field_name}.{error.key}", text)
+            f"{_RUN}{text}", places.finding("NF202", text, remedy, f"{side}Reserved.{error.key}", text)
         ) from error
 
 
@@ -488,38 +502,19 @@ def _size_complaint(size: str) -> str | None:
     return "invalid max log size" if quantity.as_int64() is None else None
 
 
-def _start(
-    configuration: Configuration,
-    version: KubeletVersion,
-    machine: MachineInfo,
-    managers: _Managers,
-    state_files: Mapping[str, str],
-    root_dir: str,
+def _require_capacity(
+    configuration: Configuration, machine: MachineInfo, reserved: Mapping[str, Quantity]
 ) -> None:
-    root = configuration.flags.outside_config.get("root-dir") or root_dir
-    by_pod = enabled(version, configuration.gates, "PodLevelResourceManagers")
-    if managers.cpu and CPU_STATE_FILE in state_files:
-        path, text = f"{root}/{CPU_STATE_FILE}", state_files[CPU_STATE_FILE]
-        managers.cpu_state = _restored_cpus(managers.cpu, text, version, machine, path, by_pod=by_pod)
-    if managers.memory and MEMORY_STATE_FILE in state_files:
-        path, text = f"{root}/{MEMORY_STATE_FILE}", state_files[MEMORY_STATE_FILE]
-        _restore_memory(managers.memory, text, version, path, by_pod=by_pod)
-    reservation = dict(managers.reservation)
+    reservation = dict(reserved)
     if not machine.memory_bytes:  # unknown: every machine has memory
         reservation.pop("memory", None)
     beyond = beyond_capacity(reservation, _capacity(machine))
     if beyond:
         name, text = beyond
-        finding = configuration.places.finding(
-            "NF218",
-            f"more {name} is reserved than the node has",
-            "lower kubeReserved, systemReserved or the hard eviction threshold",
-            f"kubeReserved.{name}",
-            text,
+        remedy = (
+            f"more {name} is reserved than the node has: lower kubeReserved, systemReserved or evictionHard"
         )
-        raise StartError(text, finding)
-    require_enforceable_cgroups(configuration)
-    _require_distances_by_id(configuration, machine)
+        raise _refusal(configuration, "NF218", f"kubeReserved.{name}", text, remedy, "")
 
 
 def _require_distances_by_id(configuration: Configuration, machine: MachineInfo) -> None:
@@ -535,50 +530,19 @@ def _require_distances_by_id(configuration: Configuration, machine: MachineInfo)
         )
 
 
-def _restored_cpus(
-    manager: CpuManagerSetup,
-    text: str,
-    version: KubeletVersion,
-    machine: MachineInfo,
-    path: str,
-    *,
-    by_pod: bool,
-) -> CpuState:
+def _restored(
+    rule: str, manager: str, path: str, restore: Callable[[], T], complaint: Callable[[T], str | None]
+) -> T:
+    """Return the state in a manager's file, or raise StartError where the manager does not take it."""
     try:
-        state = restore_cpu_state(text, manager.policy, version, path, by_pod=by_pod)
-    except CheckpointError as error:
-        raise _unrestorable("NF301", f"start cpu manager error: {error}", path) from error
-    if manager.policy != "static":
+        state = restore()
+        error = complaint(state)
+    except CheckpointError as corrupt:
+        error = str(corrupt)
+    if not error:
         return state
-    strict = manager.options.get(STRICT_CPU_RESERVATION, False)
-    refusal = check_cpu_state(state, frozenset(machine.cpus.places), manager.reserved, strict=strict)
-    if refusal:
-        raise _unrestorable("NF301", f"start cpu manager error: {refusal}", path)
-    return state
-
-
-def _restore_memory(
-    manager: MemoryManagerSetup, text: str, version: KubeletVersion, path: str, *, by_pod: bool
-) -> None:
-    try:
-        state = restore_memory_state(text, manager.policy, version, path, by_pod=by_pod)
-    except CheckpointError as error:
-        raise _unrestorable("NF302", f"start memory manager error: {error}", path) from error
-    if manager.policy != "Static":
-        return
-    refusal = check_memory_state(state, manager.machine, version.rules_minor)
-    if refusal:
-        raise _unrestorable("NF302", f"start memory manager error: {refusal}", path)
-
-
-def _unrestorable(rule: str, text: str, path: str) -> StartError:
-    reason = text.partition("error: ")[2].removeprefix("could not restore state from checkpoint: ")
-    finding = finding_of(
-        rule,
-        f"{path} does not fit the configuration: {reason.partition(', please drain')[0]}",
-        f"drain the node, stop the kubelet, delete {path}, then start it",
-        path=path,
-        text=text,
-        file=path,
-    )
-    return StartError(text, finding)
+    text = f"start {manager} manager error: {error}"
+    reason = error.removeprefix("could not restore state from checkpoint: ").partition(", please drain")[0]
+    message = f"{path} does not fit the configuration: {reason}"
+    remedy = f"drain the node, stop the kubelet, delete {path}, then start it"
+    raise StartError(text, finding_of(rule, message, remedy, path=path, text=text, file=path))

@@ -24,12 +24,12 @@ from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSet
 from numaforge.kubelet_minors.fields import ROOT_TYPE, first_minor_of, types_of
 from numaforge.kubelet_minors.history import state_at
 from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
-from numaforge.kubelet_minors.tables import GATES, REMOVALS
+from numaforge.kubelet_minors.tables import FLAGS, GATES, REMOVALS
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.cpulist import cpus_named, format_cpulist
 from numaforge.lib.ordering import first_of
 from numaforge.lib.quantity import Quantity, counted
 from numaforge.machine.topology.model import Core, CpuSet, NodeTopology
@@ -39,6 +39,7 @@ _Findings = Iterator[Finding]
 _FIRST_MINOR_WITH_MEMORY_QOS = 37
 _FIRST_MINOR_WITHOUT_EVENT_LIMIT = 37
 _FIRST_MINOR_KEEPING_HALVES = 37
+_SHORTEST_RECONCILING = 10**9
 
 
 def unread_fields(configuration: Configuration, version: KubeletVersion) -> tuple[Finding, ...]:
@@ -101,6 +102,8 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
     since = first_minor_of(str(path[-1])) if len(path) == 1 else None
     if since is not None and since > version.rules_minor:
         remedy = f"{name} exists from kubelet 1.{since} on: remove it, or upgrade"
+    elif len(path) == 1 and (flag := _flag_called(name, version)):
+        remedy = f"did you mean {flag[1]}?" if flag[1] else f"the kubelet has it as a flag alone: {flag[0]}"
     else:
         nearest = get_close_matches(str(path[-1]), _fields_beside(path, version), n=1, cutoff=0.6)
         remedy = f"did you mean {nearest[0]}?" if nearest else "remove it, or look up the field's name"
@@ -114,6 +117,15 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
         file=file,
         line=line,
     )
+
+
+def _flag_called(name: str, version: KubeletVersion) -> tuple[str, str] | None:
+    """Return the flag that a name spells (`reservedCpus`), and the field that it sets, or ""."""
+    for flag, history in FLAGS.items():
+        state = state_at(history, version.rules_minor)
+        if state is not None and flag.replace("-", "") == name.replace("-", "").lower():
+            return f"--{flag}", state.partition(" ")[2]
+    return None
 
 
 def _fields_beside(path: Path, version: KubeletVersion) -> list[str]:
@@ -263,12 +275,14 @@ def _pods_as_units(configuration: Configuration, version: KubeletVersion) -> _Fi
 
 def _endless_reconciling(configuration: Configuration) -> _Findings:
     period = configuration.settings["cpuManagerReconcilePeriod"]
-    if parse_duration(period).nanoseconds <= 0:
+    nanoseconds = parse_duration(period).nanoseconds
+    if nanoseconds < _SHORTEST_RECONCILING:
+        often = f"every {period}" if nanoseconds > 0 else "without a pause"
         yield configuration.places.finding(
             "NF522",
-            f"cpuManagerReconcilePeriod is {period}: the CPU manager writes cpusets without a pause and "
-            "keeps a CPU busy (only a zero in the file becomes 10s)",
-            "leave it out (10s), or set a positive duration",
+            f"cpuManagerReconcilePeriod is {period}: the CPU manager goes through all containers "
+            f"{often} and keeps a CPU busy (only a zero in the file becomes 10s)",
+            "leave it out (10s), or set a second or more",
             "cpuManagerReconcilePeriod",
         )
 
@@ -294,7 +308,7 @@ def _isolated_cpus(
     if shared:
         yield configuration.places.finding(
             "NF523",
-            f"the kernel isolates the CPUs {format_cpulist(shared)} (isolcpus, or a cpuset partition) and "
+            f"the kernel isolates {cpus_named(shared)} (isolcpus, or a cpuset partition) and "
             "moves no process between them: containers without exclusive CPUs stay where they started",
             "take isolcpus off the kernel's command line, or run only pods with exclusive CPUs here",
             "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "cpuManagerPolicy",
@@ -439,7 +453,7 @@ def _uneven_threads(
     yield configuration.places.finding(
         "NF505",
         "cores have different numbers of threads online, so the kubelet takes a half-reserved core for a "
-        f"free one and hands out the reserved CPUs {format_cpulist(handed_out)}",
+        f"free one and hands out the reserved {cpus_named(handed_out)}",
         "reserve whole cores, or bring all threads online",
         path,
     )
@@ -454,11 +468,11 @@ def _partial_cores(
     siblings = frozenset[int]().union(*(core.cpus - cpu.reserved for core in partial))
     if cpu.options.get(FULL_PCPUS_ONLY):
         consequence = (
-            f"{FULL_PCPUS_ONLY} counts the CPUs {format_cpulist(siblings)} beside them as taken, and the "
-            "kubelet still hands them out, one by one, beside the system's work"
+            f"{FULL_PCPUS_ONLY} counts the other threads, {cpus_named(siblings)}, as taken, and the kubelet "
+            "still hands them out, one by one, beside the system's work"
         )
     else:
-        consequence = f"containers on the CPUs {format_cpulist(siblings)} share their cores with the system"
+        consequence = f"containers on {cpus_named(siblings)} share a core with the system"
     with_siblings = cpu.reserved | siblings
     yield configuration.places.finding(
         "NF506",

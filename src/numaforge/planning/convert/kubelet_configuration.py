@@ -15,7 +15,7 @@ from numaforge.kubelet_minors.flags import FlagError, FlagValueError, parse_flag
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
-from numaforge.lib.quantity import format_bytes, parse_quantity
+from numaforge.lib.quantity import counted, format_bytes, parse_quantity
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.rows import (
     Fate,
@@ -273,9 +273,9 @@ def _say_cpus(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     draft.note(
         fields,
         Fate.NOT_EXPRESSED,
-        f"the kubelet reserves {count} CPUs for it, threads of cores; a profile reserves whole cores: set "
-        f"cpus.reserved.cores: {-(-count // 2)} where a core has two threads, {count} where it has one, or "
-        "cores_per_numa_node",
+        f"the kubelet reserves {counted(count, 'CPU')} for it, threads of cores; a profile reserves whole "
+        f"cores: set cpus.reserved.cores: {-(-count // 2)} where a core has two threads, {count} where it "
+        "has one, or cores_per_numa_node",
         "cpus.reserved",
     )
 
