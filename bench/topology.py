@@ -46,7 +46,7 @@ def shells(folder):
 def main():
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as applets:
         machine = big_512()
-        write_tree(Path(root), machine)
+        write_tree(Path(root), "big-512")
         files = sum(1 for path in Path(root).rglob("*") if path.is_file())
         print(f"machine: {len(machine.online)} CPUs, {len(machine.numa_nodes)} NUMA nodes, {files} files")
         text, over = script(root), []

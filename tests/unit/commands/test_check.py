@@ -10,12 +10,12 @@ from click.testing import CliRunner, Result
 
 from numaforge.commands.kubelet import check
 from numaforge.lib.errors import NumaforgeError
-from numaforge.machine.topology.document import to_document
-from numaforge.machine.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
+from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.machine.topology.ready import ready_machine
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
+from tests.fixtures import machines
 from tests.fixtures.tables import cases
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -24,35 +24,12 @@ BROKEN = f"{HEADER}cpuManagerPolicy: static\nmaxPodz: 3\n"
 
 
 def machine(kubelet: KubeletInstall | None = None) -> NodeTopology:
-    cpus = frozenset(range(8))
-    return NodeTopology(
-        hostname="n1",
-        architecture="x86_64",
-        kernel=None,
-        kernel_cmdline=None,
-        memory_bytes=2**34,
-        swap_bytes=0,
-        cgroup_version=2,
-        online=cpus,
-        offline=frozenset(),
-        isolated=frozenset(),
-        packages=(Package(0, cpus),),
-        numa_nodes=(NumaNode(0, cpus, 2**34, {0: 10}, {}),),
-        cores=tuple(Core(0, 0, frozenset({core, core + 4})) for core in range(4)),
-        l3_caches=(),
-        kubelet=kubelet,
-    )
+    return machines.machine(cores_per_numa_node=4, numa_memory_bytes=2**34, kubelet=kubelet)
 
 
 @pytest.fixture
-def topology(tmp_path: Path) -> str:
-    return saved(tmp_path, machine())
-
-
-def saved(folder: Path, topology: NodeTopology) -> str:
-    file = folder / "topology.json"
-    file.write_text(json.dumps(to_document(topology)))
-    return str(file)
+def topology(save_machine) -> str:
+    return save_machine(machine())
 
 
 def config(folder: Path, text: str) -> str:
@@ -109,27 +86,16 @@ def test_drop_ins_flags_and_state_files_are_checked(tmp_path, topology):
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "10-a.conf").write_text(f"{HEADER}reservedSystemCPUs: '1,5'\n")
     (tmp_path / "cpu_manager_state").write_text('{"policyName":"none","defaultCpuSet":""}')
-    result = run(
-        config(tmp_path, BROKEN),
-        "--machine",
-        topology,
-        "--kubelet-version",
-        "1.36",
-        "--drop-in",
-        str(tmp_path / "conf.d"),
-        "--flag=--max-pods=9",
-        "--state-dir",
-        str(tmp_path),
-        "-o",
-        "json",
-    )
+    machine_options = ("--machine", topology, "--kubelet-version", "1.36", "--state-dir", str(tmp_path))
+    others = ("--drop-in", str(tmp_path / "conf.d"), "--flag=--max-pods=9", "-o", "json")
+    result = run(config(tmp_path, BROKEN), *machine_options, *others)
     document = json.loads(result.output)
     assert document["effective"]["maxPods"] == 9
     assert document["reserved_cpus"] == "1,5"
     assert f'"{tmp_path}/cpu_manager_state"' in document["error"]
 
 
-def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path):
+def test_without_a_file_the_snapshots_kubelet_is_checked(save_machine):
     installed = KubeletInstall(
         version="1.33.4",
         unit="kubelet.service",
@@ -138,7 +104,7 @@ def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path):
         flags=("--cpu-manager-policy=static",),
         config_text=HEADER,
     )
-    result = run("--machine", saved(tmp_path, machine(installed)))
+    result = run("--machine", save_machine(machine(installed)))
     assert result.return_value == 1
     assert "kubelet 1.33.4 does not start" in result.output
 
@@ -159,9 +125,9 @@ memory: {kube_reserved: 1Gi}
 """
 
 
-def test_configuration_planned_by_a_profile_is_checked(tmp_path):
+def test_configuration_planned_by_a_profile_is_checked(tmp_path, save_machine):
     (tmp_path / "pinned.yaml").write_text(PINNED)
-    there = saved(tmp_path, machine(UNSET))
+    there = save_machine(machine(UNSET))
     asked = ["--machine", there, "-o", "json"]
     as_it_is = json.loads(run(*asked).stdout)
     planned = json.loads(run(*asked, "--profile", str(tmp_path / "pinned.yaml")).stdout)
@@ -170,11 +136,11 @@ def test_configuration_planned_by_a_profile_is_checked(tmp_path):
     assert planned["effective"]["topologyManagerPolicy"] == "restricted"
 
 
-def test_state_files_that_a_profile_removes_do_not_count_against_it(tmp_path):
+def test_state_files_that_a_profile_removes_do_not_count_against_it(tmp_path, save_machine):
     (tmp_path / "pinned.yaml").write_text(PINNED)
     state = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
     (tmp_path / "cpu_manager_state").write_text(state)
-    there = saved(tmp_path, machine(UNSET))
+    there = save_machine(machine(UNSET))
     asked = ["--machine", there, "--state-dir", str(tmp_path), "--profile", str(tmp_path / "pinned.yaml")]
     assert run(*asked).return_value == 0
 
@@ -207,10 +173,10 @@ def with_another_gpu(there: NodeTopology) -> NodeTopology:
         "the machine as it was": (lambda there: there, ""),
     },
 )
-def test_outdated_plan_of_a_changed_machine_is_named(tmp_path, changed, said):
+def test_outdated_plan_of_a_changed_machine_is_named(tmp_path, save_machine, changed, said):
     there = ready_machine("dgx-h100")
     plan = tmp_path / "plan.json"
     plan.write_text(dumps(plan_node(there, load_profile("inference-mig"))))
-    result = run("--plan", str(plan), "--machine", saved(tmp_path, changed(there)))
+    result = run("--plan", str(plan), "--machine", save_machine(changed(there)))
     assert result.stderr == (f"{plan}: {said}; plan again\n" if said else "")
     assert result.stdout.endswith("kubelet 1.36.3 starts\n")

@@ -57,18 +57,6 @@ def test_explain_shows_profile_placements(capsys):
     assert "|2g-me                        |1g+me.all     |----|----|----|" in shown
 
 
-@pytest.mark.parametrize("model", ["h100-80gb", "rtx-pro-6000-96gb", "a30-24gb"])
-def test_picture_fits_80_columns(capsys, model):
-    smallest = {"a30-24gb": "1g.6gb+me", "h100-80gb": "1g.10gb+me", "rtx-pro-6000-96gb": "1g.24gb+me.all"}
-    shown = answer(capsys, "explain", model, smallest[model])
-    assert max(len(line) for line in shown.splitlines()) <= 80
-
-
-def test_explain_gives_the_reason_profiles_do_not_fit(capsys):
-    shown = answer(capsys, "explain", "h100-80gb", "3g.40gb=2", "1g.10gb", code=1)
-    assert "These do not fit together: 2 x 3g.40gb, 1g.10gb" in shown
-
-
 def test_explain_prints_json(capsys):
     document = json.loads(answer(capsys, "explain", "2330", "3g.40gb", "-o", "json"))
     placement = {"profile": "3g.40gb", "profile_id": 9, "start": 0, "size": 4}

@@ -261,21 +261,3 @@ def test_table_on_a_narrow_terminal_is_complete(machine, monkeypatch, capsys):
         monkeypatch.setenv("COLUMNS", columns)
         assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES
         assert capsys.readouterr().out == wide
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "audit --only gpudirect hgx-a100 -v",
-        "topology gb200",
-        "topology hgx-b200",
-        "plan gb200 --profile training --why",
-        "mig explain h100-80gb",
-    ],
-)
-def test_a_table_fits_80_columns(words, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert run(words.split()) in (ExitCode.YES, ExitCode.NO)
-    rows = [line for line in capsys.readouterr().out.splitlines() if re.search(r"\S {2,}\S+ {2,}\S", line)]
-    assert rows
-    assert not [row for row in rows if len(row) > 80]

@@ -18,7 +18,6 @@ from numaforge.planning.plan import NodePlan
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.plan import ImexPlan
 from numaforge.roles.imex.tray import planned_tray
-from tests.fixtures.machines import lab_node
 from tests.fixtures.plans import notices, planned, refusal
 from tests.fixtures.trees import write, write_tree
 
@@ -172,6 +171,6 @@ def test_machine_outside_a_rack_is_not_a_tray():
 
 
 def test_written_node_list_has_the_planned_checksum(tmp_path):
-    root = write_tree(tmp_path, lab_node())
+    root = write_tree(tmp_path)
     write(root, imex.NODES, "".join(f"{each}\n" for each in TRAYS))
     assert from_root(root).commands["imex list"] == checksum(TRAYS)

@@ -74,7 +74,13 @@ OF_A_FLEET = [
     "cluster explain POD --machine FLEET --profile training",
     "cluster explain POD --machine FLEET --profile training -v",
 ]
-ALONE = ["mig explain h100-80gb", "mig explain a100-40gb 1g.5gb", "doctor", "doctor ABSENT"]
+ALONE = [
+    "mig explain h100-80gb",
+    "mig explain a100-40gb 1g.5gb",
+    "mig explain rtx-pro-6000-96gb 1g.24gb+me.all",
+    "doctor",
+    "doctor ABSENT",
+]
 FILES = {
     "POD": """\
         metadata: {name: one-of-a-training-job-with-a-long-name-0, namespace: team-with-a-long-name}

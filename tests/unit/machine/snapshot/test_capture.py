@@ -15,7 +15,6 @@ from numaforge.machine.snapshot.capture import from_local, from_root, parse_outp
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.answers import answered
 from tests.fixtures.captures import captured_by_nobody
-from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
 from tests.fixtures.tables import cases
 from tests.fixtures.trees import link, program, write, write_tree
 
@@ -26,13 +25,13 @@ def read_from_folder(tmp_path_factory):
 
     @cache
     def read(name):
-        root = write_tree(tmp_path_factory.mktemp(name), MACHINES[name]())
+        root = write_tree(tmp_path_factory.mktemp(name), name)
         return root, from_root(root)
 
     return read
 
 
-@pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
+@pytest.mark.parametrize("name", ["nvidia-dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
 def test_script_and_folder_reader_capture_the_same(shell, name, read_from_folder):
     root, read = read_from_folder(name)
     finished = shell(script(str(root)))
@@ -42,7 +41,7 @@ def test_script_and_folder_reader_capture_the_same(shell, name, read_from_folder
 
 def test_root_with_a_space_and_a_quote_in_its_name_is_captured(shell, tmp_path):
     root = tmp_path / "it's a root"
-    write_tree(root, lab_node())
+    write_tree(root)
     assert parse_output(shell(script(str(root))).stdout) == from_root(root)
 
 
@@ -59,7 +58,7 @@ def test_root_with_a_space_and_a_quote_in_its_name_is_captured(shell, tmp_path):
     ids=["told", "server", "never-filled-in", "a-board-without-a-name", "both-alike", "no-DMI"],
 )
 def test_vendor_name_is_captured_and_serial_number_is_not(shell, tmp_path, told, product, firmware):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     folder = "/sys/devices/virtual/dmi/id"
     for name, text in zip(("sys_vendor", "product_name", "bios_version"), told or (), strict=False):
         write(tmp_path, f"{folder}/{name}", f"{text}\n")
@@ -76,7 +75,7 @@ def test_vendor_name_is_captured_and_serial_number_is_not(shell, tmp_path, told,
 @pytest.fixture(scope="module")
 def with_unreadable_files(tmp_path_factory):
     """The folder of a machine of which two files can be opened and not read, which nothing may change."""
-    root = write_tree(tmp_path_factory.mktemp("unreadable"), dgx_h100())
+    root = write_tree(tmp_path_factory.mktemp("unreadable"), "nvidia-dgx-h100")
     # As for the speed of a port without a link.
     link(root, "/sys/devices/pci0000:15/0000:15:01.0/speed", "/proc/self/mem")
     function = root / "sys/bus/pci/devices/0000:1b:00.0"
@@ -92,7 +91,7 @@ def test_file_with_a_failing_read_is_left_out_and_capture_goes_on(shell, with_un
 
 
 def test_vanished_file_affects_no_other_file(shell, tmp_path):
-    write_tree(tmp_path / "root", lab_node())
+    write_tree(tmp_path / "root")
     gone = write(tmp_path, "/root/etc/os-release", "NAME=here\n")
     path = program(tmp_path / "bin", "wc", f'rm -f {gone}\nPATH=${{PATH#*:}} exec wc "$@"')
     captured = parse_output(shell(script(str(tmp_path / "root")), {"PATH_FIRST": path}).stdout)
@@ -102,7 +101,7 @@ def test_vanished_file_affects_no_other_file(shell, tmp_path):
 
 
 def test_cpulist_ending_with_a_nul_is_read(shell, tmp_path):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     write(tmp_path, "/sys/devices/system/cpu/online", "0-15\n\0")
     captured = parse_output(shell(script(str(tmp_path))).stdout)
     assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
@@ -120,7 +119,7 @@ def test_cpulist_ending_with_a_nul_is_read(shell, tmp_path):
     },
 )
 def test_text_is_kept_exactly(shell, tmp_path, text):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     (tmp_path / "var/lib/kubelet/config.yaml").write_bytes(text)
     captured = parse_output(shell(script(str(tmp_path))).stdout)
     assert captured.files["/var/lib/kubelet/config.yaml"] == text.decode("utf-8", "replace")
@@ -128,7 +127,7 @@ def test_text_is_kept_exactly(shell, tmp_path, text):
 
 
 def test_drop_ins_are_found_at_any_depth_including_hidden_files(shell, tmp_path):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     folder = "/etc/kubernetes/kubelet.conf.d"
     write(tmp_path, "/etc/default/kubelet", f"KUBELET_EXTRA_ARGS=--config-dir={folder}\n")
     wanted = {
@@ -143,7 +142,7 @@ def test_drop_ins_are_found_at_any_depth_including_hidden_files(shell, tmp_path)
 
 
 def test_cpuinfo_keeps_one_processor_where_sysfs_has_the_topology(shell, tmp_path):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     stanzas = [f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\n\n" for cpu in range(16)]
     write(tmp_path, "/proc/cpuinfo", "".join(stanzas))
     assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == stanzas[0]
@@ -160,7 +159,7 @@ def test_cpuinfo_keeps_one_processor_where_sysfs_has_the_topology(shell, tmp_pat
     ids=["hyphens", "underscores"],
 )
 def test_files_named_by_kubelet_flags_are_captured(shell, tmp_path, flags):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     write(tmp_path, "/etc/default/kubelet", f'KUBELET_EXTRA_ARGS="{flags}"\n')
     wanted = {
         "/opt/kubelet.yaml": "kind: KubeletConfiguration\n",
@@ -177,7 +176,10 @@ def test_files_named_by_kubelet_flags_are_captured(shell, tmp_path, flags):
 
 
 def test_identifying_files_are_not_captured(tmp_path):
-    write_tree(tmp_path, dgx_h100())
+    write_tree(tmp_path, "nvidia-dgx-h100")
+    device = next((tmp_path / "sys/class/infiniband").iterdir()).resolve()
+    for name in ("node_guid", "ports/1/gids/0", "../../net/ibp24s0/address"):
+        write(device, name, "fe80:0000:0000:0000\n")
     write(tmp_path, "/sys/devices/system/cpu/cpu0/topology/ppin", "0x1234\n")
     write(tmp_path, "/proc/sys/net/ipv4/tcp_fastopen_key", "00000000-11111111-22222222-33333333\n")
     write(tmp_path, "/etc/kubernetes/kubelet.conf", "kind: Config\nclient-key-data: c2VjcmV0\n")
@@ -187,7 +189,7 @@ def test_identifying_files_are_not_captured(tmp_path):
 
 
 def test_kubeconfig_passed_as_kubelet_config_is_redacted(tmp_path):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     write(
         tmp_path, "/var/lib/kubelet/config.yaml", "apiVersion: v1\nkind: Config\nclient-key-data: c2VjcmV0\n"
     )
@@ -196,7 +198,7 @@ def test_kubeconfig_passed_as_kubelet_config_is_redacted(tmp_path):
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path):
     outside = write(tmp_path, "/outside/secret", "secret")
-    root = write_tree(tmp_path / "root", lab_node())
+    root = write_tree(tmp_path / "root")
     (root / "proc/cmdline").unlink()
     link(root, "/proc/cmdline", str(outside))
     write(root, "/etc/numaforge/unrelated", "")
@@ -207,14 +209,14 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
 
 
 def test_absolute_link_resolves_inside_the_folder(tmp_path):
-    root = write_tree(tmp_path, lab_node())
+    root = write_tree(tmp_path)
     (root / "etc/os-release").unlink()
     link(root, "/etc/os-release", "/usr/lib/os-release")
     assert from_root(root).files["/etc/os-release"].startswith('ID="ubuntu"')
 
 
 def test_link_loop_is_left_out(tmp_path):
-    root = write_tree(tmp_path, lab_node())
+    root = write_tree(tmp_path)
     (root / "proc/cmdline").unlink()
     link(root, "/proc/cmdline", "/proc/other")
     link(root, "/proc/other", "/proc/cmdline")
@@ -222,7 +224,7 @@ def test_link_loop_is_left_out(tmp_path):
 
 
 def test_container_mounts_are_not_captured(tmp_path):
-    write_tree(tmp_path, lab_node())
+    write_tree(tmp_path)
     write(
         tmp_path,
         "/proc/mounts",
@@ -298,7 +300,7 @@ def checkpoint(*uids):
 
 
 def test_only_names_of_pods_with_devices_are_captured(shell, tmp_path):
-    root = write_tree(tmp_path, lab_node())
+    root = write_tree(tmp_path)
     write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID, STATIC))
     for folder in (
         f"team-a_train-0_{UID}",
@@ -323,7 +325,7 @@ def test_only_names_of_pods_with_devices_are_captured(shell, tmp_path):
 
 
 def test_pods_of_gpu_processes_are_captured(shell, live, tmp_path):
-    root = write_tree(tmp_path / "root", lab_node())
+    root = write_tree(tmp_path / "root")
     write(root, "/proc/4242/comm", "python3\n")
     group = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-1.scope"
     write(root, "/proc/4242/cgroup", f"0::/kubepods.slice/kubepods-burstable.slice/{group}\n")
@@ -338,7 +340,7 @@ def test_pods_of_gpu_processes_are_captured(shell, live, tmp_path):
 
 
 def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):
-    root = write_tree(tmp_path, lab_node())
+    root = write_tree(tmp_path)
     write(root, "/etc/default/kubelet", 'KUBELET_EXTRA_ARGS="--root-dir=/data/kubelet"\n')
     write(root, "/data/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
     write(root, f"/data/kubelet/pods/{UID}/etc-hosts", "")
@@ -358,7 +360,7 @@ def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):
 )
 def test_unreadable_file_is_reported(path, text):
     with tempfile.TemporaryDirectory() as folder:
-        root = write_tree(Path(folder), lab_node())
+        root = write_tree(Path(folder))
         write(root, path, text).chmod(0)
         captured = captured_by_nobody(root)
     assert captured.unreadable == (path,)

@@ -11,7 +11,6 @@ from numaforge.machine.snapshot.capture import from_root, parse_output, script
 from numaforge.machine.snapshot.redaction import checksum
 from numaforge.machine.topology.model import GpuProcess, NvidiaInstall
 from numaforge.machine.topology.read import read_topology
-from tests.fixtures.machines import lab_node
 from tests.fixtures.trees import link, write, write_tree
 
 SAID = (
@@ -25,7 +24,7 @@ SMI = "<nvidia_smi_log>\n<driver_version>580.95.05</driver_version>\n</nvidia_sm
 @pytest.fixture
 def host(tmp_path):
     """Write the tree of a host with NVIDIA's driver, its daemons and a list of IMEX nodes."""
-    root = write_tree(tmp_path / "root", lab_node())
+    root = write_tree(tmp_path / "root")
     write(root, "/proc/driver/nvidia/version", SAID)
     write(root, "/sys/module/nvidia/version", "580.95.05\n")
     write(root, "/sys/module/ib_umad/initstate", "live\n")
@@ -102,7 +101,7 @@ def test_addresses_and_cdi_specs_stay_on_the_host(host):
 
 
 def test_host_without_nvidia_reports_no_nvidia_software(shell, tmp_path):
-    root = write_tree(tmp_path, lab_node())
+    root = write_tree(tmp_path)
     write(root, "/etc/modprobe.d/local.conf", "options loop max_loop=8\n")
     captured = parse_output(shell(script(str(root))).stdout)
     assert read_topology(captured).nvidia_install is None

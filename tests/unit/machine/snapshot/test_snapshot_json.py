@@ -5,16 +5,14 @@ import json
 import pytest
 
 from numaforge.lib.errors import SnapshotError
-from numaforge.machine.snapshot.capture import from_root
 from numaforge.machine.snapshot.model import Snapshot
-from tests.fixtures.machines import lab_node
 from tests.fixtures.tables import cases
-from tests.fixtures.trees import write_tree
+from tests.fixtures.trees import snapshot_of
 
 
 @pytest.fixture
-def snapshot(tmp_path):
-    return from_root(write_tree(tmp_path, lab_node()))
+def snapshot():
+    return snapshot_of("lab-node")
 
 
 def test_saved_snapshot_loads_unchanged(snapshot, tmp_path):

@@ -9,9 +9,19 @@ from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import Nic, RdmaDevice
 from numaforge.machine.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.machine.topology.read import read_topology
-from tests.fixtures.rdma_hosts import CARD, PF, PORT, SECOND, SWITCH, VF, rdma_device, rdma_host
+from tests.fixtures.rdma_hosts import (
+    CARD,
+    PF,
+    PORT,
+    SECOND,
+    SWITCH,
+    VF,
+    rdma_device,
+    rdma_host,
+    write_rdma_host,
+)
 from tests.fixtures.tables import cases
-from tests.fixtures.trees import write, write_tree
+from tests.fixtures.trees import write
 
 SOFTWARE = RdmaDevice("rxe0", None, "ens1", None, 1, (PORT,), ("uverbs3",), node_type="CA")
 DEVICES = [
@@ -58,26 +68,26 @@ DEVICES = [
 @pytest.mark.parametrize("devices", DEVICES)
 def test_every_rdma_device_is_read(devices, tmp_path):
     laid_out = rdma_host(*devices)
-    assert read_topology(from_root(write_tree(tmp_path, laid_out))).rdma_devices == laid_out.rdma_devices
+    assert read_topology(from_root(write_rdma_host(tmp_path, laid_out))).rdma_devices == laid_out.rdma_devices
 
 
 def test_device_of_two_bonded_ports_names_both(tmp_path):
     bonded = rdma_device("mlx5_bond_0", PF, "ens1f0", bond="bond0", bond_interfaces=("ens1f0", "ens1f1"))
     second = Nic(SECOND, "ens1f1", None, "InfiniBand", None, "mlx5_core", 0)
     laid_out = rdma_host(bonded, nics=[second])
-    assert read_topology(from_root(write_tree(tmp_path, laid_out))).rdma_devices == (bonded,)
+    assert read_topology(from_root(write_rdma_host(tmp_path, laid_out))).rdma_devices == (bonded,)
 
 
 def test_bond_of_ports_with_a_device_each_is_not_an_rdma_device(tmp_path):
     devices = (rdma_device("mlx5_0", PF, "ens1f0"), rdma_device("mlx5_1", SECOND, "ens1f1"))
-    root = write_tree(tmp_path, rdma_host(*devices))
+    root = write_rdma_host(tmp_path, rdma_host(*devices))
     write(root, "/sys/class/net/bond0/bonding/slaves", "ens1f0 ens1f1\n")
     assert read_topology(from_root(root)).rdma_devices == devices
 
 
 def test_software_rdma_device_gets_its_numa_node_from_the_interface(tmp_path):
     laid_out = rdma_host(SOFTWARE, nics=[Nic(CARD, "ens1", "rxe0", "Ethernet", PORT.rate, "virtio-pci", 1)])
-    read = read_topology(from_root(write_tree(tmp_path, laid_out)))
+    read = read_topology(from_root(write_rdma_host(tmp_path, laid_out)))
     assert (read.rdma_devices, read.nics) == ((SOFTWARE,), laid_out.nics)
 
 

@@ -21,7 +21,7 @@ MOST_KIB = 64
 @pytest.mark.parametrize("name", ready_machines())
 def test_ready_machine_file_has_the_current_format(name):
     text = (machine_dir() / f"{name}.json").read_text(encoding="utf-8")
-    assert text == text_of(name), "python -m tests.fixtures.ready_machines writes them"
+    assert text == text_of(ready_machine(name)), "python -m tests.fixtures.ready_machines writes them"
 
 
 @pytest.mark.parametrize("name", ready_machines())

@@ -11,7 +11,6 @@ from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.model import Containerd, HostProcess, InstalledPackage, Userland
 from numaforge.machine.topology.read import read_topology
 from numaforge.machine.topology.userland import package_kind, read_userland
-from tests.fixtures.machines import lab_node
 from tests.fixtures.tables import cases
 from tests.fixtures.trees import write, write_tree
 
@@ -264,7 +263,7 @@ def test_sysctl_files_are_in_precedence_order():
 
 
 def test_script_and_folder_reader_find_the_same(tmp_path):
-    root = write_tree(tmp_path, lab_node())
+    root = write_tree(tmp_path)
     write(root, catalogue.TUNED_PROFILE, "mine\n")
     write(root, "/etc/tuned/mine/tuned.conf", "[main]\ninclude=parent, mine\n")
     write(root, "/usr/lib/tuned/parent/tuned.conf", "[sysctl]\nvm.swappiness = 10\n")

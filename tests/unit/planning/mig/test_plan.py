@@ -170,22 +170,6 @@ def test_boards_are_distinguished_by_subsystem():
 # ---- what is there ----
 
 
-@pytest.mark.parametrize(
-    ("there", "devices", "keep", "destroy", "create"),
-    [
-        pytest.param(["19@5"], {"3g": 1, "1g": 1}, [5], [], [0], id="what is there and wanted stays"),
-        pytest.param(["14@0", "19@4"], {"1g": 1}, [4], [0], [], id="what is not wanted goes"),
-        pytest.param(["19@0", "19@1!"], {"1g": 1}, [1], [0], [], id="of two alike that in use stays"),
-        pytest.param(["9@0:1+1+1"], {"3g": 1}, [0], [], [], id="compute instances keep the GPU instance"),
-    ],
-)
-def test_plan_makes_the_smallest_change(there, devices, keep, destroy, create):
-    [one] = plan_profile(machine(cut(*there)), wish({"devices": devices}, strategy="none")).gpus
-    change = one.change
-    starts = [[each.start for each in places] for places in (change.keep, change.destroy, change.create)]
-    assert (one.refusal, *starts) == (None, keep, destroy, create)
-
-
 def test_instance_of_an_unknown_profile_makes_room():
     found = cut("19@0")
     unknown = GpuInstance(9, 99, 4, 2)
