@@ -238,6 +238,15 @@ def with_one_pci(words: Sequence[str]) -> list[str]:
     return words_kept if first is None else [*words_kept[:first], f"pci={options}", *words_kept[first:]]
 
 
+def isolated_by(words: Sequence[str]) -> str:
+    """Return the CPUs that isolcpus= takes from the scheduler; flags without `domain` take none."""
+    for word in words:
+        match = re.fullmatch(r"isolcpus=((?:nohz,|domain,|managed_irq,)*)(.+)", word)
+        if match and (not match[1] or "domain" in match[1]):
+            return match[2]
+    return ""
+
+
 def parameter_name(parameter: str) -> str:
     """Return the name of a kernel parameter; the kernel reads "-" in a name as "_"."""
     return parameter.partition("=")[0].replace("-", "_")

@@ -11,7 +11,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.roles.gpudirect.plan import config_acs
 from numaforge.roles.kernel_cmdline.page_size import judge_page_size, refuse_other_pages
-from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name
+from numaforge.roles.kernel_cmdline.parameters import REPEATED, isolated_by, parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
 
@@ -128,19 +128,21 @@ def _cpu_sets(
     topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan, notices: list[Notice]
 ) -> Iterator[_Intent]:
     wish = profile.kernel
+    isolated = isolated_by(wish.cmdline)
     if wish.isolated_cpus is not None:
-        chosen = _chosen_cpus("kernel.isolated_cpus", wish.isolated_cpus, cpus)
-        text = (
-            f"CPUs {chosen} are not balanced by the scheduler: threads of pods that are not pinned stay on "
-            "the CPU on which they start, even when it is busy"
-        )
-        notices.append(Notice("cpus-isolated", text))
+        isolated = chosen = _chosen_cpus("kernel.isolated_cpus", wish.isolated_cpus, cpus)
         reason = "the scheduler and managed interrupts keep off them"
         yield _Intent(
             "kernel.isolated_cpus",
             (f"isolcpus=managed_irq,domain,{chosen}",),
             _because(profile, "kernel.isolated_cpus", reason),
         )
+    if isolated:
+        text = (
+            f"CPUs {isolated} are not balanced by the scheduler: threads of pods that are not pinned stay on "
+            "the CPU on which they start, even when it is busy"
+        )
+        notices.append(Notice("cpus-isolated", text))
     if wish.nohz_full is not None:
         chosen = _chosen_cpus("kernel.nohz_full", wish.nohz_full, cpus)
         if topology.nohz_full is None:

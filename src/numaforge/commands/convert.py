@@ -43,6 +43,8 @@ def convert(words: tuple[str, ...], name: str | None, key: str | None, to: str |
       kubespray             group variables of kubespray
       gke                   a node system configuration of GKE
       eks                   NodeConfig, eksctl's ClusterConfig, Bottlerocket's settings
+      kubelet-flags         /etc/default/kubelet, a unit's drop-in, MicroK8s' args
+      machineconfig         OpenShift's MachineConfig
       k3s                   config.yaml of k3s or RKE2
       talos                 a machine configuration of Talos
       kubeadm               InitConfiguration, JoinConfiguration

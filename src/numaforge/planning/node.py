@@ -33,6 +33,7 @@ from numaforge.roles.host.plan import brings_cgroup_v2, plan_host
 from numaforge.roles.hugepages.plan import plan_hugepages
 from numaforge.roles.imex.plan import plan_imex
 from numaforge.roles.interrupts.plan import plan_interrupts
+from numaforge.roles.kernel_cmdline.parameters import isolated_by
 from numaforge.roles.kernel_cmdline.plan import plan_kernel
 from numaforge.roles.kernel_values.plan import plan_tuning
 from numaforge.roles.kubelet.largest_pods import plan_largest_pods
@@ -112,7 +113,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     )
     if kubelet:
         noticed = {notice.id for notice in pods.notices}
-        if profile.kernel.isolated_cpus is not None:
+        if profile.kernel.isolated_cpus is not None or isolated_by(profile.kernel.cmdline):
             noticed.add("cpus-isolated")  # by plan_kernel, below
         has_cgroup_v2 = brings_cgroup_v2(profile)
         pods.notices += judge_startup(

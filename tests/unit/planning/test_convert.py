@@ -71,8 +71,8 @@ def kubelet(**fields: Any) -> str:
     return yaml.safe_dump({**head, **fields})
 
 
-def value_at(document: Any, path: str) -> Any:
-    """Return what a profile says at a path whose last name may hold dots."""
+def value_at(document: Any, path: str | None) -> Any:
+    """Return what a profile says at a path whose last name may hold dots; all of it without one."""
     while path:
         name = next((key for key in document if path == key or path.startswith(f"{key}.")), None)
         if name is None:

@@ -162,6 +162,18 @@ def test_plan_is_the_same_once_cpus_are_isolated():
     assert "cpus-isolated" in notices(plan(INTEL, **wish))
 
 
+@pytest.mark.parametrize(
+    ("word", "noticed"),
+    [
+        ("isolcpus=8-15", True),
+        ("isolcpus=managed_irq,domain,8-15", True),
+        ("isolcpus=managed_irq,8-15", False),
+    ],
+)
+def test_cpus_that_the_command_line_isolates_are_noticed(word, noticed):
+    assert ("cpus-isolated" in notices(plan(INTEL, cmdline=[word]))) is noticed
+
+
 BOOT_PAGES = {
     "by-numa-node": ("6.8.0", [pages("1Gi", 1)], "hugepagesz=1G hugepages=0:1,1:1,2:1,3:1"),
     "an-older-kernel-spreads": ("5.15.0", [pages("2Mi", 8)], "hugepagesz=2M hugepages=32"),

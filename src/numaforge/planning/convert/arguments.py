@@ -7,20 +7,22 @@ learn.microsoft.com/azure/aks/custom-node-configuration.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numaforge.kubelet.config.documents import KubeadmError, extra_arguments
 from numaforge.lib.given import mapping, mappings
-from numaforge.lib.mistakes import yaml_scalar
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import (
     HEAD_ROWS,
     KEEPS,
     KUBELET_ROWS,
+    METADATA_ROWS,
+    flags_row,
     place,
-    settings_of_flags,
+    place_flags,
 )
 from numaforge.planning.convert.rows import (
     ANY_KEY,
@@ -35,41 +37,27 @@ from numaforge.planning.convert.rows import (
     same,
 )
 
-_FLAGS = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
+_SCRIPTS = "numaforge runs no scripts on hosts: read them, and set the same in the profile"
 _CLUSTER = "it is how the node joins its cluster, not what pods get"
 
 
-def _flags(field: str) -> FieldRow:
-    return FieldRow(field, Fate.DIFFERS, "kubelet", _FLAGS, quiet=True)
+# ---- OpenShift's MachineConfig ----
+
+MACHINE_CONFIG_ROWS: tuple[FieldRow, ...] = (
+    *HEAD_ROWS,
+    *METADATA_ROWS,
+    enters("spec.kernelArguments", "kernel.cmdline", Form.TEXTS),
+    not_expressed("spec.config", "files and units of Ignition: convert those of sysctl.d or a kubelet, too"),
+    *not_ours("spec.kernelType spec.extensions spec.fips", "another kernel, or packages: install them"),
+    *same(f"spec.{ANY_KEY}", "how OpenShift makes the image"),
+)
 
 
-def _place_flags(
-    draft: Draft, flags: object, field: str, config: Mapping[str, Any], config_field: str = ""
-) -> None:
-    """Put what flags and a configuration say into a profile; the flags win."""
-    words = [word if word.startswith("-") else f"--{word}" for word in _words(flags)]
-    if any(word.startswith("--config=") for word in words):
-        draft.note(field, Fate.NOT_EXPRESSED, "--config names a file of the kubelet: convert that one, too")
-    settings = settings_of_flags(draft, words, field)
-    names = set(settings)
-    place(
-        draft,
-        {**config, **settings},
-        lambda name: field if name.partition(".")[0] in names else f"{config_field}.{name}",
-    )
-
-
-def _words(flags: object) -> list[str]:
-    """Return flags as `name=value`: from a text, a list, a mapping, or a list of {name, value}."""
-    if isinstance(flags, Mapping):
-        return [f"{name}={yaml_scalar(value)}" for name, value in flags.items()]
-    if isinstance(flags, str):
-        return [flags]
-    entries = flags if isinstance(flags, list) else []
-    return [
-        f"{entry.get('name')}={yaml_scalar(entry.get('value'))}" if isinstance(entry, Mapping) else str(entry)
-        for entry in entries
-    ]
+def convert_machine_config(draft: Draft, document: Mapping[str, Any]) -> None:
+    """Convert the kernel parameters of a MachineConfig."""
+    draft.take(document, MACHINE_CONFIG_ROWS)
+    if not draft.mistakes:
+        add_parameters(draft, _at(document, "spec.kernelArguments") or [], "spec.kernelArguments")
 
 
 # ---- k3s and RKE2: /etc/rancher/k3s/config.yaml ----
@@ -84,7 +72,10 @@ _K3S_KEYS = (
     "tls-san",
     "kube-apiserver-arg",
 )
-K3S_ROWS: tuple[FieldRow, ...] = (*map(_flags, _K3S_ARGS), *same(ANY_KEY, "how k3s or RKE2 runs the cluster"))
+K3S_ROWS: tuple[FieldRow, ...] = (
+    *map(flags_row, _K3S_ARGS),
+    *same(ANY_KEY, "how k3s or RKE2 runs the cluster"),
+)
 
 
 def is_k3s(document: Mapping[str, Any]) -> bool:
@@ -95,16 +86,18 @@ def is_k3s(document: Mapping[str, Any]) -> bool:
 def convert_k3s(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kubelet's arguments in a config.yaml of k3s or RKE2."""
     draft.take(document, K3S_ROWS)
-    flags = [word for name in _K3S_ARGS for word in _words(document.get(name))]
-    _place_flags(draft, flags, next((name for name in _K3S_ARGS if name in document), _K3S_ARGS[0]), {})
+    given = {name: document[name] for name in _K3S_ARGS if document.get(name)} or {_K3S_ARGS[0]: []}
+    flags = [word for entry in given.values() for word in (entry if isinstance(entry, list) else [entry])]
+    place_flags(draft, flags, next(iter(given)), {})
 
 
 # ---- Talos ----
 
 _TALOS = "Talos' own"
+_TALOS_PARTS = {"SysctlConfig": "sysctls", "SysfsConfig": "sysfs", "KubeletConfig": "kubelet"}
 TALOS_ROWS: tuple[FieldRow, ...] = (
     *below("machine.kubelet.extraConfig", (*HEAD_ROWS, *KUBELET_ROWS)),
-    _flags("machine.kubelet.extraArgs"),
+    flags_row("machine.kubelet.extraArgs"),
     *same(f"machine.kubelet.{ANY_KEY}", _TALOS),
     becomes("machine.sysctls", "tuning.sysctls", Form.TABLE),
     enters("machine.kernel.modules[].name", "modules.load", Form.TEXT),
@@ -122,21 +115,37 @@ def is_talos(document: Mapping[str, Any]) -> bool:
     return "kind" not in document and isinstance(document.get("machine"), Mapping)
 
 
+def _with_talos(documents: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return documents, those that Talos reads beside a machine configuration put into it."""
+    parts = [one for one in documents if one.get("apiVersion") == "v1alpha1" and one.get("kind")]
+    holders = [one for one in documents if is_talos(one)]
+    if not parts or len(holders) > 1:
+        return [*documents]
+    machine = dict(mapping(holders[0]["machine"])) if holders else {}
+    modules = mappings(mapping(machine.get("kernel")).get("modules"))
+    for part in parts:
+        if key := _TALOS_PARTS.get(str(part["kind"])):
+            settings = part.get(
+                "params", {"extraConfig": part.get("config"), "extraArgs": part.get("extraArgs")}
+            )
+            machine[key] = {**mapping(machine.get(key)), **mapping(settings)}
+        elif part["kind"] == "KernelModuleConfig":
+            modules.append({name: part[name] for name in ("name", "parameters") if name in part})
+    whole = {**(holders[0] if holders else {}), "machine": {**machine, "kernel": {"modules": modules}}}
+    return [whole, *(one for one in documents if one not in parts and one not in holders)]
+
+
 def convert_talos(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert a machine configuration of Talos."""
     draft.take(document, TALOS_ROWS)
     if draft.mistakes:
         return
-    machine = mapping(document.get("machine"))
-    kubelet = mapping(machine.get("kubelet"))
-    config, field = mapping(kubelet.get("extraConfig")), "machine.kubelet.extraConfig"
-    _place_flags(draft, kubelet.get("extraArgs"), "machine.kubelet.extraArgs", config, field)
-    modules = [str(one.get("name")) for one in mappings(mapping(machine.get("kernel")).get("modules"))]
+    config, field = mapping(_at(document, "machine.kubelet.extraConfig")), "machine.kubelet.extraArgs"
+    place_flags(draft, _at(document, field), field, config, "machine.kubelet.extraConfig")
+    modules = [str(one.get("name")) for one in mappings(_at(document, "machine.kernel.modules"))]
     draft.add("modules.load", modules, "machine.kernel.modules")
-    words, field = (
-        mapping(machine.get("install")).get("extraKernelArgs") or [],
-        "machine.install.extraKernelArgs",
-    )
+    field = "machine.install.extraKernelArgs"
+    words = _at(document, field) or []
     if removed := [word for word in words if word.startswith("-")]:
         draft.note(field, Fate.NOT_EXPRESSED, f"{', '.join(removed)}: Talos takes its own parameter away")
     add_parameters(draft, [word for word in words if not word.startswith("-")], field)
@@ -147,19 +156,20 @@ def convert_talos(draft: Draft, document: Mapping[str, Any]) -> None:
 _KUBEADM_KINDS = ("JoinConfiguration", "InitConfiguration")
 _KUBELET = "KubeletConfiguration"
 KUBEADM_ROWS: tuple[FieldRow, ...] = (
-    *(_flags(f"{kind}.nodeRegistration.kubeletExtraArgs") for kind in _KUBEADM_KINDS),
-    *(row for kind in _KUBEADM_KINDS for row in same(f"{kind}.nodeRegistration.{ANY_KEY}", _CLUSTER)),
+    *(flags_row(f"{kind}.nodeRegistration.kubeletExtraArgs") for kind in _KUBEADM_KINDS),
+    *same(" ".join(f"{kind}.nodeRegistration.{ANY_KEY}" for kind in _KUBEADM_KINDS), _CLUSTER),
     *(
         not_expressed(f"{kind}.patches", "patches of the kubelet's configuration among them: convert it, too")
         for kind in _KUBEADM_KINDS
     ),
-    *(row for kind in _KUBEADM_KINDS for row in same(f"{kind}.{ANY_KEY}", _CLUSTER)),
+    *same(" ".join(f"{kind}.{ANY_KEY}" for kind in _KUBEADM_KINDS), _CLUSTER),
     *below(_KUBELET, (*HEAD_ROWS, *KUBELET_ROWS)),
 )
 
 
-def with_kubeadm(documents: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return documents, those that kubeadm hands to a kubelet as one mapping by their kinds."""
+def joined(documents: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return documents, Talos' as one, and those that kubeadm hands to a kubelet as one by their kinds."""
+    documents = _with_talos(documents)
     kinds = (*_KUBEADM_KINDS, _KUBELET)
     of_kubeadm = {str(one["kind"]): one for one in documents if one.get("kind") in kinds}
     if not of_kubeadm.keys() & set(_KUBEADM_KINDS):
@@ -187,7 +197,7 @@ def convert_kubeadm(draft: Draft, document: Mapping[str, Any]) -> None:
         draft.refuse(field, str(error))
     else:
         flags = [f"{name}={value}" for name, value in arguments]
-        _place_flags(draft, flags, field, mapping(document.get(_KUBELET)), _KUBELET)
+        place_flags(draft, flags, field, mapping(document.get(_KUBELET)), _KUBELET)
 
 
 # ---- Cluster API's kubeadm bootstrap provider ----
@@ -199,16 +209,13 @@ CAPI_ROWS: tuple[FieldRow, ...] = (
         row
         for spec in _KUBEADM_AT
         for row in (
-            *(_flags(f"{spec}.{registration}.kubeletExtraArgs") for registration in _REGISTRATIONS),
-            *(
-                one
-                for registration in _REGISTRATIONS
-                for one in same(f"{spec}.{registration}.{ANY_KEY}", _CLUSTER)
-            ),
+            *(flags_row(f"{spec}.{registration}.kubeletExtraArgs") for registration in _REGISTRATIONS),
+            *same(" ".join(f"{spec}.{node}.{ANY_KEY}" for node in _REGISTRATIONS), _CLUSTER),
             *same(f"{spec}.joinConfiguration.{ANY_KEY} {spec}.initConfiguration.{ANY_KEY}", _CLUSTER),
             not_expressed(
                 f"{spec}.files", "a kubelet's configuration or drop-in among them: convert it, too"
             ),
+            *(not_expressed(f"{spec}.{when}KubeadmCommands", _SCRIPTS) for when in ("pre", "post")),
             *same(f"{spec}.{ANY_KEY}", _CLUSTER),
         )
     ),
@@ -225,16 +232,9 @@ def is_capi(document: Mapping[str, Any]) -> bool:
 def convert_capi(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kubelet's arguments of nodes that join."""
     draft.take(document, CAPI_ROWS)
-    arguments = [
-        (f"{spec}.{registration}.kubeletExtraArgs", args)
-        for spec in _KUBEADM_AT
-        for registration in _REGISTRATIONS
-        if (args := _at(document, f"{spec}.{registration}.kubeletExtraArgs"))
-    ]
-    field, args = (
-        arguments[0] if arguments else (f"{_KUBEADM_AT[0]}.{_REGISTRATIONS[0]}.kubeletExtraArgs", None)
-    )
-    _place_flags(draft, args, field, {})
+    fields = [f"{spec}.{node}.kubeletExtraArgs" for spec in _KUBEADM_AT for node in _REGISTRATIONS]
+    field = next((field for field in fields if _at(document, field)), fields[0])
+    place_flags(draft, _at(document, field), field, {})
 
 
 def _at(document: Mapping[str, Any], field: str) -> Any:
@@ -278,35 +278,18 @@ _AKS_KUBELET = (
     "containerLogMaxSizeMB containerLogMaxFiles podMaxPids"
 )
 _AKS_HUGEPAGES = "transparentHugePageEnabled transparentHugePageDefrag"
-_AKS_SYSCTLS = {
-    "netCoreSomaxconn": "net.core.somaxconn",
-    "netCoreNetdevMaxBacklog": "net.core.netdev_max_backlog",
-    "netCoreRmemDefault": "net.core.rmem_default",
-    "netCoreRmemMax": "net.core.rmem_max",
-    "netCoreWmemDefault": "net.core.wmem_default",
-    "netCoreWmemMax": "net.core.wmem_max",
-    "netCoreOptmemMax": "net.core.optmem_max",
-    "netIpv4TcpMaxSynBacklog": "net.ipv4.tcp_max_syn_backlog",
-    "netIpv4TcpMaxTwBuckets": "net.ipv4.tcp_max_tw_buckets",
-    "netIpv4TcpFinTimeout": "net.ipv4.tcp_fin_timeout",
-    "netIpv4TcpKeepaliveTime": "net.ipv4.tcp_keepalive_time",
-    "netIpv4TcpKeepaliveProbes": "net.ipv4.tcp_keepalive_probes",
-    "netIpv4TcpkeepaliveIntvl": "net.ipv4.tcp_keepalive_intvl",
-    "netIpv4TcpTwReuse": "net.ipv4.tcp_tw_reuse",
-    "netIpv4IpLocalPortRange": "net.ipv4.ip_local_port_range",
-    "netIpv4NeighDefaultGcThresh1": "net.ipv4.neigh.default.gc_thresh1",
-    "netIpv4NeighDefaultGcThresh2": "net.ipv4.neigh.default.gc_thresh2",
-    "netIpv4NeighDefaultGcThresh3": "net.ipv4.neigh.default.gc_thresh3",
-    "netNetfilterNfConntrackMax": "net.netfilter.nf_conntrack_max",
-    "netNetfilterNfConntrackBuckets": "net.netfilter.nf_conntrack_buckets",
-    "fsInotifyMaxUserWatches": "fs.inotify.max_user_watches",
-    "fsFileMax": "fs.file-max",
-    "fsAioMaxNr": "fs.aio-max-nr",
-    "fsNrOpen": "fs.nr_open",
-    "kernelThreadsMax": "kernel.threads-max",
-    "vmMaxMapCount": "vm.max_map_count",
-    "vmSwappiness": "vm.swappiness",
-    "vmVfsCachePressure": "vm.vfs_cache_pressure",
+_SYSCTLS = (
+    "net.core.somaxconn net.core.netdev_max_backlog net.core.rmem_default net.core.rmem_max "
+    "net.core.wmem_default net.core.wmem_max net.core.optmem_max net.ipv4.tcp_max_syn_backlog "
+    "net.ipv4.tcp_max_tw_buckets net.ipv4.tcp_fin_timeout net.ipv4.tcp_keepalive_time "
+    "net.ipv4.tcp_keepalive_probes net.ipv4.tcp_tw_reuse net.ipv4.ip_local_port_range "
+    "net.ipv4.neigh.default.gc_thresh1 net.ipv4.neigh.default.gc_thresh2 "
+    "net.ipv4.neigh.default.gc_thresh3 net.netfilter.nf_conntrack_max "
+    "net.netfilter.nf_conntrack_buckets fs.inotify.max_user_watches fs.file-max fs.aio-max-nr "
+    "fs.nr_open kernel.threads-max vm.max_map_count vm.swappiness vm.vfs_cache_pressure"
+)
+_AKS_SYSCTLS = {"netIpv4TcpkeepaliveIntvl": "net.ipv4.tcp_keepalive_intvl"} | {
+    re.sub("[._-](.)", lambda match: match[1].upper(), name): name for name in _SYSCTLS.split()
 }
 AKS_ROWS: tuple[FieldRow, ...] = (
     enters("cpuManagerPolicy", "kubelet.cpu_manager_policy", Form.TEXT),
@@ -375,5 +358,9 @@ def convert_grub(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kernel parameters in /etc/default/grub."""
     draft.take(document, GRUB_ROWS)
     for name in _GRUB_LINES:
-        if not draft.mistakes and document.get(name):
-            add_parameters(draft, [str(document[name])], name)
+        words = str(document.get(name) or "").split()
+        if elsewhere := [word for word in words if word.startswith("$")]:
+            text = f"{' '.join(elsewhere)} is set in other files: convert them, too"
+            draft.note(name, Fate.NOT_EXPRESSED, text, "kernel.cmdline")
+        if not draft.mistakes:
+            add_parameters(draft, [word for word in words if word not in elsewhere], name)

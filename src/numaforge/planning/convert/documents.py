@@ -19,7 +19,13 @@ from numaforge.lib.strict_yaml import read_manifests
 _MIG_PARTED = "mig-configs"  # mig-parted reads a key twice, and DeepOps' own file has one
 _EKSCTL = "ClusterConfig"
 _NODE_CONFIG = "application/node.eks.aws"
-_ASSIGNMENT = re.compile(r"(?:export +)?(?P<name>GRUB_\w+|-?[a-z]\w*[./][\w./*-]+)\s*=\s*(?P<value>.*)")
+OTHER_PARTS = "other parts of the user data"
+_ASSIGNMENT = re.compile(
+    r"(?:export +)?(?P<name>(?:GRUB|IRQBALANCE)_\w+|-?[a-z]\w*[./][\w./*-]+)\s*(?P<more>\+?)=\s*(?P<value>.*)"
+)
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+_EXTRA_ARGS = re.compile(r"--kubelet-extra-args[ =]+")  # EKS' bootstrap.sh
+_FLAGS = re.compile(r"(?:(?:Environment=)?KUBELET_\w*ARGS=|ExecStart=\S*/kubelet$)(?P<flags>.*)", re.DOTALL)
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
 
 
@@ -40,27 +46,33 @@ def read_mappings(text: str, file: str) -> list[Mapping[str, Any]]:
         raise NumaforgeError("is empty", where=file, remedy="name the file to convert")
     mappings_in = [one for one in documents if isinstance(one, dict)]
     if not mappings_in:
-        is_patch = any("op" in one and "path" in one for one in mappings(documents[0]))
-        remedy = "it is a JSON patch (RFC 6902): write what it makes, as machine: {kubelet: ...}"
-        raise NumaforgeError(
-            f"{shown(documents[0])} is not a mapping", where=file, remedy=remedy if is_patch else None
-        )
+        remedy = None
+        if any("op" in one and "path" in one for one in mappings(documents[0])):
+            remedy = "it is a JSON patch (RFC 6902): write what it makes, as machine: {kubelet: ...}"
+        elif text.startswith("#!"):
+            remedy = "it is a script: convert the files that it writes"
+        elif "root=" in text:
+            remedy = 'give a kernel command line as GRUB_CMDLINE_LINUX="..." in a file'
+        raise NumaforgeError(f"{shown(documents[0])} is not a mapping", where=file, remedy=remedy)
     return [inner for one in mappings_in for inner in (mappings(one.get("items")) or [one])]
 
 
-def read_mime(text: str, place: str) -> str:
-    """Return the only NodeConfig in user data of EKS, which is MIME with a part for each.
+def read_mime(text: str, place: str) -> Mapping[str, Any]:
+    """Return the only NodeConfig in user data of EKS, and the types of the other parts as OTHER_PARTS.
 
     Raises NumaforgeError for none and for several, which nodeadm would merge.
     """
-    parts = [part for part in message_from_string(text).walk() if part.get_content_type() == _NODE_CONFIG]
+    leaves = [part for part in message_from_string(text).walk() if not part.is_multipart()]
+    parts = [part for part in leaves if part.get_content_type() == _NODE_CONFIG]
     if len(parts) != 1:
         problem = f"is MIME with {len(parts)} parts of {_NODE_CONFIG}"
         raise NumaforgeError(
             problem, where=place, remedy="give the NodeConfig alone, merged where several are"
         )
     payload = parts[0].get_payload(decode=True)
-    return payload.decode(errors="replace") if isinstance(payload, bytes) else ""
+    config = read_mappings(payload.decode(errors="replace") if isinstance(payload, bytes) else "", place)[0]
+    others = [part.get_content_type() for part in leaves if part not in parts]
+    return {**config, OTHER_PARTS: others} if others else config
 
 
 def read_assignments(text: str, file: str, *, sure: bool) -> dict[str, str] | None:
@@ -70,11 +82,41 @@ def read_assignments(text: str, file: str, *, sure: bool) -> dict[str, str] | No
     """
     assignments = [(line, _ASSIGNMENT.fullmatch(line)) for line in _meaningful(text)]
     wrong = next((line for line, match in assignments if not match), None)
-    if sure and wrong is not None:
+    if wrong is not None and (sure or assignments[0][0].startswith("GRUB_")):
         raise NumaforgeError(f"{shown(wrong)} is not an assignment", where=file, remedy="write NAME=VALUE")
     if wrong is not None or not assignments:
         return None
-    return {match["name"]: _unquoted(match["value"]) for _, match in assignments if match}
+    values: dict[str, str] = {}
+    for _, match in assignments:
+        if match:
+            earlier = values.get(match["name"], "") if match["more"] else ""
+            text = _VARIABLE.sub(lambda one: values.get(one[1], one[0]), _unquoted(match["value"]))
+            values[match["name"]] = f"{earlier}{text}"
+    return values
+
+
+def read_flags(text: str) -> list[str] | None:
+    """Return the flags in a file of a kubelet's flags, a unit, or a script; None for another file.
+
+    Lines that are indented are those of a text within YAML.
+    """
+    at_margin = (line for line in text.replace("\\\n", " ").splitlines() if line[:1] not in (*" \t#;", ""))
+    lines = [words for line in at_margin if (words := _split(line)) and not words[0].endswith((":", "-"))]
+    if lines and all(re.match(r"--\w", line[0]) for line in lines):
+        return [word for line in lines for word in line]
+    flags: list[str] | None = None
+    for line in lines:
+        for number, word in enumerate(line):
+            if match := _FLAGS.fullmatch(word):
+                flags = [*(flags or ()), *_split(match["flags"]), *(line[1:] if number == 0 else ())]
+    return flags
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(_EXTRA_ARGS.sub("KUBELET_EXTRA_ARGS=", line))
+    except ValueError:
+        return line.split()
 
 
 def _meaningful(text: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import digits, mapping
 from numaforge.lib.mistakes import shown
+from numaforge.planning.convert.documents import OTHER_PARTS
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import (
@@ -22,9 +23,10 @@ from numaforge.planning.convert.kubelet_configuration import (
     KUBELET_ROWS,
     METADATA_ROWS,
     SPLIT,
+    flags_row,
     place,
+    place_flags,
     reservation_rows,
-    settings_of_flags,
 )
 from numaforge.planning.convert.rows import (
     ANY_KEY,
@@ -34,6 +36,7 @@ from numaforge.planning.convert.rows import (
     becomes,
     below,
     enters,
+    not_expressed,
     not_ours,
     read,
     same,
@@ -41,7 +44,6 @@ from numaforge.planning.convert.rows import (
 from numaforge.roles.mig.models import model_named
 
 _CLUSTER = "it is how the node joins its cluster, not what pods get"
-_FLAGS = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
 
 _NVIDIA = "settings.kubelet-device-plugins.nvidia"
 _SHARING = {"time-slicing": "time_slicing", "mps": "mps"}
@@ -50,7 +52,10 @@ NODE_CONFIG_ROWS: tuple[FieldRow, ...] = (
     *HEAD_ROWS,
     *METADATA_ROWS,
     *below("spec.kubelet.config", (*HEAD_ROWS, *KUBELET_ROWS)),
-    *not_ours("spec.kubelet.flags", _FLAGS, silent=([],)),
+    flags_row("spec.kubelet.flags"),
+    not_expressed(
+        OTHER_PARTS, "numaforge runs no scripts on hosts: read them, and set the same in the profile"
+    ),
     *not_ours("spec.kubelet.maxPodsExpression", KEEPS),
     *not_ours("spec.cluster spec.containerd spec.instance spec.featureGates", _CLUSTER),
 )
@@ -138,16 +143,8 @@ def convert_node_config(draft: Draft, document: Mapping[str, Any]) -> None:
     kubelet = mapping(mapping(document.get("spec")).get("kubelet"))
     flags = kubelet.get("flags")  # nodeadm joins the entries of a list in one line
     line = " ".join(map(str, flags)) if isinstance(flags, list) else flags
-    of_flags = settings_of_flags(draft, line, "spec.kubelet.flags")
-    config = {**mapping(kubelet.get("config")), **of_flags}
-    reserved = {"kubeReserved", "systemReserved"} & of_flags.keys()
-    parts = {f"{field}.{part}" for field in reserved for part in ("cpu", "memory")}
-    by_flag = {*of_flags, *parts}
-    place(
-        draft,
-        config,
-        lambda field: "spec.kubelet.flags" if field in by_flag else f"spec.kubelet.config.{field}",
-    )
+    field = "spec.kubelet.config"
+    place_flags(draft, line, "spec.kubelet.flags", mapping(kubelet.get("config")), field)
 
 
 def convert_eksctl(draft: Draft, document: Mapping[str, Any], name: str | None) -> None:
@@ -161,10 +158,8 @@ def convert_eksctl(draft: Draft, document: Mapping[str, Any], name: str | None) 
         for index, group in enumerate(document.get(kind) or ())
     }
     if name is None and len(groups) != 1:
-        draft.refuse(
-            "managedNodeGroups",
-            f"{len(groups)} node groups: give --name, one of {', '.join(groups) or 'none'}",
-        )
+        text = f"{len(groups)} node groups: give --name, one of {', '.join(groups)}"
+        draft.refuse("managedNodeGroups", text if groups else "has no node group, of which a profile is made")
         return
     chosen = name if name is not None else next(iter(groups))
     if chosen not in groups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NamedTuple
 
 from numaforge.lib.errors import NumaforgeError
@@ -19,12 +20,20 @@ from numaforge.planning.convert import (
     performance_profile,
     tuned,
 )
-from numaforge.planning.convert.documents import read_assignments, read_mappings, read_mime, read_toml
+from numaforge.planning.convert.documents import (
+    read_assignments,
+    read_flags,
+    read_mappings,
+    read_mime,
+    read_toml,
+)
 from numaforge.planning.convert.draft import Conversion, Draft
 from numaforge.planning.convert.rows import FieldRow
 
 AUTO = "auto"
 _OPENSHIFT = "performance.openshift.io"
+_FLAGS = "kubelet flags"  # the key of a text of flags, which has none
+_UNIT = "unit of systemd"  # the key of a unit's first section
 
 
 class FileForm(NamedTuple):
@@ -155,6 +164,22 @@ FORMS: tuple[FileForm, ...] = (
         _one(eks.convert_bottlerocket),
     ),
     FileForm(
+        "kubelet-flags",
+        "flags of a kubelet",
+        (),
+        _keys(_FLAGS),
+        (kubelet_configuration.flags_row(_FLAGS),),
+        _one(lambda draft, document: kubelet_configuration.place_flags(draft, document[_FLAGS], _FLAGS, {})),
+    ),
+    FileForm(
+        "machineconfig",
+        "an OpenShift MachineConfig",
+        ("machineconfiguration.openshift.io/v1",),
+        _object("MachineConfig"),
+        arguments.MACHINE_CONFIG_ROWS,
+        _one(arguments.convert_machine_config),
+    ),
+    FileForm(
         "k3s",
         "a config.yaml of k3s or RKE2",
         (),
@@ -211,12 +236,7 @@ FORMS: tuple[FileForm, ...] = (
         _one(arguments.convert_sysctls),
     ),
     FileForm(
-        "grub",
-        "defaults of GRUB",
-        (),
-        arguments.is_grub,
-        arguments.GRUB_ROWS,
-        _one(arguments.convert_grub),
+        "grub", "defaults of GRUB", (), arguments.is_grub, arguments.GRUB_ROWS, _one(arguments.convert_grub)
     ),
 )
 
@@ -244,8 +264,13 @@ OTHERS: tuple[tuple[str, str, str], ...] = (
         "a configuration of NVIDIA's device plugin",
         "`numaforge device-plugin check FILE` reads it, and device_plugin in a profile writes one",
     ),
+    ("kind.x-k8s.io/", "a cluster of kind", "give a text of kubeadmConfigPatches, as a file"),
+    ("write_files", "a configuration of cloud-init", "give a content of write_files, as a file"),
+    ("variant", "a configuration of Butane", "give a content of storage.files, as a file"),
+    ("IRQBALANCE_", "irqbalance's settings", "interrupts.irqbalance in a profile sets its CPUs"),
+    (_UNIT, "a unit of systemd, or its drop-in", "system.daemons in a profile confines a host's daemons"),
 )
-"""Files that are not converted: their kind or a key of theirs, what they are, and where they go."""
+"""Files that are not converted: how their kind, version or a key begins, what they are, where they go."""
 FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
@@ -300,7 +325,8 @@ def _others(documents: Sequence[Mapping[str, Any]], file: str) -> Iterator[tuple
         with suppress(NumaforgeError):  # a text of another kind
             listed += _documents(text, name, AUTO)
     for key, called, to in OTHERS:
-        if any(key in (document.get("kind"), *document) for document in listed):
+        names = (document.get(head) for document in listed for head in ("kind", "apiVersion"))
+        if any(str(name).startswith(key) for name in (*names, *chain.from_iterable(listed))):
             yield called, to
 
 
@@ -311,16 +337,20 @@ def _documents(text: str, file: str, kind: str) -> list[Mapping[str, Any]]:
     """
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(("#", ";"))), "")
+    if first.lower().startswith(("mime-version:", "content-type: multipart/")):
+        return [read_mime(text, file)]
+    if kind in (AUTO, "kubelet-flags") and (flags := read_flags(text)) is not None:
+        return [{_FLAGS: flags}]
+    if first in ("[Unit]", "[Service]", "[Manager]", "[Slice]"):
+        return [{_UNIT: first}]
     if first.startswith("[") and first.rstrip().endswith("]"):
         is_toml = kind == "eks" or (kind == AUTO and first.startswith(("[settings", '["settings')))
         return [read_toml(text, file) if is_toml else tuned.read(text, file)]
     if kind == "eks" and first.startswith("settings."):
         return [read_toml(text, file)]
-    if first.lower().startswith(("mime-version:", "content-type: multipart/")):
-        return read_mappings(read_mime(text, file), file)
     if (assignments := read_assignments(text, file, sure=kind in ("sysctl", "grub"))) is not None:
         return [assignments]
-    return arguments.with_kubeadm(read_mappings(text, file))
+    return arguments.joined(read_mappings(text, file))
 
 
 def _candidates(documents: Sequence[Mapping[str, Any]], file: str, kind: str) -> Iterator[_Candidate]:

@@ -14,7 +14,8 @@ from typing import Any
 from numaforge.kubelet_minors.flags import FlagError, FlagValueError, parse_flags
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.errors import NumaforgeError
-from numaforge.lib.given import mapping
+from numaforge.lib.given import mapping, mappings
+from numaforge.lib.mistakes import yaml_scalar
 from numaforge.lib.quantity import counted, format_bytes, parse_quantity
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.rows import (
@@ -41,6 +42,7 @@ _PLACED = {
     "memoryManagerPolicy": "kubelet.memory_manager_policy",
     "reservedSystemCPUs": "cpus.reserved.cpulist",
 }
+_PLACED_BY_FLAGS = (*_PLACED, "kubeReserved", "systemReserved", "evictionHard", "reservedMemory")
 # Noted where missing: the kubelet's default is not a deliberate choice.
 _CHOSEN_BY_MACHINE = ("cpuManagerPolicy", "topologyManagerPolicy", "memoryManagerPolicy")
 
@@ -53,6 +55,12 @@ _CPU = "the kubelet ignores it beside reservedSystemCPUs, and a profile reserves
 DISK = "a profile reserves CPUs and memory alone: keep it in the kubelet's own file"
 _MEMORY_AVAILABLE = "memory.available"
 _DEFAULT_THRESHOLD = "100Mi"  # pkg/kubelet/eviction/defaults_linux.go
+
+
+def flags_row(field: str) -> FieldRow:
+    """Return the row of a kubelet's flags, which are noted by name."""
+    why = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
+    return FieldRow(field, Fate.DIFFERS, "kubelet", why, quiet=True)
 
 
 def reservation_rows(name: str, key: str) -> tuple[FieldRow, ...]:
@@ -173,40 +181,76 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
     place(draft, document, lambda field: field)
 
 
-def settings_of_flags(draft: Draft, flags: Any, field: str) -> dict[str, Any]:
+def place_flags(
+    draft: Draft, flags: object, field: str, config: Mapping[str, Any], config_field: str = ""
+) -> None:
+    """Put what flags and a configuration say into a profile; the flags win.
+
+    `flags` are a text, a list of texts or of {name, value}, or a mapping.
+    """
+    settings = settings_of_flags(draft, flags, field)
+    place(
+        draft,
+        {**config, **settings},
+        lambda name: field if name.partition(".")[0] in settings else f"{config_field}.{name}",
+    )
+
+
+def settings_of_flags(draft: Draft, flags: object, field: str) -> dict[str, Any]:
     """Return the settings of managers and reservations in kubelet flags, by the configuration's fields.
 
-    Leaves out flags of newer and removed kubelets, and those that a template fills in.
+    Notes the other flags, but for those that a template or a variable fills in.
     """
-    words = shlex.split(flags) if isinstance(flags, str) else [str(flag) for flag in flags or ()]
+    settings: dict[str, Any] = {}
+    unknown, others = [], []
+    for argument in _arguments(flags):
+        if "{{" in " ".join(argument) or argument[0].startswith("$"):
+            continue
+        try:
+            of_flag = parse_flags(argument, KubeletVersion(LATEST_MINOR)).settings
+        except FlagValueError as error:
+            draft.refuse(field, str(error))
+            continue
+        except FlagError:  # of a newer or a removed kubelet
+            unknown.append(argument[0].partition("=")[0])
+            continue
+        if not of_flag.keys() & {*_PLACED_BY_FLAGS}:
+            others.append(argument[0].partition("=")[0])
+        for name, value in of_flag.items():
+            both = isinstance(value, dict) and isinstance(settings.get(name), dict)
+            settings[name] = {**settings[name], **value} if both else value
+    placed = {name: value for name, value in settings.items() if name in _PLACED_BY_FLAGS}
+    also = "; convert the file of --config, too" if "--config" in others else ""
+    for fate, names, text in (
+        (Fate.DIFFERS, [*placed], "taken from flags: {}; take these out, flags win over a profile's files"),
+        (Fate.NOT_EXPRESSED, unknown, f"kubelet 1.{LATEST_MINOR} has no {{}}, and does not start with it"),
+        (Fate.NOT_OURS, others, f"a profile leaves {{}} alone: keep it where it is{also}"),
+    ):
+        if names:
+            draft.note(field, fate, text.format(", ".join(dict.fromkeys(names))))
+    return placed
+
+
+def _arguments(flags: object) -> list[list[str]]:
+    """Return flags, each with its value where that is a word of its own."""
+    if isinstance(flags, str):
+        words = shlex.split(flags)
+    else:
+        pairs = [*flags.items()] if isinstance(flags, Mapping) else []
+        entries = flags if isinstance(flags, list) else []
+        pairs += [(one.get("name"), one.get("value")) for one in mappings(entries)]
+        values = [
+            (name, one) for name, value in pairs for one in (value if isinstance(value, list) else [value])
+        ]
+        words = [f"--{name}={yaml_scalar(value)}" for name, value in values]
+        words += [word if word.startswith("-") else f"--{word}" for word in entries if isinstance(word, str)]
     arguments: list[list[str]] = []
     for word in words:
         if word.startswith("-") or not arguments:
             arguments.append([word])
         else:
-            arguments[-1].append(word)  # the value of the flag before it
-    settings: dict[str, Any] = {}
-    for argument in arguments:
-        if "{{" in " ".join(argument):
-            continue
-        try:
-            settings_of_flag = parse_flags(argument, KubeletVersion(LATEST_MINOR)).settings
-        except FlagValueError as error:
-            draft.refuse(field, str(error))
-            continue
-        except FlagError:  # of a newer or a removed kubelet
-            continue
-        for name, value in settings_of_flag.items():
-            both = isinstance(value, dict) and isinstance(settings.get(name), dict)
-            settings[name] = {**settings[name], **value} if both else value
-    placed_fields = (*_PLACED, "kubeReserved", "systemReserved", "evictionHard", "reservedMemory")
-    placed = {name: value for name, value in settings.items() if name in placed_fields}
-    if placed:
-        text = (
-            f"{', '.join(placed)} are taken from them: take these flags out, they win over a profile's files"
-        )
-        draft.note(field, Fate.DIFFERS, text)
-    return placed
+            arguments[-1].append(word)
+    return arguments
 
 
 def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:

@@ -15,6 +15,7 @@ from numaforge.planning.convert.kubelet_configuration import (
     DISK,
     KEEPS,
     KUBELET_ROWS,
+    flags_row,
     place,
     settings_of_flags,
 )
@@ -28,7 +29,7 @@ _FIELDS = {
     "topologyManagerScope": "kubelet_topology_manager_scope",
     "evictionHard": "eviction_hard",
 }
-# kubespray's own defaults, where the switch is on and the amount is not set.
+# kubespray's own defaults, where the switch is on, or one of the amounts is set.
 _RESERVED = {
     "kubeReserved": ("kube_reserved", "kube_cpu_reserved", "100m", "kube_memory_reserved", "256Mi"),
     "systemReserved": ("system_reserved", "system_cpu_reserved", "500m", "system_memory_reserved", "512Mi"),
@@ -45,7 +46,7 @@ _UNREAD = {
 _EXTRA = ("kubelet_config_extra_args", "kubelet_node_config_extra_args")
 _FLAGS = ("kubelet_custom_flags", "kubelet_node_custom_flags")
 _CONTROL_PLANE = "for control plane nodes alone, and a GPU server is none"
-_AMOUNTS = "counts while the switch of its group is on"
+_AMOUNTS = "the kubelet counts threads, and a profile reserves whole cores in cpus.reserved"
 _CLUSTER = "the cluster's own; kubespray keeps setting them"
 
 ROWS: tuple[FieldRow, ...] = (
@@ -81,11 +82,7 @@ ROWS: tuple[FieldRow, ...] = (
         Form.SWITCH,
         silent=(True,),
     ),
-    *not_ours(
-        "kubelet_custom_flags kubelet_node_custom_flags",
-        "flags win over the kubelet's files, a profile's too: take out those for managers and reservations",
-        silent=([],),
-    ),
+    *map(flags_row, _FLAGS),
     *not_ours(
         "kubelet_max_pods kubelet_pod_pids_limit kubelet_swap_behavior kubelet_enforce_node_allocatable "
         "kube_reserved_cgroups system_reserved_cgroups kube_reserved_cgroups_for_service_slice "
@@ -162,16 +159,13 @@ def _place_kubelet(draft: Draft, values: Mapping[str, Any]) -> None:
     config: dict[str, Any] = {field: values[name] for field, name in _FIELDS.items() if name in values}
     names = dict(_FIELDS)
     for field, (switch, cpu, cpu_default, memory, memory_default) in _RESERVED.items():
-        if values.get(switch):
+        if values.get(switch) or any(values.get(name) is not None for name in (cpu, memory)):
             parts = {"cpu": values.get(cpu, cpu_default), "memory": values.get(memory, memory_default)}
             config[field] = {part: value for part, value in parts.items() if value is not None}
             names |= {f"{field}.cpu": cpu, f"{field}.memory": memory}
-        elif values.keys() & {cpu, memory}:
-            draft.note(
-                ", ".join(sorted(values.keys() & {cpu, memory})),
-                Fate.DIFFERS,
-                f"kubespray reserves nothing of it unless {switch} is true: left out",
-            )
+            if not values.get(switch):
+                text = f"kubespray before 2.27 reserves it only where {switch} is true; later ones always do"
+                draft.note(", ".join(sorted(values.keys() & {cpu, memory})), Fate.DIFFERS, text)
     # Later lines of the kubelet's file win, as kubespray writes them.
     for extra in _EXTRA:
         for field, value in mapping(values.get(extra)).items():

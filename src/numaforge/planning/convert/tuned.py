@@ -450,6 +450,9 @@ def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
         value = options[name].strip()
         removed = _words(value.removeprefix("+").removeprefix("-").strip().strip('"'))
         if value.startswith("-"):
+            if absent := [word for word in removed if word not in dict(words)]:
+                text = f"{' '.join(absent)} is taken off the host's command line: a profile takes nothing off"
+                draft.note(f"[bootloader] {name}", Fate.NOT_EXPRESSED, text, "kernel.cmdline")
             words = [(word, field) for word, field in words if word not in removed]
         else:
             words += [(word, f"[bootloader] {name}") for word in removed]

@@ -23,7 +23,7 @@ _HEADINGS = {
 def as_yaml(conversion: Conversion, file: str) -> str:
     """Return the file's text; `place` is the file that was converted."""
     head = [f"# Converted by numaforge from {conversion.source}: {_one_line(file)}", *_notes(conversion)]
-    body = list(_mapping(conversion.profile, conversion.origins))
+    body = list(_mapping(conversion.profile, conversion.origins)) or ["{}  # nothing of it is for a profile"]
     return "\n".join([*head, "", *body, ""])
 
 
