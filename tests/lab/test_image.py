@@ -1,7 +1,11 @@
-"""An image whose nodes plan themselves: two machines boot from it, join, and stay as they have planned it."""
+"""An image whose nodes plan themselves: two machines boot from it, join, and stay as they have planned it.
+
+Ten boots, each of which takes an emulated CPU minutes: the tests stand in the order of the machines' lives.
+Elsewhere: an unchanged second boot, an update and a copied disk are in test_cloud_init.py, each mistake and
+change by itself in tests/ssh/test_first_boot.py, a cut at every step of a change in tests/ssh/test_parts.py.
+"""
 
 import json
-import random
 import subprocess
 import tarfile
 import time
@@ -10,18 +14,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from lab import requirements
 from lab.cluster import Lab, build
-from lab.machines import NumaNode
 from lab.node import HOST_SEEN_FROM_NODE, Node
 from lab.paths import REPOSITORY
+from numaforge.change.transaction import TRANSACTIONS
 from numaforge.image.first_boot.settings import SETTINGS
-from numaforge.image.first_boot.stamp import FAILED, STATE, TRIAL
+from numaforge.image.first_boot.stamp import FAILED, ISSUE, STATE, TRIAL
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.read import read_topology
@@ -34,10 +38,11 @@ from tests.lab.running_pods import pod, uid_of_running
 
 pytestmark = [pytest.mark.long, pytest.mark.vm]
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
-PLANNED = f"cat {STATE}/record.json"
-WITHIN_S = 1800
+HEALTHY = "systemctl is-active -q kubelet && curl -fs http://127.0.0.1:10248/healthz"
 PROFILE = REPOSITORY / "lab/baked/profiles/lab.yaml"
-CUTS = 10
+WRITTEN = "/etc/numaforge/profile.yaml"
+WITHIN_S = 1800
+POLLED_S = 2
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,7 @@ def wait_until(node: Node, holds: Callable[[], bool]) -> None:
     while not holds():
         if time.monotonic() > deadline:
             pytest.fail((node.folder / "console.log").read_text(errors="replace")[-3000:])
-        time.sleep(1)
+        time.sleep(POLLED_S)
 
 
 def answers(node: Node, command: str) -> bool:
@@ -70,7 +75,7 @@ def answers(node: Node, command: str) -> bool:
 def record(node: Node) -> dict[str, object]:
     """Return the record of the plan in effect, once none is on trial."""
     wait_until(node, lambda: answers(node, f"test -e {STATE}/record.json && test ! -e {TRIAL}"))
-    return dict(json.loads(node.run(PLANNED)))
+    return dict(json.loads(node.run(f"cat {STATE}/record.json")))
 
 
 def test_each_node_plans_itself_for_its_own_machine(node: Node) -> None:
@@ -99,9 +104,9 @@ def test_verification_passes_without_a_change(image_lab: Lab, tmp_path: Path) ->
 def test_machine_reports_as_planned_and_is_released(image_lab: Lab) -> None:
     for node in image_lab.nodes:
         wait_until(node, lambda node=node: ANNOTATION in annotations(image_lab, node))  # type: ignore[misc]
-        told = json.loads(annotations(image_lab, node)[ANNOTATION])
-        assert (told["says"], told["verified"], told["profile"]) == ("", True, "lab")
-        assert told["plan"] == str(record(node)["plan"])[:16]
+        report = json.loads(annotations(image_lab, node)[ANNOTATION])
+        assert (report["says"], report["verified"], report["profile"]) == ("", True, "lab")
+        assert report["plan"] == str(record(node)["plan"])[:16]
         assert verified(image_lab, node) == ("True", "AsPlanned")
         assert [taint["key"] for taint in cluster_node(image_lab, node)["spec"]["taints"]] == [UNVERIFIED]
     kubectl_of_lab = str(image_lab.control_plane.kubectl())
@@ -125,8 +130,8 @@ def annotations(lab: Lab, node: Node) -> dict[str, str]:
 def verified(lab: Lab, node: Node) -> tuple[str, str]:
     """Return the status and the reason of the condition in which a node says how it is."""
     conditions = cluster_node(lab, node)["status"]["conditions"]
-    found = [each for each in conditions if each["type"] == CONDITION]
-    return (found[0]["status"], found[0]["reason"]) if found else ("", "")
+    own = [condition for condition in conditions if condition["type"] == CONDITION]
+    return (own[0]["status"], own[0]["reason"]) if own else ("", "")
 
 
 def test_pod_gets_whole_unreserved_cores(image_lab: Lab, node: Node) -> None:
@@ -145,114 +150,65 @@ def test_pod_gets_whole_unreserved_cores(image_lab: Lab, node: Node) -> None:
     assert not {*cpus} & {*reserved}
 
 
-def test_second_boot_changes_nothing_and_starts_no_python(node: Node) -> None:
-    before, boot_id = record(node), node.run("cat /proc/sys/kernel/random/boot_id")
-    node.try_run("systemctl reboot")
-    wait_until(
-        node,
-        lambda: (
-            answers(node, f"test $(cat /proc/sys/kernel/random/boot_id) != {boot_id.strip()}")
-            and answers(node, "systemctl is-active -q kubelet && curl -fs http://127.0.0.1:10248/healthz")
-        ),
-    )
-    assert record(node) == before
-    assert not answers(node, "test -e /run/numaforge/boot/said"), "numaforge was started"
+# ---- the small machine alone ----
 
 
-# ---- a new profile for a node that has joined ----
+@pytest.fixture(scope="module")
+def small(image_lab: Lab) -> Node:
+    """The small machine, which has joined, and has the host's cores for itself."""
+    large, node = image_lab.nodes
+    record(node)
+    large.power_off()
+    return node
 
-WRITTEN = "/etc/numaforge/profile.yaml"
-CUT = f"""[Unit]
-Description=Lead the way to the API server nowhere while a plan of the profile cut is in effect
+
+CUT = """[Unit]
+Description=Lead no packet to the API server while a plan of the profile cut is in effect
 After=numaforge-boot.service
 Before=kubelet.service
 [Service]
 ExecCondition=/bin/grep -qE '"profile": *"cut"' /etc/numaforge/plan.json
-ExecStart=/sbin/ip route replace blackhole {HOST_SEEN_FROM_NODE}
+ExecStart=/sbin/ip rule add to {address} ipproto tcp dport {port} blackhole
 RemainAfterExit=yes
 Type=oneshot
 [Install]
 WantedBy=kubelet.service
 """
+IMPATIENT = "{profile: lab, confirm_seconds: 120}\n"
 
 
-def try_profile(node: Node, name: str) -> None:
-    """Give a node another profile that extends the image's own by its name, and reboot it."""
-    text = f"name: {name}\nextends: lab\nmemory: {{system_reserved: 300Mi}}\n"
-    boot_id = node.run(f"cat > {WRITTEN} && sync && cat /proc/sys/kernel/random/boot_id", input_text=text)
-    node.try_run("systemctl reboot")
-    unchanged = f"grep -q {boot_id.strip()} /proc/sys/kernel/random/boot_id"
-    wait_until(node, lambda: answers(node, "true") and not answers(node, unchanged))
+def boots(node: Node) -> int:
+    """Return how often a machine has booted since its power-on."""
+    return (node.folder / "console.log").read_text(errors="replace").count("Loading Linux ")
 
 
-def await_profile(node: Node, name: str) -> None:
-    """Wait until the plan of a profile is in effect, and none on trial; the node may be rebooting."""
-    named = f'grep -q \'"profile": "{name}"\' {STATE}/record.json'
-    wait_until(node, lambda: answers(node, f"{named} && test ! -e {TRIAL}"))
-
-
-@pytest.fixture
-def small(image_lab: Lab) -> Iterator[Node]:
-    """The small machine; at the end it has the image's profile again."""
-    node = image_lab.nodes[1]
-    record(node)
-    node.run(f"cp {SETTINGS} /root/")
-    yield node
-    node.run(f"cp /root/boot.yaml {SETTINGS}; rm -f {WRITTEN} /etc/systemd/system/*/cut.service")
-    node.try_run("systemctl reboot")
-    await_profile(node, "lab")
-
-
-def test_new_profile_is_kept_once_the_kubelet_reaches_the_api_server(small: Node) -> None:
-    try_profile(small, "tried")
-    await_profile(small, "tried")
-    assert str(record(small)["confirmed"]).endswith("reached with the kubelet's login")
-    assert "systemReserved" in small.run(f"cat {DROP_IN}")
-
-
-def test_profile_that_cuts_the_network_is_undone_by_one_boot_and_held(small: Node, image_lab: Lab) -> None:
+def test_profile_that_cuts_the_network_is_undone_by_one_boot_and_not_retried(
+    small: Node, image_lab: Lab
+) -> None:
     before = small.run(f"cat {DROP_IN}")
-    small.run("cat > /etc/systemd/system/cut.service && systemctl enable -q cut.service", input_text=CUT)
-    small.run(f"sed -i 's/{{/{{\"confirm_seconds\": 30,/' {SETTINGS}")
-    try_profile(small, "cut")
-    wait_until(small, lambda: answers(small, f"test -e {FAILED}/why"))
+    cut = CUT.format(address=HOST_SEEN_FROM_NODE, port=image_lab.control_plane.ports["apiserver"])
+    small.run("cat > /etc/systemd/system/cut.service && systemctl enable -q cut.service", input_text=cut)
+    small.run(f"cat > {SETTINGS}", input_text=IMPATIENT)
+    profile = "name: cut\nextends: lab\nmemory: {system_reserved: 300Mi}\n"
+    small.run(f"cat > {WRITTEN} && sync", input_text=profile)
+    small.try_run("systemctl reboot")
+    wait_until(small, lambda: answers(small, f"test -e {FAILED}/why && {HEALTHY}"))
+    assert "was not confirmed over a new connection within 120 s" in small.run(f"cat {FAILED}/why")
     assert small.run(f"cat {DROP_IN}") == before
-    wait_until(small, lambda: answers(small, "systemctl is-active -q kubelet"))
     wait_until(small, lambda: "not tried again" in annotations(image_lab, small).get(ANNOTATION, ""))
-    assert "the kubelet runs with the earlier plan" in small.run("cat /run/issue.d/numaforge.issue")
-    counted = small.run("ls /var/lib/numaforge/txn")
+    assert "the kubelet runs with the earlier plan" in small.run(f"cat {ISSUE}")
+    transactions = small.run(f"ls {TRANSACTIONS}")
     small.run("systemctl restart kubelet")
-    assert small.run("ls /var/lib/numaforge/txn") == counted
+    assert small.run(f"ls {TRANSACTIONS}") == transactions
+    assert boots(small) == 3, "the first one, that of the trial and that of the undo"
 
 
-# ---- one machine, booted as often as a test likes ----
-
-
-@dataclass(frozen=True)
-class Odd(Node):
-    """A node that QEMU starts otherwise: `replaced` are arguments by those that they take the place of."""
-
-    replaced: tuple[tuple[str, str], ...] = ()
-
-    def qemu_arguments(self) -> list[str]:
-        instead = dict(self.replaced)
-        return [instead.get(argument, argument) for argument in super().qemu_arguments()]
-
-
-@pytest.fixture
-def fresh(image_lab: Lab) -> Iterator[Node]:
-    """The small machine, with a disk that has never booted; at the end it has its own identity again."""
-    node = image_lab.nodes[1]
-    node.power_off()
-    empty(node)
-    identity = (node.folder / "identity.tar").read_bytes()
-    yield node
-    node.power_off()
-    (node.folder / "identity.tar").write_bytes(identity)
+# ---- a disk that has never booted ----
 
 
 def empty(node: Node) -> None:
     """Give a machine a disk that has never booted."""
+    node.power_off()
     node.disk.unlink()
     image = build(baked=True).disk
     subprocess.run(
@@ -264,82 +220,119 @@ def write_before_boot(node: Node, path: str, text: str) -> None:
     """Have the machine find a file at its first boot, as cloud-init would write it."""
     content = text.encode()
     with tarfile.open(node.folder / "identity.tar", "a") as tar:
-        entry = tarfile.TarInfo(path)
+        entry = tarfile.TarInfo(path.lstrip("/"))
         entry.size, entry.mode = len(content), 0o644
         tar.addfile(entry, BytesIO(content))
 
 
-def booted(node: Node) -> None:
-    """Power on, and wait until the node's kubelet is healthy."""
-    node.power_on()
-    wait_until(node, lambda: answers(node, "curl -fs http://127.0.0.1:10248/healthz"))
+@pytest.fixture
+def fresh(small: Node) -> Iterator[Node]:
+    """The small machine before its first boot; at the end its disk is empty again, its identity its own."""
+    empty(small)
+    identity = (small.folder / "identity.tar").read_bytes()
+    yield small
+    empty(small)
+    (small.folder / "identity.tar").write_bytes(identity)
 
 
-def test_first_boot_survives_a_power_cut_at_any_moment(fresh: Node) -> None:
-    moments = random.Random(27)  # noqa: S311 (moments, no secrets)
-    for cut in range(CUTS):
-        empty(fresh)
-        fresh.power_on()
-        after = moments.uniform(5, 120)
-        time.sleep(after)
-        fresh.power_off()
-        booted(fresh)
-        done = record(fresh)
-        assert done["profile"] == "lab", f"cut {cut} after {after:.1f} s"
-        assert not answers(fresh, "test -e /var/lib/numaforge/txn/current"), f"cut {cut} after {after:.1f} s"
-        fresh.power_off()
+MISSPELLED = "extends: trianing\n"
+IMPOSSIBLE = "{extends: training, memory: {system_reserved: 900Gi}}\n"
 
 
-MISTAKES = {
-    "a profile that there is not": ("extends: trianing\n", "trianing"),
-    "a profile that the machine cannot meet": (
-        "{extends: training, memory: {system_reserved: 900Gi}}\n",
-        "900Gi",
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_unplannable_node_reports_why_and_starts_no_kubelet(
-    mistake: str, fresh: Node, image_lab: Lab
-) -> None:
-    text, why = MISTAKES[mistake]
-    write_before_boot(fresh, "etc/numaforge/profile.yaml", text)
+def test_unplannable_node_reports_why_until_its_profile_is_corrected(fresh: Node, image_lab: Lab) -> None:
+    write_before_boot(fresh, WRITTEN, MISSPELLED)
     fresh.power_on()
     console = fresh.folder / "console.log"
     wait_until(fresh, lambda: "the kubelet is not started" in console.read_text(errors="replace"))
-    wait_until(fresh, lambda: answers(fresh, "true"))
-    assert why in fresh.run("cat /run/issue.d/numaforge.issue")
-    assert not answers(fresh, "systemctl is-active -q kubelet")
-    assert not answers(fresh, f"test -e {DROP_IN}")
-    wait_until(fresh, lambda: why in annotations(image_lab, fresh).get(ANNOTATION, ""))
-    assert verified(image_lab, fresh) == ("False", "KubeletHeld")
+    wait_until(fresh, lambda: answers(fresh, f"test -e {ISSUE}"))
+    require_held(fresh, image_lab, "trianing")
+    fresh.run(f"cat > {WRITTEN}", input_text=IMPOSSIBLE)
+    assert not answers(fresh, "systemctl start kubelet")
+    require_held(fresh, image_lab, "900Gi")
+    fresh.run(f"rm {WRITTEN} && systemctl start kubelet")
+    assert not answers(fresh, f"test -e {ISSUE}")
+    wait_until(fresh, lambda: verified(image_lab, fresh) == ("True", "AsPlanned"))
 
 
-def test_clock_in_1970_changes_nothing(fresh: Node) -> None:
-    then = Odd(**vars(fresh), replaced=(("base=utc", "base=1970-01-01T00:10:00"),))
-    then.power_on()
-    wait_until(fresh, lambda: answers(fresh, PLANNED))
-    assert str(record(fresh)["at"]) < f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
-    assert answers(fresh, f"test -e {DROP_IN}")
+def require_held(node: Node, lab: Lab, why: str) -> None:
+    """Test that the node says why its kubelet is not started, and has changed nothing."""
+    assert why in node.run(f"cat {ISSUE}")
+    assert not answers(node, "systemctl is-active -q kubelet")
+    assert not answers(node, f"test -e {DROP_IN}")
+    wait_until(node, lambda: why in annotations(lab, node).get(ANNOTATION, ""))
+    wait_until(node, lambda: verified(lab, node) == ("False", "KubeletHeld"))
 
 
-LOST = {
-    "memory": (NumaNode(1024, gpus=1), "memory-of-NUMA-node-1 was"),
-    "a GPU": (NumaNode(1536, gpus=0), "PCI-function-"),
+@dataclass(frozen=True)
+class WithoutBattery(Node):
+    """A node whose clock begins in 1970 at each power-on."""
+
+    def qemu_arguments(self) -> list[str]:
+        arguments = super().qemu_arguments()
+        arguments[arguments.index("base=utc")] = "base=1970-01-01T00:10:00"
+        return arguments
+
+
+class Survivor(NamedTuple):
+    """A node whose first boot was cut off in three moments, and its record at the last of them."""
+
+    node: Node
+    earlier: dict[str, object]
+
+
+MOMENTS = {
+    "as it plans": "systemctl is-active numaforge-boot.service | grep -qx activating",
+    "as it applies the plan": f"test -e {TRANSACTIONS}/current",
+    "as it records the plan": f"test -e {STATE}/record.json",
 }
 
 
-@pytest.mark.parametrize("lost", LOST)
-def test_machine_with_lost_hardware_is_planned_again(lost: str, fresh: Node) -> None:
-    booted(fresh)
-    before = record(fresh)
-    fresh.run("sync")
-    fresh.power_off()
-    less, said = LOST[lost]
-    first, _ = fresh.machine.numa_nodes
-    smaller = replace(fresh, machine=replace(fresh.machine, numa_nodes=(first, less)))
-    booted(smaller)
+@pytest.fixture(scope="module")
+def survivor(small: Node) -> Survivor:
+    """The small machine, whose first boot was cut off in 1970 at each of these moments, and healthy now."""
+    empty(small)
+    node = WithoutBattery(**vars(small))
+    for moment in MOMENTS.values():
+        node.power_off()
+        node.power_on()
+        until = f"timeout 300 sh -c 'until {moment}; do sleep 0.1; done'"
+        wait_until(node, lambda until=until: answers(node, until))  # type: ignore[misc]
+    earlier = json.loads(node.run(f"cat {STATE}/record.json"))
+    small.power_off()
+    small.power_on()
+    wait_until(small, lambda: answers(small, HEALTHY))
+    return Survivor(small, earlier)
+
+
+def test_first_boot_survives_power_cuts(survivor: Survivor) -> None:
+    assert record(survivor.node)["profile"] == "lab"
+    assert not answers(survivor.node, f"test -e {TRANSACTIONS}/current")
+    assert not answers(survivor.node, f"test -e {ISSUE}")
+    assert answers(survivor.node, f"sha256sum -c --status {STATE}/files")
+
+
+def test_clock_in_1970_changes_nothing(survivor: Survivor) -> None:
+    assert str(survivor.earlier["at"]) < f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    assert survivor.earlier["plan"] == record(survivor.node)["plan"]
+
+
+def test_lost_hardware_and_a_new_profile_are_planned_and_kept_once_the_api_server_is_reached(
+    survivor: Survivor,
+) -> None:
+    node, before = survivor.node, record(survivor.node)
+    profile = "name: tried\nextends: lab\nmemory: {system_reserved: 300Mi}\n"
+    node.run(f"cat > {WRITTEN} && sync", input_text=profile)
+    node.power_off()
+    first, second = node.machine.numa_nodes
+    less = replace(second, memory_mib=1024, gpus=0)
+    smaller = replace(node, machine=replace(node.machine, numa_nodes=(first, less)))
+    smaller.power_on()
+    named = f'grep -q \'"profile": "tried"\' {STATE}/record.json'
+    wait_until(smaller, lambda: answers(smaller, named))
     after = record(smaller)
     assert after["at"] != before["at"]
-    assert any(each.startswith(said) for each in after["changed"])  # type: ignore[attr-defined]
+    changed = " ".join(map(str, after["changed"]))  # type: ignore[call-overload]
+    for change in ("memory-of-NUMA-node-1 was ", "PCI-function-", f"file-{WRITTEN} is new"):
+        assert change in changed
+    assert str(after["confirmed"]).endswith("reached with the kubelet's login")
+    assert "300Mi" in smaller.run(f"cat {DROP_IN}")
