@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.kubelet_minors.flags import flag_value, registered_name
+from numaforge.kubelet_minors.flags import kubeconfig_path, registered_name
 from numaforge.lib.reasons import Decision, Reasoned
 from numaforge.roles.watch.section import DIRECTORY
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
-
-KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def plan_watch(machine: NodeTopology, profile: NodeProfile) -> Reasoned[WatchPla
     reports = machine.kubelet is not None and wish.condition is not False
     plan = WatchPlan(
         directory=wish.directory or DIRECTORY,
-        kubeconfig=(flag_value(flags, "kubeconfig") or KUBECONFIG) if reports else None,
+        kubeconfig=kubeconfig_path(flags) if reports else None,
         node=None if name == (machine.hostname or "").lower() else name,
         gpus=tuple(WatchedGpu(gpu.pci_address, gpu.uuid, gpu.numa_node) for gpu in machine.gpus),
     )

@@ -44,6 +44,10 @@ def test_inventory_commands_run_pyinfra_in_another_process() -> None:
     assert "pyinfra" not in modules
 
 
+def test_node_that_plans_itself_loads_no_tls() -> None:
+    assert not loaded("import numaforge.image.first_boot.run") & {"ssl", "http.client"}
+
+
 ROLLS_OUT = {
     f"numaforge.rollout.{name}"
     for name in ("budget", "configz", "drain", "fleet", "gate", "kubectl", "leftovers", "node", "record")

@@ -23,6 +23,7 @@ from numaforge.kubelet_minors.values.labels import label_value_complaints, quali
 from numaforge.kubelet_minors.values.numbers import parse_int, parse_uint
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.kubelet_paths import KUBECONFIG
 from numaforge.lib.quantity import Quantity, QuantityError
 
 # Flags of the kubelet's libraries (logging in k8s.io/component-base, cAdvisor, klog): how each value parses,
@@ -434,3 +435,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
 def registered_name(flags: Sequence[str], hostname: str | None) -> str:
     """Return the name under which a kubelet registers: --hostname-override, else the hostname."""
     return (flag_value(flags, "hostname-override") or hostname or "").lower()
+
+
+def kubeconfig_path(flags: Sequence[str]) -> str:
+    """Return the file of a kubelet's login; it exists once the kubelet has joined a cluster."""
+    return flag_value(flags, "kubeconfig") or KUBECONFIG

@@ -18,13 +18,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from numaforge.image.first_boot.roots_files import require_roots
-from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.lib.given import NotJsonError, parse_json, read_text
 from numaforge.lib.strict_yaml import read_yaml
-from numaforge.machine.topology.model import NodeTopology
 
-KUBECONFIG = Path("/etc/kubernetes/kubelet.conf")
 _SECONDS = 20
 _MOST_BYTES = 8 << 20
 """More than etcd's limit for one object."""
@@ -90,12 +87,6 @@ class KubeletLogin:
             error_class = NoSuchObjectError if answer.status == HTTPStatus.NOT_FOUND else HostUnreachableError
             raise error_class(f"the API server refuses: {message} ({answer.status})", where=where)
         return document
-
-
-def kubeconfig_of(machine: NodeTopology) -> Path:
-    """Return the file of the kubelet's login; it exists once the kubelet has joined a cluster."""
-    flags = machine.kubelet.flags if machine.kubelet else ()
-    return Path(flag_value(flags, "kubeconfig") or KUBECONFIG)
 
 
 def kubelet_login(file: Path) -> KubeletLogin:

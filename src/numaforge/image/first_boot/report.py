@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from numaforge.image.first_boot.kubelet_login import KubeletLogin, kubeconfig_of, kubelet_login
+from numaforge.image.first_boot.kubelet_login import KubeletLogin, kubelet_login
 from numaforge.image.first_boot.stamp import ISSUE, RUN, BootRecord, Inputs
 from numaforge.image.first_boot.trial import keep_once_reached
-from numaforge.kubelet_minors.flags import registered_name
+from numaforge.kubelet_minors.flags import kubeconfig_path, registered_name
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.lib.given import read_text
 from numaforge.machine.snapshot.capture import from_local
@@ -48,7 +48,7 @@ def report(
         return None
     machine = read_topology(from_local())
     flags = machine.kubelet.flags if machine.kubelet else ()
-    kubeconfig = kubeconfig or kubeconfig_of(machine)
+    kubeconfig = kubeconfig or Path(kubeconfig_path(flags))
     if is_held and not kubeconfig.exists():
         return None
     deadline = time.monotonic() + _JOIN_SECONDS

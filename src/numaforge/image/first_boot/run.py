@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from numaforge import __version__
@@ -17,7 +18,6 @@ from numaforge.change.transaction import Status, Transaction, settle_script, sta
 from numaforge.image.first_boot.chosen import NamedProfile, chosen_profile
 from numaforge.image.first_boot.hardware import require_expected
 from numaforge.image.first_boot.here import ask
-from numaforge.image.first_boot.kubelet_login import kubeconfig_of
 from numaforge.image.first_boot.settings import BootSettings, read_settings
 from numaforge.image.first_boot.stamp import (
     FAILED,
@@ -43,6 +43,7 @@ from numaforge.image.first_boot.trial import (
     nothing_changed,
     status_of,
 )
+from numaforge.kubelet_minors.flags import kubeconfig_path
 from numaforge.lib.errors import HostError, PlanError
 from numaforge.lib.given import read_text
 from numaforge.machine.snapshot.capture import from_local
@@ -294,7 +295,7 @@ def _on_trial(
     """
     was = Inputs.saved()
     is_first = was is None or inputs_now().is_of_another_machine(was)
-    if is_first or not kubeconfig_of(machine or read_topology(from_local())).exists():
+    if is_first or not _kubelet_login(machine or read_topology(from_local())).exists():
         return keep(trial, status, BY_NODE)
     say_line(
         f"the plan of profile {trial.profile} is on trial: it is undone unless the kubelet reaches the API "
@@ -308,7 +309,7 @@ def _is_joining(inputs: Inputs, was: Inputs, chosen: NamedProfile) -> bool:
     """Whether a node that has no login yet gets its kubelet's files, as `kubeadm join` writes them."""
     if _other_source(chosen) or not inputs.differs_in_kubelet_files_alone(was):
         return False
-    return not kubeconfig_of(read_topology(from_local())).exists()
+    return not _kubelet_login(read_topology(from_local())).exists()
 
 
 def _by_itself(transaction: Transaction | None) -> Transaction | None:
@@ -363,9 +364,14 @@ def _complete_machine(settings: BootSettings, say_line: Tell) -> NodeTopology:
     return machine
 
 
+def _kubelet_login(machine: NodeTopology) -> Path:
+    """Return the file of the kubelet's login."""
+    return Path(kubeconfig_path(machine.kubelet.flags if machine.kubelet else ()))
+
+
 def _refuse_another_login(inputs: Inputs, was: Inputs) -> None:
     """Refuse a disk that has joined a cluster in another machine: both would run as the same Node."""
-    login = kubeconfig_of(read_topology(from_local())) if inputs.is_in_other_hardware(was) else None
+    login = _kubelet_login(read_topology(from_local())) if inputs.is_in_other_hardware(was) else None
     if login is not None and login.exists():
         planned, here = (each.values["system-uuid"] for each in (was, inputs))
         raise HostError(

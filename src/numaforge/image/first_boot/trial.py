@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from numaforge.change.carry import clear_status
 from numaforge.change.transaction import (
@@ -17,9 +18,11 @@ from numaforge.change.transaction import (
     status_script,
 )
 from numaforge.image.first_boot.here import ask
-from numaforge.image.first_boot.kubelet_login import KubeletLogin
 from numaforge.image.first_boot.stamp import TRIAL, BootRecord, accept, forget, note_confirmed, reject
 from numaforge.lib.errors import HostError, HostUnreachableError
+
+if TYPE_CHECKING:  # a boot needs no TLS
+    from numaforge.image.first_boot.kubelet_login import KubeletLogin
 
 MOST_ATTEMPTS = 3
 """How often a plan is tried while its change is broken off: by power cuts, or because the kernel crashes."""

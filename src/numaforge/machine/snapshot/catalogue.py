@@ -13,7 +13,7 @@ from itertools import groupby
 from posixpath import basename, dirname
 from typing import NamedTuple
 
-from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.kubelet_paths import KUBECONFIG, ROOT_DIR
 from numaforge.lib.unfinished import TRANSACTIONS
 from numaforge.machine.knobs import KNOB_AT
 
@@ -242,7 +242,7 @@ KUBELET_HOSTS = ("k3s.service", "k3s-agent.service")
 IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 """A device through which containers share GPU memory with other hosts of a rack."""
 
-LOGINS = ("/etc/kubernetes/kubelet.conf",)
+LOGINS = (KUBECONFIG,)
 """The kubeconfig that kubeadm leaves when a node has joined; only its presence is captured."""
 
 CLAIM_DRIVERS = f"{ROOT_DIR}/plugins_registry"
