@@ -178,10 +178,11 @@ def parse_quantity(text: str | int) -> Fraction:
         value = None
     shape = _SHAPE.fullmatch(written)
     if value is None or shape is None or not any(map(str.isdigit, shape["value"])):
+        shorter = written[:-1] if re.fullmatch(r"[0-9.]{1,20}([kKMGTP]i?)[bB]", written) else "8Gi"
         raise NumaforgeError(
             f"{text!r} is not a Kubernetes quantity",
             remedy="write a number with one of the suffixes Ki Mi Gi Ti Pi Ei, k M G T P E, m, or none, "
-            "for example 8Gi, 500m or 1048576",
+            f"for example {shorter}, 500m or 1048576",
         )
     return value
 

@@ -36,7 +36,7 @@ def amount_in_words(resource: str, amount: Fraction) -> str:
     if resource == "cpu":
         return f"{number} CPU{'' if number == '1' else 's'}"
     if resource in ("memory", "ephemeral-storage") or in_pages(resource):
-        return f"{human_bytes(int(amount))} {resource}"
+        return f"{human_bytes(ceil(amount))} {resource}"
     return f"{number} {resource}"
 
 

@@ -116,7 +116,10 @@ def test_cron_job_is_read_by_its_job_template():
         "a nameless container": ({"containers": [{}]}, "needs a name"),
         "one name twice": ({"containers": [container(), container()]}, "same name"),
         "a boolean": ({"containers": [container(cpu=True)]}, "not a Kubernetes quantity"),
-        "an unknown suffix": ({"containers": [container(memory="8GB")]}, "not a Kubernetes quantity"),
+        "an unknown suffix": (
+            {"containers": [container(memory="8GB")]},
+            "not a Kubernetes quantity\n.*example 8G,",
+        ),
         "a negative quantity": ({"containers": [container(cpu="-1")]}, "is negative"),
         "a request above the limit": (
             {"containers": [container(requests={"cpu": 3}, cpu=2)]},
@@ -126,6 +129,42 @@ def test_cron_job_is_read_by_its_job_template():
         "a GPU requested only": (
             {"containers": [container(requests={"nvidia.com/gpu": 1})]},
             "without a limit",
+        ),
+        "huge pages requested only": (
+            {"containers": [container(requests={"cpu": 1, "hugepages-2Mi": "2Mi"})]},
+            "without a limit",
+        ),
+        "huge pages alone": (
+            {"containers": [container(**{"hugepages-2Mi": "2Mi"})]},
+            "huge pages without cpu or memory",
+        ),
+        "half a huge page": (
+            {"containers": [container(cpu=1, **{"hugepages-2Mi": "3Mi"})]},
+            "not a multiple of the page size",
+        ),
+        "a GPU of a whole pod": (
+            {"containers": [container()], "resources": {"limits": {"nvidia.com/gpu": 1}}},
+            "nvidia.com/gpu is not a resource of a whole pod",
+        ),
+        "a pod with less than its containers": (
+            {"containers": [container(cpu=2)], "resources": {"requests": {"cpu": 1}}},
+            "requests cpu 1, less than its containers",
+        ),
+        "containers with more than the limit of their pod": (
+            {"containers": [container(cpu=2)], "resources": {"limits": {"cpu": 1}}},
+            "requests cpu 2, more than its limit of 1",
+        ),
+        "a GPU beside the resources": (
+            {"containers": [{"name": "c", "nvidia.com/gpu": 1}]},
+            "'nvidia.com/gpu' is not a field of a container",
+        ),
+        "a misspelt section": (
+            {"containers": [{"name": "c", "resources": {"limit": {"cpu": 1}}}]},
+            "'resources.limit' is not a field of a container",
+        ),
+        "an unknown restartPolicy": (
+            {"containers": [container()], "initContainers": [{"name": "i", "restartPolicy": "Once"}]},
+            "'Once' is not a restartPolicy",
         ),
     },
 )

@@ -237,7 +237,9 @@ class Candidate:
         read = member.placing.keys | ({member.domain} if member.domain else set())
         labels = () if self.labels_known else tuple(sorted(self._unknown_labels(read)))
         requests = self._request(member.pod)
-        resources = () if self.is_live else tuple(name for name in requests if self._is_unknown(name))
+        resources = tuple(
+            name for name in requests if self._is_unknown(name) or not _counts(name, self.allocatable)
+        )
         unknown = self._claims(member).unknown
         claims = [f"whether its claims can be served ({'; '.join(unknown)})"] if unknown else []
         return (*(f"label {label}" for label in labels), *resources, *claims)

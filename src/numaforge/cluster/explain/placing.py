@@ -27,6 +27,8 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _SPREAD = "topologySpreadConstraints"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_MOST_WEIGHT = 100
 _SPREADS = ("DoNotSchedule", "ScheduleAnyway")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATES = ("Equal", "Exists", "Lt", "Gt")
@@ -112,15 +114,8 @@ class Placing:
 def placing_of(spec: Mapping[str, Any], where: str, metadata: Mapping[str, Any] | None = None) -> Placing:
     """Read a pod's constraints on nodes; raises PodError for what no API server would accept."""
     affinity = _mapping(spec, "affinity", where)
-    of_nodes = _mapping(affinity, "nodeAffinity", f"{where}: affinity")
-    required = _mapping(of_nodes, _REQUIRED, f"{where}: affinity.nodeAffinity")
-    terms = _mappings(required, "nodeSelectorTerms", f"{where}: affinity.nodeAffinity.{_REQUIRED}")
-    for term in terms:
-        for expression in (
-            *_mappings(term, "matchExpressions", where),
-            *_mappings(term, "matchFields", where),
-        ):
-            _check_expression(expression, where)
+    required = _mapping(_mapping(affinity, "nodeAffinity", where), _REQUIRED, where)
+    _check_affinity(affinity, where)
     name = spec.get("nodeName")
     if name is not None and not isinstance(name, str):
         raise PodError(f"{name!r} is not a valid node name", where=f"{where}: nodeName")
@@ -132,13 +127,10 @@ def placing_of(spec: Mapping[str, Any], where: str, metadata: Mapping[str, Any] 
         _refuse(_problem_of_toleration(toleration), toleration, f"{where}: tolerations")
     for constraint in _mappings(spec, _SPREAD, where):
         _refuse(_problem_of_spread(constraint), constraint, f"{where}: {_SPREAD}")
-    for kind in ("podAffinity", "podAntiAffinity"):
-        for term in _mappings(_mapping(affinity, kind, where), _REQUIRED, where):
-            _refuse(None if term.get("topologyKey") else "topologyKey is missing", term, f"{where}: {kind}")
     return Placing(
         node_name=name or None,
         selector={str(key): value or "" for key, value in selector.items()},
-        terms=tuple(terms) if required else None,
+        terms=tuple(_mappings(required, "nodeSelectorTerms", where)) if required else None,
         tolerations=tuple(_mappings(spec, "tolerations", where)),
         ports=frozenset(_host_ports(spec, where)),
         unseen=tuple(_unseen(spec, affinity)),
@@ -165,6 +157,30 @@ def _apart(affinity: Mapping[str, Any], metadata: Mapping[str, Any], where: str)
             and all(_holds(expression, labels) for expression in _listed(selector, "matchExpressions"))
         ):
             yield f"{metadata.get('namespace')}: {json.dumps(selector, sort_keys=True, default=str)}"
+
+
+def _check_affinity(affinity: Mapping[str, Any], where: str) -> None:
+    """Refuse the affinity that the API server refuses (pkg/apis/core/validation, validateAffinity)."""
+    of_nodes = _mapping(affinity, "nodeAffinity", where)
+    terms = _mappings(_mapping(of_nodes, _REQUIRED, where), "nodeSelectorTerms", where)
+    if of_nodes.get(_REQUIRED) is not None and not terms:
+        raise PodError("needs a term", where=f"{where}: {_REQUIRED}.nodeSelectorTerms")
+    preferences = [_mapping(one, "preference", where) for one in _mappings(of_nodes, _PREFERRED, where)]
+    for term in (*terms, *preferences):
+        fields = _mappings(term, "matchFields", where)
+        for expression in (*_mappings(term, "matchExpressions", where), *fields):
+            _check_expression(expression, where)
+        for field_name in (shown(one.get("key")) for one in fields if one.get("key") != "metadata.name"):
+            problem = f"{field_name} is not a field that nodes are selected by"
+            raise PodError(problem, where=f"{where}: matchFields", remedy="write metadata.name")
+    for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity"):
+        of_kind = _mapping(affinity, kind, where)
+        for entry in _mappings(of_kind, _PREFERRED, where):
+            weight = entry.get("weight")
+            if type(weight) is not int or not 1 <= weight <= _MOST_WEIGHT:
+                _refuse(f"weight is {shown(weight)}: write 1 to {_MOST_WEIGHT}", {}, f"{where}: {kind}")
+        for term in _mappings(of_kind, _REQUIRED, where) if kind != "nodeAffinity" else ():
+            _refuse(None if term.get("topologyKey") else "topologyKey is missing", term, f"{where}: {kind}")
 
 
 def _check_expression(expression: Mapping[str, Any], where: str) -> None:

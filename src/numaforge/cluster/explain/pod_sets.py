@@ -33,23 +33,13 @@ _OF_SCHEDULERS = {
     "volcano.sh/numa-topology-policy": _BY_VOLCANO,
     "volcano.sh/network-topology-highest-tier": _BY_VOLCANO,
     "kai.scheduler/topology-required-placement": _BY_KAI,
+    f"{KUEUE}/podset-slice-required-topology-constraints": "by which Kueue chooses nodes",
     "gpu-fraction": "the share of a GPU that KAI gives it",
     "gpu-memory": "the memory of a GPU that KAI gives it",
 }
 """Annotations by which other schedulers place pods."""
 
 _REPLICATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet")
-_PODS = (
-    *_REPLICATED,
-    "Pod",
-    "Job",
-    "CronJob",
-    "JobSet",
-    "LeaderWorkerSet",
-    "RayCluster",
-    "RayJob",
-    "RayService",
-)
 _KUBEFLOW = {
     "MPIJob": "mpiReplicaSpecs",
     "PyTorchJob": "pytorchReplicaSpecs",
@@ -75,26 +65,19 @@ _OF_OTHERS = {
 }
 """Kinds whose pods depend on more than the document, and their makers."""
 
+_LAUNCHER_WAITS = (
+    "WaitForWorkersReady: its gang waits for a launcher that is made after it (mpi-operator#608)"
+)
 _EXCLUSIVE = (
     "alpha.jobset.sigs.k8s.io/exclusive-topology",
     "leaderworkerset.sigs.k8s.io/exclusive-topology",
     "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
 )
-_ADMITTED_WHOLE = (
-    "Job",
-    "CronJob",
-    "JobSet",
-    "StatefulSet",
-    "LeaderWorkerSet",
-    "RayCluster",
-    "RayJob",
-    "RayService",
-    *_KUBEFLOW,
-)
-"""Kinds that Kueue admits as a whole; of others, such as a Deployment, each pod on its own."""
 _KAI = "kai-scheduler"
 _GROUPED_BY_KAI = ("JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "RayService", *_KUBEFLOW)
 """Kinds whose pods KAI's pod-grouper makes one gang."""
+_ADMITTED_WHOLE = ("Job", "CronJob", "StatefulSet", *_GROUPED_BY_KAI)
+"""Kinds that Kueue admits as a whole; of others, such as a Deployment, each pod on its own."""
 _MIN_PARALLELISM = f"{KUEUE}/job-min-parallelism"
 _TEMPLATE_REMEDY = (
     "give a Pod, or what has a pod template: a Deployment, a Job, a JobSet, a Job of Volcano ..."
@@ -201,7 +184,10 @@ def pod_sets(document: Document, unnamed: str = "pod", number: int = 0) -> tuple
     if not isinstance(document.get("spec"), Mapping):
         raise PodError(f"{kind} {name!r} has no spec")
     _require_metadata(metadata, name)
-    sets = reader(kind, spec, metadata, name)
+    inner = spec
+    for key in _INNER.get(kind, ()):
+        inner = mapping(inner.get(key))
+    sets = reader(kind, inner, metadata, name)
     _require_few(sets.count, name)
     return _with_metadata(sets, spec, metadata).gangs()
 
@@ -261,7 +247,13 @@ def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets
     if pods.kind != "Pod":
         unread = [key for key in _TOPOLOGIES if key in annotations]
         notes += [f"{key} of the {pods.kind}: Kueue reads it of the pod template" for key in unread]
-    of_pods = (mapping(one.metadata.get("annotations")) for one in pods.sets)
+    for one in pods.sets:
+        name = str(one.spec.get("runtimeClassName") or "nvidia")
+        if not name.startswith("nvidia") and "overhead" not in one.spec:
+            notes.append(f"the overhead and the nodes of its RuntimeClass {name}")
+    of_pods = [mapping(one.metadata.get("annotations")) for one in pods.sets]
+    if any({_TOPOLOGIES[0], f"{KUEUE}/podset-slice-required-topology"} <= own.keys() for own in of_pods):
+        notes.append(f"{_TOPOLOGIES[0]} of all slices together")
     notes += dict.fromkeys(
         f"{key}: {own[key]}, {what}"
         for own in (annotations, *of_pods)
@@ -272,11 +264,11 @@ def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets
     least = pods.least
     if least is None and (fewest := _fewest_together(pods, labels, annotations)) is not None:
         least = min(fewest, pods.count)
-    return replace(pods, least=least, notes=tuple(notes))
+    return replace(pods, least=least, notes=tuple(dict.fromkeys(notes)))
 
 
 def _fewest_together(pods: PodSets, labels: Document, annotations: Document) -> int | None:
-    """Return how many pods Kueue, KAI or Volcano starts together; None for each on its own.
+    """Return how many pods Kueue, KAI, Volcano or Ray's operator starts together; None for each on its own.
 
     KAI: pkg/podgrouper/podgrouper/plugins; Volcano: pkg/controllers/podgroup, for pods not of its own Jobs.
     """
@@ -286,6 +278,8 @@ def _fewest_together(pods: PodSets, labels: Document, annotations: Document) -> 
         return fewest or pods.count
     if schedulers == {_KAI} and pods.kind in _GROUPED_BY_KAI:
         return pods.fewest or pods.count
+    if labels.get("ray.io/gang-scheduling-enabled") == "true" or labels.get("ray.io/scheduler-name"):
+        return pods.count
     if schedulers == {_VOLCANO_SCHEDULER} and pods.kind in (*_REPLICATED, "Job"):
         return digits(annotations.get(_MIN_MEMBER))
     return None
@@ -321,10 +315,6 @@ def _surges(spec: Document, count: int) -> bool:
 
 def _job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
     return PodSets(kind, name, (_set_of(kind, spec, metadata, _numbered(name, _parallel(spec, name)), name),))
-
-
-def _cron_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    return _job(kind, mapping(mapping(spec.get("jobTemplate")).get("spec")), metadata, name)
 
 
 def _parallel(spec: Document, name: str) -> int:
@@ -404,7 +394,7 @@ def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> Po
     if not isinstance(tasks, list) or not tasks:
         raise PodError(f"Job {name!r} of Volcano has no spec.tasks")
     scheduler = spec.get("schedulerName") or _VOLCANO_SCHEDULER
-    first, rest, notes = [], [], []
+    first, rest, notes, later = [], [], [], 0
     for number, task in enumerate(tasks):
         if not isinstance(task, Mapping):
             raise PodError("must be a mapping", where=f"{name}: spec.tasks[{number}]")
@@ -420,6 +410,7 @@ def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> Po
         if earlier := mapping(task.get("dependsOn")).get("name"):
             tasks_before = ", ".join(map(str, earlier)) if isinstance(earlier, list) else str(earlier)
             notes.append(f"dependsOn of the task {role}, whose pods are made once {tasks_before} is ready")
+            later += count
         if (policy := task.get("topologyPolicy")) not in (None, "none"):
             notes.append(f"topologyPolicy {policy} of the task {role}, by which Volcano chooses nodes")
         if task.get("partitionPolicy"):
@@ -428,6 +419,10 @@ def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> Po
     total = sum(len(pods.names) for pods in sets)
     least = _counted(spec, "minAvailable", name, "spec", 0)
     _require_at_most(least, total, name, "spec.minAvailable")
+    if later and least > total - later:
+        notes.append(
+            f"minAvailable {least} counts pods that are made later: the first ones wait for them for ever"
+        )
     return PodSets(
         f"{kind} of Volcano",
         name,
@@ -437,10 +432,6 @@ def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> Po
         makes_its_group=True,
         notes=tuple(notes),
     )
-
-
-def _volcano_cron_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    return _volcano_job(kind, mapping(mapping(spec.get("jobTemplate")).get("spec")), metadata, name)
 
 
 def _kueue_workload(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -475,8 +466,11 @@ def _kubeflow(kind: str, spec: Document, metadata: Document, name: str) -> PodSe
         elastic = mapping(spec.get("elasticPolicy"))
         fewest = _counted(elastic, "minReplicas", name, "elasticPolicy", total)
         return PodSets(kind, name, tuple(sets), fewest=fewest)
-    least = number_of_pods(policy.get("minAvailable") or total, name, "schedulingPolicy.minAvailable")
-    return PodSets(kind, name, tuple(sets), min(least, total))
+    least = min(
+        number_of_pods(policy.get("minAvailable") or total, name, "schedulingPolicy.minAvailable"), total
+    )
+    waits = spec.get("launcherCreationPolicy") == "WaitForWorkersReady" and least == total
+    return PodSets(kind, name, tuple(sets), least, notes=(_LAUNCHER_WAITS,) if waits else ())
 
 
 def _leader_worker_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -484,7 +478,7 @@ def _leader_worker_set(kind: str, spec: Document, metadata: Document, name: str)
     copies = _counted(spec, "replicas", name, "spec")
     size = _counted(group, "size", name, "spec.leaderWorkerTemplate")
     _require_few(copies * size, name)
-    workers, leaders = {"template": group.get("workerTemplate")}, {"template": group.get("leaderTemplate")}
+    workers, leaders = ({"template": group.get(f"{role}Template")} for role in ("worker", "leader"))
     sets = []
     for copy in range(copies):
         names = (f"{name}-{copy}", *(f"{name}-{copy}-{number}" for number in range(1, size)))
@@ -501,10 +495,8 @@ def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
 
     ray-operator's GetWorkerGroupDesiredReplicas: the replicas lie within minReplicas and maxReplicas.
     """
-    sets, fewest_pods = (
-        [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)],
-        1,
-    )
+    sets = [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)]
+    fewest_pods = 1
     for number, group in enumerate(mappings(spec.get("workerGroupSpecs"))):
         role = group.get("groupName", number)
         where = f"workerGroupSpecs[{role}]"
@@ -521,10 +513,6 @@ def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
         ("its autoscaler changes how many workers there are",) if spec.get("enableInTreeAutoscaling") else ()
     )
     return PodSets(kind, name, tuple(sets), fewest=fewest_pods, notes=notes)
-
-
-def _ray_service(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    return _ray(kind, mapping(spec.get("rayClusterConfig")), metadata, name)
 
 
 def _ray_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -605,22 +593,19 @@ def _require_few(count: int, name: str) -> None:
 
 
 _READERS: Mapping[str, Reader] = {
-    "Pod": _replicated,
-    "Deployment": _replicated,
-    "ReplicaSet": _replicated,
-    "StatefulSet": _replicated,
-    "ReplicationController": _replicated,
-    "DaemonSet": _replicated,
+    **dict.fromkeys(("Pod", *_REPLICATED), _replicated),
     "Job": _job,
-    "CronJob": _cron_job,
+    "CronJob": _job,
     "JobSet": _job_set,
     "LeaderWorkerSet": _leader_worker_set,
     "RayCluster": _ray,
     "RayJob": _ray_job,
-    "RayService": _ray_service,
+    "RayService": _ray,
 }
+_INNER = {"CronJob": ("jobTemplate", "spec"), "RayService": ("rayClusterConfig",)}
+"""The fields that lead to the spec of a kind that another reader reads."""
 _OF_API: Mapping[str, Mapping[str, Reader]] = {
-    _VOLCANO: {"Job": _volcano_job, "CronJob": _volcano_cron_job},
+    _VOLCANO: dict.fromkeys(("Job", "CronJob"), _volcano_job),
     KUEUE: {"Workload": _kueue_workload},
 }
 """Kinds that other API groups also have."""

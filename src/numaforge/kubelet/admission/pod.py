@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
-from numaforge.kubelet_minors.values.pages import in_pages
+from numaforge.kubelet_minors.values.pages import in_pages, size_of
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping, mappings
 from numaforge.lib.mistakes import shown
@@ -20,6 +20,8 @@ MEMORY = "memory"
 UNNAMED = "pod"  # the name of a manifest without one
 _POD_LEVEL = (CPU, MEMORY)
 _STANDARD = (CPU, MEMORY, "ephemeral-storage")
+_RESOURCE_FIELDS = ("limits", "requests", "claims")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
 
 Quantities = Mapping[str, Fraction]
 
@@ -114,6 +116,10 @@ class Pod:
         names = [container.name for container in containers]
         if len(set(names)) != len(names):
             raise PodError("two containers have the same name", where=f"{where}: containers")
+        for container in () if spec.get("resources") else containers:
+            if any(map(in_pages, container.requests)) and not any(map(container.requests.get, _POD_LEVEL)):
+                problem = f"asks for huge pages without {CPU} or {MEMORY}"
+                raise PodError(problem, where=f"{where}: {container.name}", remedy=f"name {MEMORY}, too")
         overhead = _quantities(spec.get("overhead"), f"{where}: overhead")
         claims = claim_refs(spec, str(metadata.get("namespace") or "default"), where)
         pod = cls(where, tuple(containers), overhead=overhead, claims=claims)
@@ -314,9 +320,17 @@ def _container(document: Mapping[str, Any], where: str, *, init: bool) -> Contai
     resources = document.get("resources") or {}
     if not isinstance(resources, Mapping):
         raise PodError("must be a mapping with requests and limits", where=f"{where}.resources")
-    name = document.get("name")
+    name, policy = document.get("name"), document.get("restartPolicy")
     if not isinstance(name, str) or not name:
         raise PodError("a container needs a name", where=f"{where}.name")
+    if policy not in (None, *_RESTART_POLICIES):
+        remedy = f"write one of {', '.join(_RESTART_POLICIES)}"
+        raise PodError(f"{shown(policy)} is not a restartPolicy", where=where, remedy=remedy)
+    strays = [key for key in document if key in _RESOURCE_FIELDS or "/" in str(key)]
+    strays += [f"resources.{key}" for key in resources if key not in _RESOURCE_FIELDS]
+    for stray in strays:
+        remedy = "write resources: {limits: {RESOURCE: AMOUNT}}"
+        raise PodError(f"{shown(stray)} is not a field of a container", where=where, remedy=remedy)
     limits = _quantities(resources.get("limits"), f"{where}.resources.limits")
     requests = _quantities(resources.get("requests"), f"{where}.resources.requests")
     _check_pair(requests, limits, f"{where}.resources")
@@ -325,7 +339,7 @@ def _container(document: Mapping[str, Any], where: str, *, init: bool) -> Contai
         requests={**limits, **requests},
         limits=limits,
         init=init,
-        restartable=init and document.get("restartPolicy") == "Always",
+        restartable=init and policy == "Always",
     )
 
 
@@ -371,11 +385,11 @@ def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
         _check_name(resource, where)
     for resource, request in requests.items():
         limit = limits.get(resource)
-        if is_extended(resource) and limit is None:
+        if (is_extended(resource) or in_pages(resource)) and limit is None:
             raise PodError(
                 f"{resource} is requested without a limit",
                 where=f"{where}.limits",
-                remedy=f"an extended resource cannot be overcommitted: write {resource} under limits",
+                remedy=f"it cannot be overcommitted: write {resource} under limits",
             )
         if limit is None:
             continue
@@ -394,6 +408,9 @@ def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
     for resource, limit in limits.items():
         if is_extended(resource) and limit.denominator != 1:
             raise PodError(f"{_as_number(limit)} is not a whole number", where=f"{where}.limits.{resource}")
+        if in_pages(resource) and limit % (_quantity(size_of(resource), where) or 1):
+            problem = f"{_as_number(limit)} is not a multiple of the page size"
+            raise PodError(problem, where=f"{where}.limits.{resource}")
 
 
 def _as_number(quantity: Fraction) -> str:
@@ -407,7 +424,9 @@ def _with_pod_level_resources(pod: Pod, resources: Any) -> Pod:
         raise PodError("must be a mapping with requests and limits", where=where)
     limits = _quantities(resources.get("limits"), f"{where}.limits")
     requests = _quantities(resources.get("requests"), f"{where}.requests")
-    _check_pair(requests, limits, where)
+    if others := [name for name in (*requests, *limits) if not is_pod_level(name)]:
+        problem = f"{others[0]} is not a resource of a whole pod"
+        raise PodError(problem, where=where, remedy="move it to a container")
     if limits or requests:
         for resource, limit in aggregate((c, c.limits) for c in pod.containers).items():
             if in_pages(resource) and resource not in requests:
@@ -416,7 +435,16 @@ def _with_pod_level_resources(pod: Pod, resources: Any) -> Pod:
         for resource, request in aggregate((c, c.requests) for c in pod.containers).items():
             if resource in _POD_LEVEL:
                 requests.setdefault(resource, request)
-        for resource, limit in limits.items():
-            if is_pod_level(resource):
-                requests.setdefault(resource, limit)
+        requests = {**limits, **requests}
+    _check_pair(requests, limits, where)
+    _check_pod_level(pod, requests, where)
     return replace(pod, requests=requests, limits=limits)
+
+
+def _check_pod_level(pod: Pod, requests: Quantities, where: str) -> None:
+    """Refuse what the API server refuses (pkg/apis/core/validation, validatePodResources)."""
+    needed = aggregate((container, container.requests) for container in pod.containers)
+    for resource, amount in requests.items():
+        if amount < needed.get(resource, 0):
+            problem = f"requests {resource} {_as_number(amount)}, less than its containers"
+            raise PodError(problem, where=where, remedy=f"write {_as_number(needed[resource])} at least")

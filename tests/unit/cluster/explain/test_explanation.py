@@ -385,7 +385,9 @@ def test_remedy_never_renames_a_resource_to_one_of_the_same_container():
 
 def test_unfixable_pod_has_no_suggestion():
     assert explained(offline(cpuManagerPolicy="none"), pod("p", limits(1, 1, "64Gi"))).remedies[0].of == "pod"
-    impossible = {"containers": [{"name": "main", "resources": {"limits": {"hugepages-1Gi": "1Gi"}}}]}
+    impossible = {
+        "containers": [{"name": "main", "resources": {"limits": {"cpu": 1, "hugepages-1Gi": "1Gi"}}}]
+    }
     assert explained(offline(), pod("p", impossible)).remedies == ()
 
 

@@ -236,7 +236,7 @@ def workloads(*documents: Mapping[str, Any]) -> tuple[Workload, ...]:
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
 POLICY = {"runPolicy": {"schedulingPolicy": {"minAvailable": 1}}}
-KAI = "kai-scheduler"
+KAI, RAY_GANG = "kai-scheduler", "ray.io/gang-scheduling-enabled"
 
 
 def template(scheduler: str) -> dict[str, Any]:
@@ -294,6 +294,11 @@ WORKERS = workers()
                     "workerGroupSpecs": [{"minReplicas": 1, "replicas": 1, **template(KAI)}],
                 },
             ),
+            True,
+            2,
+        ),
+        "Ray's operator groups what its label says": (
+            document("RayCluster", ray(replicas=1, numOfHosts=1), labels={RAY_GANG: "true"}),
             True,
             2,
         ),
@@ -494,6 +499,11 @@ def test_pod_group_takes_only_the_pods_that_name_it() -> None:
     assert (rest.is_gang, gang.is_gang) == (False, True)
 
 
+IN_SLICES = {
+    f"{TOPOLOGY}required-topology": "block",
+    f"{TOPOLOGY}slice-required-topology": "rack",
+    f"{TOPOLOGY}slice-size": "1",
+}
 SUSPENDED = "it is suspended: it has no pods before it is resumed"
 POLICY_OF_POD = {"annotations": {"volcano.sh/numa-topology-policy": "restricted"}}
 WITH_EXCLUSIVE = {"metadata": {"annotations": {EXCLUSIVE: "rack"}}, "spec": TEMPLATE}
@@ -529,6 +539,30 @@ WITH_EXCLUSIVE = {"metadata": {"annotations": {EXCLUSIVE: "rack"}}, "spec": TEMP
             document("Job", {"tasks": [{**TASK, "topologyPolicy": "restricted"}]}, VOLCANO),
             "topologyPolicy restricted of the task t, by which Volcano chooses nodes",
         ),
+        "a task that the gang waits for, and that waits for it": (
+            document(
+                "Job",
+                {"minAvailable": 2, "tasks": [TEMPLATE, {**TASK, "dependsOn": {"name": ["0"]}}]},
+                VOLCANO,
+            ),
+            "minAvailable 2 counts pods that are made later: the first ones wait for them for ever",
+        ),
+        "layers of Kueue's topology": (
+            document(
+                "Pod",
+                containers(),
+                annotations={"kueue.x-k8s.io/podset-slice-required-topology-constraints": "[]"},
+            ),
+            "kueue.x-k8s.io/podset-slice-required-topology-constraints: [], by which Kueue chooses nodes",
+        ),
+        "a topology around that of Kueue's slices": (
+            document("Job", {"template": {"metadata": {"annotations": IN_SLICES}, "spec": containers()}}),
+            "kueue.x-k8s.io/podset-required-topology of all slices together",
+        ),
+        "a RuntimeClass": (
+            document("Pod", {**containers(), "runtimeClassName": "kata"}),
+            "the overhead and the nodes of its RuntimeClass kata",
+        ),
         "the share of a GPU that KAI gives": (
             document("Pod", containers(), annotations={"gpu-fraction": "0.5"}),
             "gpu-fraction: 0.5, the share of a GPU that KAI gives it",
@@ -546,6 +580,15 @@ WITH_EXCLUSIVE = {"metadata": {"annotations": {EXCLUSIVE: "rack"}}, "spec": TEMP
 def test_unjudged_settings_are_named(made: Mapping[str, Any], note: str) -> None:
     [workload] = workloads(made)
     assert note in workload.notes
+
+
+@cases("least, waits", {"the gang counts its launcher": (2, True), "its workers alone": (1, False)})
+def test_launcher_made_after_its_gang_is_named(least: int, waits: bool) -> None:
+    policy = {"runPolicy": {"schedulingPolicy": {"minAvailable": least}}}
+    replicas = {"mpiReplicaSpecs": {"Launcher": TEMPLATE, "Worker": TEMPLATE}}
+    made = {**replicas, **policy, "launcherCreationPolicy": "WaitForWorkersReady"}
+    [workload] = workloads(document("MPIJob", made))
+    assert any("mpi-operator#608" in note for note in workload.notes) == waits
 
 
 @cases(
