@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import NumaforgeError, PlanError
+from numaforge.machine.topology.gpu_models import MODELS as GPUS
 from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
@@ -104,16 +105,17 @@ def mode_needs_boot(gpu: Gpu) -> bool:
 
 
 def model_named(text: str) -> MigModel:
-    """Return the model with this key, product name or PCI id.
+    """Return the model with this key, product name, the driver's name or PCI id.
 
     A PCI id is `2330`, `10de:2330` or mig-parted's `0x233010DE`. Raises PlanError for an unknown model, and
     for one whose placements are unknown.
     """
     model_text = text.lower().removeprefix("nvidia ")
     match = _DEVICE_ID.fullmatch(model_text)
+    named = {name.lower().removeprefix("nvidia "): ids.partition(":")[2] for ids, name in GPUS.items()}
+    device = match["device"] if match else named.get(model_text)
     for row in MODELS:
-        names = (row.key, *(product.lower() for product in row.products))
-        if model_text in names or (match and match["device"] in row.devices):
+        if model_text in (row.key, *(product.lower() for product in row.products)) or device in row.devices:
             if not row.family:
                 raise PlanError(f"{row.products[0]} has MIG, but where its GPU instances lie is not known")
             return next(one for one in models() if one.key == row.key)

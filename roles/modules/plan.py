@@ -68,6 +68,15 @@ def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
     return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(_notices(plan, profile)))
 
 
+def netns_asked(profile: NodeProfile) -> tuple[str | None, str]:
+    """Return the network namespaces' mode that a profile asks for, and the key: its own, or an option."""
+    if profile.rdma.host.netns:
+        return profile.rdma.host.netns, "rdma.host.netns"
+    options = profile.modules.options.get("ib_core", ())
+    asked = next((mode for mode, option in NETNS_OPTION.items() if option in options), None)
+    return asked, "netns_mode of modules.options.ib_core"
+
+
 def gpu_memory_asked(profile: NodeProfile) -> Literal["numa", "driver"] | None:
     """Return the mode of the GPUs' memory that a profile asks for, by its own key or by a module option."""
     if profile.gpu_memory:

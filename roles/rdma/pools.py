@@ -11,6 +11,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.ordering import grouped, natural
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.rails import Rail, rails
+from numaforge.roles.modules.plan import netns_asked
 from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.pool_functions import (
     PluginFunction,
@@ -40,9 +41,10 @@ def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[R
     wish = profile.rdma.device_plugin
     if wish.per is None:
         return Reasoned(())
-    if profile.rdma.host.netns == "exclusive":
+    netns, key = netns_asked(profile)
+    if netns == "exclusive":
         raise PlanError(
-            f"is {wish.per}, and rdma.host.netns is exclusive: the shared device plugin gives one device to "
+            f"is {wish.per}, and {key} is exclusive: the shared device plugin gives one device to "
             "many pods, and does not start where each network namespace has devices of its own",
             where=f"{_WHERE}.per",
             remedy="set rdma.host.netns: shared for this plugin; or leave rdma.device_plugin out, where the "
@@ -57,7 +59,7 @@ def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[R
             if reason
         ),
         *_selection_notices(topology, wish),
-        *_host_notices(topology, offered, profile.rdma.host.netns),
+        *_host_notices(topology, offered, netns),
     )
     if not offered:
         return Reasoned((), notices=(*notices, _no_device(topology)))

@@ -39,15 +39,21 @@ _ALL = (
 """The labels of a Node with NVIDIA's GPUs; a Node without any has none of them."""
 
 _FAMILIES = {
-    **dict.fromkeys(("1d",), "volta"),
-    **dict.fromkeys(("1e",), "turing"),
-    **dict.fromkeys(("20", "22"), "ampere"),
-    **dict.fromkeys(("26", "27"), "ada-lovelace"),
-    **dict.fromkeys(("23",), "hopper"),
-    **dict.fromkeys(("29", "2b", "2e", "31"), "blackwell"),
-    **dict.fromkeys(("30",), "rubin"),
+    "1d": ("volta", "7.0"),
+    "1e": ("turing", "7.5"),
+    "20": ("ampere", "8.0"),
+    "22": ("ampere", "8.6"),
+    "23": ("hopper", "9.0"),
+    "25": ("ampere", "8.6"),
+    "26": ("ada-lovelace", "8.9"),
+    "27": ("ada-lovelace", "8.9"),
+    "29": ("blackwell", "10.0"),
+    "2b": ("blackwell", "12.0"),
+    "2e": ("blackwell", "12.1"),
+    "30": ("rubin", None),
+    "31": ("blackwell", "10.3"),
 }
-"""The families of data centre GPUs by the first digits of their PCI device ids."""
+"""The families and compute capabilities of GPUs by the first digits of their PCI device ids."""
 
 
 def planned_labels(machine: NodeTopology, plan: NodePlan | None) -> dict[str, str | None]:
@@ -112,8 +118,9 @@ def _of_gpus(
     """Yield the labels of GPUs of one model, and of their MIG devices."""
     memory = {gpu.memory_bytes for gpu in gpus}
     cut = [gpu for gpu in gpus if gpu.mig_mode == "enabled"]
-    families = {_FAMILIES.get(gpu.device[:2]) for gpu in gpus}
-    capabilities = {gpu.compute_capability for gpu in gpus}
+    known = [_FAMILIES.get(gpu.device[:2], (None, None)) for gpu in gpus]
+    families = {family for family, _ in known}
+    capabilities = {gpu.compute_capability or own for gpu, (_, own) in zip(gpus, known, strict=True)}
     if len(families) == 1 and (family := families.pop()):
         yield f"{GPU}.family", family
     if len(capabilities) == 1 and (capability := capabilities.pop()):

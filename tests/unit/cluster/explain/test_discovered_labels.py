@@ -35,6 +35,7 @@ def shared(strategy: str, **more: bool) -> DevicePluginPlan:
             None,
             "gpu.product=NVIDIA-H100-80GB-HBM3 gpu.count=8 gpu.memory=81559 gpu.family=hopper",
         ),
+        "the compute capability of a model": ("hgx-b200", None, "gpu.compute.major=10 gpu.compute.minor=0"),
         "shared GPUs": (
             "hgx-a100",
             shared("time-slicing"),

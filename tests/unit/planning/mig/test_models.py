@@ -85,9 +85,18 @@ def test_unknown_gpu_is_refused(found, message):
 
 
 @pytest.mark.parametrize(
-    "text", ["h100-80gb", "H100-SXM5-80GB", "NVIDIA H100-PCIe-80GB", "2330", "10DE:2330", "0x233010DE"]
+    "text",
+    [
+        "h100-80gb",
+        "H100-SXM5-80GB",
+        "NVIDIA H100-PCIe-80GB",
+        "NVIDIA H100 80GB HBM3",  # the driver's
+        "2330",
+        "10DE:2330",
+        "0x233010DE",
+    ],
 )
-def test_model_is_found_by_key_product_and_pci_id(text):
+def test_model_is_found_by_key_name_and_pci_id(text):
     assert model_named(text).key == "h100-80gb"
 
 
@@ -98,7 +107,7 @@ UNPLACED = "where its GPU instances lie is not known"
     ("texts", "why"),
     [
         (("RTX PRO 5000 Blackwell", "rtx-pro-4500-32gb", "Thor iGPU"), UNPLACED),
-        (("H100", "h200", "gpu", "", "9999"), "is not among"),
+        (("H100", "a100", "gpu", "", "9999"), "is not among"),
     ],
     ids=["placements not known", "partial names"],
 )

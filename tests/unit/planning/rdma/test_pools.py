@@ -169,6 +169,12 @@ def test_exclusive_network_namespace_is_noticed_unless_shared_and_refused_where_
     with pytest.raises(PlanError, match=r"is rail, and rdma\.host\.netns is exclusive") as refused:
         plan_pools(with_devices(device("mlx5_0", 1)), with_netns("exclusive"))
     assert "rdma.host.netns: shared" in (refused.value.remedy or "")
+    options = {
+        "modules": {"options": {"ib_core": ["netns_mode=0"]}},
+        "rdma": {"device_plugin": {"per": "rail"}},
+    }
+    with pytest.raises(PlanError, match=r"netns_mode of modules\.options\.ib_core is exclusive"):
+        plan_pools(with_devices(device("mlx5_0", 1)), load_profile(options))
 
 
 def test_selection_without_a_match_is_reported():
