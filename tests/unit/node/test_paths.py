@@ -16,23 +16,10 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to othe
 EVERYBODY = "every user may write to"
 MALLORY = 54321
 GROUP = 54322
+ODD = "a b* [c]/d\\n drwxr-xr-x 0 0"
 NOBODY = 0xFFFFFFFF
 """No id: an entry of an ACL for the owner, the group, the mask or all others."""
-BUSYBOX = (
-    "base64",
-    "cat",
-    "chmod",
-    "chown",
-    "cp",
-    "ls",
-    "mkdir",
-    "mv",
-    "readlink",
-    "rm",
-    "sha256sum",
-    "stat",
-    "sync",
-)
+BUSYBOX = "base64 cat chmod chown cp ls mkdir mv readlink rm sha256sum stat sync"
 
 
 @dataclass(frozen=True)
@@ -63,91 +50,66 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Root:
     programs.mkdir()
     folder.mkdir()
     words = request.param.split()
-    for name in BUSYBOX if words[0] == "busybox" else ():
+    for name in BUSYBOX.split() if words[0] == "busybox" else ():
         (programs / name).symlink_to(str(shutil.which("busybox")))
     return Root(tuple(words), str(programs), folder)
 
 
-def folder(path: Path, mode: int = 0o755, owner: int = 0, group: int = 0) -> Path:
+def folder(path: Path, owner: int = 0) -> Path:
     path.mkdir()
-    os.chown(path, owner, group)
-    path.chmod(mode)
+    os.chown(path, owner, 0)
     return path
 
 
-def link(path: Path, to: Path | str, owner: int = 0) -> Path:
-    path.symlink_to(to)
-    os.lchown(path, owner, owner)
-    return path
-
-
-def below_anothers_folder(base: Path) -> Path:
-    return folder(folder(base / "home", owner=MALLORY) / "kd") / "file"
-
-
-def in_a_folder_for_a_group(base: Path) -> Path:
-    return folder(base / "shared", 0o775, 0, GROUP) / "file"
-
-
-def in_a_folder_for_everybody(base: Path) -> Path:
-    return folder(base / "open", 0o777) / "file"
-
-
-def directly_in_a_sticky_folder(base: Path) -> Path:
-    (folder(base / "tmp", 0o1777) / "file").touch()
-    return base / "tmp" / "file"
-
-
-def not_yet_in_a_sticky_folder(base: Path) -> Path:
-    return folder(base / "tmp", 0o1777) / "kubelet" / "file"
-
-
-def below_anothers_folder_in_a_sticky_one(base: Path) -> Path:
-    return folder(folder(base / "tmp", 0o1777) / "kubelet", owner=MALLORY) / "file"
-
-
-def through_roots_link_in_a_sticky_folder(base: Path) -> Path:
-    folder(base / "real")
-    return link(folder(base / "tmp", 0o1777) / "kubelet", base / "real") / "file"
-
-
-def through_anothers_link(base: Path) -> Path:
-    folder(base / "real")
-    return link(base / "kubelet", base / "real", MALLORY) / "file"
-
-
-def through_roots_link_to_anothers_folder(base: Path) -> Path:
-    return link(base / "kubelet", folder(base / "home", owner=MALLORY)) / "file"
-
-
-def through_a_circle(base: Path) -> Path:
-    link(base / "a", "b")
-    return link(base / "b", "a") / "file"
-
-
-def in_no_folder(base: Path) -> Path:
-    (base / "file").touch()
-    return base / "file" / "file"
+def built(base: Path, commands: str) -> None:
+    """Make folders and links with a shell's commands, which run in the base."""
+    script = f"set -e; umask 022; cd '{base}'; {commands.replace('MALLORY', str(MALLORY))}"
+    subprocess.run(["sh", "-c", script], check=True)
 
 
 @cases(
-    "build, reason",
+    "commands, path, reason",
     {
-        "another's folder above": (below_anothers_folder, "home belongs to UNKNOWN (54321)"),
-        "a group other than root may write": (in_a_folder_for_a_group, "shared"),
-        "every user may write": (in_a_folder_for_everybody, EVERYBODY),
-        "a file in a sticky folder": (directly_in_a_sticky_folder, EVERYBODY),
-        "a new folder in a sticky one": (not_yet_in_a_sticky_folder, EVERYBODY),
-        "another's folder in a sticky one": (below_anothers_folder_in_a_sticky_one, EVERYBODY),
-        "any link in a sticky folder": (through_roots_link_in_a_sticky_folder, EVERYBODY),
-        "a link of another user's": (through_anothers_link, "the link"),
-        "root's link to another's folder": (through_roots_link_to_anothers_folder, "home belongs to"),
-        "links in a circle": (through_a_circle, "cannot be followed"),
-        "a file for a folder": (in_no_folder, "is not a folder"),
+        "another's folder above": (
+            "mkdir -p home/kd; chown MALLORY home",
+            "home/kd/file",
+            "home belongs to UNKNOWN (54321)",
+        ),
+        "a group other than root may write": (
+            f"mkdir shared; chgrp {GROUP} shared; chmod 775 shared",
+            "shared/file",
+            "shared",
+        ),
+        "every user may write": ("mkdir open; chmod 777 open", "open/file", EVERYBODY),
+        "a file in a sticky folder": ("mkdir tmp; chmod 1777 tmp; touch tmp/file", "tmp/file", EVERYBODY),
+        "a new folder in a sticky one": ("mkdir tmp; chmod 1777 tmp", "tmp/kubelet/file", EVERYBODY),
+        "another's folder in a sticky one": (
+            "mkdir -p tmp/kubelet; chmod 1777 tmp; chown MALLORY tmp/kubelet",
+            "tmp/kubelet/file",
+            EVERYBODY,
+        ),
+        "any link in a sticky folder": (
+            'mkdir real tmp; chmod 1777 tmp; ln -s "$PWD/real" tmp/kubelet',
+            "tmp/kubelet/file",
+            EVERYBODY,
+        ),
+        "a link of another user's": (
+            'mkdir real; ln -s "$PWD/real" kubelet; chown -h MALLORY kubelet',
+            "kubelet/file",
+            "the link",
+        ),
+        "root's link to another's folder": (
+            'mkdir home; chown MALLORY home; ln -s "$PWD/home" kubelet',
+            "kubelet/file",
+            "home belongs to",
+        ),
+        "links in a circle": ("ln -s b a; ln -s a b", "b/file", "cannot be followed"),
+        "a file for a folder": ("touch file", "file/file", "is not a folder"),
     },
 )
-def test_root_writes_nothing_that_another_user_could_redirect(root, build, reason):
-    path = build(root.folder)
+def test_root_writes_nothing_that_another_user_could_redirect(root, commands, path, reason):
+    built(root.folder, commands)
+    path = root.folder / path
     before = {file: os.lstat(file).st_ctime_ns for file in root.folder.rglob("*")}
     said = root.resolved(path)
     assert said.startswith(f"{path} is left alone, as another user could redirect it: ")
@@ -157,51 +119,33 @@ def test_root_writes_nothing_that_another_user_could_redirect(root, build, reaso
     assert {file: os.lstat(file).st_ctime_ns for file in root.folder.rglob("*")} == before
 
 
-def plain(base: Path) -> tuple[Path, Path]:
-    return (folder(base / "kd") / "file",) * 2
-
-
-def absent(base: Path) -> tuple[Path, Path]:
-    return (base / "kd" / "below" / "file",) * 2
-
-
-def below_roots_link(base: Path) -> tuple[Path, Path]:
-    folder(folder(base / "data") / "kubelet")
-    link(base / "lib", "./data//../data/kubelet/")
-    return base / "lib" / "file", base / "data/kubelet/file"
-
-
-def behind_roots_link(base: Path) -> tuple[Path, Path]:
-    real = folder(base / "real") / "file"
-    return link(folder(base / "kd") / "file", real), real
-
-
-def for_the_group_root(base: Path) -> tuple[Path, Path]:
-    return (folder(base / "kd", 0o2775) / "file",) * 2
-
-
-def in_roots_folder_in_a_sticky_one(base: Path) -> tuple[Path, Path]:
-    return (folder(folder(base / "tmp", 0o1777) / "kubelet") / "file",) * 2
-
-
-def odd_names(base: Path) -> tuple[Path, Path]:
-    return (folder(folder(base / "a b* [c]") / "d\\n drwxr-xr-x 0 0") / "file * x",) * 2
-
-
 @cases(
-    "build",
+    "commands, path, target",
     {
-        "a folder of root's": plain,
-        "folders that root will make": absent,
-        "below a link of root's": below_roots_link,
-        "a file that is a link of root's": behind_roots_link,
-        "a folder for the group root": for_the_group_root,
-        "root's folder in a sticky one": in_roots_folder_in_a_sticky_one,
-        "odd names": odd_names,
+        "a folder of root's": ("mkdir kd", "kd/file", "kd/file"),
+        "folders that root will make": ("", "kd/below/file", "kd/below/file"),
+        "below a link of root's": (
+            "mkdir -p data/kubelet; ln -s ./data//../data/kubelet/ lib",
+            "lib/file",
+            "data/kubelet/file",
+        ),
+        "a file that is a link of root's": (
+            'mkdir kd real; ln -s "$PWD/real/file" kd/file',
+            "kd/file",
+            "real/file",
+        ),
+        "a folder for the group root": ("mkdir kd; chmod 2775 kd", "kd/file", "kd/file"),
+        "root's folder in a sticky one": (
+            "mkdir -p tmp/kubelet; chmod 1777 tmp",
+            "tmp/kubelet/file",
+            "tmp/kubelet/file",
+        ),
+        "odd names": (f"mkdir -p '{ODD}'", f"{ODD}/file * x", f"{ODD}/file * x"),
     },
 )
-def test_root_writes_below_root_owned_folders(root, build):
-    path, target = build(root.folder)
+def test_root_writes_below_root_owned_folders(root, commands, path, target):
+    built(root.folder, commands)
+    path, target = root.folder / path, root.folder / target
     assert root.resolved(path) == str(target)
     done = root.run(f"printf 'dGV4dA==' | stage 0 '{path}' 0640 root root && place 0 '{path}'")
     assert (done.returncode, done.stderr) == (0, "")

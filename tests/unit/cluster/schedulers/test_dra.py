@@ -303,53 +303,47 @@ def test_numa_node_spanning_two_packages_has_no_planned_socket():
     assert "dra.cpu/socketID" not in device["attributes"]
 
 
-def _offers_reserved(found: dict[str, Any]) -> None:
-    found["spec"]["devices"][0]["capacity"]["dra.cpu/cpu"]["value"] = str(FREE[0] + 2)
-
-
-def _elsewhere(found: dict[str, Any]) -> None:
-    attribute(found["spec"]["devices"][0], "numaNode")["int"] = 7
-
-
-def _one_group(found: dict[str, Any]) -> None:
-    del found["spec"]["devices"][1]
-
-
-def _no_capacity(found: dict[str, Any]) -> None:
-    del found["spec"]["devices"][0]["capacity"]
-
-
-def _other_root(found: dict[str, Any]) -> None:
-    attribute(found["spec"]["devices"][0], "pcieRoot")["string"] = "pci0000:ff"
-
-
-def _other_numa_node(found: dict[str, Any]) -> None:
-    attribute(found["spec"]["devices"][0], "numaNode")["int"] = 1
-
-
-def _no_such_gpu(found: dict[str, Any]) -> None:
-    attribute(found["spec"]["devices"][0], "pciBusID")["string"] = "0000:ee:00.0"
-
-
 @cases(
     "made, fault, message",
     {
-        "reserved-CPUs-are-offered": (cpu_slice, _offers_reserved, "without the reserved"),
-        "CPUs-of-a-node-that-there-is-not": (cpu_slice, _elsewhere, "is 7, and planned one of 0-1"),
-        "CPUs-are-not-offered": (cpu_slice, _one_group, "is missing, and planned a group"),
-        "no-capacity": (cpu_slice, _no_capacity, "is missing, and planned"),
-        "another-root": (gpu_slice, _other_root, "pcieRoot is pci0000:ff, and planned"),
-        "another-NUMA-node": (gpu_slice, _other_numa_node, "numaNode is 1, and planned 0"),
-        "no-such-GPU": (gpu_slice, _no_such_gpu, "is 0000:ee:00.0, which no plan has"),
+        "reserved-CPUs-are-offered": (
+            cpu_slice,
+            lambda devices: devices[0]["capacity"]["dra.cpu/cpu"].update(value=str(FREE[0] + 2)),
+            "without the reserved",
+        ),
+        "CPUs-of-a-node-that-there-is-not": (
+            cpu_slice,
+            lambda devices: attribute(devices[0], "numaNode").update(int=7),
+            "is 7, and planned one of 0-1",
+        ),
+        "CPUs-are-not-offered": (
+            cpu_slice,
+            lambda devices: devices.pop(1),
+            "is missing, and planned a group",
+        ),
+        "no-capacity": (cpu_slice, lambda devices: devices[0].pop("capacity"), "is missing, and planned"),
+        "another-root": (
+            gpu_slice,
+            lambda devices: attribute(devices[0], "pcieRoot").update(string="pci0000:ff"),
+            "pcieRoot is pci0000:ff, and planned",
+        ),
+        "another-NUMA-node": (
+            gpu_slice,
+            lambda devices: attribute(devices[0], "numaNode").update(int=1),
+            "numaNode is 1, and planned 0",
+        ),
+        "no-such-GPU": (
+            gpu_slice,
+            lambda devices: attribute(devices[0], "pciBusID").update(string="0000:ee:00.0"),
+            "is 0000:ee:00.0, which no plan has",
+        ),
     },
 )
 def test_wrong_slice_is_named_with_its_writer(made, fault, message):
     wrong = deepcopy(made())
-    fault(wrong)
-    lines = said(
-        *(each for each in (cpu_slice(), gpu_slice()) if each["spec"]["driver"] != wrong["spec"]["driver"]),
-        wrong,
-    )
+    fault(wrong["spec"]["devices"])
+    right = (each for each in (cpu_slice(), gpu_slice()) if each["spec"]["driver"] != wrong["spec"]["driver"])
+    lines = said(*right, wrong)
     assert any(message in line and "(written by the-driver)" in line for line in lines), lines
 
 
