@@ -79,21 +79,6 @@ def test_dry_run_reports_kubelet_restart_and_changes_nothing(node, tmp_path):
     assert starts(node) == 1
 
 
-def test_failed_kubelet_start_fails_the_run_and_is_rolled_back(node, tmp_path):
-    # The stand-in ends at once when it sees the word, which the profile's name puts into the file's header.
-    run = pyinfra(
-        tmp_path, data(node, numaforge_profile={**PROFILE, "name": "crash"}), "-y", "deploys/kubelet.py"
-    )
-    output = plain(run.stdout)
-    assert run.returncode == 1
-    assert (
-        "the kubelet ended by itself; the old configuration is back and the kubelet is healthy with it"
-        in output
-    )
-    assert "Traceback" not in output
-    assert not node.path(DROP_IN).exists()
-
-
 @pytest.mark.variants(2)
 @cases(
     "broken, message",
@@ -136,32 +121,6 @@ def test_dry_run_shows_each_pool_once_and_fills_none(node, tmp_path):
     assert len(re.findall(r"NUMA nodes 0-1 hugepages-2048kB +0 -> 16", output)) == 1
     assert output.count(f"+++ {BOOT_POOLS} (planned)") == 1
     assert pages(node) == [0, 0]
-
-
-def test_unfillable_pool_leaves_the_kubelet_unchanged(node, tmp_path):
-    node.run(f"mount --bind {POOLS[1]} {POOLS[1]}; mount -o remount,bind,ro {POOLS[1]}")
-    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", "deploys/site.py")
-    output = plain(run.stdout)
-    assert run.returncode == 1
-    assert f"{POOLS[1]}: wanted 16, got 0 (0 of them free), 4096000 kB of memory free on node1" in output
-    assert "the old configuration is back and the kubelet is healthy with it" in output
-    assert pages(node) == [0, 0]
-    assert not node.path(BOOT_POOLS).exists()
-    assert not node.path(DROP_IN).exists()
-
-
-@pytest.mark.parametrize("mode", ["-y", "--dry"])
-def test_pools_are_not_changed_beside_a_running_kubelet(node, tmp_path, mode):
-    hosts = data(node, numaforge_profile={**with_pools(16), "tuning": {"sysctls": {"vm.swappiness": "1"}}})
-    run = pyinfra(tmp_path, hosts, mode, "deploys/tune.py")
-    output = plain(run.stdout)
-    assert run.returncode == 1
-    planned = "16 huge pages are planned, and there are 0 (one of 2 pools that differ)"
-    assert f"{POOLS[0]}: {planned}; but the kubelet runs" in output
-    remedy = "deploys/site.py or deploys/kubelet.py changes both together"
-    assert output.count(remedy) == (2 if mode == "-y" else 1)  # at once, and in the recap
-    assert pages(node) == [0, 0]
-    assert node.run("ls /etc/numaforge /etc/sysctl.d/90-numaforge.conf").stdout == ""
 
 
 def test_kubelet_started_after_the_look_is_detected(node, tmp_path):

@@ -72,10 +72,6 @@ def data(node: Sandbox, profile: object = PROFILE, user: str = "root") -> dict[s
     return {"node": {**node.data(user), "numaforge_profile": profile}}
 
 
-def with_modules(**wish: object) -> dict[str, Any]:
-    return {**BARE, "modules": wish}
-
-
 def files_below(node: Sandbox, *folders: str) -> set[str]:
     return set(
         node.run(f"find {' '.join(folders)} -newer /run/started \\( -type f -o -type l \\)").stdout.split()
@@ -102,14 +98,6 @@ def test_other_bits_of_config_space_stay_and_the_function_is_not_reset(bare, tmp
     after = bare.path(CONFIG).read_bytes()
     assert [place for place in range(256) if before[place] != after[place]] == [DEVICE_CONTROL + 1]
     assert (before[DEVICE_CONTROL + 1], after[DEVICE_CONTROL + 1]) == (0xA9, 0x59)
-
-
-def test_a_second_run_changes_nothing(bare, tmp_path):
-    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
-    bare.run("touch /run/started")
-    again = pyinfra(tmp_path, data(bare), "-y", "-v", "deploys/rdma.py")
-    assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
-    assert files_below(bare, "/etc", "/usr/local", "/sys") == set()
 
 
 def test_settings_dropped_from_the_profile_are_restored_without_residue(bare, tmp_path):
@@ -163,7 +151,7 @@ def test_setting_without_its_tool_is_skipped_and_reported(bare, tmp_path):
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
 def test_driver_of_our_own_connection_is_not_kept_out(bare, tmp_path, user, mode):
     drives(bare, "lo")  # where this very sshd listens
-    wish = with_modules(blocked=["mlx5_core"])
+    wish = {**BARE, "modules": {"blocked": ["mlx5_core"]}}
     done = pyinfra(tmp_path, data(bare, wish, user), mode, "deploys/rdma.py")
     assert done.returncode == 1
     assert "module mlx5_core: must not be loaded, and lo needs it, which has our own connection" in plain(
