@@ -72,7 +72,7 @@ def check(
 ) -> int:
     """Check whether a kubelet would start.
 
-    CONFIG.yaml is a KubeletConfiguration, an OpenShift KubeletConfig or a kubeadm file [default: the
+    CONFIG.yaml is a KubeletConfiguration, an OpenShift KubeletConfig, a kubeadm file or flags [default: the
     snapshot's; with --profile or --plan, the planned one]. Errors are the kubelet's own.
 
     Exit codes: 0 the kubelet starts, 1 it does not. With --fix: 0 it starts with the printed file.

@@ -376,6 +376,7 @@ SEVERAL = f"{KUBEADM}{HEADER}reservedSystemCPUs: '0,99'\n"
         ),
         "one within a list too": (CONFIG_MAP_ITEM, 9, "items[0]."),
         "kubeadm's file of several documents": (SEVERAL, 6, ""),
+        "an answer of /configz": ('{"kubeletconfig":\n{"reservedSystemCPUs": "0,99"}}', 2, "kubeletconfig"),
     },
 )
 def test_configuration_inside_another_document_keeps_line_numbers(text, line, where):
@@ -470,14 +471,30 @@ def test_remedy_of_a_flag_names_what_the_kubelet_takes(flag, rule, remedy):
     assert finding(check(text, topology=node(), version="1.35", flags=[flag]), rule).remedy == remedy
 
 
-def test_kubeadm_file_with_only_flags_is_checked():
-    text = (
-        "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nnodeRegistration:\n"
-        "  kubeletExtraArgs:\n  - {name: topology-manager-policy, value: single-numa-nodes}\n"
-    )
+@cases(
+    "text, said",
+    {
+        "kubeadm's": (
+            kubeadm("v1beta4", "JoinConfiguration", "- {name: topology-manager-policy, value: numa}"),
+            '"numa" must be one of',
+        ),
+        "a config.yaml of RKE2": ("kubelet-arg: [cpu-manager=true]\n", "unknown flag: --cpu-manager"),
+        "an environment file": ("# ours\nKUBELET_EXTRA_ARGS=--v=2 --reserved-cpus=99\n", "reserved-cpus: 99"),
+        "a drop-in of the kubelet's unit": (
+            '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--reserved-cpus=99"\nExecStart=\n',
+            "reserved-cpus: 99",
+        ),
+        "MicroK8s' arguments": ("--root-dir=${SNAP}/k\n--reserved-cpus='99'\n", "reserved-cpus: 99"),
+        "EKS' script": (
+            "#!/bin/sh\nbootstrap.sh c \\\n --kubelet-extra-args '--reserved-cpus=99' --x y\n",
+            "reserved-cpus: 99",
+        ),
+    },
+)
+def test_file_with_only_flags_is_checked(text, said):
     report = check(text, topology=node(), version="1.34")
     assert not report.starts
-    assert "single-numa-nodes" in str(report.error)
+    assert said in str(report.error)
 
 
 def test_settings_are_the_base_then_drop_ins_then_flags():

@@ -1,10 +1,12 @@
 """Find a kubelet's configuration in a document that embeds one.
 
-OpenShift's KubeletConfig, multi-document kubeadm files and kubeadm's ConfigMap embed one.
+OpenShift's KubeletConfig, multi-document kubeadm files, ConfigMaps and an answer of /configz embed one.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -21,6 +23,9 @@ _FORMS: Mapping[str, type] = {
     "kubeadm.k8s.io/v1beta3": dict,
     "kubeadm.k8s.io/v1beta4": list,
 }
+
+_EXTRA_ARGS = re.compile(r"--kubelet-extra-args[ =]+")  # EKS' bootstrap.sh
+_FLAGS = re.compile(r"(?:(?:Environment=)?KUBELET_\w*ARGS=|ExecStart=\S*/kubelet$)(?P<flags>.*)", re.DOTALL)
 
 
 class KubeadmError(ValueError):
@@ -54,7 +59,12 @@ def embedded_in(text: str, first: Document) -> Iterator[Embedded]:
             if entry.get("kind") == "KubeletConfig" and str(entry.get("apiVersion", "")).startswith(
                 "machineconfiguration.openshift.io/"
             ):
-                yield from _openshift(document, entry, name, at)
+                settings = mapping(entry.get("spec")).get("kubeletConfig")
+                path: Path = (*at, "spec", "kubeletConfig")
+                yield from _settings(document, settings, "an OpenShift KubeletConfig", name, path)
+            if "kind" not in entry and "kubeletconfig" in entry:
+                holder = "an answer of the kubelet's /configz"
+                yield from _settings(document, entry["kubeletconfig"], holder, name, (*at, "kubeletconfig"))
             inner = mapping(entry.get("data")) if entry.get("kind") == "ConfigMap" else {}
             for key, value in inner.items():
                 if isinstance(value, str) and KIND in value:
@@ -71,16 +81,53 @@ def has_embedded(text: str, number: int) -> bool:
         return False
 
 
-def kubeadm_arguments(text: str) -> tuple[str, ...]:
-    """Return the flags that kubeadm gives the kubelet: kubeletExtraArgs of the documents in a text.
+def arguments_in(text: str) -> tuple[tuple[str, ...], str]:
+    """Return the flags that a text gives the kubelet, and what it is where it is a text of flags alone.
 
-    Raises YamlError, and KubeadmError where kubeadm does not decode them.
+    kubeadm's kubeletExtraArgs, the kubelet-arg of k3s and RKE2, or a file of flags. Raises YamlError, and
+    KubeadmError where kubeadm does not decode them.
     """
-    if "kubeletExtraArgs" not in text:
-        return ()
-    return tuple(
-        f"--{name}={value}" for document in read_all(text) for name, value in extra_arguments(document.data)
-    )
+    if (flags := read_flags(text)) is not None:
+        return tuple(flag for flag in flags if not flag.startswith("$")), "flags of a kubelet"
+    if "kubeletExtraArgs" not in text and "kubelet-arg" not in text:
+        return (), ""
+    documents = [document.data for document in read_all(text)]
+    of_k3s = [k3s_arguments(data) for data in documents if isinstance(data, dict) and "kind" not in data]
+    of_kubeadm = [f"--{name}={value}" for data in documents for name, value in extra_arguments(data)]
+    return (*of_kubeadm, *chain.from_iterable(of_k3s)), "a config.yaml of k3s or RKE2" if any(of_k3s) else ""
+
+
+def k3s_arguments(data: Mapping[str, Any]) -> list[str]:
+    """Return the kubelet's flags in a config.yaml of k3s or RKE2."""
+    given = [data.get(name) for name in ("kubelet-arg", "kubelet-arg+")]
+    words = [
+        str(word) for entry in given if entry for word in (entry if isinstance(entry, list) else [entry])
+    ]
+    return [word if word.startswith("-") else f"--{word}" for word in words]
+
+
+def read_flags(text: str) -> list[str] | None:
+    """Return the flags in a file of a kubelet's flags, a unit, or a script; None for another file.
+
+    Lines that are indented are those of a text within YAML.
+    """
+    at_margin = (line for line in text.replace("\\\n", " ").splitlines() if line[:1] not in (*" \t#;", ""))
+    lines = [words for line in at_margin if (words := _split(line))]
+    if lines and all(re.match(r"--\w", words[0]) for words in lines):
+        return [word for words in lines for word in words]
+    flags: list[str] | None = None
+    for words in (words for words in lines if not words[0].endswith((":", "-"))):
+        for number, word in enumerate(words):
+            if match := _FLAGS.fullmatch(word):
+                flags = [*(flags or ()), *_split(match["flags"]), *(words[1:] if number == 0 else ())]
+    return flags
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(_EXTRA_ARGS.sub("KUBELET_EXTRA_ARGS=", line))
+    except ValueError:
+        return line.split()
 
 
 def extra_arguments(data: object) -> list[tuple[str, str]]:
@@ -122,17 +169,15 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]
             yield ("items", index), item
 
 
-def _openshift(document: Document, data: Mapping[str, Any], name: str, at: Path) -> Iterator[Embedded]:
-    settings = mapping(data.get("spec")).get("kubeletConfig")
+def _settings(document: Document, settings: object, holder: str, name: str, path: Path) -> Iterator[Embedded]:
     if not isinstance(settings, dict):
         return
-    path: Path = (*at, "spec", "kubeletConfig")
     depth = len(path)
     lines = {where[depth:]: line for where, line in document.lines.items() if where[:depth] == path}
     duplicates = tuple((where[depth:], line) for where, line in document.duplicates if where[:depth] == path)
     filled = {"apiVersion": API_VERSION, "kind": KIND, **settings}
     inner = Document(filled, lines, duplicates, document.strict_error)
-    yield Embedded(inner, "an OpenShift KubeletConfig", name, path)
+    yield Embedded(inner, holder, name, path)
 
 
 def _config_map(document: Document, text: str, name: str, path: Path) -> Embedded:

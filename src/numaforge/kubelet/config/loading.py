@@ -23,9 +23,9 @@ from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defau
 from numaforge.kubelet.config.documents import (
     KUBEADM_KINDS,
     KubeadmError,
+    arguments_in,
     embedded_in,
     is_openshift_without_settings,
-    kubeadm_arguments,
 )
 from numaforge.kubelet.config.dropins import (
     FIRST_MINOR_OF_VERSIONED_BASE,
@@ -216,16 +216,17 @@ def load(
 ) -> tuple[Configuration, tuple[Finding, ...]]:
     """Load a configuration (main file, defaults, drop-ins, flags), with notes on a file that embeds it.
 
-    `number` chooses among several that are embedded. The flags of kubeadm's own documents in the text come
-    before `arguments`. Raises StartError where the kubelet stops, KubeletConfigError where kubeadm does.
+    `number` chooses among several that are embedded. The flags in the text come before `arguments`. Raises
+    StartError where the kubelet stops, KubeletConfigError where kubeadm does.
     """
-    flags = _parsed_flags((*_arguments_of_kubeadm(config_text, config_path), *arguments), version)
+    given, flags_of = _arguments_of(config_text, config_path)
+    flags = _parsed_flags((*given, *arguments), version)
     by_flags = Places(config_path, {}, {}, flags.names, drop_in_dir)
     judged = _JudgedGates(version)
     judged.accepted(flags.gates, by_flags, _GATES_FAILED)
     _require_node_labels(flags)
     main, notes, judged.refusals[len(judged.refusals) :] = _main_file(
-        config_text, version, config_path, number
+        config_text, version, config_path, number, flags_of=flags_of
     )
     places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
     settings = _defaulted(main.settings, judged, flags, places)
@@ -322,18 +323,18 @@ def _is_reserved_label(label: str) -> bool:
     return reserved and not allowed and label not in _LABELS
 
 
-def _arguments_of_kubeadm(text: str, path: str) -> tuple[str, ...]:
+def _arguments_of(text: str, path: str) -> tuple[tuple[str, ...], str]:
     try:
-        return kubeadm_arguments(text)
+        return arguments_in(text)
     except YamlError:  # reported where the main file is read
-        return ()
+        return (), ""
     except KubeadmError as error:
         where = f"{path}: nodeRegistration.kubeletExtraArgs"
         raise KubeletConfigError(f"kubeadm does not decode it: {error}", where=where) from error
 
 
 def _main_file(
-    text: str, version: KubeletVersion, path: str, number: int
+    text: str, version: KubeletVersion, path: str, number: int, *, flags_of: str
 ) -> tuple[ConfigFile, tuple[Finding, ...], list[StartError]]:
     """Return a main file, notes on it, and the refusals of values that are read as text instead."""
     loading = (
@@ -350,6 +351,10 @@ def _main_file(
             file=path,
         )
         raise StartError(error, finding, readable=False)
+    if flags_of:
+        remedy = "check the kubelet's file as well, with each of these as --flag"
+        note = finding_of("NF602", f"the file is {flags_of}, and has no other setting", remedy, file=path)
+        return decode_config(EMPTY_CONFIG, version, read_document(EMPTY_CONFIG)), (note,), []
     try:
         document = read_document(text)
         _require_settings(document, path)

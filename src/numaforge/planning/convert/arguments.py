@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from numaforge.kubelet.config.documents import KubeadmError, extra_arguments
+from numaforge.kubelet.config.documents import KubeadmError, extra_arguments, k3s_arguments
+from numaforge.kubelet_minors.fields import API_VERSION
 from numaforge.lib.given import mapping, mappings
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
@@ -64,13 +65,7 @@ def convert_machine_config(draft: Draft, document: Mapping[str, Any]) -> None:
 
 _K3S_ARGS = ("kubelet-arg", "kubelet-arg+")
 _K3S_KEYS = (
-    "write-kubeconfig-mode",
-    "node-label",
-    "node-taint",
-    "cluster-init",
-    "flannel-backend",
-    "tls-san",
-    "kube-apiserver-arg",
+    "write-kubeconfig-mode node-label node-taint cluster-init flannel-backend tls-san kube-apiserver-arg"
 )
 K3S_ROWS: tuple[FieldRow, ...] = (
     *map(flags_row, _K3S_ARGS),
@@ -80,15 +75,14 @@ K3S_ROWS: tuple[FieldRow, ...] = (
 
 def is_k3s(document: Mapping[str, Any]) -> bool:
     """Whether a mapping is a config.yaml of k3s or RKE2."""
-    return "kind" not in document and bool(document.keys() & {*_K3S_ARGS, *_K3S_KEYS})
+    return "kind" not in document and bool(document.keys() & {*_K3S_ARGS, *_K3S_KEYS.split()})
 
 
 def convert_k3s(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kubelet's arguments in a config.yaml of k3s or RKE2."""
     draft.take(document, K3S_ROWS)
-    given = {name: document[name] for name in _K3S_ARGS if document.get(name)} or {_K3S_ARGS[0]: []}
-    flags = [word for entry in given.values() for word in (entry if isinstance(entry, list) else [entry])]
-    place_flags(draft, flags, next(iter(given)), {})
+    field = next((name for name in _K3S_ARGS if name in document), _K3S_ARGS[0])
+    place_flags(draft, k3s_arguments(document), field, {})
 
 
 # ---- Talos ----
@@ -168,7 +162,14 @@ KUBEADM_ROWS: tuple[FieldRow, ...] = (
 
 
 def joined(documents: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return documents, Talos' as one, and those that kubeadm hands to a kubelet as one by their kinds."""
+    """Return documents, Talos' as one, and those that kubeadm hands to a kubelet as one by their kinds.
+
+    An answer of the kubelet's /configz is a KubeletConfiguration.
+    """
+    head = {"apiVersion": API_VERSION, "kind": _KUBELET}
+    documents = [
+        {**head, **mapping(one.get("kubeletconfig"))} if "kubeletconfig" in one else one for one in documents
+    ]
     documents = _with_talos(documents)
     kinds = (*_KUBEADM_KINDS, _KUBELET)
     of_kubeadm = {str(one["kind"]): one for one in documents if one.get("kind") in kinds}

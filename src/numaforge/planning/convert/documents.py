@@ -24,8 +24,6 @@ _ASSIGNMENT = re.compile(
     r"(?:export +)?(?P<name>(?:GRUB|IRQBALANCE)_\w+|-?[a-z]\w*[./][\w./*-]+)\s*(?P<more>\+?)=\s*(?P<value>.*)"
 )
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
-_EXTRA_ARGS = re.compile(r"--kubelet-extra-args[ =]+")  # EKS' bootstrap.sh
-_FLAGS = re.compile(r"(?:(?:Environment=)?KUBELET_\w*ARGS=|ExecStart=\S*/kubelet$)(?P<flags>.*)", re.DOTALL)
 _ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
 
 
@@ -93,30 +91,6 @@ def read_assignments(text: str, file: str, *, sure: bool) -> dict[str, str] | No
             text = _VARIABLE.sub(lambda one: values.get(one[1], one[0]), _unquoted(match["value"]))
             values[match["name"]] = f"{earlier}{text}"
     return values
-
-
-def read_flags(text: str) -> list[str] | None:
-    """Return the flags in a file of a kubelet's flags, a unit, or a script; None for another file.
-
-    Lines that are indented are those of a text within YAML.
-    """
-    at_margin = (line for line in text.replace("\\\n", " ").splitlines() if line[:1] not in (*" \t#;", ""))
-    lines = [words for line in at_margin if (words := _split(line)) and not words[0].endswith((":", "-"))]
-    if lines and all(re.match(r"--\w", line[0]) for line in lines):
-        return [word for line in lines for word in line]
-    flags: list[str] | None = None
-    for line in lines:
-        for number, word in enumerate(line):
-            if match := _FLAGS.fullmatch(word):
-                flags = [*(flags or ()), *_split(match["flags"]), *(line[1:] if number == 0 else ())]
-    return flags
-
-
-def _split(line: str) -> list[str]:
-    try:
-        return shlex.split(_EXTRA_ARGS.sub("KUBELET_EXTRA_ARGS=", line))
-    except ValueError:
-        return line.split()
 
 
 def _meaningful(text: str) -> Iterator[str]:

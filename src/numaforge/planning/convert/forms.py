@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple
 
+from numaforge.kubelet.config.documents import read_flags
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
 from numaforge.lib.wrapped import by_name, texts_in
@@ -22,7 +23,6 @@ from numaforge.planning.convert import (
 )
 from numaforge.planning.convert.documents import (
     read_assignments,
-    read_flags,
     read_mappings,
     read_mime,
     read_toml,

@@ -166,22 +166,14 @@ def _place_kubelet(draft: Draft, values: Mapping[str, Any]) -> None:
             if not values.get(switch):
                 text = f"kubespray before 2.27 reserves it only where {switch} is true; later ones always do"
                 draft.note(", ".join(sorted(values.keys() & {cpu, memory})), Fate.DIFFERS, text)
-    # Later lines of the kubelet's file win, as kubespray writes them.
-    for extra in _EXTRA:
-        for field, value in mapping(values.get(extra)).items():
-            config[field] = value
-            names |= {
-                field_path: f"{extra}.{field_path}"
-                for field_path in (field, f"{field}.cpu", f"{field}.memory")
-            }
+    # Later lines of the kubelet's file win, as kubespray writes them, and flags over them.
+    layers = {extra: mapping(values.get(extra)) for extra in _EXTRA}
     for flags in _FLAGS:
         given = values.get(flags)  # kubespray writes the entries of a list into one line
         line = " ".join(map(str, given)) if isinstance(given, list) else given
-        settings_of_flag = settings_of_flags(draft, line, flags)
-        config |= settings_of_flag
-        names |= {
-            field_path: flags
-            for field in settings_of_flag
-            for field_path in (field, f"{field}.cpu", f"{field}.memory")
-        }
+        layers[flags] = settings_of_flags(draft, line, flags)
+    for origin, settings in layers.items():
+        config |= settings
+        paths = [path for field in settings for path in (field, f"{field}.cpu", f"{field}.memory")]
+        names |= {path: origin if origin in _FLAGS else f"{origin}.{path}" for path in paths}
     place(draft, config, lambda field: names.get(field, field))

@@ -35,6 +35,7 @@ _SNIPPET = "kubeletconfig.experimental"
 _SNIPPET_FIELD = f"metadata.annotations.{_SNIPPET}"
 _CPU_FIELDS = ("reserved", "isolated", "offlined", "shared", "ovsDpdk")
 _ALIGNED = ("restricted", "single-numa-node")
+_FREQUENCIES = "frequencies stay as they are: write scaling_max_freq of these CPUs by hand"
 _GROUPS = "the inventory assigns profiles to hosts: by group or host data"
 _HIGH_POWER = "spec.workloadHints.highPowerConsumption"
 _RUNTIME = "it is CRI-O's: configure the container runtime itself"
@@ -168,17 +169,9 @@ ROWS: tuple[FieldRow, ...] = (
         Form.SWITCH,
         silent=(False,),
     ),
-    not_expressed(
-        "spec.hardwareTuning.isolatedCpuFreq",
-        "frequencies stay as they are: write scaling_max_freq of these CPUs by hand",
-        "",
-        Form.NUMBER,
-    ),
-    not_expressed(
-        "spec.hardwareTuning.reservedCpuFreq",
-        "frequencies stay as they are: write scaling_max_freq of these CPUs by hand",
-        "",
-        Form.NUMBER,
+    *(
+        not_expressed(f"spec.hardwareTuning.{cpus}CpuFreq", _FREQUENCIES, form=Form.NUMBER)
+        for cpus in ("isolated", "reserved")
     ),
     *not_ours("spec.nodeSelector spec.machineConfigLabel spec.machineConfigPoolSelector", _GROUPS),
 )

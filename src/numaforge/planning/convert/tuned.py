@@ -52,11 +52,9 @@ def _switch(value: str) -> bool:
     return value.strip().lower() in ("1", "y", "yes", "t", "true")
 
 
-def _governor(value: str) -> str:
-    """Return the governor: TuneD takes the first of the list that the driver has."""
-    return next(
-        (choice for choice in re.split(r"[|,]", value) if choice.strip() in _GOVERNORS), value
-    ).strip()
+def _governors(value: str) -> list[str]:
+    """Return governors in TuneD's order: it takes the first that the driver has."""
+    return [word.strip() for word in re.split(r"[|,]", value) if word.strip() in _GOVERNORS] or [value]
 
 
 def _preference(value: str) -> str:
@@ -96,7 +94,7 @@ TUNED_ROWS: tuple[FieldRow, ...] = (
         Form.TABLE,
         quiet=True,
     ),
-    becomes("[cpu] governor", "tuning.governor", Form.TEXT, _governor),
+    becomes("[cpu] governor", "tuning.governor", Form.TEXT, lambda value: _governors(value)[0]),
     differs(
         "[cpu] force_latency",
         "tuning.cpu_idle",
@@ -146,21 +144,11 @@ TUNED_ROWS: tuple[FieldRow, ...] = (
         form=Form.TEXT,
         why="options that begin with cmdline",
     ),
-    *(
-        FieldRow(
-            f"[bootloader] {name}",
-            Fate.NOT_OURS,
-            why="the initial RAM disk and GRUB's files are the host's own",
-            silent=("",),
-        )
-        for name in (
-            "initrd_add_dir",
-            "initrd_add_img",
-            "initrd_dst_img",
-            "initrd_remove_dir",
-            "grub2_cfg_file",
-            "skip_grub_config",
-        )
+    *not_ours(
+        "initrd_add_dir initrd_add_img initrd_dst_img initrd_remove_dir grub2_cfg_file skip_grub_config",
+        "the initial RAM disk and GRUB's files are the host's own",
+        prefix="[bootloader] ",
+        silent=("",),
     ),
     differs(
         "[irqbalance] banned_cpus",
@@ -316,9 +304,7 @@ def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
 
 def _note_governors(draft: Draft, value: str) -> None:
     """Note the governors that TuneD would take in turn."""
-    first, *alternatives = [
-        word.strip() for word in re.split(r"[|,]", value) if word.strip() in _GOVERNORS
-    ] or [""]
+    first, *alternatives = _governors(value)
     if alternatives:
         text = f"{first}, the first; where the driver lacks it, TuneD takes {', then '.join(alternatives)}"
         draft.note("[cpu] governor", Fate.DIFFERS, text, "tuning.governor")
