@@ -4,8 +4,6 @@ A role has its rows in `expected.py`, all of them are listed in `roles/expected.
 watch and an audit read the same rows; a maintenance sets those that do not hold.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The node carries them out without numaforge, and each metric gets the label `node` (the role `watch`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple

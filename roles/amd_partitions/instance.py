@@ -24,7 +24,6 @@ class AmdGpu:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """Return a GPU from its form in documents."""
         return cls(**document)
 
     @property

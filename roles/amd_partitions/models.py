@@ -4,8 +4,6 @@ Compute modes: drivers/gpu/drm/amd/amdgpu/aqua_vanjaram.c of Linux, __aqua_vanja
 __aqua_vanjaram_get_px_mode_info, on bare metal. For a model without a table, only its driver knows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

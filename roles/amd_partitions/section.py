@@ -1,7 +1,5 @@
 """Section `amd_partitions`: the compute and memory modes of AMD's GPUs, and how their plugin names them."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal, Self
 

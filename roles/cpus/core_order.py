@@ -1,15 +1,11 @@
 """The order in which cores are reserved: NUMA nodes in turn, housekeeping CPUs first, one L3 at a time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from numaforge.kubelet.admission.machine import whole_cores
 from numaforge.lib.ordering import grouped
 from numaforge.machine.topology.model import Core, CpuSet, NodeTopology
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
 class CoreOrder(NamedTuple):

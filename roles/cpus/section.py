@@ -1,7 +1,5 @@
 """Section `cpus`: which CPUs workloads never get."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator

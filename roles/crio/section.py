@@ -1,7 +1,5 @@
 """Section `pod_tuning`: what pods may ask of the container runtime for their own CPUs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field

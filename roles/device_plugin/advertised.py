@@ -66,7 +66,7 @@ def refused(machine: NodeTopology, strategy: str) -> str | None:
     cut = {index: gpu for index, gpu in gpus.items() if gpu.mig_mode == "enabled"}
     names = {index: mig_device_names(gpu) for index, gpu in cut.items()}
     if strategy == "mixed":
-        parts = sorted(name for devices in names.values() for name in devices or () if _is_part(name))
+        parts = sorted(name for devices in names.values() for name in devices or () if ("c." in name))
         unknown = f"MIG profile '{parts[0]}' does not match any resource patterns" if parts else None
         return unknown and f"{_DEVICE_MAP}error building MIG device map: {_EACH_MIG_DEVICE}{unknown}"
     if strategy != "single":
@@ -121,8 +121,3 @@ def _is_one_kind(gpus: Iterable[Gpu]) -> bool:
             kinds.add((model.key if model else gpu.device, name))
             sizes.add(memory.get(name.rpartition("c.")[2]))
     return len(kinds) <= 1 and len(sizes - {None}) <= 1
-
-
-def _is_part(profile: str) -> bool:
-    """Whether a MIG device is a compute instance that is smaller than its GPU instance: 1c.3g.40gb."""
-    return "c." in profile

@@ -4,8 +4,6 @@ Source: k8s-device-plugin, api/config/v1, and validateFlags of cmd/nvidia-device
 drops unknown keys silently. What it rejects is rejected here with its own message.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self

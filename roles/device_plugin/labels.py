@@ -1,7 +1,5 @@
 """The labels of a Node that the device plugin and the GPU operator read, and our own about MIG."""
 
-from __future__ import annotations
-
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 STRATEGY_LABEL = "nvidia.com/mig.strategy"
 OPERATOR_LABEL = "nvidia.com/mig.config"

@@ -68,7 +68,6 @@ def _countable(machine: NodeTopology, strategy: str) -> bool:
 
 
 def in_mig_mode(machine: NodeTopology) -> bool:
-    """Whether a GPU of the machine is in MIG mode."""
     return any(gpu.mig_mode == "enabled" for gpu in nvml_gpus(machine).values())
 
 

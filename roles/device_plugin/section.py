@@ -1,7 +1,5 @@
 """Section `device_plugin`: how NVIDIA's device plugin shares GPUs, and which configuration a node takes."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Self
 

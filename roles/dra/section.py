@@ -1,7 +1,5 @@
 """Section `dra`: settings of the drivers of dynamic resource allocation."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,21 +1,15 @@
 """Who else sets what a plan sets: TuneD, other daemons, files of sysctl.d, a driver, the kubelet."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.model import HostProcess, NodeTopology, Userland
 from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_values.files import SYSCTL_PATH
 from numaforge.roles.kernel_values.paths import knob_values
 from numaforge.roles.kernel_values.plan import TuningPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numaforge.machine.topology.model import HostProcess, NodeTopology, Userland
 
 GOVERNOR, PREFERENCE = "the CPUs' governor", "the CPUs' energy preference"
 KSM = "the merging of pages (KSM)"

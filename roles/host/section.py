@@ -1,7 +1,5 @@
 """Section `host`: limits, packages, clock and control groups of the userland."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

@@ -114,7 +114,6 @@ def untouched_pools(node: NumaNode, pages: PagesBySize) -> dict[str, int]:
 
 
 def pool_bytes(pools: PagesBySize) -> int:
-    """Return the bytes that pools take."""
     return sum(count * parse_bytes(size) for size, count in pools.items())
 
 

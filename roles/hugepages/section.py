@@ -1,7 +1,5 @@
 """Section `hugepages`: pools of huge pages, each of one size and in one place."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal, Self
 

@@ -1,7 +1,5 @@
 """Section `imex`: who runs NVIDIA's IMEX daemon on a tray, and which nodes it shares memory with."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import ip_address
 from typing import Annotated, Literal, Self

@@ -1,7 +1,5 @@
 """Section `interrupts`: which CPUs answer the devices."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator

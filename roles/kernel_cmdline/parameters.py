@@ -4,14 +4,9 @@ A parameter in neither table may make the node unreachable, and needs `kernel.un
 Documentation/admin-guide/kernel-parameters.txt; systemd(1) and kernel-command-line(7) for what they read.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # The patterns of words in angle brackets: text that no boot loader's script misreads. The kernel checks the
 # rest of a value's syntax.

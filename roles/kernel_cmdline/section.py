@@ -1,7 +1,5 @@
 """Section `kernel`: the kernel command line, which takes effect at the next boot."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal, Self
 

@@ -4,8 +4,6 @@ A sysctl that is not listed here is accepted. Sources: Documentation/admin-guide
 Documentation/networking/ip-sysctl.rst, namespaces(7).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase

@@ -1,16 +1,12 @@
 """The profile keys that set kernel values, one for each row of the table of knobs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, create_model
 
 from numaforge.lib.section import Section
 from numaforge.machine.knobs import KNOBS, AtLeast, Knob, Word
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Held = TypeVar("Held", bound=Section)
 

@@ -5,14 +5,10 @@ was set last: a value that now differs was changed by someone else or by a boot,
 swap device that was turned off is `swap DEVICE`, EARLIER its priority.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from numaforge.machine.snapshot import catalogue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 RECORD = catalogue.KERNEL_VALUES
 _SWAP = "swap "

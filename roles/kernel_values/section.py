@@ -1,7 +1,5 @@
 """Section `tuning`: kernel settings that take effect at once."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal, Self
 

@@ -1,14 +1,9 @@
 """Sysctls that are limits or reserves: a host that has more than a profile asks for keeps it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.given import digits
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ADMIN = "Documentation/admin-guide/sysctl"
 _IP = "Documentation/networking/ip-sysctl.rst"

@@ -167,7 +167,6 @@ class Rehearsed:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence."""
         match self.verdict:
             case Verdict.STARTS:
                 took = "" if self.seconds is None else f", after {self.seconds:.1f} s"
@@ -230,7 +229,6 @@ def to_document(rehearsed: Rehearsed) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> Rehearsed:
-    """Return the rehearsal in a document of ours."""
     return Rehearsed(
         Verdict(document["verdict"]),
         document["words"],

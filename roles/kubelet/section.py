@@ -1,7 +1,5 @@
 """Section `kubelet`: which resource managers run, and how."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

@@ -1,18 +1,12 @@
 """How pods are affected by NUMA nodes without CPUs or memory, and by uneven packages."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import format_bytes
 from numaforge.lib.reasons import Notice
 from numaforge.machine.topology.links import nodes_of_gpus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numaforge.machine.topology.model import NodeTopology, NumaNode
+from numaforge.machine.topology.model import NodeTopology, NumaNode
 
 # The kernel and the firmware take some of each package's memory, in unequal amounts.
 _EVEN_PART = 16

@@ -61,7 +61,6 @@ class MemoryPlan:
 
     @property
     def reserved_bytes(self) -> int:
-        """All that is reserved."""
         return self.kube_reserved_bytes + self.system_reserved_bytes + self.eviction_hard_bytes
 
 

@@ -1,7 +1,5 @@
 """Section `memory`: memory kept from pods, and how it is spread over the NUMA nodes."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

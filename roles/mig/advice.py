@@ -1,18 +1,13 @@
 """Why GPU instances do not fit, and the nearest geometries that do."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numaforge.roles.mig.geometry import broken_limits, in_order, place, profiles_of
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import MigModel, MigProfile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numaforge.roles.mig.instance import MigInstance
 
 _KEPT = 64  # cached answers: the GPUs of a machine, and often of a fleet, get the same request
 _MOST = 3  # geometries of each kind of advice, and swaps in one geometry

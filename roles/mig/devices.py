@@ -1,7 +1,5 @@
 """The GPUs of a machine as NVML lists them, and the MIG devices of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from numaforge.machine.topology.model import Gpu, GpuInstance, MigProfileOffer, NodeTopology

@@ -46,7 +46,6 @@ class MigGpu:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """Return a GPU from its form in a document."""
         instances = []
         for entry in document["instances"]:
             slices = tuple(sorted(entry["compute_instances"], reverse=True))

@@ -4,11 +4,10 @@ Source: mig-parted, api/spec/v1. In mig-parted an unreadable filter matches noth
 difference that it applies at each run; here both are errors.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -16,9 +15,6 @@ from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.lib.section import Section, validated
 from numaforge.lib.strict_yaml import read_last_keys
 from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _FILTER = re.compile(
     "0x(?P<device>[0-9a-f]{4})(?P<vendor>[0-9a-f]{4})(?P<subsystem>:0x[0-9a-f]{8})?", re.IGNORECASE

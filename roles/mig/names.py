@@ -1,7 +1,5 @@
 """Names of MIG profiles as NVIDIA's go-nvlib reads them: `[Cc.]Gg.GBgb[+attribute,...|-attribute,...]`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

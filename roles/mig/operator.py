@@ -1,25 +1,20 @@
 """A node's geometry as a mig-parted config, for nodes whose GPUs the GPU operator cuts."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.instance import MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.models import known_model
 from numaforge.roles.mig.plan import as_cut
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numaforge.machine.topology.model import Gpu, NodeTopology
-    from numaforge.roles.mig.instance import MigPlan
 
 Entry = dict[str, Any]
 

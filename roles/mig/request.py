@@ -1,18 +1,14 @@
 """The request for one GPU: counts of MIG devices by profile name, or starts of GPU instances."""
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.roles.mig.geometry import broken_limits, place
 from numaforge.roles.mig.models import MigModel, MigProfile, profile_of
 from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 class WantedInstance(NamedTuple):

@@ -1,7 +1,5 @@
 """Section `mig`: how GPUs are cut into MIG instances."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, Self
 

@@ -6,8 +6,6 @@ g_vgpu_chip_flags.h of NVIDIA's open kernel modules 595.45.04. Placements are in
 profiles follow from slices and memory.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Section `modules`: kernel modules to load, their options, and those that are kept out."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Self
 

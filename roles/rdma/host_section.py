@@ -1,7 +1,5 @@
 """Section `rdma.host`: kernel modules, limits and NIC settings for RDMA."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

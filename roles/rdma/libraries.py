@@ -118,7 +118,7 @@ def _fabric(
     more = [by_name[name] for name in wish.more_devices]
     devices = tuple(
         device
-        for device in _each_device_once([*on_rails, *more])
+        for device in list({device.name: device for device in [*on_rails, *more]}.values())
         if _is_up(device, notices, asked=device in more)
     )
     hidden = any(gpu.virtualization in _HIDING for gpu in topology.gpus) and not any(
@@ -487,10 +487,6 @@ def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> di
 
 def _decision(name: str, value: str, reason: str) -> Decision:
     return Decision(f"{_WHERE}.{name}", value, reason)
-
-
-def _each_device_once(devices: Sequence[RdmaDevice]) -> list[RdmaDevice]:
-    return list({device.name: device for device in devices}.values())
 
 
 def _listed(names: Sequence[str]) -> str:

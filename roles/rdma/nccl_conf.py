@@ -1,17 +1,12 @@
 """The admin's own file for NCCL or RCCL: kept below our lines, and put back when ours go."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice, Reasoned
 from numaforge.machine.snapshot.redaction import REDACTED
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.rdma.planned import LibrariesPlan
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
 
 KEPT = "# What the admin has here, and gets back:"
 """The line of our file above the admin's own text."""

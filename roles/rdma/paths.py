@@ -1,7 +1,5 @@
 """Paths of files for RDMA, ours and the kernel's."""
 
-from __future__ import annotations
-
 from numaforge.lib.file_content import PROGRAMS
 
 NCCL_CONF_PATH = "/etc/nccl.conf"

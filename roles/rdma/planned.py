@@ -1,7 +1,5 @@
 """RDMA in a plan: pools, rails, and the host's own settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from numaforge.lib.codec import ByName

@@ -1,20 +1,14 @@
 """Checks of a shared RDMA device plugin's configuration, by itself and on a machine."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.rdma.plugin_config import NEW_FIELD, PluginConfig, PoolConfig, refusal
 from numaforge.roles.rdma.pool_functions import SELECTORS, PluginFunction, lacking, plugin_functions, selected
 from numaforge.roles.rdma.pools_section import LONGEST_PREFIX, PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
 
 SOURCE = "k8s-rdma-shared-dev-plugin v1.5.3"
 _REMEDIES = {
@@ -27,7 +21,6 @@ _REMEDIES = {
 
 
 def check_config(config: PluginConfig) -> tuple[Finding, ...]:
-    """Return the findings for a configuration on any machine."""
     if refused := refusal(config):
         where, message = refused
         field = next(key for key in _REMEDIES if where == key or (where.endswith(key) and "[" in where))

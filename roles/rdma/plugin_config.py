@@ -59,7 +59,6 @@ class PluginConfig(NamedTuple):
 
 
 def plugin_document(pools: Iterable[RdmaPool]) -> dict[str, Any]:
-    """Return the config.json for some pools."""
     entries = []
     for pool in pools:
         prefix, name = pool.resource.split("/")

@@ -5,15 +5,11 @@ NewPciNetDevice refuses one whose RDMA devices, as /sys/bus/pci/devices/ADDRESS/
 character device.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from numaforge.lib.ordering import grouped, natural
 from numaforge.machine.topology.model import Nic, NodeTopology, RdmaDevice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 # pkg/resources/rdma_device_spec.go; it also requires /dev/infiniband/rdma_cm, which all devices share, and
 # version 1.5.3 does not require issm.

@@ -1,7 +1,5 @@
 """Section `rdma.device_plugin`: the pools of the shared RDMA device plugin."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal, Self
 

@@ -1,7 +1,5 @@
 """Section `rdma`: RDMA devices for pods, and the RDMA settings of the host and its libraries."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

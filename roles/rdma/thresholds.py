@@ -3,8 +3,6 @@
 These are others' figures, measured on their machines: hardware without a row is not judged.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Section `maintenance`: what numaforge may do to a node to apply its plan."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

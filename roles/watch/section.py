@@ -1,7 +1,5 @@
 """Section `watch`: whether the node compares itself with its plan, and where it reports."""
 
-from __future__ import annotations
-
 from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator

@@ -1,7 +1,5 @@
 """The public API: names that keep their meaning between minor versions. Everything else may move."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

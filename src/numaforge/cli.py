@@ -3,8 +3,6 @@
 What few runs need is imported where they need it: `--version` and `--help` answer at once.
 """
 
-from __future__ import annotations
-
 import codecs
 import errno
 import io

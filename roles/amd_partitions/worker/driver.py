@@ -202,7 +202,6 @@ def is_loaded() -> bool:
 
 
 def boot_id() -> str:
-    """Return the id of this boot."""
     return BOOT_ID.read_text(encoding="ascii").strip().replace(" ", "-")
 
 

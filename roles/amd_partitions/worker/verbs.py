@@ -49,7 +49,6 @@ OPTION = "amd_partitions.may_stop"
 
 
 def gpus_of(path: Path) -> list[AmdGpu]:
-    """Return the GPUs in a file."""
     return [AmdGpu.read(gpu) for gpu in json.loads(path.read_text(encoding="utf-8"))["gpus"]]
 
 

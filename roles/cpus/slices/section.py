@@ -1,7 +1,5 @@
 """Section `system`: which CPUs the system's own daemons use."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field

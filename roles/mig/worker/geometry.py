@@ -108,7 +108,6 @@ def compute_profiles(handle: Any) -> list[Any]:
 
 
 def members(ask: Callable[..., Any], handle: Any, profile_id: int, kind: Any) -> list[Any]:
-    """Return the handles of the instances of one profile."""
     array, count = (kind * MOST_INSTANCES)(), nvml.c_uint(MOST_INSTANCES)
     ask(handle, profile_id, array, nvml.byref(count))
     return [array[number] for number in range(count.value)]
@@ -136,7 +135,6 @@ def instances(device: Any) -> list[Existing]:
 
 
 def compute_instances(handle: Any) -> list[tuple[int, Any]]:
-    """Return the slices and the handle of each compute instance."""
     slices = {info.id: info.sliceCount for info in compute_profiles(handle)}
     return [
         (slices[profile], member)
@@ -161,7 +159,6 @@ def text_of(answer: Any) -> str:
 
 
 def gpu_now(address: str, device: Any) -> MigGpu:
-    """Return a GPU as it is cut."""
     cuts = sorted((instance.cut for instance in instances(device)), key=order)
     return MigGpu(address, text_of(nvml.nvmlDeviceGetUUID(device)), mode(device) or "", tuple(cuts))
 
@@ -181,7 +178,6 @@ def summary(gpu: MigGpu) -> str:
 
 
 def gpus_of(path: Path) -> list[Wanted]:
-    """Return the GPUs of a file."""
     return [Wanted.read(gpu) for gpu in json.loads(path.read_text(encoding="utf-8"))["gpus"]]
 
 

@@ -1,7 +1,5 @@
 """Section `nic_queues`: the number of queues, and so of interrupts, of the host's NICs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

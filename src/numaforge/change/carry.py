@@ -1,7 +1,5 @@
 """Carry a transaction to its end, over a connection or on the node itself."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -1,21 +1,16 @@
 """The target state of a node, for which its parts look and say what is needed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from numaforge.change.parts import FILES_ON_NODE
+from numaforge.lib.file_content import FileContent, PlannedFile
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.node.part import NodeState
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.files import WRITERS
+from numaforge.planning.plan import NodePlan
 from numaforge.planning.render import files_of, render_file, role_files
-
-if TYPE_CHECKING:
-    from numaforge.lib.file_content import FileContent, PlannedFile
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.node.part import NodeState
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.role import Role
+from numaforge.roles.role import Role
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """The identity of a node, as the node reads it itself."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from numaforge.lib import shell

@@ -1,7 +1,5 @@
 """The look at a node: all input of a change's decision, in one round trip."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

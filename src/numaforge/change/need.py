@@ -1,7 +1,5 @@
 """The transaction that makes a node match its plan, made of the parts that differ."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`numaforge admit`: whether a node's kubelet would admit pods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -170,7 +170,6 @@ def _format(file: str) -> str:
 
 
 def _text(audit: FleetAudit, changed: Changes | None, kind: str, fail_on: str, machines: ManyMachines) -> str:
-    """Return an audit as text in the format `kind`."""
     from numaforge.report import audit_documents
 
     if kind == "html":

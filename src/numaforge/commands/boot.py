@@ -1,7 +1,5 @@
 """`numaforge boot`: what a node of an image does before its kubelet starts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """`numaforge completion`: complete commands, options, profiles and files in a shell."""
 
-from __future__ import annotations
-
 import os
 
 import click

@@ -1,7 +1,5 @@
 """`numaforge convert`: other tools' files as a profile."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import asdict

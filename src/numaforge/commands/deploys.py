@@ -1,7 +1,5 @@
 """The deploy that a command runs on hosts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from numaforge.lib.errors import NumaforgeError

@@ -1,7 +1,5 @@
 """The commands for NVIDIA's device plugin; they need no cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -124,7 +124,7 @@ def _show_differences(kind: str, unlike: list[Unlike], names: tuple[str, str]) -
         else:
             sides = [
                 counted(sum(side is not None for side in sides_of_entries), "entry", "entries")
-                for sides_of_entries in _sides(group)
+                for sides_of_entries in ([one.left for one in group], [one.right for one in group])
             ]
             add_row(table, f"{path}[]", *sides)
     show(table)
@@ -135,10 +135,6 @@ def _entry_of_one_side(one: Unlike) -> tuple[str | None, bool]:
     if isinstance(one.right if one.left is None else one.left, dict) and None in (one.left, one.right):
         return one.path.rpartition("[")[0], one.left is None
     return None, False
-
-
-def _sides(group: list[Unlike]) -> tuple[list[object], list[object]]:
-    return [one.left for one in group], [one.right for one in group]
 
 
 def _value(value: object) -> str:

@@ -1,7 +1,5 @@
 """`numaforge draw`: a machine with its reservations, as a picture."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 
 import click

@@ -1,7 +1,5 @@
 """`numaforge init`: the folder from which a fleet is provisioned."""
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

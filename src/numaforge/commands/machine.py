@@ -327,7 +327,6 @@ def _machine_in(document: object, source: str) -> NodeTopology:
 
 
 def _plan_of(machine: NodeTopology) -> NodePlan | None:
-    """Return the plan saved on a machine, if any."""
     from numaforge.machine.snapshot import catalogue
     from numaforge.planning.document import loads
 

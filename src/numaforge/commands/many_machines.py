@@ -1,7 +1,5 @@
 """Read and audit many machines: saved ones in one process per core, hosts all at once."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from collections import Counter

@@ -227,7 +227,6 @@ def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMig
 def _configs(
     file: str, config: str | None, key: str | None = None
 ) -> Mapping[str, tuple[MigConfigEntry, ...]]:
-    """Return the configs of a file, or only the named one."""
     from numaforge.roles.mig.mig_parted import parse_config
 
     text, where = read_wrapped(file, key, lambda document: "mig-configs" in document)

@@ -1,25 +1,20 @@
 """One machine judged by one subject's rules, in detail: `numaforge audit --only SUBJECT MACHINE`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numaforge.findings import Severity
-from numaforge.findings.engine import check
+from numaforge.findings.engine import MachineRule, check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpudirect.pairs import gpu_nic_pairs
 from numaforge.findings.gpus import rules as gpus
 from numaforge.fleet.audit import host_rules
 from numaforge.lib.errors import ExitCode
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.report import findings as report
 from numaforge.report.gpudirect import doubt, pair_lines
 from numaforge.report.terminal import echo_lines, show_json
-
-if TYPE_CHECKING:
-    from numaforge.findings.engine import MachineRule
-    from numaforge.machine.topology.model import NodeTopology
 
 RULES: Mapping[str, Sequence[MachineRule]] = {
     "gpus": gpus.RULES,

@@ -1,7 +1,5 @@
 """Options shared by commands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Ask all hosts of an inventory at once, in a run of pyinfra that changes nothing on them."""
 
-from __future__ import annotations
-
 import shlex
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """`numaforge schema`: the JSON Schema of a profile, a plan or a topology."""
 
-from __future__ import annotations
-
 import click
 
 from numaforge.report.terminal import show_json

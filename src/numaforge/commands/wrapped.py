@@ -1,7 +1,5 @@
 """Find a plugin's configuration in what deploys it: ConfigMaps, Lists, Helm values, a NicClusterPolicy."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The common form of all findings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

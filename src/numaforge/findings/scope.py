@@ -1,7 +1,5 @@
 """Scopes and looks that tables share: which GPUs a host has, and which of them answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 

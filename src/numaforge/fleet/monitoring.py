@@ -4,8 +4,6 @@ The files lie in `templates/monitoring`. A word such as `@runbooks@` in them is 
 fills.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import PurePosixPath
 from textwrap import indent

@@ -1,7 +1,5 @@
 """The machines that an image names, with the plans that its profile makes for them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,7 +29,6 @@ def profile_files(wish: Image) -> dict[str, Path]:
 
 
 def machines_of(wish: Image) -> dict[str, NodeTopology]:
-    """Return the machines that the image is for, by name."""
     return {Path(name_or_file).stem: _machine(name_or_file) for name_or_file in wish.machines}
 
 
@@ -72,7 +69,6 @@ def cmdline_text(plans: Mapping[str, NodePlan], given: str) -> str:
 
 
 def _machine(name_or_file: str) -> NodeTopology:
-    """Return a ready machine, or the one in a file."""
     if name_or_file in ready_machines():
         return ready_machine(name_or_file)
     try:

@@ -1,7 +1,5 @@
 """What `check` reports: findings with stable ids, collected in a report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The error with which a kubelet ended, in its output."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -3,8 +3,6 @@
 Source: k8s.io/kubelet config/v1beta1/types.go, with the logging and tracing types of k8s.io/component-base.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Sources: cmd/kubelet/app/options/options.go and globalflags.go, k8s.io/component
 pkg/util/flag, and github.com/spf13/pflag for the errors.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

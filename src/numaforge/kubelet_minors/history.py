@@ -1,7 +1,5 @@
 """Histories in the notation of the tables: `28 beta on, 33 ga on locked, 36 gone`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 

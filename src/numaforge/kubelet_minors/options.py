@@ -4,8 +4,6 @@ Sources, in each minor's release: policy_options.go below pkg/kubelet/cm/cpumana
 memory_manager.go below pkg/kubelet/cm/memorymanager, and pkg/kubelet/apis/config/validation/validation.go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType

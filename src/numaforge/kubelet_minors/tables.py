@@ -6,8 +6,6 @@ the field that it sets, a field its Go type, an option its maturity, a gate in D
 needs. REMOVALS has the minor in which a gate is to go, as the newest minor announces it; some stay longer.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

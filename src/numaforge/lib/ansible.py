@@ -1,7 +1,5 @@
 """Inventories of Ansible, as ansible-inventory reads them, and Ansible's names of host data."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

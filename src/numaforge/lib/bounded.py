@@ -3,8 +3,6 @@
 Every reader of a host or an API server counts with an `Allowance`, and raises its error.
 """
 
-from __future__ import annotations
-
 import os
 import selectors
 import subprocess

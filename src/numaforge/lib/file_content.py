@@ -1,7 +1,5 @@
 """A file that numaforge writes to a host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Input from users and programs: files read once and within a limit, and JSON read strictly."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

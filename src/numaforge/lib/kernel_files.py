@@ -1,7 +1,5 @@
 """Files of the kernel, as kernel_files.sh prints them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 

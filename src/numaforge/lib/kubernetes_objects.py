@@ -1,7 +1,5 @@
 """Names that Kubernetes objects have, the shared parts of those that numaforge writes, and readable YAML."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """pydantic's errors as sentences: one wording for all input of admins and programs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Natural order of names, and grouping."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 from decimal import Decimal

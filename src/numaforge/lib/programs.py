@@ -1,7 +1,5 @@
 """The programs that every host needs, by package; each role adds its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 _COREUTILS = (

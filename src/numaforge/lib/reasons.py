@@ -1,7 +1,5 @@
 """Decisions with their reasons, notices, and values that carry both."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 

@@ -1,7 +1,5 @@
 """The package's folders of templates, ready profiles, ready machines and deploys."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

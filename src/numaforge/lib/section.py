@@ -1,7 +1,5 @@
 """Mappings that an admin writes: checked where they enter, with every mistake naming its field."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import combinations

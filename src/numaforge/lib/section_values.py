@@ -1,7 +1,5 @@
 """Kinds of values that several sections share, and the schema of values written as text."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema

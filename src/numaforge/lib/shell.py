@@ -1,7 +1,5 @@
 """Scripts for hosts: `.sh` files of this package, concatenated, with values as variables and arguments."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

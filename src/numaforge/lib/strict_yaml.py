@@ -1,7 +1,5 @@
 """Strict YAML: each key once, no tags, within limits, and every mistake with its line."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -5,8 +5,6 @@ the value, the file that sets it at every boot, the part of a maintenance that s
 verification checks, and how TuneD's files are converted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

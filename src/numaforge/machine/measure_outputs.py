@@ -5,8 +5,6 @@ forms are those of rtla 6.1, rt-tests 2.4, stress-ng 0.15, sysbench 1.0, perftes
 nvbandwidth 0.8, nccl-tests 2.13 and rocm-bandwidth-test 2.6.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps

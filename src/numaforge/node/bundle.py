@@ -114,7 +114,6 @@ def _sent_texts(lines: Sequence[str]) -> dict[str, str | None]:
 
 
 def checksum(text: str) -> str:
-    """Return the checksum of a file with this text."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 

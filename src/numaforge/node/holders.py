@@ -195,7 +195,6 @@ def stop_units(units: set[str], folder: Path) -> None:
 
 
 def noted_units(folder: Path) -> list[str]:
-    """Return the stopped units."""
     return lines_of(folder / "stopped")
 
 

@@ -38,7 +38,6 @@ class Pods:
 
     @property
     def evidence(self) -> str:
-        """The evidence that pods run."""
         return "; ".join((*self.alive, *self.unknown))
 
     def with_kubelet(self, why: str) -> Pods:

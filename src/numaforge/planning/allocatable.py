@@ -26,7 +26,6 @@ def plan_allocatable(
     partitions: AmdPartitionsPlan,
     rdma: RdmaPlan,
 ) -> Reasoned[PredictedAllocatable | None]:
-    """Return the predicted Allocatable with the devices that are advertised."""
     if base is None:
         return Reasoned(None)
     return Reasoned(replace(base, devices=_devices(base.devices, devices, advertised, partitions, rdma)))

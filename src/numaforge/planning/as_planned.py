@@ -1,21 +1,16 @@
 """The machine as a plan makes it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import saved_plan
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.amd_partitions.plan import partitioned
 from numaforge.roles.cpus.offline import OfflinePlan, taken_offline
 from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.mig.plan import as_cut
 from numaforge.roles.modules.gpu_memory import in_mode
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.planning.plan import NodePlan
 
 
 def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:

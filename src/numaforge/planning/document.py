@@ -1,15 +1,11 @@
 """The plan as a JSON document, schema 1: the same bytes for the same plan, lossless."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numaforge.lib.codec import DocumentKind
 from numaforge.lib.errors import PlanError
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.plan import NodePlan
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
 
 PLAN = DocumentKind(
     name="plan",

@@ -59,5 +59,4 @@ def planned_files(plan: NodePlan) -> Iterator[PlannedFile]:
 
 
 def writer_of(role: Role) -> Writer | None:
-    """Return what writes a role's files; None where it has none."""
     return next((writer for writer in WRITERS if writer.role is role), None)

@@ -4,8 +4,6 @@ A schema is named by a URN, not by an address: an editor finds it by the path in
 program by `numaforge schema`. Nothing is fetched from a network.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue

@@ -1,16 +1,11 @@
 """What an admin should know about the machine itself."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from numaforge.findings.scope import lost
 from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.memory.numa_notices import numa_notices
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
 
 
 def _unread(topology: NodeTopology) -> tuple[Notice, ...]:

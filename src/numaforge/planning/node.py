@@ -1,7 +1,5 @@
 """One host's plan: a pure function of the machine, the profile and the kubelet's version."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TypeVar
 

@@ -29,7 +29,6 @@ def plan_labels(
     rdma: RdmaPlan,
     kubelet: KubeletPlan | None,
 ) -> Reasoned[dict[str, str]]:
-    """Return the labels of the Node, each with its reason."""
     plugin = profile.device_plugin != DevicePlugin()
     by_operator = mig.managed_by == "gpu-operator"
     handed = partitions.managed_by == "device-config-manager"

@@ -1,7 +1,5 @@
 """A node's plan, role by role: everything that was decided for one host."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from numaforge import __version__

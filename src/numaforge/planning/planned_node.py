@@ -1,7 +1,5 @@
 """The node after its plan: the machine, the kubelet's configuration, the devices that it offers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What an admin wants from a node, section by section."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field

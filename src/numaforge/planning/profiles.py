@@ -1,7 +1,5 @@
 """Find a profile by name or path, merge it over its parents, and validate it: errors name their field."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache

@@ -3,8 +3,6 @@
 Each role has a table of its templates; this module names none of them.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a roll-out needs from the cluster: a login, an API server that answers, permissions."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What a maintenance needs on a host: read by a script, judged here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from numaforge.findings import Severity
@@ -34,7 +32,6 @@ def script() -> str:
 
 
 def answer_lines(answer: Answer) -> tuple[str, ...]:
-    """Return what a host answered."""
     return (*answer.part(_PART), *answer.part(_UNFINISHED))
 
 

@@ -1,7 +1,5 @@
 """What a run needs on the machine that starts it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,26 +1,20 @@
 """Whether a node would admit pods: each verdict as text and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from numaforge.kubelet.admission.claims import JudgedClaims
-from numaforge.kubelet.admission.node import UNSCHEDULABLE
+from numaforge.kubelet.admission.hints import Hint
+from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission
 from numaforge.kubelet.admission.nvidia_resources import MIG_PREFIX, mig_resource
+from numaforge.kubelet.admission.qos import Remark
 from numaforge.kubelet.admission.scheduler import like
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.report.near_gpus import granted_document, granted_lines
 from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import human_bytes
 from numaforge.roles.mig.models import known_model
-
-if TYPE_CHECKING:
-    from numaforge.kubelet.admission.hints import Hint
-    from numaforge.kubelet.admission.node import Admission
-    from numaforge.kubelet.admission.qos import Remark
-    from numaforge.machine.topology.model import Gpu, NodeTopology
-
 
 _MOST_NAMES = 4
 _MOST_LETTERS = 40

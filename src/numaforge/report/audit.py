@@ -1,7 +1,5 @@
 """An audit on one screen: outliers first, then findings with their machines as ranges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """An audit for programs: JSON and reading it back, SARIF, JUnit's XML, and Prometheus' text."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +64,6 @@ STATES = ("not read", "error", "warning", "note", "sound")
 
 
 def state_of(audit: FleetAudit) -> dict[str, str]:
-    """Return the state of each machine."""
     worst: dict[str, str] = {}
     for finding in audit.open:  # the gravest first
         worst.setdefault(finding.machine, str(finding.finding.severity))

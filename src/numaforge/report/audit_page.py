@@ -1,7 +1,5 @@
 """An audit as one HTML page that fetches nothing and works without scripts."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Sequence

@@ -1,18 +1,13 @@
 """Whether a kubelet would start: the verdict and the findings as text, JSON and SARIF."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-from numaforge.kubelet.findings import RULES
+from numaforge.findings import Finding
+from numaforge.kubelet.findings import RULES, Report
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.report.findings import finding_lines
 from numaforge.report.sarif import sarif_log
 from numaforge.report.terminal import line_of, style
-
-if TYPE_CHECKING:
-    from numaforge.findings import Finding
-    from numaforge.kubelet.findings import Report
 
 
 def report_lines(report: Report) -> list[str]:

@@ -1,7 +1,5 @@
 """Borderless tables, and lines of text with them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from rich.table import Table

@@ -1,7 +1,5 @@
 """The console of rich, which shows printable characters alone, whatever a table or a text holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType

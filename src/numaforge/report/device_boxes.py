@@ -1,7 +1,5 @@
 """Draw devices: chips below their PCIe switches, and the GPUs that NVLink or XGMI joins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, groupby

@@ -1,7 +1,5 @@
 """The differences between two documents by path, with entries for the same thing side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What `numaforge doctor` found: equal rows of hosts merged, and its JSON twin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Findings of any origin, and the verdicts of rules on a machine, for people and for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -116,7 +114,6 @@ def plugin_lines(
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
-    """Whether one of the findings is an error."""
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 

@@ -1,23 +1,19 @@
 """How many pods of one shape fit, as tables and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape
+from numaforge.kubelet.admission.node import Free, FreeOnNumaNode
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import counted
 from numaforge.report.admit import in_the_way
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.wording import human_bytes
-
-if TYPE_CHECKING:
-    from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape
-    from numaforge.kubelet.admission.node import Free, FreeOnNumaNode
 
 
 def fit_document(report: FitReport) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Each GPU with its NICs and whether GPUDirect works between them, for a terminal."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

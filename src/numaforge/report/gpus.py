@@ -1,7 +1,5 @@
 """The notes below the table of GPUs: instances, users, pending changes, faults, missing answers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Many host names in few characters: `gpu-[01-31,40]`, as clusters' own tools write them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,18 +1,17 @@
 """Place one machine on a canvas: nested boxes, with every text measured before it is placed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import ceil, log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import counted, format_bytes, parse_bytes
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
 from numaforge.machine.topology.model import Core, CpuSet, Gpu, L3Cache, NodeTopology, NumaNode
+from numaforge.planning.plan import NodePlan
 from numaforge.report.boxes import (
     BODY,
     HEADING,
@@ -36,11 +35,8 @@ from numaforge.report.rails import rails_box
 from numaforge.report.slices import gpus_planned
 from numaforge.report.sums import Grain
 from numaforge.report.wording import human_bytes, joined
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.hugepages.plan import HugepagesPlan
-    from numaforge.roles.memory.plan import NumaNodePlan
+from numaforge.roles.hugepages.plan import HugepagesPlan
+from numaforge.roles.memory.plan import NumaNodePlan
 
 _MARGIN = 24
 _GAP = 12

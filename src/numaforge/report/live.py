@@ -1,14 +1,12 @@
 """The progress of a roll-out: a screen on a terminal, else few lines; or JSON lines."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -21,10 +19,8 @@ from numaforge.report.summary import AS_WISHED, STYLES, counts_of
 from numaforge.report.terminal import Screen, echo, rewritable, screen, show_json_line
 from numaforge.report.wording import ELLIPSIS
 from numaforge.rollout.fleet import Fleet
+from numaforge.rollout.outcome import Progress
 from numaforge.rollout.steps import Clock
-
-if TYPE_CHECKING:
-    from numaforge.rollout.outcome import Progress
 
 _SMALL = 10
 """In a fleet of up to this many hosts, every change is a line."""

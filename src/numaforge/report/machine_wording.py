@@ -1,23 +1,18 @@
 """The wording of machines and their devices that tables and pictures share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sized
-from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.gpu_models import model_of
 from numaforge.machine.topology.links import nodes_of_gpus
+from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, NumaNode, PciLink
 from numaforge.machine.topology.pcie_lanes import lanes
 from numaforge.machine.topology.slices import partitions_of
+from numaforge.planning.plan import NodePlan
 from numaforge.report.wording import human_bytes, joined
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, NumaNode, PciLink
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.memory.plan import NumaNodePlan
+from numaforge.roles.memory.plan import NumaNodePlan
 
 
 def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:

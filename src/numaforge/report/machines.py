@@ -1,10 +1,7 @@
 """Several machines, or their plans, in one table; identical ones share a row."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,16 +9,14 @@ from rich.padding import Padding
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.plan import NodePlan
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded
 from numaforge.report.machine_wording import accelerator_label, gpu_label
 from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import screen
 from numaforge.report.wording import human_bytes, wrapped_cpulist
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.planning.plan import NodePlan
 
 _CPULIST, _CPULIST_WIDTH = "Reserved CPUs", 18  # beside the other columns of a plan on 80 columns
 

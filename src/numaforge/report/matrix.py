@@ -1,7 +1,5 @@
 """The distances between devices: the table of `nvidia-smi topo -m`, also as JSON data."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measurements for people and as a document: few machines in full, of many the outliers first."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

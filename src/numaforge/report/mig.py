@@ -1,11 +1,9 @@
 """MIG for people and for programs: profiles of a model, geometries, what a machine's GPUs get."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,6 +12,7 @@ from rich.text import Text
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import counted
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.machine_wording import gpu_label
 from numaforge.report.slices import (
@@ -25,15 +24,11 @@ from numaforge.report.slices import (
     unit_width,
     within,
 )
+from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.geometry import counted_names
-from numaforge.roles.mig.models import known_model
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Gpu, NodeTopology
-    from numaforge.roles.mig.advice import Collision
-    from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
-    from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
-    from numaforge.roles.mig.models import MigModel
+from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
+from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
+from numaforge.roles.mig.models import MigModel, known_model
 
 _SCHEMA = 1
 
@@ -44,7 +39,6 @@ Document = dict[str, Any]
 
 
 def profile_table(model: MigModel) -> RenderableType:
-    """Return the profiles of a model, and what the model is."""
     table = columns("Profile", "Id", "Limit", "Compute", "Memory", "Starts")
     for profile in model.profiles:
         add_row(
@@ -176,7 +170,6 @@ def _model_words(planned: MigGpu, gpu: Gpu | None) -> str:
 
 
 def plan_text(hostname: str | None, plan: MachineMigPlan) -> RenderableType:
-    """Return what each GPU of a machine gets."""
     parts: list[RenderableType] = [
         assembled((hostname or "this machine", "bold"), (f"  {plan.source} {plan.name}", "dim")),
         *(text_line(notice.message) for notice in plan.notices),

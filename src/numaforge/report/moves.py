@@ -1,7 +1,5 @@
 """Changing values, one line for each kind: CPUs and NUMA nodes as lists, sysctls by name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,14 +1,13 @@
 """Which GPUs belong together, by NVLink and by PCIe switch: in words and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numaforge.lib.ordering import natural
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import direct_nvlinks, gpu_names, nvlinks_between
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.near_gpus import (
     most_linked,
     nics_below_switches,
@@ -16,9 +15,6 @@ from numaforge.machine.topology.near_gpus import (
     whole_gpus,
 )
 from numaforge.report.wording import some_of
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Gpu, NodeTopology
 
 USUAL_SIZES = (2, 4)
 

@@ -1,7 +1,5 @@
 """Write a picture in the format of its file's suffix: SVG, or PNG and PDF with typst."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import Any
 

@@ -1,21 +1,22 @@
 """A plan for people: one screen, and every decision with its reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.file_content import PlannedFile
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted, format_bytes, parse_bytes
+from numaforge.lib.reasons import Decision
 from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.capacity import PredictedAllocatable
+from numaforge.planning.plan import NodePlan
 from numaforge.report.columns import add_row, assembled, columns, text_line, title_line
 from numaforge.report.hostnames import folded
 from numaforge.report.machine_wording import empty_numa_nodes, is_empty, policies_of
@@ -23,15 +24,9 @@ from numaforge.report.mig import geometry_section
 from numaforge.report.slices import partitions_section
 from numaforge.report.sums import Grain
 from numaforge.report.wording import human_bytes, joined, wrapped_cpulist
-
-if TYPE_CHECKING:
-    from numaforge.lib.file_content import PlannedFile
-    from numaforge.lib.reasons import Decision, Notice
-    from numaforge.planning.capacity import PredictedAllocatable
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.hugepages.plan import PlannedPool
-    from numaforge.roles.kubelet.largest_pods import LargestPod
-    from numaforge.roles.memory.plan import NumaNodePlan
+from numaforge.roles.hugepages.plan import PlannedPool
+from numaforge.roles.kubelet.largest_pods import LargestPod
+from numaforge.roles.memory.plan import NumaNodePlan
 
 _CPULIST_WIDTH = 16  # two of them stand side by side on 80 columns
 
@@ -66,7 +61,10 @@ def plan_screen(plan: NodePlan, machine: NodeTopology | None, width: int | None)
     if plan.largest_pods:
         parts.append(text_line(f"largest pod with {_largest_pods(plan.largest_pods)}"))
     rows = [*_sections(plan).items()]
-    notices = _notices(plan.notices)
+    notices = [
+        f"{notice_id}: {messages[0]}{f' ({len(messages) - 1} more)' if len(messages) > 1 else ''}"
+        for notice_id, messages in grouped((notice.id, notice.message) for notice in plan.notices).items()
+    ]
     shown = notices if width is None else notices[:_MOST_NOTICES]
     rows += [("notice", [notice]) for notice in shown]
     if rows:
@@ -205,14 +203,6 @@ def _in_one_line(items: Sequence[str], room: int | None) -> str:
         if len(text) <= room:
             return text
     return f"{items[0][: room - 1]}…"
-
-
-def _notices(notices: Sequence[Notice]) -> list[str]:
-    """Return the first notice of each id, with the number of the others."""
-    return [
-        f"{notice_id}: {messages[0]}{f' ({len(messages) - 1} more)' if len(messages) > 1 else ''}"
-        for notice_id, messages in grouped((notice.id, notice.message) for notice in notices).items()
-    ]
 
 
 def _notice(notice_id: str, message: str) -> Text:

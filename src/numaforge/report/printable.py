@@ -1,7 +1,5 @@
 """Text from hosts, kubelets and files as a terminal or a page may show it."""
 
-from __future__ import annotations
-
 import re
 
 

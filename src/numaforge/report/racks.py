@@ -1,7 +1,5 @@
 """Racks whose trays disagree, in few words."""
 
-from __future__ import annotations
-
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.trays import Disagreement
 from numaforge.report.hostnames import in_short

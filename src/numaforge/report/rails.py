@@ -1,24 +1,19 @@
 """Rails as a table, and as a picture: each RDMA device with lines to the GPUs nearest to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import gpu_names
+from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.machine.topology.rails import Rail, best_devices, rails
 from numaforge.report.boxes import BODY, PADDING, SMALL, Box, Text, bottom, in_grid, panel, text_width
 from numaforge.report.columns import add_row, columns
 from numaforge.report.device_boxes import SMALL_CHIP, small_chip
 from numaforge.report.machine_wording import rdma_roles
 from numaforge.report.wording import joined
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 
 _GAP = 6.0
 _LEAST_NIC_CHIP = 92.0

@@ -1,7 +1,5 @@
 """The rehearsals of hosts: identical ones grouped, and their JSON twin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,12 +1,10 @@
 """What a roll-out would do, and the state of roll-outs in the cluster."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -14,22 +12,19 @@ from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
 from numaforge.lib.quantity import counted
-from numaforge.machine.topology.trays import NODE_LISTS
+from numaforge.machine.topology.trays import NODE_LISTS, Disagreement
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.racks import disagreement_text
 from numaforge.report.wording import some_of
+from numaforge.rollout.launch import Survey
+from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
+from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
+from numaforge.rollout.self_planned import SelfPlanned
+from numaforge.rollout.slots import Slot
 from numaforge.rollout.stages import Stage
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.trays import Disagreement
-    from numaforge.rollout.launch import Survey
-    from numaforge.rollout.options import RolloutOptions
-    from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
-    from numaforge.rollout.self_planned import SelfPlanned
-    from numaforge.rollout.slots import Slot
 
 _ROWS = 12
 """The longest table of nodes that leaves room for the rest on one screen."""
@@ -115,8 +110,14 @@ def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], lis
             outlook.needs.host: [
                 *outlook.needs.sentences,
                 *(f"Allocatable {line}" for line in _changes(outlook)),
-                *_labels(outlook),
-                *_unpinned(outlook),
+                *[
+                    f"label {name}: {current or 'none'} -> {then or 'none'}"
+                    for name, (current, then) in outlook.labels.items()
+                ],
+                *[
+                    f"{pod} loses its {counted(cpus, 'own CPU')} until it names a claim"
+                    for pod, cpus in sorted(outlook.unpinned.items())
+                ],
             ]
             for outlook in ahead
         }
@@ -184,20 +185,6 @@ def _changes(outlook: NodeOutlook) -> list[str]:
         f"{name}: {current} -> {then}"
         for name, (current, then) in outlook.allocatable.items()
         if meaning(current) != meaning(then)
-    ]
-
-
-def _labels(outlook: NodeOutlook) -> list[str]:
-    return [
-        f"label {name}: {current or 'none'} -> {then or 'none'}"
-        for name, (current, then) in outlook.labels.items()
-    ]
-
-
-def _unpinned(outlook: NodeOutlook) -> list[str]:
-    return [
-        f"{pod} loses its {counted(cpus, 'own CPU')} until it names a claim"
-        for pod, cpus in sorted(outlook.unpinned.items())
     ]
 
 

@@ -1,7 +1,5 @@
 """SARIF 2.1.0: the form in which code hosts and scanners take findings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,22 +1,18 @@
 """Which settings admit most of what a fleet runs: tables of 80 columns and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numaforge.kubelet.admission.scheduler import is_counted
+from numaforge.kubelet.admission.shapes import KindOutcome, Load, SettingOutcome, ShapesReport
 from numaforge.lib.quantity import counted
 from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.fit import free_document, left_on_node
 from numaforge.report.hostnames import folded
-
-if TYPE_CHECKING:
-    from numaforge.kubelet.admission.shapes import KindOutcome, Load, SettingOutcome, ShapesReport
 
 
 def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:

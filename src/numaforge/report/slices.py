@@ -1,33 +1,29 @@
 """The parts of a GPU, for tables and pictures: AMD's partitions with their memory, MIG's instances."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.lib.quantity import counted
+from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
 from numaforge.machine.topology.slices import partitions_of
 from numaforge.planning.as_planned import machine_as_planned
+from numaforge.planning.plan import NodePlan
 from numaforge.report.columns import assembled
 from numaforge.report.wording import human_bytes
+from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
 from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partitions
 from numaforge.roles.amd_partitions.plan import partitioned
 from numaforge.roles.mig.devices import as_instance
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import known_model
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
-    from numaforge.roles.mig.instance import MigInstance
 
 MOST_UNITS = 64  # no GPU is cut into more
 _PICTURE_WIDTH = 48  # characters that a whole GPU takes

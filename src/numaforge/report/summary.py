@@ -1,13 +1,11 @@
 """How a roll-out ended: one screen for people, each host's result for a file, and JSON."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -18,9 +16,7 @@ from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.printable import in_one_line, plain
 from numaforge.report.terminal import Screen
 from numaforge.report.wording import ELLIPSIS
-
-if TYPE_CHECKING:
-    from numaforge.rollout.fleet import FleetReport
+from numaforge.rollout.fleet import FleetReport
 
 STYLES = {
     "held": "bold red",

@@ -20,7 +20,6 @@ class Grain:
         return cls("GiB", 2**30, 10) if largest >= 16 * 2**30 else cls("MiB", 2**20, 1)
 
     def rounded(self, size: int) -> int:
-        """Return one size in grains, to the nearest."""
         return (2 * size * self.per_unit + self.unit_bytes) // (2 * self.unit_bytes)
 
     def parts(self, sizes: Sequence[int]) -> list[int]:

@@ -1,19 +1,14 @@
 """Write a picture as SVG: one file with its own colours and patterns, no script and no font to fetch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from numaforge.lib.resources import template_dir
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.plan import NodePlan
+from numaforge.report.boxes import Box, Text
 from numaforge.report.layout import Picture, lay_out
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.planning.plan import NodePlan
-    from numaforge.report.boxes import Box, Text
 
 _ROUNDED = {"package": 8, "numa-node": 6, "l3": 4, "core": 3, "thread": 2, "swatch": 2}
 _ROUNDED |= dict.fromkeys(("device", "pcie-switch", "gpu-switch"), 4) | {"part": 2}

@@ -1,7 +1,5 @@
 """Tables of a machine and of a plan, readable at 80 columns, on a terminal or in a pipe."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
+from numaforge.machine.topology.model import CoreCaches, NodeTopology, NumaNode
 from numaforge.report.machine_wording import (
     accelerator_label,
     empty_numa_nodes,
@@ -22,10 +23,6 @@ from numaforge.report.machine_wording import (
 from numaforge.report.printable import in_one_line
 from numaforge.report.slices import parts_of
 from numaforge.report.wording import human_bytes, joined
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import CoreCaches, NodeTopology, NumaNode
-
 
 Steps: TypeAlias = "dict[str, Steps]"
 """PCI functions by address, each with those below it."""

@@ -1,7 +1,5 @@
 """The result of verifying a fleet: identical hosts grouped, and its JSON twin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -82,7 +80,7 @@ def _alike(results: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ..
             else "not as planned"
         )
         differences = tuple(dict.fromkeys(_difference(result) for result in failed))
-        name = _name(host)
+        name = host.removeprefix("ssh://")
         shared = tuple(alike(text, name) for text in differences)
         groups.setdefault((state, shared), {})[name] = differences
     gravity = list(_STATES)
@@ -101,7 +99,3 @@ def _difference(failed: CaseResult) -> str:
     if not entry:
         return reason
     return f"{test.removeprefix('test_').replace('_', ' ')} {entry}: {reason}"
-
-
-def _name(host: str) -> str:
-    return host.removeprefix("ssh://")

@@ -1,7 +1,5 @@
 """The wording of sizes, counts and lists that tables and pictures share."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable
 from fractions import Fraction

@@ -3,8 +3,6 @@
 This needs no connection to a host. A runner that is working on a node undoes the node itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar

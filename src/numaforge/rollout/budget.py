@@ -47,7 +47,6 @@ class Share:
         return cls(percent=int(match[1])) if match[2] else cls(count=int(match[1]))
 
     def of(self, nodes: int) -> int:
-        """Return this share of `nodes`."""
         if self.count is not None:
             return self.count
         return max(1, nodes * (self.percent or 0) // 100)

@@ -1,7 +1,5 @@
 """What a roll-out reads from a Kubernetes cluster, and the few changes it makes there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum

@@ -6,8 +6,6 @@ only from a direct client: the API server authorizes its own proxy as nodes/prox
 with its kubelet's client certificate for the API server.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -78,7 +76,6 @@ class KubeletEndpoint:
 
 
 def kubelet_endpoint(install: KubeletInstall | None) -> KubeletEndpoint:
-    """Return the endpoint of a kubelet that is installed like this."""
     flags = install.flags if install else ()
     settings = _settings(install)
     folder = flag_value(flags, "cert-dir") or _CERTIFICATES

@@ -33,7 +33,6 @@ def is_control_plane(node: ClusterNode) -> bool:
 
 
 def control_plane_nodes(cluster: Cluster) -> dict[str, ClusterNode]:
-    """Return the nodes of the control plane by name."""
     nodes = {node.name: node for role in ROLES for node in cluster.nodes(role)}
     return dict(sorted(nodes.items()))
 
@@ -111,7 +110,6 @@ class ControlPlane:
 
     @classmethod
     def look(cls, cluster: Cluster) -> ControlPlane:
-        """Read it from the cluster."""
         nodes = control_plane_nodes(cluster)
         parts = {
             name: tuple(
@@ -157,7 +155,6 @@ class ControlPlane:
 
     @cached_property
     def api_nodes(self) -> frozenset[str]:
-        """The nodes that have an API server."""
         return frozenset(
             name
             for name, node in self.nodes.items()

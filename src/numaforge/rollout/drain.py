@@ -4,8 +4,6 @@ A drain is done when the pods are gone, not when their evictions are accepted. A
 is reported with its name and cause: never an endless wait, never a reason to ignore a PodDisruptionBudget.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,7 +129,6 @@ def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def budgets_of(pod: ClusterPod, budgets: Iterable[DisruptionBudget]) -> list[DisruptionBudget]:
-    """Return the PodDisruptionBudgets that select a pod."""
     return [
         budget
         for budget in budgets

@@ -3,8 +3,6 @@
 A file rather than a pipe, so that a run continues when its reader has ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

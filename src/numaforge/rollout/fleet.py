@@ -61,7 +61,6 @@ class Member:
 
     @property
     def stage(self) -> Stage:
-        """The stage of this host."""
         if self.node is None:
             return Stage.OUTSIDE
         if self.control_plane:
@@ -70,7 +69,6 @@ class Member:
 
     @property
     def is_drained(self) -> bool:
-        """Whether it is a Node that is drained."""
         return self.node is not None and self.drains
 
     @property
@@ -100,7 +98,6 @@ class FleetSettings:
 
     @classmethod
     def of(cls, options: RolloutOptions) -> FleetSettings:
-        """Return the settings that options give."""
         return cls(
             budget=options.budget(),
             canaries=options.canaries,
@@ -233,7 +230,6 @@ class Fleet:
         self.stopped = self.stopped or reason
 
     def run(self) -> Steps[FleetReport]:
-        """Roll out, and report."""
         self._judge_blocked()
         try:
             yield from self._go_on_with_unfinished()
@@ -256,7 +252,6 @@ class Fleet:
             yield _TICK_SECONDS
 
     def report(self) -> FleetReport:
-        """Return the report as of now."""
         reason = self.stopped or self.waits_for
         undrained = (host for host, member in self._member_of.items() if not member.is_drained)
         return FleetReport(

@@ -1,7 +1,5 @@
 """The proof that a node works again: fresh evidence from cluster and node, for some time without a break."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ There is no cordon, no drain and no record. The node itself carries out the chan
 fails or where the host does not answer over a new connection; afterwards a Node must still be Ready.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +42,6 @@ class NodeOfHost:
     name: str
 
     def look(self) -> ClusterNode:
-        """Return the Node as it is now."""
         return self.cluster.node(self.name)
 
     def is_in_rollout(self, node: ClusterNode) -> bool:

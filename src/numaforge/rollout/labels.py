@@ -3,8 +3,6 @@
 A node's record keeps the value that a label had before a roll-out first set it, until that value is restored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 

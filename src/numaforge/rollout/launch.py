@@ -4,8 +4,6 @@ Each is a separate process with its own log. It continues when the process that 
 its events to a file: a node that was begun is carried to its end.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The lead of a roll-out: a Lease, so that only one process runs the roll-out of a given name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

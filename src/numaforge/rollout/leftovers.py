@@ -1,7 +1,5 @@
 """What stays in a cluster when a node is uninstalled: named, with the commands that delete it."""
 
-from __future__ import annotations
-
 from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.reasons import Notice
 from numaforge.machine.topology.model import NodeTopology

@@ -1,7 +1,5 @@
 """What a roll-out does on the node itself, over any connection."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

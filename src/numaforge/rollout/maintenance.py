@@ -1,7 +1,5 @@
 """Another tool's maintenance of a node, detected by the marks that the tool leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 from numaforge.rollout.cluster import ClusterNode

@@ -5,8 +5,6 @@ go in time, or its validator does not start again, it ends without that (mig-par
 the node advertises no GPU until its labels are put right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """What a proof finds that is not as predicted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

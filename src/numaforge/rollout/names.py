@@ -1,7 +1,5 @@
 """Names of a roll-out: those by default, those of host data, and of nodes, which become part of paths."""
 
-from __future__ import annotations
-
 import re
 
 from numaforge.lib.errors import NumaforgeError

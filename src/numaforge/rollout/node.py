@@ -4,8 +4,6 @@ Each phase is in the node's record before the next begins, and each begins by re
 runner that resumes after another has died does what is left to do, and nothing twice.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress

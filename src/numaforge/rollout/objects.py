@@ -1,7 +1,5 @@
 """Parse the Kubernetes API's JSON objects into what a roll-out reads of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import wraps
@@ -84,7 +82,6 @@ def node(document: Document) -> ClusterNode:
 
 @_reads("Pod")
 def pod(document: Document) -> ClusterPod:
-    """Return a Pod."""
     metadata, spec, status = _parts(document)
     annotations = metadata.get("annotations") or {}
     return ClusterPod(
@@ -134,7 +131,6 @@ def disruption_budget(document: Document) -> DisruptionBudget:
 
 @_reads("Lease")
 def lease(document: Document) -> Lease:
-    """Return a Lease."""
     metadata, spec, _ = _parts(document)
     return Lease(
         name=metadata["name"],

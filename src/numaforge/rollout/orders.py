@@ -1,7 +1,5 @@
 """An admin's requests beside a roll-out: the status of nodes, the release of a lock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The settings, progress and outcome of one node's roll-out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from numaforge.rollout.budget import Budget

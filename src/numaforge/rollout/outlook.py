@@ -1,7 +1,5 @@
 """A preview of a roll-out: each host's turn, the pods that would go, and what is in the way."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Which other tool sets a node's devices, by the evidence of its cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 from numaforge.lib.kubernetes_objects import ENDED_PHASES

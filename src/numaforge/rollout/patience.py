@@ -1,7 +1,5 @@
 """Retry while an API server or a host is unreachable, which is no reason to undo anything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

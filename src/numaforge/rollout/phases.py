@@ -1,7 +1,5 @@
 """What follows from each phase of a node's record, from the cordon to the uncordon."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A run of pyinfra that numaforge starts: its process, its log, and its events."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -196,7 +194,6 @@ def every_core() -> int:
 
 
 def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
-    """Return the last lines of a log."""
     return tuple(_lines(log))[-lines:]
 
 

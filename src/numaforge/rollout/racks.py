@@ -1,7 +1,5 @@
 """Racks after a roll-out: what their trays would disagree in, and which hosts are held back for it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 from numaforge.machine.topology.trays import NODE_LISTS, Disagreement, disagreements

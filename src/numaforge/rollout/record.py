@@ -8,8 +8,6 @@ after the uncordon. A runner that resumes in between knows its cordon by a mark,
 The request for the cordon writes it on the Node, too: where it is there, the cordon was made.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

@@ -1,7 +1,5 @@
 """The hosts that a roll-out refuses from the beginning, and why; it continues with the others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from numaforge.rollout.budget import Budget, outside_the_pool
@@ -73,7 +71,6 @@ def _of_no_pool(
 
 
 def unknown_node(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str:
-    """Return the message for a host whose Node is not in the cluster."""
     return (
         f"the cluster knows no node {needs.node}; it has {len(nodes)} others: check kubeconfig and context; "
         "the node has the host's name, or what the kubelet's --hostname-override says"

@@ -1,7 +1,5 @@
 """The runner: a name for this process that is unique everywhere."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import re

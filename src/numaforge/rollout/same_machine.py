@@ -5,17 +5,13 @@ IDs of both sides must agree, and in addition one thing that does not come from 
 it is reached, the inventory's names for it, or the Node that the inventory pins it to.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numaforge.change.identity import Identity
-    from numaforge.rollout.cluster import ClusterNode
+from numaforge.change.identity import Identity
+from numaforge.rollout.cluster import ClusterNode
 
 PIN = "numaforge_node"
 """The host data that pins a host to a Node, by the Node's name or provider ID."""

@@ -1,7 +1,5 @@
 """Nodes that plan themselves, by the report on their Node: an annotation written with the kubelet's login."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A slot belongs to a node from before its cordon until after its uncordon, whiche
 that process dies, the node keeps its slot: no other node gets it, and the runner that resumes takes it over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
@@ -62,7 +60,6 @@ class Slot:
 
     @property
     def node(self) -> str:
-        """The node that holds it."""
         return self.lease.annotations[NODE]
 
     @property
@@ -77,7 +74,6 @@ class Slot:
 
 
 def held_slots(leases: Iterable[Lease]) -> list[Slot]:
-    """Return the slots that are held by a node."""
     return [Slot(lease) for lease in leases if lease.name.startswith(SLOT) and lease.annotations.get(NODE)]
 
 

@@ -5,8 +5,6 @@ then hosts that are no Node of the cluster, which no budget of the cluster prote
 last: a failed change costs a worker's pods, but the whole cluster on a control-plane node.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

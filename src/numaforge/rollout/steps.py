@@ -4,8 +4,6 @@ So the same code runs against a real cluster, where the caller sleeps, and in vi
 generators take turns.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator

@@ -1,7 +1,5 @@
 """Have a host carry a transaction out by itself: hand it over, confirm it, and wait for its end."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Remove what remains of numaforge on a host where all its settings have been taken back."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 from pyinfra import host

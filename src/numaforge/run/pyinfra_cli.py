@@ -7,8 +7,6 @@ A run without a roll-out may use every core (NUMAFORGE_PROCESSES): its hosts are
 that write to the same log and the same events. A roll-out counts failures in one process.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """The program that forks runs of pyinfra, each as `numaforge.run.pyinfra_cli` has it."""
 
-from __future__ import annotations
-
 from numaforge.rollout.forks import serve
 from numaforge.run import pyinfra_cli
 

@@ -1,7 +1,5 @@
 """The roles that a deploy calls, each in the maintenance that is open."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

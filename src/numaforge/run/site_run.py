@@ -3,8 +3,6 @@
 The steps and their order are those of `pyinfra_cli.cli`, which prints in between.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

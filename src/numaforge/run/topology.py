@@ -3,8 +3,6 @@
 The modules that decide are imported after a host has answered, so that a deploy asks its hosts at once.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The way to a host as a socket: straight, through a jump host, or through a program (ProxyCommand)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -169,7 +167,6 @@ class _Jump:
         self._failed: tuple[float, HostError] | None = None
 
     def forward(self, host: str, port: int, seconds: float) -> socket.socket:
-        """Return a socket to a host behind it."""
         if answer_to(self._question).get("controlpath"):
             return Program([*self._command(), "-W", f"[{host}]:{port}", "--", self._question.name])
         control = self._connection(time.monotonic(), seconds)

@@ -1,7 +1,5 @@
 """The keys to log in with, in OpenSSH's order, and what is wrong with the file of a private key."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import os

@@ -40,7 +40,6 @@ class KnownKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The key as the file has it."""
         return base64.b64encode(self.key).decode()
 
 
@@ -205,7 +204,6 @@ class _Certificate(NamedTuple):
 
     @property
     def is_signed(self) -> bool:
-        """Whether the authority has signed it."""
         authority = PKey.from_type_string(Message(self.authority).get_text(), self.authority)
         return bool(authority.verify_ssh_sig(self.signed, Message(self.signature)))
 
@@ -228,7 +226,6 @@ class _File:
                     self._named[name].append(line)
 
     def of(self, name: str) -> Iterator[KnownKey]:
-        """Yield the keys of a host."""
         name = name.lower()
         lines = [*self._named.get(name, ()), *(line for names, line in self._others if _matches(names, name))]
         yield from filter(None, map(_known_key, lines))

@@ -1,7 +1,5 @@
 """How OpenSSH would reach a host: the answer of `ssh -G`, for many hosts at once."""
 
-from __future__ import annotations
-
 import atexit
 import getpass
 import os
@@ -48,7 +46,6 @@ class Question(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        """The command that answers it."""
         return ["ssh", *self.with_config, "-G", *self.options, "--", self.name]
 
     @property
@@ -69,7 +66,6 @@ class Destination:
 
     @property
     def name(self) -> str:
-        """The name that was asked for."""
         return self.question.name
 
     @property
@@ -79,12 +75,10 @@ class Destination:
 
     @property
     def port(self) -> int:
-        """The port to dial."""
         return int(self.get("port") or 22)
 
     @property
     def user(self) -> str:
-        """The user to log in as."""
         return self.get("user") or _user()
 
     @property
@@ -116,7 +110,6 @@ class Destination:
         return self.get(keyword) in ("yes", "true")
 
     def seconds(self, keyword: str) -> int:
-        """Return a time in seconds, 0 where it has none."""
         return int(self.get(keyword) or 0)
 
     def files(self, keyword: str) -> list[str]:

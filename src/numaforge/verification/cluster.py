@@ -1,7 +1,5 @@
 """A node as its cluster shows it, read through kubectl with the kubeconfig's login."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any
@@ -37,7 +35,6 @@ class ApiServer:
         return quantities
 
     def unschedulable(self, node_name: str) -> bool:
-        """Whether the node is cordoned."""
         return bool(self._get(f"/api/v1/nodes/{node_name}")["spec"].get("unschedulable"))
 
     def _ask(self, path: str) -> Any:

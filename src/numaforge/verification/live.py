@@ -1,7 +1,5 @@
 """A host's current state: its plan, and the state of everything in the plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -167,7 +165,7 @@ class VerifiedNode:
             raise HostError(
                 f"could not be read: {answer.stderr.strip()}", remedy="try the same login by hand"
             )
-        return _text(answer.stdout_bytes)
+        return answer.stdout_bytes.decode("utf-8", "surrogateescape")
 
     def _need(self, found: Found | NumaforgeError) -> Found:
         if isinstance(found, NumaforgeError):
@@ -184,10 +182,6 @@ def _plan(output: Output) -> NodePlan:
         return document.loads(files[PLAN_PATH].text)
     except NumaforgeError as error:
         raise error.at(PLAN_PATH) from error
-
-
-def _text(said: bytes | bytearray) -> str:
-    return said.decode("utf-8", "surrogateescape")
 
 
 def _why(error: Exception) -> str:

@@ -1,7 +1,5 @@
 """The suite's options and fixtures, as a plugin of pytest: `pytest -p numaforge.verification.plugin ...`."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

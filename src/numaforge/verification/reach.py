@@ -1,7 +1,5 @@
 """How the suite reaches hosts: over SSH as all of numaforge does, with a limit on what a host sends."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -144,7 +142,6 @@ class _Reader(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read to the end."""
         try:
             while True:
                 try:

@@ -1,7 +1,5 @@
 """Run the suite as a separate process, independent of the caller's folder and environment."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

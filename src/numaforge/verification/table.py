@@ -1,13 +1,11 @@
 """What a plan promises about its live node: the promises of every role, in the order of a maintenance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from numaforge import roles as role
 from numaforge.planning.files import WRITERS
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.amd_partitions import promises as amd_partitions
 from numaforge.roles.cpus.slices import promises as slices
 from numaforge.roles.crio import promises as crio
@@ -23,16 +21,11 @@ from numaforge.roles.kubelet import promises as kubelet
 from numaforge.roles.machine import promises as machine
 from numaforge.roles.mig import promises as mig
 from numaforge.roles.modules import promises as modules
-from numaforge.roles.promise import kernel_value
+from numaforge.roles.promise import Promise, Table, kernel_value
 from numaforge.roles.rdma import promises as rdma
 from numaforge.roles.rdma.nics import promises as nics
-from numaforge.roles.role import ALWAYS
+from numaforge.roles.role import ALWAYS, Role
 from numaforge.roles.watch import promises as watch
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.promise import Promise, Table
-    from numaforge.roles.role import Role
 
 PROMISES: tuple[tuple[Role, tuple[Promise, ...]], ...] = (
     (role.machine, machine.PROMISES),

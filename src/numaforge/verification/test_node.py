@@ -1,7 +1,5 @@
 """Compare a live node with its plan: one test for each kind of promise of the roles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

@@ -1,7 +1,5 @@
 """What disturbs some CPUs: interrupts counted there, and processes that may run there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

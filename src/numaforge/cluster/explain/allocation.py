@@ -5,8 +5,6 @@ consumable_capacity.go): the first solution in the order of pools, slices and de
 known to match and, where that fails, also those that might.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple

@@ -133,7 +133,7 @@ class KnownKubelet:
         """
         shape = shape_of_pod(pod)
         if shape not in self._asked:
-            node, named_pod = self.node.fork(), pod.renamed(_unused())
+            node, named_pod = self.node.fork(), pod.renamed(f"?{next(_NUMBERS)}")
             try:
                 self._asked[shape] = _Asked(node.admit(named_pod, explained=True), named_pod, node)
             except KubeletHangError as hang:
@@ -654,11 +654,6 @@ def _other_cpus(kubelet: KnownKubelet | None, node: LiveNode) -> str:
         return ""
     cpus = format_cpulist(ids_of(manager.unwritten))
     return f"CPUs {cpus} count as free, which its state file does not have, and its Node has other CPUs"
-
-
-def _unused() -> str:
-    """Return an unused pod name: managers take pods of the same name for one pod."""
-    return f"?{next(_NUMBERS)}"
 
 
 def _counts(resource: str, allocatable: Mapping[str, int]) -> bool:

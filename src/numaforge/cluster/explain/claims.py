@@ -40,7 +40,6 @@ class PodClaim(ClaimRef):
     without: tuple[str, ...] = ()
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """Return the claim's spec with the change."""
         counts = dict(self.counts)
 
         def changed(request: str, wish: DeviceWish) -> DeviceWish:
@@ -119,7 +118,6 @@ class ClaimWorld:
         return min((name for created, name in serving if created == newest), default=None)
 
     def held_claims(self) -> tuple[HeldClaim, ...]:
-        """Return the allocated claims."""
         return tuple(held_claims(self.claims.values()))
 
     def merged(self, added: ClaimWorld) -> ClaimWorld:

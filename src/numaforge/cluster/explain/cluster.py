@@ -1,7 +1,5 @@
 """A cluster from its API server: Nodes, their pods, and waiting pods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 k8s-device-plugin v0.20, internal/lm: nvml.go, resource.go, mig-strategy.go, machine-type.go.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Where a pod or a gang would go, why not elsewhere, and remedies."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Place pods in order, like a scheduler that knows each kubelet's answer."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 

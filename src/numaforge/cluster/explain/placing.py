@@ -71,7 +71,6 @@ class Placing:
         return self.keys_of_terms.union(self.selector, self.spread)
 
     def tolerates(self, taint: Mapping[str, Any]) -> bool:
-        """Return whether a toleration covers a taint."""
         return any(tolerates(toleration, taint) for toleration in self.tolerations)
 
     def selects(self, labels: Labels, node: str) -> bool:

@@ -7,8 +7,6 @@ strings start with, end with or contain. Macros, arithmetic, `matches`, `? :` an
 separately for each operand of `&&` and `||`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

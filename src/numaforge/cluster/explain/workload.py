@@ -1,7 +1,5 @@
 """What to place: a pod, or the pods of a gang, from documents of Kubernetes and its schedulers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -102,7 +100,6 @@ class Workload:
         return next((unit.domain for unit in self.units if unit.domain), None)
 
     def with_members(self, change: Callable[[GangPod], GangPod]) -> tuple[Unit, ...]:
-        """Return the units with each pod changed."""
         return tuple(replace(unit, members=tuple(map(change, unit.members))) for unit in self.units)
 
 

@@ -8,8 +8,6 @@ plugin and DRA driver exclude each other), docs/drivers/installation.md (`driver
 has a driver).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

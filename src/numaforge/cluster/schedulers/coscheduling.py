@@ -1,7 +1,5 @@
 """Coscheduling of scheduler-plugins: a gang of the size that fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

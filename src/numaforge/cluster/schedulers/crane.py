@@ -1,7 +1,5 @@
 """Crane: its own NodeResourceTopology, and the label for the manager of CPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ of k8s.io/dynamic-resource-allocation (pcieRoot, pciBusID, numaNode), NVIDIA's d
 class gpu.nvidia.com), KEP-5055 (DeviceTaintRule).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -83,7 +83,6 @@ class ServedNode:
 
     @property
     def kubelet_root(self) -> str:
-        """The --root-dir of its kubelet."""
         return self.plan.kubelet.root_dir if self.plan.kubelet else ROOT_DIR
 
     @property
@@ -232,7 +231,6 @@ class ServedFleet:
 
 
 def commented(text: str) -> str:
-    """Return a text as YAML comments."""
     return "".join(f"# {line}\n" for line in wrap(text, WIDTH - 2))
 
 

@@ -4,8 +4,6 @@ Source: k8s.io/api scheduling/v1beta1 and v1alpha3 (1.37), v1alpha2 (1.36). A Po
 `schedulingGroup`, are the same in all three; no server serves v1alpha2 and one of the later ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -8,8 +8,6 @@ controllers/state_manager.go (labels), controllers/object_controls.go (applyMIGC
 strategy is an environment variable of the device plugin, which takes it before its own file).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

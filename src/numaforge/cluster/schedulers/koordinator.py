@@ -1,7 +1,5 @@
 """Koordinator: labels and annotations of Nodes, devices for koordlet, and the layers of the network."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

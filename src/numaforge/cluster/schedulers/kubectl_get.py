@@ -1,7 +1,5 @@
 """Live objects, as kubectl gets them with its own login."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -29,7 +27,6 @@ _NOT_SERVED = re.compile(r"no matches for kind \"([^\"]+)\" in version \"([^\"]+
 
 
 def identity(document: Mapping[str, Any]) -> Identity:
-    """Return what identifies an object."""
     metadata = document["metadata"]
     return document["apiVersion"], document["kind"], metadata.get("namespace", ""), metadata["name"]
 

@@ -1,7 +1,5 @@
 """Kueue: the levels of its topology-aware scheduling, and a flavor of these nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from numaforge.cluster.schedulers.fleet import ServedFleet, Written

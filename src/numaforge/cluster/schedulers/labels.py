@@ -1,7 +1,5 @@
 """Labels of the nodes themselves: what selectors, affinities and people read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -19,7 +17,7 @@ def labels_of(node: ServedNode) -> dict[str, str]:
     devices = sorted({sum(zone.devices.values()) for zone in node.zones if zone.cpus}) or [0]
     spread = dict.fromkeys((devices[0], devices[-1]))
     described = {
-        f"{PREFIX}/profile": _word(node.plan.profile),
+        f"{PREFIX}/profile": _WORD.sub("-", node.plan.profile).strip("-_.")[:63],
         f"{PREFIX}/plan": node.plan_id[:16],
         f"{PREFIX}/numa-policy": node.policy,
         f"{PREFIX}/numa-nodes": str(sum(bool(zone.cpus) for zone in node.zones)),
@@ -41,7 +39,3 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
             f"/etc/kubernetes/node-feature-discovery/features.d/{FEATURE_FILE} on it",
             text=lines,
         )
-
-
-def _word(text: str) -> str:
-    return _WORD.sub("-", text).strip("-_.")[:63]

@@ -1,7 +1,5 @@
 """Live objects compared with plans: the differences, and their writers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

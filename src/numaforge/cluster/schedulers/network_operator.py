@@ -7,8 +7,6 @@ Source: Mellanox/network-operator v26.7, api/v1alpha1/nicclusterpolicy_types.go,
 docs/heterogeneous-cluster-support.md; k8snetworkplumbingwg/sriov-network-device-plugin (selectors).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Node-feature-discovery: a rule per kind of node; its labels stay while the node is as planned."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

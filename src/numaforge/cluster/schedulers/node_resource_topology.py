@@ -1,7 +1,5 @@
 """NodeResourceTopology v1alpha2: what NodeResourceTopologyMatch of scheduler-plugins and KAI read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """OpenShift: KubeletConfig, MachineConfig and MachineConfigPool for each kind of node."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Drivers write slices, so no object is planned: each device identified by PCI add
 compared with the machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

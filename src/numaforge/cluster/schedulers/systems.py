@@ -1,7 +1,5 @@
 """Every system that files are written for, and the folder of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Volcano: Numatopology, HyperNodes of NVLink domains, and a queue with a job of the size that fits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

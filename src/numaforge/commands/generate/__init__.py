@@ -1,7 +1,5 @@
 """The commands that write files for the cluster."""
 
-from __future__ import annotations
-
 import click
 
 from numaforge.commands.options import LazyGroup

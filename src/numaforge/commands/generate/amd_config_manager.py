@@ -1,7 +1,5 @@
 """`numaforge generate amd-config-manager`: the modes of AMD GPUs, for AMD's device config manager."""
 
-from __future__ import annotations
-
 import click
 
 from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_manifests

@@ -1,7 +1,5 @@
 """`numaforge generate monitoring`: what Prometheus, Grafana and GPU exporters need."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`numaforge generate runtime-class`: the RuntimeClass for pods on CRI-O."""
 
-from __future__ import annotations
-
 import click
 
 from numaforge.commands.machine import (

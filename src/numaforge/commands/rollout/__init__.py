@@ -1,7 +1,5 @@
 """The commands of a roll-out over live nodes."""
 
-from __future__ import annotations
-
 import click
 
 from numaforge.commands.options import LazyGroup

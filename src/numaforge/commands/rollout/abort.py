@@ -1,7 +1,5 @@
 """`numaforge rollout abort`: undo a roll-out."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Run a fleet to its end, and show its progress."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Collection, Iterator, Sequence

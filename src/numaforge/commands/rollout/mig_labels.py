@@ -1,7 +1,5 @@
 """`numaforge rollout mig-labels`: repair labels that a MIG manager left behind."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime

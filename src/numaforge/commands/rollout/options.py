@@ -1,7 +1,5 @@
 """The options of every roll-out command, and the run of pyinfra that they describe."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

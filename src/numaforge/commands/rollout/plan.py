@@ -1,7 +1,5 @@
 """`numaforge rollout plan`: what a roll-out would do."""
 
-from __future__ import annotations
-
 import click
 
 from numaforge.commands.rollout.drive import show_nothing

@@ -1,7 +1,5 @@
 """The checks before the first node is taken out of service."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Let pods onto nodes that have planned and verified themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

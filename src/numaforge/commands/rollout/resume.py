@@ -1,7 +1,5 @@
 """`numaforge rollout resume`: resume a roll-out."""
 
-from __future__ import annotations
-
 import click
 
 from numaforge.commands.rollout.options import fleet_command

@@ -1,7 +1,5 @@
 """Take nodes out of service within the budget, change them, prove them, and put them back."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from datetime import UTC, datetime

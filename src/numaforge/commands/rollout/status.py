@@ -1,7 +1,5 @@
 """Show roll-outs as the cluster has them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

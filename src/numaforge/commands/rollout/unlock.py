@@ -1,7 +1,5 @@
 """`numaforge rollout unlock`: release a node's slot."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

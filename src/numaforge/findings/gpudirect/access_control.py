@@ -5,8 +5,6 @@ NVIDIA's own switches and root ports they are those of rdma-core's `rdma_topo` (
 any other switch those for bare metal, for the bridges between a GPU and a NIC alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -193,7 +191,6 @@ class _PciTree:
         return others_masks
 
     def controls(self, function: PciFunction) -> bool:
-        """Return whether a function has access control."""
         if function.access_control is None:
             raise _UnrecognisedError(NOT_READ.format(function.pci_address))
         return function.access_control.control is not None

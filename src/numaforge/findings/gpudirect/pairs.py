@@ -1,7 +1,5 @@
 """Each GPU with each NIC: their distance, and whether the NIC reads and writes the GPU's memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

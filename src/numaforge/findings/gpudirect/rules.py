@@ -1,7 +1,5 @@
 """Rules about GPUDirect RDMA: distances, access control, the IOMMU, the driver, links."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The scopes of rules about GPUDirect: each answer with its reason."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import NamedTuple

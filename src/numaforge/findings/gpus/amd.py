@@ -1,7 +1,5 @@
 """Rules about AMD's GPUs: their modes, their state in kernel and device plugin, their errors."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

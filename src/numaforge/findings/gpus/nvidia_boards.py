@@ -4,8 +4,6 @@ The name is not enough: "H200" is a part of "GH200", which has no NVSwitch. Ids 
 for boards skip an unlisted GPU.
 """
 
-from __future__ import annotations
-
 from numaforge.machine.topology.gpu_models import GRACE
 from numaforge.machine.topology.model import Gpu
 

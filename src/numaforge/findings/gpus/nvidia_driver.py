@@ -1,7 +1,5 @@
 """Rules about NVIDIA's driver: that it has the GPUs, that they answer, and that its versions agree."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from numaforge.findings import Severity, scope

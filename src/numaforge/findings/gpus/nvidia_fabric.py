@@ -1,7 +1,5 @@
 """Rules about NVLink: its fabric, the daemons that run it, and memory shared with other hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from numaforge.findings import Severity, scope

@@ -1,7 +1,5 @@
 """Rules about NVIDIA's GPUs themselves: memory, what waits for a reset, the containers that use them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Rules about the memory of GPUs next to Grace and Vera: NUMA nodes, or the driver's own (CDMM)."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rules about NVIDIA GPUs of several models in one machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from numaforge.findings import Severity, scope

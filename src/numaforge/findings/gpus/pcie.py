@@ -1,7 +1,5 @@
 """Rules about the PCIe links of GPUs, NVIDIA's and AMD's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from numaforge.findings import Severity, scope

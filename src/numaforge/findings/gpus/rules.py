@@ -1,7 +1,5 @@
 """All rules about the GPUs of a machine, their driver and their fabric, by id."""
 
-from __future__ import annotations
-
 from numaforge.findings.gpus import (
     amd,
     nvidia_driver,

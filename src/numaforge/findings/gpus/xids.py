@@ -4,8 +4,6 @@ Source: NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors), by
 first: a reset, or a restart of the application; and nverror.h of its open kernel modules.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -3,8 +3,6 @@
 Sources: kubernetes-sigs/dra-driver-cpu (README; issues 134, 140), kubernetes/website#56232.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from numaforge.findings import Severity

@@ -1,7 +1,5 @@
 """Rules about containerd's configuration as containerd itself prints it. It is never written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 

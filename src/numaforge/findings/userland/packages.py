@@ -1,7 +1,5 @@
 """Rules about unattended upgrades, and packages that are not held."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 Sources: rdma-system(8); k8s-rdma-shared-dev-plugin (ValidateRdmaSystemMode), k8snetworkplumbingwg/rdma-cni.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from numaforge.findings import Severity

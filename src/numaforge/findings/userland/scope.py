@@ -1,7 +1,5 @@
 """Scopes of the rules about the userland, and a snapshot's kubelet and runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules about the host itself: control groups, swap, the clock, limits, crash dumps, local drives."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

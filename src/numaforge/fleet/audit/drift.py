@@ -1,10 +1,7 @@
 """Rules about the plan saved on a host: whether the host is still as planned."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from numaforge.findings import Severity
 from numaforge.findings.drift import DriftRule
@@ -14,12 +11,10 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.unfinished import TRANSACTIONS
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import saved_plan
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.kubelet import drift as kubelet
 from numaforge.roles.machine import drift as machine
 from numaforge.roles.mig import drift as mig
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
 
 _SAVED = "/etc/numaforge/plan.json"
 

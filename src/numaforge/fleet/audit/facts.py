@@ -1,7 +1,5 @@
 """The facts that machines of one make share, a row for each."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A fleet as a whole: the findings of all machines, which are accepted, and what has changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -38,7 +36,6 @@ class AuditFinding(NamedTuple):
 
     @property
     def rule(self) -> Rule:
-        """The rule that found it."""
         return AUDIT_RULES[self.finding.id]
 
     @property
@@ -59,12 +56,10 @@ class FleetAudit(NamedTuple):
 
     @property
     def by_machine(self) -> dict[str, list[AuditFinding]]:
-        """The findings of each machine that has some."""
         return grouped((finding.machine, finding) for finding in self.findings)
 
     @property
     def open(self) -> list[AuditFinding]:
-        """The findings that no baseline has."""
         return [finding for finding in self.findings if not finding.accepted]
 
 

@@ -1,7 +1,5 @@
 """Every rule about the userland of a host, and the one that compares it with the plan on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from numaforge.findings import Severity

@@ -1,24 +1,18 @@
 """Rules about the kernel's files: what a snapshot has of them, compared with what the saved plan expects."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from numaforge import roles as role
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.amd_partitions.expected import mode_path
+from numaforge.roles.expectation import Expected
 from numaforge.roles.expected import EXPECTED
 from numaforge.roles.hugepages.paths import hugepage_totals, pool_pages
 from numaforge.roles.kernel_values.paths import ENERGY_PREFERENCE, GOVERNOR, ONLINE, sysctl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.expectation import Expected
 
 _RULES = {
     role.hugepages: ("NP103", Severity.ERROR, "huge pages are not as planned"),

@@ -1,7 +1,5 @@
 """One machine: everything that the project's rules find on it, and the facts to compare with its siblings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

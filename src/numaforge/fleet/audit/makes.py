@@ -1,7 +1,5 @@
 """Makes of machines: siblings share what never changes by mistake."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Each machine against its siblings: what most of a make have, and which machine differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Racks as a whole: the trays that NVLink joins must agree."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from numaforge.findings import Finding, Rule, Severity

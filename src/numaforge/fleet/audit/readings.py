@@ -1,7 +1,5 @@
 """Readers of the facts that machines of one make share: texts to compare, none where unknown."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The scripts that a node runs before and for a measurement, and how their output is read."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

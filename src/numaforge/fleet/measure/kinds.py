@@ -1,7 +1,5 @@
 """What can be measured: its name, its unit, and whether more or less is better."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

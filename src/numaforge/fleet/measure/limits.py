@@ -1,7 +1,5 @@
 """The most that a link carries, where the machine shows which link it is."""
 
-from __future__ import annotations
-
 import re
 
 from numaforge.machine.topology.model import Gpu, NodeTopology, RdmaPort

@@ -1,7 +1,5 @@
 """What to measure, and how a pyinfra run receives it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

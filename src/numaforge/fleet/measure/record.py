@@ -1,7 +1,5 @@
 """What was measured on a machine, as stored there and as programs read it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

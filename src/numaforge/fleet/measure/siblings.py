@@ -1,7 +1,5 @@
 """Each machine compared with others of its make: which is slow, and what keeps a node from service."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -49,7 +47,6 @@ def with_siblings(machines: Mapping[str, Measurement]) -> dict[str, Measurement]
 
 
 def names_by_make(machines: Mapping[str, Measurement]) -> dict[str, list[str]]:
-    """Return the names of the machines of each make."""
     return grouped((measured.make, name) for name, measured in machines.items())
 
 

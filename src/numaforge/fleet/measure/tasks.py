@@ -1,7 +1,5 @@
 """What is measured on a machine, with its installed programs: one command for each figure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The components of an image: our own manifest, and a CycloneDX bill of materials for scanners."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

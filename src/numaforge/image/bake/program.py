@@ -1,7 +1,5 @@
 """numaforge as installed in an image: its packages for the image's Python, without pip there."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -1,7 +1,5 @@
 """The profile with which a node plans itself: sources and precedence."""
 
-from __future__ import annotations
-
 import stat
 import subprocess
 import tempfile

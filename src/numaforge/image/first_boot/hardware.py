@@ -1,7 +1,5 @@
 """The machines that an image was made for, compared with a node before it plans itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run scripts on this machine, as on a node."""
 
-from __future__ import annotations
-
 import subprocess
 
 from numaforge.lib import bounded

@@ -1,7 +1,5 @@
 """The API server through the kubelet's login, which may change only its own Node."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import http.client
@@ -56,7 +54,6 @@ class KubeletLogin:
         return str((lease.get("spec") or {}).get("renewTime") or "")
 
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
-        """Set annotations of a Node."""
         self._ask("PATCH", _path(name), {"metadata": {"annotations": dict(annotations)}}, _MERGE)
 
     def set_condition(self, name: str, condition: Mapping[str, str]) -> None:

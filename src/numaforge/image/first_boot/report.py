@@ -1,7 +1,5 @@
 """A node's report to its cluster: the profile that it is planned with, and whether it is as planned."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tempfile

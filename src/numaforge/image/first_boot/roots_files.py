@@ -3,8 +3,6 @@
 The rule of the node's paths.sh, for programs that read as root.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

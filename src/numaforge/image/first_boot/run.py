@@ -1,7 +1,5 @@
 """What a node does before its kubelet starts: it plans itself, and applies the plan in one transaction."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable
@@ -81,13 +79,11 @@ class Change(NamedTuple):
 
     @property
     def does(self) -> tuple[str, ...]:
-        """A line for each change."""
         if self.transaction is None:
             return ()
         return (*self.transaction.sentences, *self.transaction.moves, *self.transaction.writes)
 
     def record(self, attempt: int = 1) -> BootRecord:
-        """Return the record of its plan."""
         return BootRecord(
             profile=self.goal.plan.profile,
             named_by=self.chosen.by,

@@ -6,8 +6,6 @@ of a GPU is its PCI function; the others are platform devices, and the plugin fi
 begins with "amdgpu_xcp_" (its issue 157).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

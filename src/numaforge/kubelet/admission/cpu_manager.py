@@ -3,8 +3,6 @@
 pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.28 to 1.37.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed

@@ -3,8 +3,6 @@
 pkg/kubelet/cm/devicemanager of kubelet 1.28 to 1.37.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple
@@ -104,7 +102,6 @@ class _Plugin:
         return self.preference.of(available, required, size)
 
     def in_nodes(self, numa: int) -> int:
-        """Return the devices that are near one of the NUMA nodes."""
         devices = 0
         for node in bits(numa):
             devices |= self.of_node.get(node, 0)

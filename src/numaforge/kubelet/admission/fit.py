@@ -49,7 +49,6 @@ class Scenario:
     running: bool = False
 
     def node(self) -> Node:
-        """Return a fresh node."""
         return Node(
             self.topology,
             self.config,

@@ -8,8 +8,6 @@ of the managers, kubernetes/kubernetes#135541 (34 NUMA nodes, no pod is ever adm
 255^4 combinations, 21 minutes), #138244 (since 1.36 only NUMA nodes with devices are walked for devices).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod

@@ -5,8 +5,6 @@ resource of its own, with single they are nvidia.com/gpu, with none GPUs are adv
 is never advertised beside its MIG devices. MIG devices and replicas are near the NUMA node of their GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

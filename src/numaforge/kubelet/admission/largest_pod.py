@@ -3,8 +3,6 @@
 The rules are those of `admission.Node`, for a pod of one Guaranteed container; tests keep the two in step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -57,7 +55,6 @@ class EmptyNode:
         self.devices = self._plugin.healthy.bit_count() if self._plugin else 0
 
     def admits(self, shape: PodShape) -> bool:
-        """Whether the kubelet admits a pod of this shape."""
         bounds = self._bounds(shape.devices)
         if bounds is None or not _within(shape, bounds):
             return False

@@ -78,22 +78,18 @@ class CpuTopology:
 
     @cached_property
     def cpus(self) -> int:
-        """Return the bitmask of all CPUs."""
         return mask_of(self.places)
 
     @cached_property
     def numa_nodes(self) -> dict[int, int]:
-        """Return the CPUs of each NUMA node that has any."""
         return self._group("numa_node")
 
     @cached_property
     def sockets(self) -> dict[int, int]:
-        """Return the CPUs of each socket."""
         return self._group("socket")
 
     @cached_property
     def cores(self) -> dict[int, int]:
-        """Return the CPUs of each core."""
         return self._group("core")
 
     @cached_property
@@ -107,14 +103,12 @@ class CpuTopology:
         return mask_of(self.numa_nodes)
 
     def cpus_in_numa_nodes(self, numa_nodes: Iterable[int]) -> int:
-        """Return the CPUs of several NUMA nodes."""
         mask = 0
         for node in numa_nodes:
             mask |= self.numa_nodes.get(node, 0)
         return mask
 
     def sockets_in_numa_nodes(self, numa_nodes: Iterable[int]) -> frozenset[int]:
-        """Return the sockets that have a CPU in one of the NUMA nodes."""
         cpus = self.cpus_in_numa_nodes(numa_nodes)
         return frozenset(socket for socket, members in self.sockets.items() if members & cpus)
 

@@ -1,7 +1,5 @@
 """Sets of small integers (CPUs, NUMA nodes, devices) as int bitmasks, which keeps the simulator fast."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate, combinations
@@ -27,7 +25,6 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def ids_of(mask: int) -> frozenset[int]:
-    """Return the ids in a bitmask."""
     return frozenset(bits(mask))
 
 

@@ -6,8 +6,6 @@ so the outcome depends only on which candidates exist: this module computes that
 gives the same answer without the walk (16 million permutations on eight NUMA nodes).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field

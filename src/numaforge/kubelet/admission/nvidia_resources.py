@@ -1,7 +1,5 @@
 """The names of the resources that NVIDIA's device plugin advertises."""
 
-from __future__ import annotations
-
 import re
 
 PREFIX = "nvidia.com/"

@@ -84,7 +84,6 @@ class Pod:
 
     @property
     def app_containers(self) -> tuple[Container, ...]:
-        """Return the containers that are not init containers."""
         return tuple(container for container in self.containers if not container.init)
 
     @property

@@ -5,8 +5,6 @@ replicas and MIG devices by the replicas that are taken of each (allocate.go). T
 random order, so that each of several equal sets may be the one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
@@ -117,7 +115,6 @@ class _Divisions:
         self._best: dict[tuple[int, int | None], int | None] = {}
 
     def score(self, gpus: int) -> int:
-        """Return the score of one set."""
         return sum(self._scores[one][second] for one, second in combinations(bits(gpus), 2))
 
     def sum_with(self, gpus: int, available: int, most: int | None) -> int | None:

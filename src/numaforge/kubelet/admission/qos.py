@@ -1,7 +1,5 @@
 """Explain QoS: why a pod is not Guaranteed, or gets no exclusive CPUs, and which line changes that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
@@ -26,7 +24,6 @@ class Remark(NamedTuple):
 
     @property
     def change(self) -> str:
-        """The change in one line."""
         return f"{self.field}: {self.value}" if self.value else f"{self.field}: <set it>"
 
 

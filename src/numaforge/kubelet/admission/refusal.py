@@ -1,7 +1,5 @@
 """A pod is refused: the reason and message that end up in its status."""
 
-from __future__ import annotations
-
 from numaforge.lib.errors import ExitCode, NumaforgeError
 
 TOPOLOGY_AFFINITY = "TopologyAffinityError"

@@ -4,8 +4,6 @@ The kubelet itself ignores extended resources that it does not know (pkg/kubelet
 removeMissingExtendedResources), because the scheduler has counted them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher

@@ -3,8 +3,6 @@
 pkg/kubelet/cm/topologymanager/scope*.go of kubelet 1.36.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Whether two spellings of a kubelet setting mean the same: `1Gi` and `1024Mi`, `60s` and `1m0s`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any

@@ -4,8 +4,6 @@ Sources: pkg/kubelet/kubeletconfig/configfiles/configfiles.go, .../util/codec/co
 serializers of k8s.io/apimachinery.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Sources: pkg/kubelet/apis/config/v1beta1/defaults.go, pkg/kubelet/eviction/defau
 in cmd/kubelet/app/server.go.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Source: mergeKubeletConfigurations in cmd/kubelet/app/server.go. Up to 1.31 the 
 which changes the effect of null and the error for a wrong type; 1.28 merged typed structures instead of JSON.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from math import inf, isinf

@@ -3,8 +3,6 @@
 Source: staging/src/k8s.io/component-base/featuregate/feature_gate.go (SetFromMap, Validate) of each minor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple

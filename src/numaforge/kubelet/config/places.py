@@ -1,7 +1,5 @@
 """Where a setting is written: in the main file, in a drop-in, or on the command line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Sources: parseResourceList in cmd/kubelet/app/server.go, pkg/kubelet/eviction/he
 pkg/kubelet/cm/node_container_manager_linux.go and helpers.go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from math import isnan

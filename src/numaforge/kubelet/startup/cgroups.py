@@ -4,8 +4,6 @@ Sources: enforceNodeAllocatableCgroups in pkg/kubelet/cm/node_container_manager_
 ToSystemd and Validate in pkg/kubelet/cm/cgroup_manager_linux.go and cgroup_v2_manager_linux.go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ These are the shares of reservedMemory, words in another case, values without th
 this kubelet does not know any more or has locked, and top-level keys that are written twice.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from difflib import get_close_matches

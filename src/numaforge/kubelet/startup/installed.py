@@ -1,7 +1,5 @@
 """Whether the kubelet installed on a machine starts with its configuration."""
 
-from __future__ import annotations
-
 from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check

@@ -3,8 +3,6 @@
 Sources: NewManager and policy_options.go below pkg/kubelet/cm/topologymanager, cpumanager and memorymanager.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
@@ -416,7 +414,6 @@ def shares_of(total: Quantity, machine: MachineInfo) -> list[tuple[int, str]]:
 
 
 def _shares(total: Quantity, machine: MachineInfo) -> str:
-    """Return the shares in words."""
     (first, more), *others = shares_of(total, machine)
     if not others:
         return f"{total} on one NUMA node"

@@ -4,8 +4,6 @@ Source: pkg/kubelet/sysctl/allowlist.go, IsValidSysctlPattern in pkg/apis/policy
 k8s.io/component-helpers/node/util/sysctl.
 """
 
-from __future__ import annotations
-
 import re
 
 from numaforge.kubelet_minors.values.gotext import quoted

@@ -4,8 +4,6 @@ Source: InitializeTLS in cmd/kubelet/app/server.go, k8s.io/component-base/cli/fl
 curves_flag.go), and Go's crypto/tls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 

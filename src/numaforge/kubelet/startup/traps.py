@@ -4,8 +4,6 @@ The behaviour behind each warning was observed on real kubelets; related issues 
 named beside the rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any

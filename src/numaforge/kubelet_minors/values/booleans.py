@@ -3,8 +3,6 @@
 Source: ParseBool in Go's strconv package.
 """
 
-from __future__ import annotations
-
 from numaforge.kubelet_minors.values.gotext import quoted
 
 _VALUES = {

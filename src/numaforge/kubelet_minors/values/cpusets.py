@@ -4,8 +4,6 @@ Source: k8s.io/utils/cpuset. Everything else uses numaforge.lib.cpulist; the kub
 spaces) and words its errors differently.
 """
 
-from __future__ import annotations
-
 from numaforge.kubelet_minors.values.numbers import NumberError, parse_int
 
 # The kernel's largest NR_CPUS is 8192; a range such as 0-99999999999 exhausts the kubelet's memory.

@@ -3,8 +3,6 @@
 Source: Go's time package (ParseDuration, Duration.String).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,7 +36,6 @@ class Duration:
 
     @property
     def seconds(self) -> float:
-        """The span in seconds."""
         return self.nanoseconds / 10**9
 
     def __str__(self) -> str:

@@ -3,8 +3,6 @@
 Source: Go's encoding/csv; pflag reads the first record.
 """
 
-from __future__ import annotations
-
 _QUOTE = '"'
 
 

@@ -494,7 +494,6 @@ class _Parser:
         return None
 
     def _skip(self, characters: str) -> bool:
-        """Skip the next character if it is one of these."""
         skipped = self.at < len(self.text) and self.text[self.at] in characters
         self.at += skipped
         return skipped

@@ -1,7 +1,5 @@
 """Texts and numbers as Go's fmt and strconv print them."""
 
-from __future__ import annotations
-
 import struct
 from decimal import Decimal
 

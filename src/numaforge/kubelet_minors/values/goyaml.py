@@ -90,7 +90,6 @@ class _GoLoader(yaml.SafeLoader):
             super().scan_to_next_token()
 
     def scan_plain(self) -> yaml.ScalarToken:
-        """Read a plain scalar."""
         start = end = self.get_mark()
         text = gap = ""
         while self.peek() != "#" and not self._is_at_marker():
@@ -350,7 +349,7 @@ class _Decoding:
             below = (*path, name) if len(path) < _DEEPEST_LINE else path
             is_scalar = value_node.kind == "scalar"
             value = self._scalar(value_node) if is_scalar else (yield self._value(value_node, below))
-            if key in values and not _is_nan(key):
+            if key in values and not (isinstance(key, _Key) and key.kind is float and isnan(key.value)):
                 self.duplicates.append((below, key_node.line))
                 shown = _go_syntax(key.value if isinstance(key, _Key) else key)
                 self.complaints.append(f"  line {value_node.line}: key {shown} already set in map")
@@ -519,10 +518,6 @@ def _require_text(key: _Key, value: Any) -> None:
             f"unsupported map key of type: {kind}, key: {_go_syntax(key.value)}, value: {_go_syntax(value)}"
         )
         raise YamlError(text, None)
-
-
-def _is_nan(key: str | _Key) -> bool:
-    return isinstance(key, _Key) and key.kind is float and isnan(key.value)
 
 
 def _odd_number(value: float) -> str:

@@ -3,8 +3,6 @@
 Source: pkg/util/validation in k8s.io/apimachinery.
 """
 
-from __future__ import annotations
-
 import re
 
 _LABEL = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")

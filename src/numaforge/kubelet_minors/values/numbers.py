@@ -3,8 +3,6 @@
 Source: ParseInt, ParseUint, Atoi and ParseFloat in Go's strconv package.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from fractions import Fraction
@@ -83,7 +81,6 @@ def parse_float32(text: str) -> float:
 
 
 def float32(value: float) -> float:
-    """Return the nearest float32."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:

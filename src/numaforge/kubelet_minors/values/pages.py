@@ -1,12 +1,9 @@
 """Huge pages as Kubernetes names them: the resource `hugepages-2Mi` is bytes in pages of 2 MiB."""
 
-from __future__ import annotations
-
 _PREFIX = "hugepages-"
 
 
 def in_pages(resource: str) -> bool:
-    """Whether a resource is huge pages."""
     return resource.startswith(_PREFIX)
 
 

@@ -1,7 +1,5 @@
 """Take a snapshot: the script that a host runs, and the readers of its output and of a folder."""
 
-from __future__ import annotations
-
 import base64
 import posixpath
 import re

@@ -5,8 +5,6 @@ serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environ
 GPUs the name and the control group are taken, not the command line.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import groupby

@@ -1,7 +1,5 @@
 """What a snapshot keeps of PCI functions: their configuration space, and which share a card."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Keep secrets, serial numbers and addresses out of a snapshot, whatever file they stand in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A folder that is a machine's root directory: links resolve as on that machine and never lead out of it."""
 
-from __future__ import annotations
-
 import posixpath
 from pathlib import Path
 

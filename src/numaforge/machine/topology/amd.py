@@ -1,7 +1,5 @@
 """The amdgpu driver's data on its GPUs in sysfs: name, memory, partitions and XGMI hive."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

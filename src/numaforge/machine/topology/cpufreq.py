@@ -1,7 +1,5 @@
 """Frequency scaling and idle states: drivers, governors, energy preferences and sleep states, by CPU."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import reduce

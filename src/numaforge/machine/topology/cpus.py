@@ -4,8 +4,6 @@ Masks decide, not ids: core ids repeat across dies and clusters, package ids rep
 POWER and s390. Masks may name offline CPUs, so they are always restricted to the online set.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

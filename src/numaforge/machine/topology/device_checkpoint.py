@@ -1,7 +1,5 @@
 """The kubelet's checkpoint of devices: which containers have which, and which resources have any."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

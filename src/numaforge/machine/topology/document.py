@@ -1,7 +1,5 @@
 """The NodeTopology document, schema 1: what `numaforge topology -o json` prints and other programs read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,14 +1,9 @@
 """The models of GPUs by their PCI ids, for hosts without a driver that reports the name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from numaforge.machine.topology.model import Gpu
 from numaforge.machine.topology.vendors import NVIDIA
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Gpu
 
 # pci.ids (github.com/pciutils/pciids), in the words of the drivers where these are known.
 MODELS: Mapping[str, str] = {

@@ -4,8 +4,6 @@ A snapshot has all three: its script asks NVML with `snapshot/nvml_probe.py`. `n
 read the answers, which `nvidia.py` joins with the functions; `amd.py` reads what amdgpu shows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +23,6 @@ def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
 
 
 def _with_driver(gpu: Gpu, files: Mapping[str, str], names_by_gpu: str | None) -> Gpu:
-    """Return the GPU with what its kernel driver shows in files."""
     gpu = with_amdgpu(gpu, files, names_by_gpu)
     if gpu.memory_numa_node is not None:
         return gpu

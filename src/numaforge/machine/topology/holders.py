@@ -1,7 +1,5 @@
 """The holders of GPUs: processes that NVML lists, and containers to which the kubelet gave devices."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The kubelet as it is set up on the host: its unit, its flags with environment files resolved, its files."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import shlex
@@ -111,7 +109,6 @@ def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | 
 
 
 def _unit_of(distribution: str, units: Units) -> str | None:
-    """Return the unit of a distribution that runs; None where none does."""
     names = map(posixpath.basename, catalogue.DISTRIBUTIONS[distribution].units)
     return next((name for name in names if name in units.main_pids), None)
 

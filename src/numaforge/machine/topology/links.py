@@ -1,7 +1,5 @@
 """The distance between two devices, as in `nvidia-smi topo -m`, from sysfs and the GPUs' own links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -53,7 +51,6 @@ class LinkedDevice(NamedTuple):
 
     @property
     def memory_numa_node(self) -> int | None:
-        """The NUMA node of its own memory, where there is one."""
         return self.device.memory_numa_node if isinstance(self.device, Gpu) else None
 
 

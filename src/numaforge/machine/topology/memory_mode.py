@@ -1,7 +1,5 @@
 """Who manages the memory of GPUs beside Grace and Vera: the kernel, as NUMA nodes, or the driver (CDMM)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from numaforge.lib.codec import NOTHING_ELSE

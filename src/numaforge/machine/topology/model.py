@@ -1,7 +1,5 @@
 """The model: one machine as frozen data, with everything unknown kept as None."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self

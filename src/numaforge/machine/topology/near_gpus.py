@@ -1,7 +1,5 @@
 """GPUs that belong together: the most NVLinks on one NUMA node, and NICs below the same PCIe switch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple

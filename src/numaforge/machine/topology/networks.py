@@ -1,7 +1,5 @@
 """IPv4 networks of interfaces, from the kernel's routing table."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import IPv4Network
 

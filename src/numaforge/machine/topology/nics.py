@@ -1,7 +1,5 @@
 """Network devices: the interfaces and RDMA devices of PCI functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from numaforge.lib.given import digits

@@ -1,7 +1,5 @@
 """NUMA nodes with their memory, distances and hugepage pools."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """NVIDIA's GPUs as sysfs shows them, merged with NVML's or nvidia-smi's answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

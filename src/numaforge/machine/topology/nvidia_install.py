@@ -1,7 +1,5 @@
 """What the host's files show of NVIDIA's software: modules, libraries, daemons, packages, versions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """NVML's answers (snapshot/nvml_probe.py) as GPUs; what an older probe did not ask stays unknown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

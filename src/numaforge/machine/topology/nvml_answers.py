@@ -1,7 +1,5 @@
 """The shape of NVML's answers (snapshot/nvml_probe.py), checked before they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """The size of the kernel's pages, and the sizes of its huge pages, which follow from it."""
 
-from __future__ import annotations
-
 from numaforge.lib.quantity import parse_bytes
 from numaforge.machine.topology.model import NodeTopology
 

@@ -1,7 +1,5 @@
 """PCI functions: accelerators, and the place of each in the PCI tree."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -149,7 +147,6 @@ def read_other_devices(snapshot: Snapshot) -> tuple[PciDevice, ...]:
 
 
 def read_nvmes(snapshot: Snapshot) -> tuple[Nvme, ...]:
-    """Return the NVMe controllers."""
     return tuple(
         Nvme(function.address, function.driver, function.numa_node)
         for function in functions(snapshot)
@@ -180,7 +177,6 @@ def path_from_root(link: str) -> tuple[str, ...]:
 
 
 def functions(snapshot: Snapshot) -> list[Function]:
-    """Return every PCI function, by address."""
     return [
         Function(address, attributes, _driver(snapshot, address))
         for address, attributes in snapshot.pci_files.items()

@@ -1,7 +1,5 @@
 """PCIe between GPUs and NICs: access control, address translation, IOMMU groups, BARs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

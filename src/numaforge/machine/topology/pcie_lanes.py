@@ -1,7 +1,5 @@
 """PCIe links as users name them."""
 
-from __future__ import annotations
-
 _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # by GT/s
 
 

@@ -1,7 +1,5 @@
 """Rails: each RDMA device with the GPUs nearest to it, and the best device of each GPU."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

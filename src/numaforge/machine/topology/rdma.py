@@ -1,7 +1,5 @@
 """RDMA devices: ports, character devices, virtual functions, and which of them only manage NVSwitches."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Interpret a snapshot: the one function from raw text to a machine."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The ready machines of the package: topologies to try commands with, by name."""
 
-from __future__ import annotations
-
 from numaforge.lib.errors import TopologyError
 from numaforge.lib.given import parse_json, read_text
 from numaforge.lib.resources import machine_dir
@@ -14,7 +12,6 @@ _SUFFIX = ".json"
 
 
 def ready_machines() -> tuple[str, ...]:
-    """Return the names of the ready machines."""
     return tuple(sorted(path.name.removesuffix(_SUFFIX) for path in machine_dir().glob(f"*{_SUFFIX}")))
 
 

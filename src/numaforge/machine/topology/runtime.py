@@ -1,7 +1,5 @@
 """A host's container runtime, and the units whose limits pods inherit."""
 
-from __future__ import annotations
-
 import re
 
 from numaforge.kubelet_minors.flags import flag_value

@@ -1,7 +1,5 @@
 """Saved machines: a snapshot, or the topology document made from one."""
 
-from __future__ import annotations
-
 from typing import Any, TypeGuard
 
 from numaforge.lib.errors import NumaforgeError

@@ -1,7 +1,5 @@
 """Sliced devices: MIG's instances and AMD's compute partitions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from numaforge.machine.topology.gpu_models import COMPUTE_DIES

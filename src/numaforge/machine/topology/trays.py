@@ -1,7 +1,5 @@
 """Trays of a rack: what trays joined by NVLink must agree on, and where they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +53,6 @@ class Disagreement:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All compared trays."""
         return tuple(host for hosts in self.groups.values() for host in hosts)
 
 

@@ -1,7 +1,5 @@
 """systemd's view of units; the name and the arguments of a process are its own words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Software on the host besides kernel and kubelet: daemons, packages, containerd, swap, other managers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase

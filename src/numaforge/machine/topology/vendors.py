@@ -1,7 +1,5 @@
 """Device makers by PCI vendor id, and which GPUs belong to NVIDIA's driver."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from numaforge.machine.topology.model import Gpu

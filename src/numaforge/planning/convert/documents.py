@@ -1,7 +1,5 @@
 """Text of other tools, read strictly: YAML documents, TOML, or an INI file."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex

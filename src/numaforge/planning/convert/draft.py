@@ -1,7 +1,5 @@
 """A profile in the making from another tool's file, and the notes on its fields."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,7 +95,6 @@ class Draft:
         self.origins[key] = origin if origins in (None, origin) else f"{origins}, {origin}"
 
     def has(self, key: str) -> bool:
-        """Whether a key is set."""
         return key in self._values
 
     def listed(self, key: str) -> tuple[Any, ...]:

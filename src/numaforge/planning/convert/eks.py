@@ -4,8 +4,6 @@ Source: awslabs/amazon-eks-ami nodeadm/api/v1alpha1, eksctl.io/usage/schema,
 bottlerocket-os/bottlerocket-settings-sdk settings-extensions/{kubernetes,kernel}.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any

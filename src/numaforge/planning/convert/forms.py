@@ -1,7 +1,5 @@
 """The kinds of files that are converted, how each is recognised, and its table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain

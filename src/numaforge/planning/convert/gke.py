@@ -4,8 +4,6 @@ Source: cloud.google.com/kubernetes-engine/docs/how-to/node-system-config and th
 NodeKubeletConfig and LinuxNodeConfig.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

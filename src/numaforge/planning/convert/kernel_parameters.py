@@ -1,7 +1,5 @@
 """Kernel parameters of another tool's file that a profile accepts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

@@ -3,8 +3,6 @@
 Source: k8s.io/kubelet config/v1beta1/types.go; openshift/api machineconfiguration/v1.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping
 from fractions import Fraction

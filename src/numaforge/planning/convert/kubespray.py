@@ -3,8 +3,6 @@
 Source: kubernetes-sigs/kubespray, roles/kubernetes/node (defaults, templates/kubelet-config.v1beta1.yaml.j2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any

@@ -1,7 +1,5 @@
 """A configuration of mig-parted: the profile's own section reads its form."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

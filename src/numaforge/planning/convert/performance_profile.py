@@ -4,8 +4,6 @@ Source: openshift/cluster-node-tuning-operator, manifests/20-performance-profile
 components/{kubeletconfig,tuned,machineconfig} and assets/performanceprofile/tuned.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

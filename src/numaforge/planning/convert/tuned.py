@@ -4,8 +4,6 @@ Source: redhat-performance/tuned, tuned/plugins and tuned/profiles; openshift/cl
 manifests/20-tuned.crd.yaml.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import groupby

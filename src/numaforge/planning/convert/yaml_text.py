@@ -1,7 +1,5 @@
 """A conversion as a profile's file: YAML with comments on the origin of each value and what to know."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any

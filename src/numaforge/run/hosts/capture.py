@@ -1,7 +1,5 @@
 """Ask one host, without an inventory: for its snapshot, or for more in the same connection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 

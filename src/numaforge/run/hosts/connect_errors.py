@@ -1,7 +1,5 @@
 """Why a host cannot be connected to, in pyinfra's form and in ours."""
 
-from __future__ import annotations
-
 from pyinfra.api.exceptions import ConnectError
 
 from numaforge.lib.errors import HostUnreachableError, NumaforgeError

@@ -1,7 +1,5 @@
 """Connections to a host: without delays, limited in time, and reopened after a break."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """pyinfra's connector for SSH that reaches hosts as OpenSSH does."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from random import uniform

@@ -1,7 +1,5 @@
 """A host's snapshot, and how it lets us become root."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pyinfra.api import Host

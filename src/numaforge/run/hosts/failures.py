@@ -1,7 +1,5 @@
 """A host's failure affects that host alone."""
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections.abc import Callable

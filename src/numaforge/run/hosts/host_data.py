@@ -1,7 +1,5 @@
 """Host data in an inventory: a table of every datum, checked before any host is asked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches

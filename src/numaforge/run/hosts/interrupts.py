@@ -4,8 +4,6 @@ The hosts of a run are greenlets of one process, and an interrupt arrives in any
 which would print a traceback and continue. So it is thrown into the greenlet that started the run.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

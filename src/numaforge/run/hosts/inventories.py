@@ -3,8 +3,6 @@
 pyinfra takes the lists at the top level of a file for groups, and ignores the rest; it has no hook for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path

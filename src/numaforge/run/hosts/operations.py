@@ -1,7 +1,5 @@
 """Operations on a host whose errors fail that host alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Concatenate, ParamSpec

@@ -1,7 +1,5 @@
 """Hosts' output through pyinfra: limited, and without terminal control sequences."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -3,8 +3,6 @@
 In place of pyinfra's table of operations and its interleaved output of hosts.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

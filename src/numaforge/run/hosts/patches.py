@@ -3,8 +3,6 @@
 The replacing functions are where they belong; nothing else assigns to pyinfra's names.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Divide a run's hosts between processes, so that it uses every core."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 
@@ -41,5 +39,4 @@ def end_with_others(code: int) -> int:
 
 
 def hosts_of(state: State) -> list[Host]:
-    """Return the hosts of this run."""
     return [host for host in state.inventory if state.is_host_in_limit(host)]

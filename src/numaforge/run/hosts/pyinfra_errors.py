@@ -4,8 +4,6 @@ pyinfra prints a traceback for a mistake in a deploy's file, and "No hosts remai
 has no hook for either.
 """
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections.abc import Callable

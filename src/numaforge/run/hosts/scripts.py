@@ -1,7 +1,5 @@
 """Scripts on a host that may be unreachable: a script that was cut off is not one that failed."""
 
-from __future__ import annotations
-
 from paramiko import SSHException
 from pyinfra.api import Host, StringCommand
 from pyinfra.api.exceptions import ConnectError

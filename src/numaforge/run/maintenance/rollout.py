@@ -54,7 +54,6 @@ class _Clusters:
         self._looking = threading.Lock()  # hosts run concurrently
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
-        """Return the cluster that the options name."""
         key = key_of_cluster(options)
         if key not in self._known:
             self._known[key] = self._open.enter_context(options.cluster())

@@ -5,8 +5,6 @@ validation_reserved_memory.go), and the logging and tracing validation of k8s.io
 kubelet walks a map in random order, the order here is by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Validation of image pulls and image garbage collection."""
 
-from __future__ import annotations
-
 import re
 
 from numaforge.kubelet.startup.validation.numbers import between

@@ -1,7 +1,5 @@
 """Validation of shutdowns and restarts."""
 
-from __future__ import annotations
-
 from numaforge.kubelet.startup.validation.refusals import SECOND, CompleteConfig, Refusals, invalid
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gotext import shown_float

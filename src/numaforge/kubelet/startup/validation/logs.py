@@ -1,7 +1,5 @@
 """Validation of the kubelet's own log and of container logs."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Validation of memory: swap, reservations, throttling."""
 
-from __future__ import annotations
-
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, Refusals, invalid
 from numaforge.kubelet_minors.values.gotext import quoted, shown_float
 from numaforge.kubelet_minors.values.pages import in_pages

@@ -1,7 +1,5 @@
 """Validation of the node: taints, topology policy, lease, user namespaces."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Validation of plain numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, Refusals, invalid

@@ -1,7 +1,5 @@
 """A complete configuration, and the validation errors in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

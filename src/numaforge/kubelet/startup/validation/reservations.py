@@ -1,7 +1,5 @@
 """Validation of Node Allocatable: enforcement, its cgroups, reserved CPUs."""
 
-from __future__ import annotations
-
 from numaforge.kubelet.startup.validation.refusals import SECOND, CompleteConfig, Refusals, invalid
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet_minors.values.gotext import quoted

@@ -1,7 +1,5 @@
 """Validation of the kubelet's servers and of the endpoints it calls."""
 
-from __future__ import annotations
-
 from numaforge.kubelet.startup.validation.numbers import between
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
 from numaforge.kubelet_minors.values.gotext import quoted

@@ -1,7 +1,5 @@
 """Validation of tracing, and of its endpoint as Go's net/url parses it."""
 
-from __future__ import annotations
-
 import re
 
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
