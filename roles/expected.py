@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from numaforge import roles as role
+from numaforge.roles import role
 from numaforge.roles.amd_partitions import expected as amd_partitions
 from numaforge.roles.cpus.slices import expected as slices
 from numaforge.roles.hugepages import expected as hugepages

@@ -35,28 +35,50 @@ ALWAYS = ("topology",)
 
 
 class Role(NamedTuple):
-    """One concern of a node: `package` is its folder.
+    """One concern of a node: `folder` is its path below roles/.
 
     It is carried out where a deploy calls it by its name `called`, or a role that it `goes_with`.
     """
 
     called: str
-    package: str
+    folder: str
     goes_with: tuple[str, ...] = ()
 
     def among(self, called: Collection[str]) -> bool:
         """Whether it is carried out where a deploy has called these."""
         return not {self.called, *self.goes_with}.isdisjoint(called)
 
-    @property
-    def folder(self) -> str:
-        """The path of its folder below roles/."""
-        return self.package.removeprefix("numaforge.roles.").replace(".", "/")
 
+machine = Role("machine", "machine", ALWAYS)
+cpus = Role("cpus", "cpus")
+files = Role("files", "files", ALWAYS)
+host = Role("host", "host")
+kernel_cmdline = Role("tuning", "kernel_cmdline")
+modules = Role("modules", "modules")
+mig_mode = Role("mig", "mig/mode")
+reboot = Role("reboot", "reboot", ALWAYS)
+gpudirect = Role("tuning", "gpudirect")
+kernel_values = Role("tuning", "kernel_values")
+nics = Role("rdma", "rdma/nics")
+interrupts = Role("interrupts", "interrupts")
+slices = Role("system", "cpus/slices")
+hugepages = Role("hugepages", "hugepages", ("kubelet",))
+mig = Role("mig", "mig")
+amd_partitions = Role("amd_partitions", "amd_partitions")
+imex = Role("imex", "imex")
+crio = Role("host", "crio")
+memlock = Role("rdma", "host/memlock")
+rdma = Role("rdma", "rdma")
+kubelet = Role("kubelet", "kubelet")
+dra = Role("dra", "dra", ("kubelet",))
+watch = Role("watch", "watch", ALWAYS)
 
-def role(package: str, called: str | None = None, goes_with: tuple[str, ...] = ()) -> Role:
-    """Return the role of a folder, by its package; `called` is its name in deploys, where it has another."""
-    return Role(called or package.rpartition(".")[2], package, goes_with)
+ROLES = (
+    *(machine, cpus, files, host, kernel_cmdline, modules, mig_mode, reboot, gpudirect, kernel_values, nics),
+    *(interrupts, slices, hugepages, mig, amd_partitions),
+    *(imex, crio, memlock, rdma, kubelet, dra, watch),
+)
+"""Every role, in the order of a maintenance: undone backwards, started and proved forwards."""
 
 
 class Untemplated(NamedTuple):

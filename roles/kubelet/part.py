@@ -11,8 +11,8 @@ from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, Unit, lines
 from numaforge.roles.hugepages.part import pools_found
 from numaforge.roles.hugepages.plan import with_pools
-from numaforge.roles.kubelet import kubelet as role
 from numaforge.roles.kubelet.effect import Effect, effect
+from numaforge.roles.role import kubelet as role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -37,10 +37,10 @@ from numaforge.node.bundle import encoded
 from numaforge.roles.host.managers import KUBELET_SYSCTLS
 from numaforge.roles.hugepages.paths import hugepage_totals
 from numaforge.roles.hugepages.plan import pool_bytes, pools_after
-from numaforge.roles.kubelet import kubelet as role
 from numaforge.roles.kubelet.effect import flags_after
 from numaforge.roles.kubelet.files import paths
 from numaforge.roles.kubelet.part import NAME, effect_on, machines
+from numaforge.roles.role import kubelet as role
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal

@@ -39,7 +39,7 @@ from numaforge.planning.profiles import load_profile, ready_profiles
 from numaforge.planning.render import files_of, render_plan
 from numaforge.report.difference import Unlike, differences
 from numaforge.report.svg import draw
-from numaforge.roles.kubelet import kubelet
+from numaforge.roles.role import kubelet
 
 __all__ = [
     "Admission",

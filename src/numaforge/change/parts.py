@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from numaforge import roles as role
 from numaforge.lib import shell
+from numaforge.roles import role
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.cpus.slices import part as slices
 from numaforge.roles.crio import part as crio

@@ -79,7 +79,7 @@ def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, 
     """Return a machine as its plan makes it; `state` as for `node_as_planned`."""
     from numaforge.planning.planned_node import planned_node
     from numaforge.planning.render import files_of
-    from numaforge.roles.kubelet import kubelet
+    from numaforge.roles.role import kubelet
 
     return planned_node(machine, plan, files_of(kubelet, plan, machine.edited_kubelet_text), state)
 

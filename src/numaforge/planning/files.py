@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge import roles
+from numaforge.roles import role
 from numaforge.roles.amd_partitions import files as amd_partitions
 from numaforge.roles.cpus.slices import files as slices
 from numaforge.roles.crio import files as crio
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 WRITERS = (
-    Writer(roles.host, host.TEMPLATES, host.files, host.paths),
-    Writer(roles.modules, modules.TEMPLATES, modules.files, modules.paths),
-    Writer(roles.kernel_values, kernel_values.TEMPLATES, kernel_values.files, kernel_values.paths),
-    Writer(roles.nics, nics.TEMPLATES, nics.files, nics.paths),
-    Writer(roles.interrupts, interrupts.TEMPLATES, interrupts.files, interrupts.paths),
-    Writer(roles.slices, slices.TEMPLATES, slices.files, slices.paths),
-    Writer(roles.hugepages, hugepages.TEMPLATES, hugepages.files, hugepages.paths),
-    Writer(roles.mig, mig.TEMPLATES, mig.files, mig.paths),
-    Writer(roles.amd_partitions, amd_partitions.TEMPLATES, amd_partitions.files, amd_partitions.paths),
-    Writer(roles.crio, crio.TEMPLATES, crio.files, crio.paths),
-    Writer(roles.memlock, memlock.TEMPLATES, memlock.files, memlock.paths),
-    Writer(roles.rdma, rdma.TEMPLATES, rdma.files, rdma.paths, others=rdma.others),
+    Writer(role.host, host.TEMPLATES, host.files, host.paths),
+    Writer(role.modules, modules.TEMPLATES, modules.files, modules.paths),
+    Writer(role.kernel_values, kernel_values.TEMPLATES, kernel_values.files, kernel_values.paths),
+    Writer(role.nics, nics.TEMPLATES, nics.files, nics.paths),
+    Writer(role.interrupts, interrupts.TEMPLATES, interrupts.files, interrupts.paths),
+    Writer(role.slices, slices.TEMPLATES, slices.files, slices.paths),
+    Writer(role.hugepages, hugepages.TEMPLATES, hugepages.files, hugepages.paths),
+    Writer(role.mig, mig.TEMPLATES, mig.files, mig.paths),
+    Writer(role.amd_partitions, amd_partitions.TEMPLATES, amd_partitions.files, amd_partitions.paths),
+    Writer(role.crio, crio.TEMPLATES, crio.files, crio.paths),
+    Writer(role.memlock, memlock.TEMPLATES, memlock.files, memlock.paths),
+    Writer(role.rdma, rdma.TEMPLATES, rdma.files, rdma.paths, others=rdma.others),
     Writer(
-        roles.kubelet,
+        role.kubelet,
         kubelet.TEMPLATES,
         kubelet.files,
         kubelet.paths,
         untemplated=Untemplated(kubelet.text, kubelet.read_back),
         others=kubelet.others,
     ),
-    Writer(roles.watch, watch.TEMPLATES, watch.files, watch.paths, others=watch.others),
+    Writer(role.watch, watch.TEMPLATES, watch.files, watch.paths, others=watch.others),
 )
 
 

@@ -10,8 +10,8 @@ from numaforge.change.goal import Goal
 from numaforge.change.look import look, question
 from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.read import read_topology
-from numaforge.roles import ROLES
 from numaforge.roles.kubelet.rehearsal import Rehearsed, rehearse, to_document
+from numaforge.roles.role import ROLES
 from numaforge.run.hosts.capture import answer_of
 from numaforge.run.hosts.facts import as_root, detect
 from numaforge.run.hosts.failures import record_answer

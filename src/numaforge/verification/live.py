@@ -165,7 +165,7 @@ class VerifiedNode:
             raise HostError(
                 f"could not be read: {answer.stderr.strip()}", remedy="try the same login by hand"
             )
-        return answer.stdout_bytes.decode("utf-8", "surrogateescape")
+        return str(answer.stdout_bytes, "utf-8", "surrogateescape")
 
     def _need(self, found: Found | NumaforgeError) -> Found:
         if isinstance(found, NumaforgeError):

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from numaforge import roles as role
 from numaforge.planning.files import WRITERS
 from numaforge.planning.plan import NodePlan
+from numaforge.roles import role
 from numaforge.roles.amd_partitions import promises as amd_partitions
 from numaforge.roles.cpus.slices import promises as slices
 from numaforge.roles.crio import promises as crio

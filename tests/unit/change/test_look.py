@@ -16,7 +16,7 @@ from numaforge.lib.programs import CHANGED_WITH
 from numaforge.node.part import NodeState
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.roles import ROLES
+from numaforge.roles.role import ROLES
 from tests.fixtures.machines import two_cpu_vm
 from tests.fixtures.tables import cases
 

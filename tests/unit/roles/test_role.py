@@ -7,8 +7,8 @@ import pytest
 from numaforge.change.parts import PARTS
 from numaforge.fleet.audit.drift import DRIFT
 from numaforge.planning.files import WRITERS
-from numaforge.roles import ROLES
 from numaforge.roles.expected import EXPECTED
+from numaforge.roles.role import ROLES
 from numaforge.roles.watch.configuration import FAMILIES
 from numaforge.verification.table import PROMISES
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from numaforge import roles as role
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.plan import NodePlan
+from numaforge.roles import role
 from numaforge.roles.amd_partitions.expected import mode_path
 from numaforge.roles.expectation import Expected
 from numaforge.roles.expected import EXPECTED

@@ -53,8 +53,8 @@ from numaforge.planning.files import WRITERS
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import files_of
-from numaforge.roles import ROLES
 from numaforge.roles.kubelet.rehearsal import Verdict, is_wanted, refusal, rehearse
+from numaforge.roles.role import ROLES
 
 UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
 """The profile of a node whose kubelet starts with the distribution's settings, our changes reverted."""
