@@ -1,21 +1,24 @@
 """How an admin wants nodes rolled out: host data `numaforge_rollout`, and the options of the command line."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.section import Section, validated
 from numaforge.node.work import KINDS
-from numaforge.rollout.budget import Budget
-from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE, PLACE
-from numaforge.rollout.outcome import NodeSettings
 
 # Every run reads the options; the modules that carry a roll-out out are imported only where needed.
+if TYPE_CHECKING:
+    from numaforge.rollout.budget import Budget
+    from numaforge.rollout.kubectl import KubectlCluster
+    from numaforge.rollout.outcome import NodeSettings
 
 START_KUBELET = (
     "start the kubelet (`systemctl start kubelet`), wait until the node is Ready, then run again; where it "
@@ -216,6 +219,7 @@ class RolloutOptions(Section):
         )
 
     def budget(self) -> Budget:
+        """Return the budget."""
         from numaforge.rollout.budget import Budget, Share
 
         per_domain = self.max_unavailable_per_domain
@@ -230,6 +234,7 @@ class RolloutOptions(Section):
         )
 
     def for_node(self) -> NodeSettings:
+        """Return the settings for one node."""
         from numaforge.rollout.drain import DrainSettings
         from numaforge.rollout.gate import GateSettings
         from numaforge.rollout.outcome import NodeSettings

@@ -1,23 +1,27 @@
 """Plan the host of a deploy from its answer, and remember what the run needs to know about it."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
 from numaforge.lib.errors import NumaforgeError, ProfileError
-from numaforge.lib.framing import Answer
 from numaforge.machine.snapshot.capture import parse_output
-from numaforge.machine.snapshot.model import Snapshot
-from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
-from numaforge.planning.plan import NodePlan
-from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.imex.tray import planned_tray
 from numaforge.run.hosts import datum, fault, remember, show_notices
+
+if TYPE_CHECKING:
+    from numaforge.lib.framing import Answer
+    from numaforge.machine.snapshot.model import Snapshot
+    from numaforge.machine.topology.model import NodeTopology
+    from numaforge.planning.plan import NodePlan
+    from numaforge.planning.profile import NodeProfile
 
 _GPU_MEMORY_CHANGED = "gpu-memory-changed"
 """The notice that GPU memory has become the node's, or no longer is, since the host's earlier plan."""

@@ -1,10 +1,12 @@
 """What a run prints about a host, without repeats."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyinfra.api import Host
 
-from numaforge.change.transaction import Transaction
 from numaforge.lib.quantity import counted
 from numaforge.lib.reasons import Notice
 from numaforge.lib.unfinished import Unfinished
@@ -12,6 +14,9 @@ from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
 from numaforge.report.printable import plain
 from numaforge.run.hosts.overview import overview
+
+if TYPE_CHECKING:
+    from numaforge.change.transaction import Transaction
 
 
 def announce(host: Host, lines: Sequence[str]) -> None:

@@ -1,8 +1,10 @@
 """Roles on a host: those called in this run, and their shared facts of the host."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import wraps
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from pyinfra import host as current_host
@@ -10,9 +12,11 @@ from pyinfra.api import Host, deploy
 from pyinfra.api.arguments_typed import PyinfraOperation
 
 from numaforge.lib.errors import HostError, NumaforgeError
-from numaforge.machine.topology.model import NodeTopology
-from numaforge.planning.plan import NodePlan
 from numaforge.run.hosts.failures import fail_host, fault
+
+if TYPE_CHECKING:
+    from numaforge.machine.topology.model import NodeTopology
+    from numaforge.planning.plan import NodePlan
 
 _roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
 

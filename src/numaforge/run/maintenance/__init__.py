@@ -3,9 +3,10 @@
 The modules that carry it out are imported once there is a plan, so that a deploy contacts its hosts at once.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
@@ -13,6 +14,10 @@ from numaforge.lib.errors import HostError
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE, RETRY_FAILED
 from numaforge.run.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 __all__ = ["maintenance", "take_part"]
 

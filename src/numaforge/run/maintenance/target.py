@@ -1,8 +1,10 @@
 """The wanted state of a host, as the cluster sees it."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from numaforge.change.goal import Goal
 from numaforge.change.look import NodeQuery, question
@@ -12,17 +14,20 @@ from numaforge.kubelet.checkpoints import CPU_STATE_FILE, policy_in
 from numaforge.kubelet_minors.flags import flag_value, registered_name
 from numaforge.lib.errors import PlanError
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.machine.topology.trays import Tray
 from numaforge.planning.document import loads
-from numaforge.planning.plan import NodePlan
 from numaforge.roles.device_owners import own_devices
 from numaforge.roles.device_plugin.labels import MIG_LABEL
 from numaforge.roles.rdma.manifests import POOLS_LABEL
-from numaforge.rollout.configz import KubeletEndpoint
-from numaforge.rollout.gate import Expected
 from numaforge.rollout.names import node_name
 
 # Only runs with a roll-out import the modules that it needs.
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.machine.topology.trays import Tray
+    from numaforge.planning.plan import NodePlan
+    from numaforge.rollout.configz import KubeletEndpoint
+    from numaforge.rollout.gate import Expected
 
 
 @dataclass(frozen=True)

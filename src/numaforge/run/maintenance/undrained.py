@@ -1,12 +1,18 @@
 """Hosts that are not changed undrained: pods are alive on them, or numaforge cannot drain them."""
 
-from numaforge.change.transaction import Transaction
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from numaforge.lib.errors import HostError
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import RolloutOptions
 
-from .target import Target
+if TYPE_CHECKING:
+    from numaforge.change.transaction import Transaction
+
+    from .target import Target
 
 _CONFIGURED_BY = {
     "k3s": "/etc/rancher/k3s/config.yaml (kubelet-arg) and its unit",
