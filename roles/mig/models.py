@@ -1,24 +1,18 @@
 """GPU models with MIG: the profiles of each, and how a GPU's model is found."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.machine.topology.gpu_models import MODELS as GPUS
+from numaforge.machine.topology.model import Gpu, MigProfileOffer
 from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
 from numaforge.roles.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numaforge.machine.topology.model import Gpu, MigProfileOffer
 
 UNKNOWN = "Unknown"  # the generation of a model outside the table
 _KEPT = 64  # models as NVML offers them; a fleet has a few

@@ -1,20 +1,15 @@
 """Section `rdma.libraries`: files that configure NCCL, UCX and NVSHMEM for the rails."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from numaforge.lib.section import Section
 from numaforge.lib.section_values import as_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # The names in NCCL's user guide (2.30), and those in its source that fleets set. NCCL ignores unknown
 # names silently, so a misspelt one would have no effect.

@@ -1,10 +1,7 @@
 """`numaforge kubelet check`: whether a kubelet would start with a configuration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,15 +14,13 @@ from numaforge.commands.as_planned import (
 )
 from numaforge.commands.machine import machine_of, machine_option
 from numaforge.commands.options import output_option
+from numaforge.kubelet.findings import Report
 from numaforge.lib.errors import ExitCode, KubeletConfigError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
+from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.report.check import DOCUMENTS, report_lines
 from numaforge.report.printable import plain
 from numaforge.report.terminal import echo_lines, save, show_json
-
-if TYPE_CHECKING:
-    from numaforge.kubelet.findings import Report
-    from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 
 _MOST_CORRECTIONS = 10
 

@@ -1,7 +1,5 @@
 """The kernel's cpulist notation: `"0-3,64-67"` for a set of CPUs or NUMA nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """Find texts in what deploys them: ConfigMaps, Lists, Helm values, a NicClusterPolicy."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,13 +1,20 @@
 """Where a pod or a gang would go, and why not elsewhere: as text and JSON."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from numaforge.cluster.explain.allocation import RequestCount
+from numaforge.cluster.explain.candidates import SaidOfPod
+from numaforge.cluster.explain.cluster import LivePod
+from numaforge.cluster.explain.explanation import Explanation, OfNode
+from numaforge.cluster.explain.remedies import Remedy
+from numaforge.cluster.explain.workload import Workload
+from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.demand import qos_class
-from numaforge.kubelet.admission.pod import pod_requests
+from numaforge.kubelet.admission.hints import Opinion
+from numaforge.kubelet.admission.node import Admission
+from numaforge.kubelet.admission.pod import Pod, pod_requests
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted, format_amount
@@ -15,18 +22,6 @@ from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import style
 from numaforge.report.wording import amount_in_words, wrapped
-
-if TYPE_CHECKING:
-    from numaforge.cluster.explain.allocation import RequestCount
-    from numaforge.cluster.explain.candidates import SaidOfPod
-    from numaforge.cluster.explain.cluster import LivePod
-    from numaforge.cluster.explain.explanation import Explanation, OfNode
-    from numaforge.cluster.explain.remedies import Remedy
-    from numaforge.cluster.explain.workload import Workload
-    from numaforge.kubelet.admission.claims import ClaimedDevice
-    from numaforge.kubelet.admission.hints import Opinion
-    from numaforge.kubelet.admission.node import Admission
-    from numaforge.kubelet.admission.pod import Pod
 
 _WIDTH = 80
 _MOST_SETS = 4

@@ -4,6 +4,8 @@ Skips documents without pods (a Namespace, a Service, a claim), and kinds whose 
 document.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple

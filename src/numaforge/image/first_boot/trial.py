@@ -1,5 +1,7 @@
 """A plan on trial: in effect, and undone unless the cluster was reached with it, or an admin confirms it."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What would admit a refused pod: what follows from its refusal, and changes that were tried on a copy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

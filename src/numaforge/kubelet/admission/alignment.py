@@ -1,7 +1,5 @@
 """Explain alignment: which devices of a pod the kubelet cannot place near the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from numaforge.kubelet.admission.claims import JudgedClaims

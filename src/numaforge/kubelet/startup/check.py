@@ -5,8 +5,6 @@ pkg/kubelet/cm/container_manager_linux.go, NewMainKubelet in pkg/kubelet/kubelet
 reaches its API server and its container runtime.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ configuration), cluster-api bootstrap/kubeadm/api, karpenter.sh/docs/concepts/no
 learn.microsoft.com/azure/aks/custom-node-configuration.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
