@@ -3,8 +3,6 @@
 OpenShift's KubeletConfig, multi-document kubeadm files, ConfigMaps and an answer of /configz embed one.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Mapping
