@@ -127,6 +127,8 @@ RULES: Mapping[str, Rule] = {
         Rule("NF523", _WARNING, "the kernel isolates CPUs that pods share"),
         Rule("NF524", _WARNING, "a percentage in evictionHard moves the sum of reservedMemory"),
         Rule("NF525", _WARNING, "full-pcpus-only does not keep cores whole on uneven cores"),
+        Rule("NF526", _WARNING, "a cgroup driver does not exist, and cgroupfs takes its place"),
+        Rule("NF527", _WARNING, "a second document is not read"),
         Rule("NF601", _NOTE, "the kubelet is newer than the rules"),
         Rule("NF602", _NOTE, "the configuration is part of another document"),
         Rule("NF603", _NOTE, "a cgroup must be there before the kubelet starts"),

@@ -217,6 +217,14 @@ def _meaning(name: str, minor: int) -> tuple[str | None, str]:
     return kind or None, target
 
 
+def flag_called(name: str, minor: int) -> tuple[str, str] | None:
+    """Return the flag that a field's name spells (`reservedCpus`), and the field that it sets, or ""."""
+    spelt = name.replace("-", "").lower()
+    flag = next((flag for flag in FLAGS if flag.replace("-", "") == spelt), "")
+    kind, field_set = _meaning(flag, minor)
+    return (f"--{flag}", field_set) if kind else None
+
+
 def _unknown(flag: _Argument) -> str:
     if flag.argument.startswith("--"):
         return f"failed to parse kubelet flag: unknown flag: --{flag.written}"

@@ -64,9 +64,7 @@ CASES = {
         lambda: replace(worker(), kernel_cmdline="crashkernel=1G hugepagesz=512M hugepages=4"),
         "hugepagesz=512M: this kernel has 2Mi, 1Gi",
     ),
-    "NH110": Case(
-        lambda: replace(worker(), isolated=frozenset({4, 5})), "no process is moved between the CPUs 4-5"
-    ),
+    "NH110": Case(lambda: replace(worker(), isolated=frozenset({4, 5})), "isolates CPUs 4-5"),
     "NH301": Case(lambda: with_containerd(imports=("/etc/containerd/config.toml",)), "imports"),
     "NH302": Case(
         lambda: with_containerd(
@@ -99,6 +97,10 @@ def test_each_fault_is_found_and_nothing_else(rule):
     machine = CASES[rule].machine()
     assert found(machine) == {rule} | ALSO.get(rule, set())
     assert CASES[rule].evidence in judged(machine)[rule].findings[0].evidence
+
+
+def test_isolated_cpus_are_found_before_there_is_a_kubelet():
+    assert found(replace(worker(), isolated=frozenset({4}), kubelet=None)) == {"NH110"}
 
 
 PACKAGES = (InstalledPackage("nvidia-driver-580", "580.95", "driver", held=False),)

@@ -177,6 +177,12 @@ def test_parts_ignored_by_the_kubelet_refuse_nothing():
     assert convert(text, "file").profile["kubelet"] == {"memory_manager_policy": "None"}
 
 
+def test_sum_is_not_judged_where_a_platform_adds_reservations():
+    memory = {"memory-manager-policy": "Static", "memory-manager-reserved-memory": {"0": {"memory": "993Mi"}}}
+    notes = convert(yaml.safe_dump({"settings": {"kubernetes": memory}}), "file").notes
+    assert not [note for note in notes if "adds up to" in note.text]
+
+
 # What is refused
 
 

@@ -7,7 +7,7 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.cpulist import cpus_named, format_cpulist
 from numaforge.lib.quantity import parse_bytes
 from numaforge.machine.topology.model import HostProcess, NodeTopology
 from numaforge.machine.topology.page_size import hugepage_sizes
@@ -140,7 +140,7 @@ def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"{argument}: this kernel has {available}", "/proc/cmdline")
 
 
-@applies("with a kubelet, and CPUs that the kernel isolates", within=scope.with_kubelet)
+@applies("with CPUs that the kernel isolates")
 def _isolates(machine: NodeTopology) -> Applicability:
     shown = format_cpulist(machine.isolated)
     return Applicability(bool(shown), f"it isolates {shown}" if shown else "it isolates none")
@@ -148,7 +148,7 @@ def _isolates(machine: NodeTopology) -> Applicability:
 
 def _isolated_for_pods(machine: NodeTopology) -> Iterator[Seen]:
     """Yield the isolated CPUs that the kubelet does not reserve: pods share them (kubernetes#87862)."""
-    settings = scope.kubelet_settings(machine)
+    settings = scope.kubelet_settings(machine) if machine.kubelet else {}
     try:
         reserved = None if settings is None else parse_cpuset(str(settings.get("reservedSystemCPUs") or ""))
     except CpuSetError:
@@ -156,7 +156,9 @@ def _isolated_for_pods(machine: NodeTopology) -> Iterator[Seen]:
     if reserved is None:
         yield Seen(unknown="the kubelet's configuration cannot be read")
     elif shared := machine.isolated - reserved:
-        yield Seen(f"no process is moved between the CPUs {format_cpulist(shared)}", "/proc/cmdline")
+        yield Seen(
+            f"the kernel isolates {cpus_named(shared)}, and moves no process between them", "/proc/cmdline"
+        )
 
 
 RULES: tuple[MachineRule, ...] = (

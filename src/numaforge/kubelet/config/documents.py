@@ -79,6 +79,11 @@ def has_embedded(text: str, number: int) -> bool:
         return False
 
 
+def is_followed(text: str, first: Document) -> bool:
+    """Whether documents with content follow the first one."""
+    return "\n---" in text and any(document.data for document in _further(text, first))
+
+
 def arguments_in(text: str) -> tuple[tuple[str, ...], str]:
     """Return the flags that a text gives the kubelet, and what it is where it is a text of flags alone.
 

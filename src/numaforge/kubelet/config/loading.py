@@ -25,6 +25,7 @@ from numaforge.kubelet.config.documents import (
     KubeadmError,
     arguments_in,
     embedded_in,
+    is_followed,
     is_openshift_without_settings,
 )
 from numaforge.kubelet.config.dropins import (
@@ -376,7 +377,9 @@ def _main_file(
         reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
         raise _unloadable(error, f"{loading} {reported}", path) from error
     if embedded is None:
-        return main, (), refusals
+        message, remedy = "the kubelet reads the first document alone", "put all settings into one document"
+        unread = finding_of("NF527", message, remedy, file=path) if is_followed(text, document) else None
+        return main, (unread,) if unread else (), refusals
     note = finding_of(
         "NF602",
         f"the configuration is part of {embedded.holder} ({embedded.name}); what the platform merges it with "

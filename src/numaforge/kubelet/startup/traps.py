@@ -20,9 +20,10 @@ from numaforge.kubelet.findings import dotted, finding_of
 from numaforge.kubelet.startup.cgroups import needed_cgroups
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
 from numaforge.kubelet_minors.fields import ROOT_TYPE, first_minor_of, types_of
+from numaforge.kubelet_minors.flags import flag_called
 from numaforge.kubelet_minors.history import state_at
 from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
-from numaforge.kubelet_minors.tables import FLAGS, GATES, REMOVALS
+from numaforge.kubelet_minors.tables import GATES, REMOVALS
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet_minors.values.gotext import quoted
@@ -79,6 +80,7 @@ def find_traps(
         *_overwritten_reservation(configuration),
         *_options_without_policy(configuration),
         *_moving_sum(configuration),
+        *_unknown_cgroup_driver(configuration),
         *needed_cgroups(configuration),
     ]
     if cpu is not None and cpu.policy == "static":
@@ -100,7 +102,7 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
     since = first_minor_of(str(path[-1])) if len(path) == 1 else None
     if since is not None and since > version.rules_minor:
         remedy = f"{name} exists from kubelet 1.{since} on: remove it, or upgrade"
-    elif len(path) == 1 and (flag := _flag_called(name, version)):
+    elif len(path) == 1 and (flag := flag_called(name, version.rules_minor)):
         remedy = f"did you mean {flag[1]}?" if flag[1] else f"the kubelet has it as a flag alone: {flag[0]}"
     else:
         nearest = get_close_matches(str(path[-1]), _fields_beside(path, version), n=1, cutoff=0.6)
@@ -115,15 +117,6 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
         file=file,
         line=line,
     )
-
-
-def _flag_called(name: str, version: KubeletVersion) -> tuple[str, str] | None:
-    """Return the flag that a name spells (`reservedCpus`), and the field that it sets, or ""."""
-    for flag, history in FLAGS.items():
-        state = state_at(history, version.rules_minor)
-        if state is not None and flag.replace("-", "") == name.replace("-", "").lower():
-            return f"--{flag}", state.partition(" ")[2]
-    return None
 
 
 def _fields_beside(path: Path, version: KubeletVersion) -> list[str]:
@@ -295,6 +288,17 @@ def _moving_sum(configuration: Configuration) -> _Findings:
             "kernel changes: reservedMemory then no longer adds up, and the kubelet does not start",
             "write the threshold as a quantity, such as 1Gi",
             'evictionHard["memory.available"]',
+        )
+
+
+def _unknown_cgroup_driver(configuration: Configuration) -> _Findings:
+    driver = configuration.settings["cgroupDriver"]
+    if driver not in ("cgroupfs", "systemd"):
+        yield configuration.places.finding(
+            "NF526",
+            f"{driver} is no cgroup driver: the kubelet uses cgroupfs, or what the container runtime names",
+            "write systemd or cgroupfs, as the container runtime has it",
+            "cgroupDriver",
         )
 
 

@@ -202,9 +202,9 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
         config["cpuManagerPolicyOptions"] = dict.fromkeys(options, "true")
     if parts := kubernetes.get("memory-manager-reserved-memory"):
         config["reservedMemory"] = [
-            {"numaNode": node, "limits": {"memory": mapping(part).get("memory", 0)}}
+            {"numaNode": node, "limits": {kind: size for kind, size in part.items() if kind != "enabled"}}
             for node, part in mapping(parts).items()
-            if mapping(part).get("enabled", True)
+            if isinstance(part, dict) and part.get("enabled", True)
         ]
 
     def field_of(setting: str) -> str:

@@ -333,7 +333,7 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
         draft.refuse(field, "not a list of {numaNode: 0, limits: {memory: 1Gi}}")
         return
     if kinds_left_out := sorted({str(kind) for limit in limits for kind in limit if kind != "memory"}):
-        text = f"{', '.join(kinds_left_out)} is left out: numaforge reserves no pages of a pool"
+        text = f"{', '.join(kinds_left_out)} is left out: with pages in it no kubelet starts"
         draft.note(field, Fate.NOT_EXPRESSED, text, "hugepages")
     memory = [ceil(_amount(draft, field, limit["memory"])) for limit in limits if "memory" in limit]
     threshold = str(mapping(config.get("evictionHard")).get(_MEMORY_AVAILABLE, _DEFAULT_THRESHOLD))
@@ -343,7 +343,9 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
         "the hard threshold": threshold,
     }
     checked = config.get("memoryManagerPolicy") == "Static"  # without it the kubelet ignores them
-    if checked and memory and not threshold.endswith("%"):
+    # A platform fills in reservations that its file does not name; the kubelet's own file is whole.
+    is_whole = name("kubeReserved") == "kubeReserved" or mapping(config.get("kubeReserved")).get("memory")
+    if checked and is_whole and memory and not threshold.endswith("%"):
         total = sum(ceil(_amount(draft, path, value)) for path, value in amounts.items())
         if not draft.mistakes and sum(memory) != total:
             draft.note(

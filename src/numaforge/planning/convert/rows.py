@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from numaforge.kubelet_minors.flags import flag_called
+from numaforge.kubelet_minors.versions import LATEST_MINOR
 from numaforge.lib.mistakes import dotted
 
 Path = tuple[str | int, ...]
@@ -182,7 +184,8 @@ def _walk(
 
 
 def _known_fields(key: str, branch: _Branch) -> str:
-    nearest = get_close_matches(key, branch.twigs, n=1)
+    flag = flag_called(key, LATEST_MINOR)
+    nearest = [flag[1]] if flag and flag[1] in branch.twigs else get_close_matches(key, branch.twigs, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(sorted(branch.twigs))}"
 
 
