@@ -3,6 +3,7 @@
 # and ID are variables; FOLDER is the transaction's.
 
 NEWS_TURNS=8
+TIDY_SECONDS=4
 
 # The files are one text in base64 on stdin, run.sh last. An empty text and a transaction that was delivered before
 # write nothing; one shell at a time delivers.
@@ -89,7 +90,8 @@ void_transaction() {
         finish unknown "the node's records of the transaction are gone, so it is unknown whether it has begun"
     fi
 }
-# The unit before the result: it ends after it has written that. An older version wrote arbitrary bytes into it. This
+# The unit before the result: it ends after it has written that; and the result once what wrote it has tidied up, so that
+# whoever looks next finds nothing of the change. An older version wrote arbitrary bytes into it. This
 # runs repeatedly while a node works: each program that it starts takes CPU time from that work, and systemd, busy then,
 # is not asked while the transaction's lock says enough.
 tell_status() { # [KNOWN-PHASE]
@@ -103,7 +105,9 @@ tell_status() { # [KNOWN-PHASE]
     tell_first_line_of Phase state
     case $text in "parked "*) tell_first_line_of Parked parked ;; esac
     begin_part result
-    if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
+    if [ ! -e "$FOLDER/result.json" ]; then return; fi
+    if [ "$(readlink "$ROOT/current")" = "$ID" ] && held "$ID" && ! flock -w "$TIDY_SECONDS" -s 6 6< "$FOLDER/alive"; then return; fi
+    valid_utf8 < "$FOLDER/result.json"
 }
 boot_of_worker() { # systemd is busy while a change works; and the worker, which noted it, outlives no boot
     held "$ID" && boot=$(noted boot) || return 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from numaforge.change.transaction import TRANSACTIONS, status_script
 from numaforge.lib import shell
 
 UNDONE = {"result.json": "{}", "revert": "an admin asked", "applied.json": "{}", "state": "undo files"}
@@ -98,3 +99,15 @@ def test_removal_of_the_records_waits_for_the_process_that_tidies_up(tmp_path, t
         (transactions / "current").unlink()
     assert (forget.communicate()[1], forget.returncode) == ("", 0)
     assert not (tmp_path / "state").exists()
+
+
+def test_result_is_told_once_the_process_that_wrote_it_has_tidied_up(transactions):
+    write(transactions / "T1", {"result.json": '{"id": "T1"}', "state": "commit files"})
+    script = status_script("T1").replace(TRANSACTIONS, str(transactions))
+    with worked_on(transactions):
+        asked = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+        while asked.poll() is None and not is_waited_for(transactions / "T1/alive"):
+            os.sched_yield()
+        assert asked.poll() is None
+        (transactions / "current").unlink()
+    assert '{"id": "T1"}' in asked.communicate()[0].splitlines()
