@@ -175,16 +175,13 @@ def _not_together(
         return f"{model.name} has {model.dies} XCDs and no {compute}: its modes are {', '.join(model.pairs)}"
     if allowed is not None and memory not in allowed:
         why = f"{source} allows {' and '.join(allowed)} with {compute}, and not {memory}"
-        return f"{model.describe(compute, memory)}; {why}{_together(model, memory)}" if model else why
+        modes = [mode for mode, pairs in model.pairs.items() if memory in pairs] if model else []
+        together = f"; {memory} goes with {' and '.join(modes)}" if modes else ""
+        return f"{model.describe(compute, memory)}; {why}{together}" if model else why
     dies = model.dies if model else None
     if dies and memory_partitions(memory) > partitions(compute, dies) and model:
         return f"{model.describe(compute, memory)}; no more parts of memory than of compute go together"
     return None
-
-
-def _together(model: AmdModel, memory: str) -> str:
-    modes = [mode for mode, allowed in model.pairs.items() if memory in allowed]
-    return f"; {memory} goes with {' and '.join(modes)}" if modes else ""
 
 
 def _planned(gpu: Gpu, entry: AmdGpus) -> AmdGpu:

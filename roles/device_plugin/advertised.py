@@ -66,7 +66,8 @@ def refused(machine: NodeTopology, strategy: str) -> str | None:
     cut = {index: gpu for index, gpu in gpus.items() if gpu.mig_mode == "enabled"}
     names = {index: mig_device_names(gpu) for index, gpu in cut.items()}
     if strategy == "mixed":
-        parts = sorted(name for devices in names.values() for name in devices or () if ("c." in name))
+        # a compute instance that is smaller than its GPU instance: 1c.3g.40gb
+        parts = sorted(name for devices in names.values() for name in devices or () if "c." in name)
         unknown = f"MIG profile '{parts[0]}' does not match any resource patterns" if parts else None
         return unknown and f"{_DEVICE_MAP}error building MIG device map: {_EACH_MIG_DEVICE}{unknown}"
     if strategy != "single":

@@ -48,7 +48,9 @@ def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
         "mig-strategy-refused",
         Severity.ERROR,
         f"migStrategy {strategy} does not suit the MIG geometry of this machine: {_ENDS}",
-        _remedy(strategy),
+        "choose mixed, or give all GPUs the same instances"
+        if strategy == "single"
+        else "leave out compute instances smaller than their GPU instance, or choose single, or none",
         "flags.migStrategy",
         text=refusal,
     )
@@ -57,12 +59,6 @@ def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
 def sentence(finding: Finding) -> str:
     """Return the finding's evidence, with the plugin's own message."""
     return f"{finding.evidence} ({finding.text})" if finding.text else finding.evidence
-
-
-def _remedy(strategy: str) -> str:
-    if strategy == "single":
-        return "choose mixed, or give all GPUs the same instances"
-    return "leave out compute instances that are smaller than their GPU instance, or choose single, or none"
 
 
 def _ignored(config: DevicePluginConfig) -> Iterator[Finding]:

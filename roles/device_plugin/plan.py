@@ -62,11 +62,6 @@ def devices_of(machine: NodeTopology, plan: NodePlan) -> Inventory:
     return {**inventory_of(machine, strategy, shared, plugin_of(plan.amd_partitions)), **tokens}
 
 
-def _countable(machine: NodeTopology, strategy: str) -> bool:
-    cut = (gpu for gpu in nvml_gpus(machine).values() if gpu.mig_mode == "enabled")
-    return strategy == "none" or all(mig_device_names(gpu) is not None for gpu in cut)
-
-
 def in_mig_mode(machine: NodeTopology) -> bool:
     return any(gpu.mig_mode == "enabled" for gpu in nvml_gpus(machine).values())
 
@@ -136,7 +131,8 @@ def plan_device_plugin(machine: NodeTopology, profile: NodeProfile, mig: MigPlan
     Raises PlanError, with the plugin's own message, for what the plugin would reject on this machine, and
     where a DRA driver has the GPUs.
     """
-    is_countable = _countable(machine, mig.strategy)
+    cut = (gpu for gpu in nvml_gpus(machine).values() if gpu.mig_mode == "enabled")
+    is_countable = mig.strategy == "none" or all(mig_device_names(gpu) is not None for gpu in cut)
     by_claims = profile.dra.gpus == "claims"
     if profile.device_plugin == DevicePlugin() and by_claims:
         return Reasoned(PluginDecision(advertised={}))

@@ -58,7 +58,9 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
     notices: list[Notice] = []
     for number, entry in enumerate(entries):
         where = f"mig-configs.{config}[{number}]"
-        matched = _matched(gpus, entry, where)
+        indices = gpus if entry.devices is None else _with_indices(gpus, entry.devices, f"{where}.devices")
+        filters = entry.device_filter
+        matched = [i for i in indices if not filters or any(_passes(gpus[i], one) for one in filters)]
         mode = "enabled" if entry.mig_enabled else "disabled"
         _add(wishes, matched, GpuWish(where, mode, entry.mig_devices or {}, of_mig_parted=True))
         notices += _notices(entry, where, [gpus[index] for index in matched])
@@ -130,12 +132,6 @@ def _with_uuids(gpus: Mapping[int, Gpu], uuids: Sequence[str], where: str) -> Se
         hint = f"its GPUs are {', '.join(by_uuid)}" if by_uuid else "the UUIDs of its GPUs are not known"
         raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=hint)
     return [by_uuid[uuid] for uuid in uuids]
-
-
-def _matched(gpus: Mapping[int, Gpu], entry: MigConfigEntry, where: str) -> list[int]:
-    indices = [*gpus] if entry.devices is None else _with_indices(gpus, entry.devices, f"{where}.devices")
-    filters = entry.device_filter
-    return [index for index in indices if not filters or any(_passes(gpus[index], one) for one in filters)]
 
 
 def _passes(gpu: Gpu, pci_filter: DeviceFilter) -> bool:

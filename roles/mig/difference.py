@@ -64,16 +64,12 @@ def difference(
     best: Difference | None = None
     for keeping in range(len(ordered), -1, -1):
         ways = [*([best] if best else []), *_ways(model, ordered, target, keeping)]
-        best = min(ways, key=_disturbance, default=None)
+        best = min(ways, key=lambda way: [*map(len, (way.in_the_way, way.destroy, way.recut))], default=None)
         if best and not best.in_the_way:
             return best
     if best is None:
         raise AssertionError("what fits an empty GPU has a way that keeps nothing")
     return best
-
-
-def _disturbance(way: Difference) -> tuple[int, int, int]:
-    return len(way.in_the_way), len(way.destroy), len(way.recut)
 
 
 def _ways(

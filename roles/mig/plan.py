@@ -165,9 +165,10 @@ def _notices(machine: MachineMigPlan, plan: MigPlan) -> Iterator[Notice]:
             "mig-instances-unknown",
             f"the GPU instances of GPU {format_cpulist(machine.unknown)} are not known: planned as empty",
         )
-    for doubt, indices in _doubts(machine).items():
-        yield Notice("mig-not-confirmed", f"GPU {format_cpulist(indices)}: {doubt}")
     enabled = [one for one in machine.gpus if one.mode == "enabled"]
+    doubts = grouped((one.model.doubt, one.index) for one in enabled if one.model and one.model.doubt)
+    for doubt, indices in doubts.items():
+        yield Notice("mig-not-confirmed", f"GPU {format_cpulist(indices)}: {doubt}")
     linked = [one.index for one in enabled if one.gpu.nvlinks or one.gpu.nvlink_peers]
     if linked:
         yield Notice(
@@ -206,14 +207,6 @@ def _dra_driver_notice(topology: NodeTopology, plan: MigPlan) -> Iterator[Notice
             "NVIDIA's DRA driver for GPUs has been on this node: where its DynamicMIG is on, it cuts GPUs "
             "itself, and a roll-out refuses this geometry (mig.managed_by: dra-driver leaves it to it)",
         )
-
-
-def _doubts(machine: MachineMigPlan) -> dict[str, list[int]]:
-    return grouped(
-        (one.model.doubt, one.index)
-        for one in machine.gpus
-        if one.model and one.model.doubt and one.mode == "enabled"
-    )
 
 
 def _with_instances(gpu: Gpu, cut: MigGpu, plan: MigPlan) -> Gpu:

@@ -104,9 +104,9 @@ def _fabric(
 ) -> _Fabric:
     by_name = {device.name: device for device in topology.rdma_devices}
     _refuse_unknown(wish.more_devices, by_name)
-    candidates = [
-        rail.device for rail in rails(topology) if rail.device.physical_function not in _functions(topology)
-    ]
+    functions = {device.pci_address for device in topology.rdma_devices if device.pci_address is not None}
+    # without virtual functions beside their own NIC
+    candidates = [rail.device for rail in rails(topology) if rail.device.physical_function not in functions]
     near, unknown = [], []
     for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address):
         distance, devices = _nearest(gpu, candidates, topology, switches)
@@ -118,7 +118,7 @@ def _fabric(
     more = [by_name[name] for name in wish.more_devices]
     devices = tuple(
         device
-        for device in list({device.name: device for device in [*on_rails, *more]}.values())
+        for device in {one.name: one for one in (*on_rails, *more)}.values()
         if _is_up(device, notices, asked=device in more)
     )
     hidden = any(gpu.virtualization in _HIDING for gpu in topology.gpus) and not any(
@@ -146,11 +146,6 @@ def _fabric(
         if (up := tuple(device for device in nearest if device in devices))
     )
     return _Fabric(devices, used, tuple(unknown), len(topology.gpus), hidden, library)
-
-
-def _functions(topology: NodeTopology) -> set[str | None]:
-    """Return the PCI addresses of all RDMA devices, to leave out virtual functions beside their own NIC."""
-    return {device.pci_address for device in topology.rdma_devices if device.pci_address is not None}
 
 
 def _nearest(
@@ -269,7 +264,8 @@ def _nccl(
         notices.append(
             Notice("no-rails", f"no RDMA device is known to be near a GPU: {env.IB_HCA} is left out")
         )
-    if _needs_dma_buf(topology, fabric, ports) and env.DMABUF_ENABLE not in settings:
+    only_dma_buf = fabric.library is RCCL and bool(ports) and not topology.peer_memory.clients
+    if only_dma_buf and env.DMABUF_ENABLE not in settings:
         settings[env.DMABUF_ENABLE] = "1"
         reason = (
             "no peer memory client of amdkfd is there, and RCCL before ROCm 7 leaves DMA-BUF off by default "
@@ -340,11 +336,6 @@ def _in_network(topology: NodeTopology, inside: IPv4Network) -> str:
 
 def _default(library: Collectives) -> str:
     return f"{library.name}'s default"
-
-
-def _needs_dma_buf(topology: NodeTopology, fabric: _Fabric, ports: Sequence[str]) -> bool:
-    """Return whether DMA-BUF is the only way for NICs to reach the memory of AMD's GPUs."""
-    return fabric.library is RCCL and bool(ports) and not topology.peer_memory.clients
 
 
 def _gdr_level(

@@ -62,7 +62,9 @@ def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[R
         *_host_notices(topology, offered, netns),
     )
     if not offered:
-        return Reasoned((), notices=(*notices, _no_device(topology)))
+        lacking = "no RDMA device that can be offered" if topology.rdma_devices else "no RDMA device"
+        nothing = f"this machine has {lacking}: the shared device plugin has nothing to do here"
+        return Reasoned((), notices=(*notices, Notice("rdma-no-device", nothing)))
     functions = plugin_functions(topology, software_devices=wish.software_devices)
     all_rails = rails(_physical_alone(topology, wish))
     near = {rail.device.name: rail.gpus for rail in all_rails}
@@ -279,13 +281,6 @@ def _host_notices(
             f"no RDMA device has {' or '.join(missing)}: the shared device plugin refuses all of them until "
             f"{' and '.join(f'ib_{kind}' for kind in missing)} is loaded",
         )
-
-
-def _no_device(topology: NodeTopology) -> Notice:
-    lacking_text = "no RDMA device that can be offered" if topology.rdma_devices else "no RDMA device"
-    return Notice(
-        "rdma-no-device", f"this machine has {lacking_text}: the shared device plugin has nothing to do here"
-    )
 
 
 def _decisions(pools: Iterable[RdmaPool], profile: NodeProfile) -> Iterator[Decision]:

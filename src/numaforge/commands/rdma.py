@@ -76,7 +76,8 @@ def env(
     if output == "json":
         show_json(variables)
     elif output == "yaml":
-        print_data(_container_env(variables))
+        entries = (f"- name: {key}\n  value: {json.dumps(value)}\n" for key, value in variables.items())
+        print_data(f"env:\n{''.join(entries)}")  # a JSON string is valid YAML
     else:
         for name, value in variables.items():
             echo(f"{name}={value}")
@@ -130,13 +131,6 @@ def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]
     shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=not only_amd(machine.gpus))))
     planned = plan_libraries(machine, shown, LibrariesPlan())
     return planned.value, planned.notices
-
-
-def _container_env(variables: dict[str, str]) -> str:
-    """Return the `env` list of a container; a JSON string is valid YAML."""
-    return "env:\n" + "".join(
-        f"- name: {name}\n  value: {json.dumps(value)}\n" for name, value in variables.items()
-    )
 
 
 @click.command()

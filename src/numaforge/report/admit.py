@@ -116,7 +116,13 @@ def places_document(admission: Admission) -> dict[str, dict[str, Any]]:
     """Return the hint, the exclusive CPUs and the memory of each container as JSON data."""
 
     containers: dict[str, dict[str, Any]] = {
-        name: {"hint": _hint(hint)} for name, hint in admission.hint.items()
+        name: {
+            "hint": {
+                "numa_nodes": None if hint.numa_nodes is None else format_cpulist(hint.numa_nodes),
+                "preferred": hint.preferred,
+            }
+        }
+        for name, hint in admission.hint.items()
     }
     for name, cpus in admission.cpus.items():
         containers.setdefault(name, {})["cpus"] = format_cpulist(cpus)
@@ -202,11 +208,6 @@ def _others(choices: tuple[tuple[str, ...], ...]) -> str:
     if len(others) > _MOST_LETTERS:
         return f" (one of {len(choices)} choices that are equal for the plugin)"
     return f" (or {others})" if others else ""
-
-
-def _hint(hint: Hint) -> dict[str, Any]:
-    nodes = hint.numa_nodes
-    return {"numa_nodes": None if nodes is None else format_cpulist(nodes), "preferred": hint.preferred}
 
 
 def in_the_way(resources: tuple[str, ...]) -> str:

@@ -166,8 +166,8 @@ def test_wrapper_without_a_definite_configuration_is_refused(tmp_path, text, key
     ("name", "text", "whose"),
     [
         ("k3s", "kubelet-arg: [v=2]\n", "a config.yaml of k3s or RKE2: `numaforge convert FILE`"),
-        ("sriov", '{"resourceList": []}\n', "the SR-IOV network device plugin: that plugin alone"),
-        ("policy", "kind: SriovNetworkNodePolicy\n", "the SR-IOV network operator: that operator alone"),
+        ("sriov", '{"resourceList": []}\n', "the SR-IOV network device plugin: it alone reads"),
+        ("policy", "kind: SriovNetworkNodePolicy\n", "the SR-IOV network operator: it alone reads"),
     ],
     ids=["arguments of a kubelet", "pools of another plugin", "a policy of another operator"],
 )

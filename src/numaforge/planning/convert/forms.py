@@ -238,29 +238,18 @@ FORMS: tuple[FileForm, ...] = (
     ),
 )
 
-_SRIOV = "rdma.pools in a profile are pools of the shared RDMA device plugin"
+_SRIOV = "it alone reads it; rdma.pools in a profile are pools of the shared RDMA device plugin"
+_CHECKED = "`numaforge {} check FILE` reads it"
 OTHERS: tuple[tuple[str, str, str], ...] = (
-    (
-        "resourceList",
-        "a configuration of the SR-IOV network device plugin",
-        f"that plugin alone reads it; {_SRIOV}",
-    ),
-    (
-        "SriovNetworkNodePolicy",
-        "a policy of the SR-IOV network operator",
-        f"that operator alone reads it; {_SRIOV}",
-    ),
-    ("NicClusterPolicy", "a policy of the network operator", "`numaforge rdma check FILE` reads it"),
-    ("ClusterPolicy", "a policy of the GPU operator", "`numaforge mig check FILE` reads its ConfigMaps"),
-    (
-        "configList",
-        "a configuration of the shared RDMA device plugin",
-        "`numaforge rdma check FILE` reads it",
-    ),
+    ("resourceList", "a configuration of the SR-IOV network device plugin", _SRIOV),
+    ("SriovNetworkNodePolicy", "a policy of the SR-IOV network operator", _SRIOV),
+    ("NicClusterPolicy", "a policy of the network operator", _CHECKED.format("rdma")),
+    ("ClusterPolicy", "a policy of the GPU operator", _CHECKED.format("mig")),
+    ("configList", "a configuration of the shared RDMA device plugin", _CHECKED.format("rdma")),
     (
         "sharing",
         "a configuration of NVIDIA's device plugin",
-        "`numaforge device-plugin check FILE` reads it, and device_plugin in a profile writes one",
+        f"{_CHECKED.format('device-plugin')}, and device_plugin in a profile writes one",
     ),
     ("kind.x-k8s.io/", "a cluster of kind", "give a text of kubeadmConfigPatches, as a file"),
     ("write_files", "a configuration of cloud-init", "give a content of write_files, as a file"),
