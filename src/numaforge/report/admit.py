@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from numaforge.kubelet.admission.claims import JudgedClaims
-from numaforge.kubelet.admission.hints import Hint
 from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission
 from numaforge.kubelet.admission.nvidia_resources import MIG_PREFIX, mig_resource
 from numaforge.kubelet.admission.qos import Remark
