@@ -24,6 +24,7 @@ from numaforge.report.terminal import style
 from numaforge.report.wording import amount_in_words, wrapped
 
 _WIDTH = 80
+_MOST_OF_A_COLUMN = 24
 _MOST_SETS = 4
 _MOST_GROUPS = 40
 _PLACES = {"pod": "in the pod", "node": "in the nodes", "cluster": "in the cluster"}
@@ -146,8 +147,9 @@ def _table(answer: Explanation) -> Iterator[str]:
         names = folded(verdict.node for verdict in group)
         rows.append((names, "; ".join(judged.reasons) or _SENDS, _kubelet_in_short(judged), placed))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    limits = (24, 28, 24, 4)
-    widths = [min(width, limit) for width, limit in zip(widths, limits, strict=True)]
+    nodes, reasons, kubelet, pods = widths
+    nodes, kubelet = min(nodes, _MOST_OF_A_COLUMN), min(kubelet, _MOST_OF_A_COLUMN)
+    widths = [nodes, min(reasons, max(28, _WIDTH - nodes - kubelet - pods - 6)), kubelet, pods]
     for number, row in enumerate(rows):
         yield from (style(line, dim=True) if not number else line for line in _row(row, widths))
     if len(groups) > _MOST_GROUPS:
@@ -156,7 +158,10 @@ def _table(answer: Explanation) -> Iterator[str]:
 
 def _row(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
     parts = [
-        textwrap.wrap(cell.replace(",", ", ") if " " not in cell else cell, width or 1) or [""]
+        textwrap.wrap(
+            cell.replace(",", ", ") if " " not in cell else cell, width or 1, break_on_hyphens=False
+        )
+        or [""]
         for cell, width in zip(cells, widths, strict=True)
     ]
     for line in range(max(map(len, parts))):

@@ -80,6 +80,12 @@ def test_fitting_pod_shows_its_node_and_resources(folder: Path, capsys: Any) -> 
     assert max(map(len, lines)) <= 80
 
 
+def test_reason_against_a_node_stays_on_one_line(folder: Path, capsys: Any) -> None:
+    (folder / "mig.yaml").write_text(FITS.replace("nvidia.com/gpu", "nvidia.com/mig-1g.10gb"))
+    _, text = said(capsys, "mig.yaml", "dgx-h100", *TRAINING)
+    assert "dgx-01  Insufficient nvidia.com/mig-1g.10gb  -" in text.splitlines()
+
+
 def test_pod_refused_by_its_kubelet_shows_reason_and_remedy(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "odd.yaml", "dgx-h100", *TRAINING)
     assert code == ExitCode.NO
