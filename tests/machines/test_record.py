@@ -12,41 +12,8 @@ from tests.machines.record import main
 
 SMALLEST = "opteron-2p-2n"
 
-TEXT = """\
-Machine (P#0 total=3145728KB Backend=Linux)
-  Package L#0 (P#0 total=3145728KB)
-    NUMANode(HBM) L#1 (P#1 local=1048576KB total=1048576KB)
-    L3Cache L#0 (size=8192KB linesize=64 ways=16)
-      Group0 L#0 (total=2097152KB)
-        NUMANode L#0 (P#0 local=2097152KB total=2097152KB)
-        L2Cache L#0 (size=256KB linesize=64 ways=8)
-          Core L#0 (P#0)
-            PU L#0 (P#0)
-            PU L#1 (P#2)
-      L2Cache L#1 (size=256KB linesize=64 ways=8)
-        Core L#1 (P#1)
-          PU L#2 (P#1)
-  HostBridge L#0 (buses=0000:[00-09])
-    PCI L#0 (busid=0000:09:00.0 id=8086:10a7 class=0200(Ethernet))
-depth 0:           1 Machine (type #0)
-  NUMANode L#0 (P#9 local=1KB total=1KB)
-"""
-
-XML = """\
-<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE topology SYSTEM "hwloc2.dtd">
-<topology version="2.0">
-  <object type="Machine" os_index="0" cpuset="0x00000003,0x00000001">
-    <object type="Package" os_index="0" cpuset="0x00000003,0x00000001">
-      <object type="NUMANode" os_index="4" cpuset="0x00000003,0x00000001" local_memory="4096"/>
-      <object type="L2Cache" cpuset="0x00000003,0x00000001" depth="2" cache_type="0">
-        <object type="L2iCache" cpuset="0x00000001" depth="2" cache_type="2"/>
-        <object type="Core" os_index="0" cpuset="0x00000003,0x00000001"/>
-      </object>
-    </object>
-  </object>
-</topology>
-"""
+LSTOPO = Path(__file__).parents[1] / "fixtures/lstopo"
+TEXT, XML = ((LSTOPO / name).read_text(encoding="utf-8") for name in ("machine.txt", "machine.xml"))
 
 
 @pytest.mark.parametrize(

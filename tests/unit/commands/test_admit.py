@@ -14,7 +14,9 @@ from numaforge.commands.plan import plan
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.machine.topology.document import to_document
 from tests.fixtures.machines import GIB, dgx_1v, dgx_h100, machine
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 CONFIG = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -48,10 +50,19 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(command: Any, files: Path, *arguments: str) -> Result:
-    options = ["--machine", "small.json", "--config", "kubelet.yaml", "--devices", "devices.yaml"]
-    given = [str(files / each) if (files / each).is_file() else each for each in [*options, *arguments]]
+def invoke(command: Any, files: Path, *arguments: str) -> Result:
+    """Run a command; a word that is the name of one of the files stands for its path."""
+    given = [str(files / each) if (files / each).is_file() else each for each in arguments]
     return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
+
+
+def run(command: Any, files: Path, *arguments: str) -> Result:
+    return alone(command, files, "--machine", "small.json", "--devices", "devices.yaml", *arguments)
+
+
+def alone(command: Any, files: Path, *arguments: str) -> Result:
+    """Run a command for what the machines show themselves, without what a file says of plugins."""
+    return invoke(command, files, "--config", "kubelet.yaml", *arguments)
 
 
 def test_admitted_pod_shows_its_assigned_resources(files: Path) -> None:
@@ -157,13 +168,6 @@ def test_fit_exits_with_no_if_nothing_fits(files: Path) -> None:
     assert "0 pods of spans" in result.output
 
 
-def alone(command: Any, files: Path, *arguments: str) -> Result:
-    """Run a command for what the machines show themselves, without what a file says of plugins."""
-    options = ["--config", "kubelet.yaml"]
-    given = [str(files / each) if (files / each).is_file() else each for each in [*options, *arguments]]
-    return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
-
-
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe"])
 def test_machine_without_gpus_fits_no_gpu_pod(files: Path, resource: str) -> None:
     (files / "wants.yaml").write_text(pod("wants", cpu="1", memory="1Gi", **{resource: "1"}))
@@ -183,15 +187,7 @@ def test_fit_compares_nodes_and_counts_those_with_the_devices(files: Path) -> No
     assert table[-1] == "all 2 nodes together: 8 pods of fits, on 1 of them"
 
 
-@cases(
-    "limits, words",
-    {
-        "more CPUs than there are": ({"cpu": "15", "memory": "1Gi"}, "Insufficient cpu"),
-        "more memory": ({"cpu": "1", "memory": "64Gi"}, "Insufficient memory"),
-        "more of both": ({"cpu": "99", "memory": "64Gi"}, "Insufficient cpu, memory"),
-        "pools": ({"cpu": "1", "memory": "1Gi", "hugepages-1Gi": "1Gi"}, "Insufficient hugepages-1Gi"),
-    },
-)
+@cases("limits, words", CASES["admit_reports_when_the_scheduler_would_not_send_the_pod"])
 def test_admit_reports_when_the_scheduler_would_not_send_the_pod(files: Path, limits, words) -> None:
     (files / "wants.yaml").write_text(pod("wants", **limits))
     result = alone(admit, files, "wants.yaml", "--machine", "small.json")
@@ -221,9 +217,8 @@ def on_dgx(command: Any, files: Path, asked: str, *arguments: str) -> Result:
     """Ask about a pod on a DGX H100 whose kubelet says nothing of CPUs and memory."""
     (files / "asked.yaml").write_text(asked)
     (files / "unset.yaml").write_text(UNSET)
-    where = ["--machine", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
-    given = [str(files / "asked.yaml"), *where, *arguments]
-    return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
+    where = ("--machine", "dgx.json", "--config", "unset.yaml")
+    return invoke(command, files, "asked.yaml", *where, *arguments)
 
 
 SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
@@ -235,17 +230,7 @@ def test_pods_are_judged_by_the_mig_slices_of_a_profile(files: Path, command, mi
     assert on_dgx(command, files, SLICES, *mig).return_value == code
 
 
-@cases(
-    "sharing, said",
-    {
-        "under another name": (
-            {"time_slicing": {"gpu": 2}, "rename_shared": True},
-            "slices  refused, Unschedulable  Guaranteed",
-        ),
-        "time-slicing": ({"time_slicing": {"gpu": 2}}, "slices  admitted  Guaranteed"),
-        "MPS: one each": ({"mps": {"gpu": 2}}, "slices  refused, UnexpectedAdmissionError  Guaranteed"),
-    },
-)
+@cases("sharing, said", CASES["pods_are_judged_by_the_gpu_sharing_of_a_profile"])
 def test_pods_are_judged_by_the_gpu_sharing_of_a_profile(files: Path, sharing, said) -> None:
     (files / "shared.yaml").write_text(json.dumps({"name": "shared", "device_plugin": sharing}))
     asked = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "2"})
@@ -259,17 +244,7 @@ def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
     assert [shape["devices"] for shape in node["largest"]] == [1]
 
 
-@cases(
-    "limits, remarks",
-    {
-        "beside a GPU": (
-            {"nvidia.com/gpu": "1", "rdma/rail0": "1"},
-            ["containers[0].resources.limits.rdma/rail0"],
-        ),
-        "alone": ({"rdma/rail0": "1"}, []),
-        "a GPU alone": ({"nvidia.com/gpu": "1"}, []),
-    },
-)
+@cases("limits, remarks", CASES["unaligned_rdma_device_is_reported"])
 def test_unaligned_rdma_device_is_reported(files: Path, limits, remarks) -> None:
     (files / "rails.yaml").write_text("name: rails\nrdma: {device_plugin: {per: rail}}\n")
     asked = pod("rail", cpu="4", memory="1Gi", **limits)
@@ -285,10 +260,7 @@ TRAIN = pod("train", cpu="28", memory="64Gi", **{"nvidia.com/gpu": "1"})
 
 
 def answers(files: Path, command: Any, *arguments: str) -> Any:
-    result = CliRunner().invoke(
-        command, [*arguments, "-o", "json"], standalone_mode=False, catch_exceptions=False
-    )
-    return json.loads(result.output)
+    return json.loads(invoke(command, files, *arguments, "-o", "json").output)
 
 
 @pytest.fixture
@@ -296,25 +268,10 @@ def dgx(files: Path) -> list[str]:
     """The arguments for a DGX H100 whose kubelet says nothing of CPUs and memory."""
     (files / "unset.yaml").write_text(UNSET)
     (files / "train.yaml").write_text(TRAIN)
-    return [
-        str(files / "train.yaml"),
-        "--machine",
-        str(files / "dgx.json"),
-        "--config",
-        str(files / "unset.yaml"),
-    ]
+    return ["train.yaml", "--machine", "dgx.json", "--config", "unset.yaml"]
 
 
-@cases(
-    "given, policy, pods",
-    {
-        "as it is": ([], "none", 8),
-        "live": (["--live"], "none", 8),
-        "as a profile makes it": (["--profile", "training"], "best-effort", 7),
-        "as a plan makes it": (["--plan", "plan.json"], "best-effort", 7),
-        "with cut GPUs": (["--profile", "inference-mig"], "single-numa-node", 0),
-    },
-)
+@cases("given, policy, pods", CASES["node_is_filled_under_its_planned_settings"])
 def test_node_is_filled_under_its_planned_settings(
     files: Path, dgx: list[str], given: list[str], policy: str, pods: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,7 +300,7 @@ def test_plan_of_another_host_is_refused(
 
 def test_impossible_profile_is_refused_as_in_plan(files: Path, dgx: list[str]) -> None:
     with pytest.raises(NumaforgeError, match=r"cpus.reserved: the profile says"):
-        answers(files, fit, *dgx[:-1], str(files / "kubelet.yaml"), "--profile", "training")
+        answers(files, fit, *dgx[:-1], "kubelet.yaml", "--profile", "training")
 
 
 @pytest.mark.parametrize("command", [admit, fit])
@@ -374,21 +331,19 @@ def test_gpus_are_grouped_by_links_and_switches(files: Path) -> None:
     (files / "none.yaml").write_text(CONFIG.split("cpu")[0])
     (files / "two.yaml").write_text(pod("two", **{"nvidia.com/gpu": "2"}))
     (files / "four.yaml").write_text(pod("four", **{"nvidia.com/gpu": "4"}))
-    options = ["--machine", str(files / "mesh.json"), "--config", str(files / "none.yaml")]
-    pods = [str(files / "two.yaml"), str(files / "four.yaml")]
-    runner = CliRunner()
-    shown = runner.invoke(admit, [*options, *pods], standalone_mode=False).output
+    mesh = ("--machine", "mesh.json", "--config", "none.yaml")
+    shown = invoke(admit, files, *mesh, "two.yaml", "four.yaml").output
     assert [line.strip() for line in shown.splitlines() if "GPU" in line] == [
         "GPU0+GPU3: 2 NVLinks, the most that 2 GPUs of one NUMA node have",
         "below one PCIe switch: GPU0 with mlx5_0; GPU3 with mlx5_1",
         "GPU4-GPU7: 9 NVLinks, the most that 4 GPUs of one NUMA node have",
         "below one PCIe switch: GPU4 with mlx5_2; GPU5 with mlx5_2; GPU6 with mlx5_3; GPU7 with mlx5_3",
     ]
-    near = json.loads(runner.invoke(fit, [*options, pods[0], "-o", "json"], standalone_mode=False).output)
+    near = answers(files, fit, *mesh, "two.yaml")
     [linked] = near["nodes"][0]["near"]["most_nvlinks_on_one_numa_node"]
     assert linked["nvlinks"] == 2
     assert ["GPU0", "GPU3"] in linked["sets"]
-    shown = runner.invoke(fit, [*options, pods[0]], standalone_mode=False).output
+    shown = invoke(fit, files, *mesh, "two.yaml").output
     best = "2 GPUs of one NUMA node with the most NVLinks (2): GPU0+GPU3, GPU1+GPU2 and 4 others"
     assert best in " ".join(shown.split())
 
@@ -396,7 +351,6 @@ def test_gpus_are_grouped_by_links_and_switches(files: Path) -> None:
 def test_missing_mig_device_lists_the_mig_profiles_of_unpartitioned_gpus(files: Path) -> None:
     (files / "mig.yaml").write_text(pod("mig", **{"nvidia.com/mig-1g.5gb": "1"}))
     (files / "none.yaml").write_text(CONFIG.split("cpu")[0])
-    options = ["--machine", str(files / "dgx.json"), "--config", str(files / "none.yaml")]
     for command in (admit, fit):
-        result = CliRunner().invoke(command, [*options, str(files / "mig.yaml")], standalone_mode=False)
+        result = invoke(command, files, "--machine", "dgx.json", "--config", "none.yaml", "mig.yaml")
         assert "nvidia.com/mig-1g.10gb, nvidia.com/mig-1g.10gb.me" in result.output

@@ -4,48 +4,37 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from numaforge.commands.admit import admit
 from numaforge.commands.fit import fit
+from tests.fixtures.tables import cases
 
-PAGE = Path(__file__).parents[3] / "docs" / "admit.md"
-BLOCK = re.compile(r"^```\w+ (\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks() -> dict[str, str]:
-    return dict(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
-
-
-def test_page_shows_what_fleet_shapes_get(tmp_path: Path) -> None:
-    page = re.findall(r"^```(yaml|text) shapes\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    shown = dict(page)
-    (tmp_path / "shapes.yaml").write_text(shown["yaml"], encoding="utf-8")
-    strict = "extends: training\nkubelet: {topology_manager_policy: single-numa-node}\n"
-    (tmp_path / "strict.yaml").write_text(strict, encoding="utf-8")
-    arguments = ["--shapes", str(tmp_path / "shapes.yaml"), "--profile", str(tmp_path / "strict.yaml")]
-    result = CliRunner().invoke(fit, [*arguments, "--machine", "dgx-h100=30"], standalone_mode=False)
-    assert result.output.rstrip().splitlines() == shown["text"].rstrip().splitlines()
+PAGE = (Path(__file__).parents[3] / "docs" / "admit.md").read_text(encoding="utf-8")
+BLOCKS = {
+    (kind, name): text for kind, name, text in re.findall(r"^```(\w+) (\w+)\n(.*?)^```$", PAGE, re.M | re.S)
+}
+STRICT = "extends: training\nkubelet: {topology_manager_policy: single-numa-node}\n"
+BY_CLAIMS = "extends: training\nkubelet: {resource_engine: dra}\ndra: {gpus: claims}\n"
 
 
-def test_documentation_page_shows_the_real_claims_output(tmp_path: Path) -> None:
-    page = re.findall(r"^```(yaml|text) claims\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    shown = dict(page)
-    (tmp_path / "claims.yaml").write_text(shown["yaml"], encoding="utf-8")
-    profile = "extends: training\nkubelet: {resource_engine: dra}\ndra: {gpus: claims}\n"
-    (tmp_path / "profile.yaml").write_text(profile, encoding="utf-8")
-    arguments = [str(tmp_path / "claims.yaml"), "--profile", str(tmp_path / "profile.yaml")]
-    result = CliRunner().invoke(admit, [*arguments, "--machine", "dgx-h100"], standalone_mode=False)
-    assert result.output.rstrip().splitlines() == shown["text"].rstrip().splitlines()
-
-
-@pytest.mark.parametrize(("command", "pods"), [(admit, "pods"), (fit, "pod")], ids=["admit", "fit"])
-def test_page_shows_the_command_output(command: Any, pods: str, tmp_path: Path) -> None:
-    shown = blocks()
-    for name, text in {"kubelet.yaml": shown["config"], "pods.yaml": shown[pods]}.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    arguments = [str(tmp_path / "pods.yaml"), "--config", str(tmp_path / "kubelet.yaml")]
-    result = CliRunner().invoke(command, [*arguments, "--machine", "dgx-h100"], standalone_mode=False)
+@cases(
+    "command, answer, pods, profile, machine",
+    {
+        "pods": (admit, "admit", "pods", "", "dgx-h100"),
+        "one pod": (fit, "fit", "pod", "", "dgx-h100"),
+        "pods with claims": (admit, "claims", "claims", BY_CLAIMS, "dgx-h100"),
+        "shapes of a fleet": (fit, "shapes", "shapes", STRICT, "dgx-h100=30"),
+    },
+)
+def test_page_shows_the_command_output(
+    command: Any, answer: str, pods: str, profile: str, machine: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pods.yaml").write_text(BLOCKS["yaml", pods], encoding="utf-8")
+    (tmp_path / "node.yaml").write_text(profile or BLOCKS["yaml", "config"], encoding="utf-8")
+    given = ["--shapes"] if pods == "shapes" else []
+    how = ["--profile" if profile else "--config", str(tmp_path / "node.yaml")]
+    arguments = [*given, str(tmp_path / "pods.yaml"), *how, "--machine", machine]
+    result = CliRunner().invoke(command, arguments, standalone_mode=False)
     printed = [line.rstrip() for line in result.output.rstrip().splitlines()]
-    assert printed == shown[command.name].rstrip().splitlines()
+    assert printed == BLOCKS["text", answer].rstrip().splitlines()

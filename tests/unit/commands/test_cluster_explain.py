@@ -17,8 +17,10 @@ from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import kubeadm_kubelet
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 from tests.fixtures.workers import SOUND
+
+CASES = tables(__file__)
 
 FITS = """\
 metadata: {name: fits, namespace: ml}
@@ -307,16 +309,7 @@ esac
 """
 
 
-@cases(
-    "answer, line",
-    {
-        "what it has": ("cat claims.json", "dgx-01  cannot allocate all claims"),
-        "where the login may not read them": (
-            "echo 'User cannot list resourceslices' >&2; exit 1",
-            "not judged: whether its claims can be served",
-        ),
-    },
-)
+@cases("answer, line", CASES["cluster_claims_are_read_when_a_pod_has_claims"])
 def test_cluster_claims_are_read_when_a_pod_has_claims(
     folder: Path, capsys: Any, answer: str, line: str
 ) -> None:

@@ -10,7 +10,9 @@ from numaforge.cli import run
 from numaforge.commands.shapes_file import read_load
 from numaforge.kubelet.admission.shapes import MOST_SHAPES
 from numaforge.lib.errors import ExitCode
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 LIST = """\
 - {name: train, count: 8, cpu: 24, memory: 200Gi, nvidia.com/gpu: 2}
@@ -158,21 +160,7 @@ def test_daemonset_pods_run_on_the_selected_nodes(folder):
     assert (placing.selector, placing.terms) == ({"zone": "b"}, None)
 
 
-@cases(
-    "name, text, message",
-    {
-        "a number": ("a.yaml", "7\n", "is not a list of shapes"),
-        "none": ("a.yaml", "[]\n", "holds no pods"),
-        "a shape that is a number": ("a.yaml", "[7]\n", "7 is not a shape"),
-        "a count of none": ("a.yaml", "[{count: 0, cpu: 1}]\n", "not a number of pods"),
-        "no quantity": ("a.yaml", "[{cpu: many}]\n", "limits.cpu"),
-        "both": ("a.yaml", "[{cpu: 1, pod: {containers: []}}]\n", "both a pod and resources"),
-        "no list of pods": ("a.json", '{"items": 7}', "7 is not a list of pods"),
-        "half a document": ("a.json", "[", "not a complete JSON document"),
-        "a row that is too long": ("a.csv", "count,cpu\n1,2,3\n", "another number of columns"),
-        "a count that is a word": ("a.csv", "count,cpu\nx,2\n", "not a number of pods"),
-    },
-)
+@cases("name, text, message", CASES["bad_input_has_one_message"])
 def test_bad_input_has_one_message(folder, capsys, name, text, message):
     (folder / name).write_text(text)
     assert run(["fit", "--shapes", name, "--machine", "dgx-h100", *TRAINING]) == ExitCode.BAD_INPUT

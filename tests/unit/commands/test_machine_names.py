@@ -19,8 +19,10 @@ from numaforge.machine.topology.ready import NO_HOST, ready_machine, ready_machi
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 from tests.machines.files import stored
+
+CASES = tables(__file__)
 
 
 def leaves(
@@ -113,18 +115,7 @@ def test_machine_argument_equals_machine_option(capsys):
     assert answers[0] == answers[1]
 
 
-@cases(
-    "words, reason",
-    {
-        "two names": (["topology", "dgx-h100", "--machine", "gb200"], "name a machine once"),
-        "none where one is needed": (["device-plugin", "config"], "Missing argument"),
-        "a file that is not there": (["topology", "nope.json"], "nope.json: the file does not exist"),
-        "and the way out": (["topology", "nope.json"], "ready machine, such as dgx-h100"),
-        "nearly a ready machine": (["topology", "dgx-h10.json"], "the ready machine dgx-h100"),
-        "a path": (["topology", "a/b"], "a/b: the file does not exist"),
-        "no name at all": (["topology", "two words"], "is not a host name"),
-    },
-)
+@cases("words, reason", CASES["invalid_machine_name_is_refused"])
 def test_invalid_machine_name_is_refused(words, reason, folder, capsys):
     assert run(words) == ExitCode.BAD_INPUT
     assert reason in capsys.readouterr().err
@@ -322,27 +313,13 @@ def test_plan_table_truncates_nothing(width, monkeypatch, capsys):
 # ---- as a person sees them ----
 
 
-@cases(
-    "machine, headers",
-    {
-        "all of them known": ("dgx-h100", "GPU PCI NUMA Model Memory Slices Link NVLinks"),
-        "memory and link are not": ("gb200", "GPU PCI NUMA Model Slices NVLinks"),
-        "no number, no link, no NVLink": ("mi300x", "GPU NUMA Model Memory Slices"),
-    },
-)
+@cases("machine, headers", CASES["field_known_of_no_gpu_has_no_column"])
 def test_field_known_of_no_gpu_has_no_column(machine, headers, capsys):
     assert run(["topology", machine]) == ExitCode.YES
     assert headers.split() in lines_of(capsys)
 
 
-@cases(
-    "given, folded",
-    {
-        "rows": (["gb200", "--profile", "cpu-only"], "nothing on 32 NUMA nodes: 2-33"),
-        "columns": (["gb200", "--profile", "training"], "nothing on 32 NUMA nodes: 2-33"),
-        "none without anything": (["dgx-h100", "--profile", "training"], None),
-    },
-)
+@cases("given, folded", CASES["full_numa_nodes_fold_into_one_line"])
 def test_full_numa_nodes_fold_into_one_line(given, folded, folder, capsys):
     Path("small.yaml").write_text(POD)
     run(["fit", "small.yaml", "--machine", *given])

@@ -16,7 +16,9 @@ from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import dgx_h100
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 SYSCTL = "etc/sysctl.d/90-numaforge.conf"
 
@@ -59,29 +61,13 @@ def test_non_empty_folder_is_left_unchanged(machine, tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 
 
-@cases(
-    "arguments, said",
-    {
-        "both": (["--diff", "--to", "out"], "give --to or --diff"),
-        "a snapshot has no files": (["--diff"], "a snapshot has none"),
-        "settings have no difference": (["--diff", "--for", "talos"], "give --for or --diff"),
-        "two machines": (["hgx-a100"], "name one machine; --for takes several"),
-        "an unknown system": (["--for", "flatcar"], "'flatcar' is not one of 'talos'"),
-    },
-)
+@cases("arguments, said", CASES["invalid_option_combination_is_refused"])
 def test_invalid_option_combination_is_refused(machine, arguments, said):
     with pytest.raises(UsageError, match=re.escape(said)):
         run(machine, "--profile", "training", *arguments)
 
 
-@cases(
-    "field, value",
-    {
-        "a path that leads out of the folder": ("path", "/../../elsewhere"),
-        "a mode that is no number": ("mode", "0644 {}"),
-        "a mode of too many digits": ("mode", "7777777"),
-    },
-)
+@cases("field, value", CASES["plan_with_invalid_file_entry_writes_nothing"])
 def test_plan_with_invalid_file_entry_writes_nothing(field, value, tmp_path):
     document = plan_document(plan_node(dgx_h100(), load_profile("training")))
     document["files"][0][field] = value  # plan.json itself, which no role has to know

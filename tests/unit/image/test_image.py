@@ -1,7 +1,6 @@
 """An image: each mistake of the host data `numaforge_image`, and what an image is not yet."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,58 +13,19 @@ from numaforge.image.first_boot.stamp import PROGRAM
 from numaforge.image.wish import Image, read_image
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.lib.framing import Answer
+from tests.fixtures.tables import cases, tables
 
-MISTAKES: dict[str, tuple[object, str]] = {
-    "a package with a blank": ({"packages": {"kube let": "1"}}, "'kube let' is not the name of a package"),
-    "a package that is an option": ({"packages": {"-o": "1"}}, "'-o' is not the name"),
-    "a version with a blank": ({"packages": {"kubelet": "1 2"}}, "packages.kubelet: '1 2' is not a version"),
-    "a version that a shell would run": ({"packages": {"kubelet": "$(id)"}}, "'$(id)' is not a version"),
-    "a version that YAML takes for a number": ({"packages": {"kubelet": 1.36}}, "1.36 is not a text"),
-    "a unit without its kind": ({"enable": ["kubelet"]}, "enable[0]: 'kubelet' is not a unit"),
-    "a unit with a path": ({"enable": ["../x.service"]}, "'../x.service' is not a unit"),
-    "a unit that is an option": ({"enable": ["--now.service"]}, "'--now.service' is not a unit"),
-    "a driver of another owner": ({"driver": "me"}, "driver: 'me' is not accepted; write 'image'"),
-    "a driver without an owner": (
-        {"packages": {"nvidia-driver": "*"}},
-        "driver is none, and packages has nvidia-driver: name one owner",
-    ),
-    "RPM Fusion's driver without an owner": (
-        {"packages": {"akmod-nvidia": "*"}},
-        "driver is none, and packages has akmod-nvidia: name one owner",
-    ),
-    "a driver with two owners": (
-        {"packages": {"cuda-drivers-570": "*"}, "driver": "gpu-operator"},
-        "driver is gpu-operator, and packages has cuda-drivers-570",
-    ),
-    "Ubuntu's modules of the driver without an owner": (
-        {"packages": {"linux-modules-nvidia-570-server-generic": "*"}},
-        "packages has linux-modules-nvidia-570-server-generic",
-    ),
-    "a key that there is not": ({"packges": {}}, "packges: unknown key; did you mean packages?"),
-    "a key of the boot that there is not": ({"boot": {"profil": "a"}}, "boot.profil: unknown key"),
-    "sysprep by halves": ({"sysprep": "maybe"}, "sysprep: 'maybe' is neither true nor false"),
-    "a list": (["a"], "host data numaforge_image: is not a mapping"),
-    "a file that there is not": ("/nonexistent.yaml", "/nonexistent.yaml: cannot be read"),
-}
+CASES = tables(__file__)
 
 
-@pytest.mark.parametrize(("said", "why"), MISTAKES.values(), ids=MISTAKES)
+@cases("said, why", CASES["mistakes"])
 def test_invalid_image_field_is_named(said, why):
     with pytest.raises(NumaforgeError) as caught:
         read_image(said)
     assert why in str(caught.value)
 
 
-ACCEPTED: dict[str, Mapping[str, object]] = {
-    "nothing": {},
-    "a driver of the image": {"packages": {"nvidia-headless-570-server-open": "*"}, "driver": "image"},
-    "what is no driver, although it is NVIDIA's": {"packages": {"nvidia-container-toolkit": "*"}},
-    "a version with an epoch": {"packages": {"kubelet": "1:1.36.1~rc1-1+b*"}},
-    "a unit with a dash and an instance": {"enable": ["systemd-fsck@dev-vda.service"]},
-}
-
-
-@pytest.mark.parametrize("said", ACCEPTED.values(), ids=ACCEPTED)
+@cases("said", CASES["accepted"])
 def test_valid_image_is_accepted(said):
     assert isinstance(read_image(said), Image)
 
@@ -106,18 +66,7 @@ WISH = recipe(packages={"containerd": "2.1-*"}, sysprep=True)
 WHOLE = whole(WISH)
 
 
-ROOTS_KUBELET = {
-    "a file that no package brought": ("1.36.3 0a /opt/bin/kubelet no package", "1.36.3", "no package"),
-    "a package's": (
-        "1.36.1 0a /usr/bin/kubelet package kubelet 1.36.1-1.1",
-        "1.36.1",
-        "package kubelet 1.36.1-1.1",
-    ),
-    "one that does not run here": ("unknown 0a /usr/bin/kubelet no package", None, "no package"),
-}
-
-
-@pytest.mark.parametrize(("row", "version", "source"), ROOTS_KUBELET.values(), ids=ROOTS_KUBELET)
+@cases("row, version, source", CASES["roots_kubelet"])
 def test_manifest_has_the_version_printed_by_the_kubelet(row, version, source, tmp_path):
     found = replace(WHOLE, kubelet=read_found(Answer({"": (f"kubelet {row}",)})).kubelet)
     text = WISH.records(found)[MANIFEST]

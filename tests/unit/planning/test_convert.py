@@ -24,7 +24,7 @@ from numaforge.planning.convert.yaml_text import as_yaml
 from numaforge.planning.json_schema import json_schema
 from numaforge.planning.profiles import load_profile, ready_profiles
 from tests.fixtures.plans import planned, refusal
-from tests.fixtures.tables import tables
+from tests.fixtures.tables import cases, tables
 from tests.machines.files import stored
 
 SAMPLES = REPOSITORY / "tests" / "fixtures" / "convert"
@@ -157,10 +157,7 @@ def test_offline_cpus_and_nic_queues_become_numaforge_settings():
     load_profile(profile)
 
 
-NOTED = CASES["noted"]
-
-
-@pytest.mark.parametrize(("text", "field", "fate"), NOTED.values(), ids=list(NOTED))
+@cases("text, field, fate", CASES["noted"])
 def test_field_a_profile_cannot_express_is_noted(text, field, fate):
     assert (field, fate) in {(note.field, note.fate) for note in convert(text, "file").notes}
 
@@ -186,10 +183,7 @@ def test_sum_is_not_judged_where_a_platform_adds_reservations():
 # What is refused
 
 
-REFUSED = CASES["refused"]
-
-
-@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=list(REFUSED))
+@cases("text, said", CASES["refused"])
 def test_file_is_refused_with_the_field_name(text, said):
     with pytest.raises(NumaforgeError) as refused:
         convert(text, "file")

@@ -19,7 +19,7 @@ from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 from tests.fixtures.plans import after, decided, notices, planned, refusal
-from tests.fixtures.tables import tables
+from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)
 
@@ -118,10 +118,7 @@ def test_equal_value_in_another_notation_is_not_a_conflict(text, profile):
     assert settings(node(text), profile)
 
 
-CONFLICTS = CASES["conflicts"]
-
-
-@pytest.mark.parametrize(("text", "profile", "message"), CONFLICTS.values(), ids=CONFLICTS.keys())
+@cases("text, profile, message", CASES["conflicts"])
 def test_conflict_is_refused_unless_the_profile_overrides(text, profile, message):
     reported = refusal(node(text), **profile)
     assert message in reported
@@ -136,13 +133,7 @@ def test_override_opens_a_closed_feature_gate():
     assert settings(node(text), {"kubelet": wish})["featureGates"] == {"CPUManagerPolicyBetaOptions": True}
 
 
-FLAGS = {
-    "--cpu-manager-policy=none": {"kubelet": {"cpu_manager_policy": "static"}},
-    "--reserved-cpus 0-1": {"cpus": {"reserved": {"cores": 2}}},
-    "--kube-reserved=cpu=1,memory=1Gi": {"memory": {"kube_reserved": "2Gi"}},
-    "--system-reserved=cpu=1": {"memory": {"system_reserved": "2Gi"}},
-    "--eviction-hard=memory.available<1Gi": {"memory": {"eviction_hard": {"nodefs.available": "1%"}}},
-}
+FLAGS = CASES["flags"]
 
 
 @pytest.mark.parametrize("flag", FLAGS)
@@ -269,20 +260,16 @@ class Setup:
 
 
 # A setup, a field, and its value to plan and check.
-AGREED = CASES["agreed"]
 
 
-@pytest.mark.parametrize(("setup", "name", "value"), AGREED.values(), ids=AGREED.keys())
+@cases("setup, name, value", CASES["agreed"])
 def test_plan_and_check_read_the_same_values(setup, name, value):
     topology = Setup(**setup).node()
     value = parse_cpulist(value) if name == "reservedSystemCPUs" else value
     assert (seen_by_check(topology)[name], seen_by_plan(topology)[name]) == (value, value)
 
 
-REFUSED = CASES["refused"]
-
-
-@pytest.mark.parametrize(("setup", "words"), REFUSED.values(), ids=REFUSED.keys())
+@cases("setup, words", CASES["refused"])
 def test_plan_and_check_refuse_the_same_with_kubelet_messages(setup, words):
     topology = Setup(**setup).node()
     error = checked(topology).error
@@ -316,11 +303,7 @@ def test_configuration_missing_from_the_snapshot_is_noticed(file):
     assert not notices(plan(replace(lab_node(), unreadable=("/sys/x",))))
 
 
-WISH = {
-    "memory": {"system_reserved": "500Mi", "eviction_hard": {"memory.available": "5%"}},
-    "hugepages": [{"size": "2Mi", "count": 64}],
-    "kubelet": {"topology_manager_policy": "best-effort", "memory_manager_policy": "Static"},
-}
+WISH = CASES["wish"]
 
 
 def after_drop_in(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
@@ -344,16 +327,7 @@ def after_merge(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
     return after(replace(topology, kubelet=install), chosen)
 
 
-ADMINS = {
-    "kubeadm-alone": "",
-    "memory-reserved": "kubeReserved:\n  memory: 300Mi\n",
-    "eviction-map": "evictionHard:\n  memory.available: 5%\n  nodefs.available: 3%\n",
-    "policy-and-gate": "topologyManagerPolicy: best-effort\nfeatureGates:\n  NodeSwap: true\n",
-    "same-as-the-profile": "memoryManagerPolicy: Static\nsystemReserved:\n  memory: 500Mi\n",
-}
-
-
-@pytest.mark.parametrize("text", ADMINS.values(), ids=ADMINS.keys())
+@cases("text", CASES["admins"])
 @pytest.mark.parametrize(("version", "applied"), [("1.36.3", after_drop_in), ("1.29.4", after_merge)])
 def test_planning_again_changes_nothing(text, version, applied):
     topology = node(text, version=version)

@@ -13,6 +13,9 @@ from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.hugepages.plan import plan_hugepages
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
 from tests.fixtures.plans import after, decided, planned, refusal
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 
 def plan(topology: NodeTopology, *entries: dict) -> NodePlan:
@@ -23,19 +26,7 @@ def pages(chosen: NodePlan, size: str = "2Mi") -> list[int | None]:
     return [chosen.hugepages.planned(node.id).get(size) for node in chosen.memory.numa_nodes]
 
 
-SPREADS = {
-    "count-per-numa-node": ([{"count_per_numa_node": 8}], [8, 8, 8, 8]),
-    "total-evenly": ([{"count": 8}], [2, 2, 2, 2]),
-    "remainder-on-the-lowest": ([{"count": 6}], [2, 2, 1, 1]),
-    "total-on-some-numa-nodes": ([{"count": 5, "numa_nodes": [3, 1]}], [0, 3, 0, 2]),
-    "one-numa-node": ([{"count": 5, "numa_node": 2}], [0, 0, 5, 0]),
-    "share-of-each-numa-node-rounded-down": ([{"share": "25%"}], [255, 251, 251, 251]),
-    "nothing-empties-the-pools": ([{"count": 0}], [0, 0, 0, 0]),
-    "entries-add-up": ([{"count_per_numa_node": 2}, {"count": 3, "numa_node": 0}], [5, 2, 2, 2]),
-}
-
-
-@pytest.mark.parametrize(("amounts", "expected"), SPREADS.values(), ids=SPREADS)
+@cases("amounts, expected", CASES["spreads"])
 def test_pages_are_spread_over_numa_nodes(amounts, expected):
     chosen = plan(lab_node(), *({"size": "2Mi", **amount} for amount in amounts))
     assert (pages(chosen), pages(chosen, "1Gi")) == (expected, [None] * 4)
@@ -105,32 +96,7 @@ def test_pool_planned_but_never_set_is_left_alone():
     assert decided(chosen, "hugepages.2Mi")[0] == "left as it is"
 
 
-HEAD = "node1: hugepages"
-REFUSALS = {
-    "more-than-the-numa-node-has": (
-        {"size": "2Mi", "count": 1008, "numa_node": 1},
-        f"{HEAD}: NUMA node 1 has 2015Mi of memory, but 1008 x 2Mi wanted = 2016Mi",
-        "ask for 1Mi less on NUMA node 1",
-    ),
-    "a-size-without-a-pool": (
-        {"size": "16Gi", "count": 1},
-        f"{HEAD}[0].size: NUMA node 0 has no pool for pages of 16Gi",
-        "choose a size that it has: 2Mi, 1Gi",
-    ),
-    "a-numa-node-that-does-not-exist": (
-        {"size": "2Mi", "count": 1, "numa_node": 4},
-        f"{HEAD}[0].numa_node: there is no NUMA node 4",
-        "choose among 0-3",
-    ),
-    "numa-nodes-that-do-not-exist": (
-        {"size": "2Mi", "count": 1, "numa_nodes": [0, 4, 5]},
-        f"{HEAD}[0].numa_nodes: there is no NUMA node 4-5",
-        "choose among 0-3",
-    ),
-}
-
-
-@pytest.mark.parametrize(("entry", "message", "remedy"), REFUSALS.values(), ids=REFUSALS.keys())
+@cases("entry, message, remedy", CASES["refusals"])
 def test_refused(entry, message, remedy):
     assert refusal(lab_node(), hugepages=[entry]) == f"{message}\n  {remedy}"
 
@@ -138,19 +104,7 @@ def test_refused(entry, message, remedy):
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
 
 
-@pytest.mark.parametrize(
-    ("setting", "running", "wish", "count", "refused"),
-    [
-        pytest.param("1", True, {}, 8, True, id="memory-grows-under-a-kubelet"),
-        pytest.param("0", True, {}, 8, False, id="switched-off"),
-        pytest.param(None, True, {}, 8, False, id="a-kernel-without-it"),
-        pytest.param("1", True, {VMEMMAP: "0"}, 8, False, id="switched-off-by-the-profile"),
-        pytest.param("0", True, {VMEMMAP: "1"}, 8, True, id="switched-on-by-the-profile"),
-        pytest.param("1", False, {}, 8, False, id="no-kubelet-runs"),
-        pytest.param("1", True, {}, 4, False, id="the-pages-are-there"),
-        pytest.param("1", True, {}, 0, False, id="pages-go"),
-    ],
-)
+@cases("setting, running, wish, count, refused", CASES["pages_that_cost_extra_memory_are_refused"])
 def test_pages_that_cost_extra_memory_are_refused(setting, running, wish, count, refused):
     topology = replace(with_pools(4), sysctls={VMEMMAP: setting} if setting else {})
     topology = replace(topology, kubelet=replace(topology.kubelet, running=running))

@@ -30,6 +30,9 @@ from tests.fixtures.machines import (
     two_cpu_vm,
 )
 from tests.fixtures.plans import notices, planned, refusal
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 STRICT = {"strict-cpu-reservation": "true"}
 
@@ -140,60 +143,7 @@ def test_topology_options_follow_the_numa_nodes(topology, options):
     assert settings.get("topologyManagerPolicyOptions", {}) == options
 
 
-ABOUT_CORES = {"full-pcpus-only": True, "distribute-cpus-across-cores": True}
-REFUSALS = {
-    "option-of-a-later-version": (
-        "1.31",
-        {"cpu_manager_options": {"strict-cpu-reservation": True}},
-        (
-            "node1: kubelet.cpu_manager_options.strict-cpu-reservation: kubelet 1.31 does not know the "
-            "option strict-cpu-reservation\n  use a kubelet that has strict-cpu-reservation (1.32 to 1.37)"
-        ),
-    ),
-    "option-of-no-version": (
-        "1.36",
-        {"cpu_manager_options": {"full-pcpu-only": True}},
-        "out: kubelet 1.36 knows align-by-socket, ",
-    ),
-    "topology-option-of-a-later-version": (
-        "1.30",
-        {"topology_manager_options": {LIMIT_OPTION: 8}},
-        "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)",
-    ),
-    "option-value": (
-        "1.36",
-        {"cpu_manager_options": {"full-pcpus-only": "yes"}},
-        "full-pcpus-only: 'yes' is neither true nor false",
-    ),
-    "forbidden-pair": (
-        "1.36",
-        {"cpu_manager_options": ABOUT_CORES},
-        "kubelet 1.36 refuses full-pcpus-only and distribute-cpus-across-cores together",
-    ),
-    "align-by-socket-with-single-numa-node": (
-        "1.36",
-        {"cpu_manager_options": {"align-by-socket": True}},
-        "refuses align-by-socket with the topology manager's single-numa-node",
-    ),
-    "cpu-options-without-static": (
-        "1.36",
-        {"cpu_manager_policy": "none", "cpu_manager_options": {"full-pcpus-only": True}},
-        "full-pcpus-only cannot be given with the CPU manager's policy none",
-    ),
-    "topology-options-without-policy": (
-        "1.36",
-        {"topology_manager_policy": "none", "topology_manager_options": {"prefer-closest-numa-nodes": True}},
-        "prefer-closest-numa-nodes have no effect with the topology manager's policy none",
-    ),
-    "version-that-is-too-old": (
-        "1.20",
-        {},
-        "kubelet 1.20 is older than the oldest one whose rules are",
-    ),
-}
-
-
-@pytest.mark.parametrize(("version", "wish", "message"), REFUSALS.values(), ids=REFUSALS.keys())
+@cases("version, wish, message", CASES["refusals"])
 def test_refused(version, wish, message):
     assert message in refused(lab_node(), version, **wish)
 
@@ -233,41 +183,10 @@ def test_limit_below_the_machine_numa_nodes_is_refused():
     assert "max-allowable-numa-nodes is 8, but the machine has 16 NUMA nodes" in message
 
 
-WALK = "manager walks 2^34 = 17,179,869,184 sets of NUMA nodes for each container"
 NEWER = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
-NO_MEMORY = "set kubelet.memory_manager_policy: None"
-NO_HINTS = "set kubelet.topology_manager_policy: none"
-ENDLESS = {
-    "older-than-1.36": (
-        "1.35",
-        {"topology_manager_policy": "best-effort"},
-        (
-            f"kubelet.topology_manager_policy: the device {WALK}: kubelet 1.35 would admit no pod in time\n"
-            f"  {NEWER}; or {NO_HINTS}"
-        ),
-    ),
-    "memory-static": (
-        "1.36",
-        {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"},
-        (
-            f"kubelet.memory_manager_policy: the memory {WALK}: kubelet 1.36 would admit no pod in time\n"
-            f"  {NO_MEMORY}"
-        ),
-    ),
-    "memory-static-without-alignment": (
-        "1.36",
-        {"topology_manager_policy": "none", "memory_manager_policy": "Static"},
-        f"would admit no pod in time\n  {NO_MEMORY}",
-    ),
-    "both": (
-        "1.35",
-        {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"},
-        f"{NEWER} and {NO_MEMORY}; or {NO_HINTS} and {NO_MEMORY}",
-    ),
-}
 
 
-@pytest.mark.parametrize(("version", "wish", "message"), ENDLESS.values(), ids=ENDLESS.keys())
+@cases("version, wish, message", CASES["endless"])
 def test_policy_with_endless_admission_is_refused(version, wish, message):
     tray = grace_blackwell_tray()
     assert message in refusal(tray, version, kubelet=wish, memory={"system_reserved": "1Gi"})

@@ -10,6 +10,9 @@ from numaforge.planning.render import render_plan
 from numaforge.roles.modules.plan import ModulesPlan, plan_modules
 from tests.fixtures.machines import lab_node
 from tests.fixtures.plans import planned, refusal
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
 
@@ -40,27 +43,7 @@ def test_module_plan_per_profile(wish: dict[str, Any], expected: ModulesPlan) ->
     assert plan_modules(load_profile(wish)).value == expected
 
 
-REFUSALS = {
-    "a-space": ({"load": ["ib umad"]}, {}, "'ib umad' is not the name of a kernel module"),
-    "a-path": ({"load": ["/bin/sh"]}, {}, "not the name of a kernel module"),
-    "quotes": ({"options": {"nvidia": ['a="b c"']}}, {}, "not an option of a module"),
-    "said-twice": ({"options": {"nvidia": ["a=1", "a=2"]}}, {}, "has a more than once"),
-    "both": ({"load": ["nouveau"], "blocked": ["nouveau"]}, {}, "blocks nouveau and asks for it"),
-    "rdma-needs-it": ({"blocked": ["ib_umad"]}, {"modules": "mlx5"}, "which rdma.host needs"),
-    "two-modes": (
-        {"options": {"ib_core": ["netns_mode=0"]}},
-        {"netns": "shared"},
-        "has netns_mode=0, and rdma.host.netns shared is netns_mode=1",
-    ),
-    "no-such-set": ({}, {"modules": "mlx4"}, "mlx5"),
-    "no-power-of-two": ({}, {"max_read_request": 3000}, "4096"),
-    "no-such-priority": ({}, {"pfc": [8]}, "7"),
-    "a-priority-twice": ({}, {"pfc": [3, 3]}, "more than once"),
-    "not-a-name": ({}, {"nics": ["mlx5_0; reboot"]}, "is not a NIC"),
-}
-
-
-@pytest.mark.parametrize(("modules", "host", "message"), REFUSALS.values(), ids=REFUSALS)
+@cases("modules, host, message", CASES["refusals"])
 def test_impossible_module_settings_are_refused(modules, host, message) -> None:
     assert message in refusal(lab_node(), **wished(modules, **host))
 

@@ -9,6 +9,9 @@ from numaforge.lib.section import Section
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import leaves, load_profile, machine_profiles, ready_profiles
 from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 GIB = 2**30
 DEFAULTS = [field.default for field in NodeProfile.model_fields.values()]
@@ -54,19 +57,7 @@ def test_extends_merges_mappings_and_replaces_lists_and_choices():
     assert (profile.cpus.reserved.cpulist, profile.cpus.reserved.cores_per_numa_node) == ("0-1", None)
 
 
-@pytest.mark.parametrize(
-    ("taken", "path"),
-    [
-        pytest.param({"memory": None}, "memory", id="a-section"),
-        pytest.param({"memory": {"kube_reserved": None}}, "memory.kube_reserved", id="a-key"),
-        pytest.param({"memory": {"eviction_hard": None}}, "memory.eviction_hard", id="a-mapping"),
-        pytest.param({"cpus": {"reserved": None}}, "cpus.reserved", id="a-choice"),
-        pytest.param(
-            {"tuning": {"sysctls": {"vm.swappiness": None}}}, "tuning.sysctls.vm.swappiness", id="one-of-many"
-        ),
-        pytest.param({"tuning": None}, "tuning", id="as-state-absent-does"),
-    ],
-)
+@cases("taken, path", CASES["null_removes_inherited_values_and_their_sources"])
 def test_null_removes_inherited_values_and_their_sources(taken, path):
     def sources(profile):
         return [source for source in profile.sources if source.startswith(path)]
@@ -133,19 +124,7 @@ def test_kernel_parameter_is_kept_as_written(parameter):
     assert load_profile({"kernel": {"cmdline": [parameter]}}).kernel.cmdline == (parameter,)
 
 
-UNKNOWN = "is not among the parameters that are known to leave a node as reachable as it was"
-VALUE = "has a value that is not known to be harmless; known are"
-UNSAFE_PARAMETERS = {
-    **dict.fromkeys(("net.ifnames=0", "ip=none", "ipv6.disable=1", "acpi=off", "mem=512M"), UNKNOWN),
-    **dict.fromkeys(("memmap=4G!12G", "fips=1", "mitigations=off"), UNKNOWN),
-    "sysctl.net.ipv4.ip_forward=0": UNKNOWN,
-    "systemd.default_timeout_start_sec=1": UNKNOWN,
-    "module_blacklist=mlx5_core,nvme": f"{VALUE} drivers of displays, such as nouveau",
-    "vfio-pci.ids=15b3:1021": f"{VALUE} ids of GPUs such as 10de:2330",
-    "pci=nomsi": f"{VALUE} realloc, ",
-    "pcie_aspm=force": f"{VALUE} off",
-    "iommu": "has no value; known are pt, nopt, ",
-}
+UNSAFE_PARAMETERS = CASES["unsafe_parameters"]
 
 
 @pytest.mark.parametrize(("parameter", "why"), UNSAFE_PARAMETERS.items(), ids=UNSAFE_PARAMETERS)

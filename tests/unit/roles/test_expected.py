@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -33,35 +32,14 @@ from numaforge.roles.kernel_values.paths import ONLINE
 from numaforge.roles.promise import kernel_value
 from numaforge.verification.live import Live
 from numaforge.verification.table import all_promises
+from tests.fixtures.tables import tables
 from tests.fixtures.watched_folder import WatchedFolder
 from tests.machines.files import stored
 
+CASES = tables(__file__)
+
 CPU = "/sys/devices/system/cpu"
-PROFILE: dict[str, Any] = {
-    "name": "everything",
-    "cpus": {"smt": "off", "reserved": {"cores_per_numa_node": 2}},
-    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
-    "kernel": {"cmdline": ["iommu=pt"]},
-    "maintenance": {"reboot": "allowed"},
-    "interrupts": {
-        "devices": "reserved",
-        "default_affinity": "reserved",
-        "workqueues": "reserved",
-        "rps": "reserved",
-        "irqbalance": "reserved",
-    },
-    "system": {"daemons": "reserved"},
-    "tuning": {
-        "governor": "performance",
-        "energy_preference": "performance",
-        "cpu_idle": {"deepest": "C1"},
-        "swap": "off",
-        "sysctls": {"vm.swappiness": "1", "vm.max_map_count": "16777216"},
-        "numa_balancing": False,
-        "transparent_hugepages": {"enabled": "never"},
-    },
-    "watch": {"enabled": True},
-}
+PROFILE = CASES["profile"]
 KINDS = {
     "kernel_cmdline", "governor", "energy_preference", "idle_state", "kernel_value", "sysctl", "swap",
     "offline_cpus", "hugepages", "daemons", "cpu_mask", "interrupts", "packet_steering",

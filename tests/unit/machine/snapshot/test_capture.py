@@ -243,28 +243,7 @@ def test_local_machine_is_captured_as_a_live_host(shell):
     assert read_topology(from_local()).online == read_topology(snapshot).online
 
 
-SMI = """\
-<nvidia_smi_log>
-<gpu id='0'>
-<serial>123</serial>
-<uuid>GPU-1</uuid>
-<gpu_fabric_guid>0x1</gpu_fabric_guid>
-<supported_clocks>
-<supported_mem_clock>
-</supported_clocks>
-<processes>
-<process_info>
-<pid>PID</pid>
-<process_name>train --key k</process_name>
-</process_info>
-</processes>
-</gpu>
-<gpu id='1'>
-<supported_clocks>N/A</supported_clocks>
-<uuid>GPU-2</uuid>
-</gpu>
-</nvidia_smi_log>
-"""
+SMI = (Path(__file__).parents[3] / "fixtures/nvidia_smi/processes.xml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("status", [0, 15], ids=["well", "one-gpu-does-not-answer"])

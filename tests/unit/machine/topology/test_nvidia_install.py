@@ -2,7 +2,9 @@
 
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.nvidia_install import read_nvidia_install, read_nvswitches
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build\n"
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
@@ -34,33 +36,12 @@ def test_host_without_a_trace_of_nvidia_software_has_no_install():
     )
 
 
-@cases(
-    "links, version",
-    {
-        "x": ({"/usr/lib64/libnvidia-ml.so.1": "/usr/lib64/libnvidia-ml.so.580.95.05"}, "580.95.05"),
-        "behind another link": (
-            {"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "/etc/alternatives/glx--libnvidia-ml.so.1"},
-            None,
-        ),
-        "no library": ({}, None),
-    },
-)
+@cases("links, version", CASES["library_version_comes_from_its_file_name"])
 def test_library_version_comes_from_its_file_name(links, version):
     assert install(links=links).library == version
 
 
-@cases(
-    "rules, arguments, kept_out",
-    {
-        "blacklist": ("blacklist nouveau\n", "", True),
-        "install": ("install nouveau /bin/false\n", "", True),
-        "a comment": ("# blacklist nouveau\n", "", False),
-        "another module": ("blacklist nouveaux\n", "", False),
-        "cmdline": ("options a b=1\n", "quiet rd.driver.blacklist=nova_core,nouveau", True),
-        "another on the cmdline": ("options a b=1\n", "modprobe.blacklist=nova_core", False),
-        "not captured": (None, "modprobe.blacklist=nouveau", None),
-    },
-)
+@cases("rules, arguments, kept_out", CASES["nouveau_is_blocked_by_modprobe_or_the_command_line"])
 def test_nouveau_is_blocked_by_modprobe_or_the_command_line(rules, arguments, kept_out):
     files = {"/proc/cmdline": arguments}
     if rules is not None:
@@ -68,35 +49,12 @@ def test_nouveau_is_blocked_by_modprobe_or_the_command_line(rules, arguments, ke
     assert install(files).nouveau_kept_out is kept_out
 
 
-@cases(
-    "present, links",
-    {
-        "linked": ("/dev/char/1:3 /dev/char/195:0", True),
-        "only others are linked": ("/dev/char/1:3", False),
-        "nothing is linked at all": ("/sys/module/nvidia", None),
-    },
-)
+@cases("present, links", CASES["char_links_are_known_only_where_udev_makes_them"])
 def test_char_links_are_known_only_where_udev_makes_them(present, links):
     assert install(present=present).char_links is links
 
 
-@cases(
-    "present, links, service",
-    {
-        "not installed": ("", {}, None),
-        "installed": ("/usr/bin/nvidia-imex", {}, "disabled"),
-        "wanted": (
-            "/usr/bin/nvidia-imex /etc/systemd/system/multi-user.target.wants/nvidia-imex.service",
-            {},
-            "enabled",
-        ),
-        "masked": (
-            "/usr/bin/nvidia-imex",
-            {"/etc/systemd/system/nvidia-imex.service": "/dev/null"},
-            "masked",
-        ),
-    },
-)
+@cases("present, links, service", CASES["state_of_the_imex_service_is_read"])
 def test_state_of_the_imex_service_is_read(present, links, service):
     assert install(links=links, present=present).imex_service == service
 
@@ -127,16 +85,7 @@ def test_nvswitches_are_known_by_their_pci_ids():
     assert read_nvswitches(Snapshot(files=files)) == ("0000:05:00.0", "0000:06:00.0")
 
 
-@cases(
-    "parameters, mode",
-    {
-        "driver": ('ImexChannelCount: 2048\nCoherentGPUMemoryMode: "driver"\n', "driver"),
-        "numa": ('CoherentGPUMemoryMode: "numa"\nRmMsg: ""\n', "numa"),
-        "the branch's default": ('CoherentGPUMemoryMode: ""\n', ""),
-        "a module that does not have the option": ("EnableMSI: 1\n", None),
-        "not captured": ("", None),
-    },
-)
+@cases("parameters, mode", CASES["running_module_gives_the_gpu_memory_mode"])
 def test_running_module_gives_the_gpu_memory_mode(parameters, mode):
     assert install({"/proc/driver/nvidia/params": parameters}).gpu_memory_mode == mode
 
@@ -144,33 +93,6 @@ def test_running_module_gives_the_gpu_memory_mode(parameters, mode):
 OPTIONS = "options nvidia NVreg_CoherentGPUMemoryMode"
 
 
-@cases(
-    "files, mode",
-    {
-        "not captured": ({}, None),
-        "not set": ({"/etc/modprobe.d/a.conf": "blacklist nouveau\n"}, ""),
-        "set": ({"/etc/modprobe.d/a.conf": f"{OPTIONS}=driver\n"}, "driver"),
-        "the later name counts": (
-            {"/etc/modprobe.d/b.conf": f"{OPTIONS}=numa\n", "/lib/modprobe.d/a.conf": f"{OPTIONS}=driver\n"},
-            "numa",
-        ),
-        "a file of the admin's hides the package's": (
-            {"/etc/modprobe.d/a.conf": "\n", "/lib/modprobe.d/a.conf": f"{OPTIONS}=driver\n"},
-            "",
-        ),
-        "the command line is last": (
-            {
-                "/etc/modprobe.d/a.conf": f"{OPTIONS}=driver\n",
-                "/proc/cmdline": "quiet nvidia.NVreg_CoherentGPUMemoryMode=numa",
-            },
-            "numa",
-        ),
-        "among others": (
-            {"/etc/modprobe.d/a.conf": "options nvidia NVreg_A=1 NVreg_CoherentGPUMemoryMode=driver\n"},
-            "driver",
-        ),
-        "a comment": ({"/etc/modprobe.d/a.conf": f"# {OPTIONS}=driver\n"}, ""),
-    },
-)
+@cases("files, mode", CASES["modprobe_options_give_the_next_gpu_memory_mode"])
 def test_modprobe_options_give_the_next_gpu_memory_mode(files, mode):
     assert install(files).gpu_memory_mode_next == mode

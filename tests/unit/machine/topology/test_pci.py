@@ -7,41 +7,18 @@ from numaforge.machine.topology.nics import read_nics
 from numaforge.machine.topology.pci import read_accelerators, read_nvmes, read_other_devices, read_pci_paths
 from numaforge.machine.topology.rdma import read_rdma_devices
 from tests.fixtures.pcie import PCI, function
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 
-@cases(
-    "pci_class, vendor, device, gpus, accelerators",
-    {
-        "nvidia-3d-controller": ("0x030200", "10de", "2330", 1, 0),
-        "nvidia-vga": ("0x030000", "10de", "2684", 1, 0),
-        "amd-instinct-mi250": ("0x038000", "1002", "740c", 1, 0),
-        "amd-instinct-mi300x-has-no-display-class": ("0x120000", "1002", "74a1", 1, 0),
-        "amd-alveo-is-an-accelerator": ("0x120000", "10ee", "500c", 0, 1),
-        "intel-max": ("0x038000", "8086", "0bd5", 1, 0),
-        "aspeed-console": ("0x030000", "1a03", "2000", 0, 0),
-        "matrox-console": ("0x030000", "102b", "0532", 0, 0),
-        "ati-server-console": ("0x030000", "1002", "515e", 0, 0),
-        "gaudi-is-an-accelerator": ("0x120000", "1da3", "1020", 0, 1),
-        "vector-engine-is-an-accelerator": ("0x0b4000", "1bcf", "001c", 0, 1),
-        "a-switch-is-neither": ("0x060400", "10de", "1af1", 0, 0),
-    },
-)
+@cases("pci_class, vendor, device, gpus, accelerators", CASES["classes"])
 def test_gpus_and_accelerators_are_recognised_by_class_and_id(pci_class, vendor, device, gpus, accelerators):
     snapshot = Snapshot(files=function("0000:01:00.0", pci_class, vendor, device))
     assert (len(read_gpus(snapshot)), len(read_accelerators(snapshot))) == (gpus, accelerators)
 
 
-@cases(
-    "vendor, device, name",
-    {
-        "gaudi": ("1da3", "1000", "Gaudi"),
-        "gaudi-2": ("1da3", "1020", "Gaudi 2"),
-        "gaudi-3": ("1da3", "1060", "Gaudi 3"),
-        "a-device-that-is-newer-than-the-table": ("1da3", "2000", None),
-        "another-vendor": ("8086", "1020", None),
-    },
-)
+@cases("vendor, device, name", CASES["accelerator_name_is_read"])
 def test_accelerator_name_is_read(vendor, device, name):
     links = {f"{PCI}/0000:01:00.0/driver": "/sys/bus/pci/drivers/habanalabs"}
     files = function("0000:01:00.0", "0x120000", vendor, device, numa_node="1")
@@ -49,16 +26,7 @@ def test_accelerator_name_is_read(vendor, device, name):
     assert (found.name, found.driver, found.numa_node) == (name, "habanalabs", 1)
 
 
-@cases(
-    "status, numa_node",
-    {
-        "online": ("Node:      253\nStatus:    online\nAddress:   40000000000", 253),
-        "offline": ("Node:      253\nStatus:    offline\nAddress:   40000000000", None),
-        "failed": ("Node:      253\nStatus:    online_failed", None),
-        "the-driver-keeps-it-to-itself": ("Node:      -1\nStatus:    disabled", None),
-        "no-such-file": ("", None),
-    },
-)
+@cases("status, numa_node", CASES["numa_node_of_gpu_memory_is_read"])
 def test_numa_node_of_gpu_memory_is_read(status, numa_node):
     files = function("0009:01:00.0", "0x030200", device="2342")
     files["/proc/driver/nvidia/gpus/0009:01:00.0/numa_status"] = status
@@ -131,18 +99,7 @@ def test_nvme_controller_is_distinguished_from_other_storage():
     assert read_nvmes(snapshot) == (Nvme(drive, None, 1),)
 
 
-@cases(
-    "pci_class, is_other",
-    {
-        "SATA": ("0x010601", True),
-        "USB": ("0x0c0330", True),
-        "NVMe has a kind of its own": ("0x010802", False),
-        "and so has a NIC": ("0x020000", False),
-        "bridges are drawn as switches": ("0x060400", False),
-        "system peripherals of a chipset": ("0x088000", False),
-        "counters of a chipset": ("0x110100", False),
-    },
-)
+@cases("pci_class, is_other", CASES["other_devices_exclude_known_device_classes"])
 def test_other_devices_exclude_known_device_classes(pci_class, is_other):
     snapshot = Snapshot(files=function("0000:00:17.0", pci_class, numa_node="1"))
     found = [(one.pci_address, one.pci_class, one.numa_node) for one in read_other_devices(snapshot)]

@@ -14,66 +14,9 @@ from numaforge.machine.topology.userland import package_kind, read_userland
 from tests.fixtures.tables import cases
 from tests.fixtures.trees import write, write_tree
 
-# What containerd 1.6.20 prints, shortened: a fragment of NVIDIA's toolkit is imported.
-DUMP = """\
-disabled_plugins = []
-imports = ["/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"]
-version = 2
-
-[plugins]
-
-  [plugins."io.containerd.grpc.v1.cri"]
-    disable_apparmor = false
-    sandbox_image = "registry.k8s.io/pause:3.6"
-
-    [plugins."io.containerd.grpc.v1.cri".containerd]
-      default_runtime_name = "nvidia"
-
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes]
-
-        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
-          runtime_type = "io.containerd.runc.v2"
-
-          [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
-            BinaryName = "/usr/bin/nvidia-container-runtime"
-            SystemdCgroup = true
-
-    [plugins."io.containerd.grpc.v1.cri".registry]
-      config_path = ""
-
-      [plugins."io.containerd.grpc.v1.cri".registry.configs]
-
-        [plugins."io.containerd.grpc.v1.cri".registry.configs."registry.internal".auth]
-          auth = "cm9ib3Q6aHVudGVyMg=="
-          password = "hunter2"
-          username = "robot"
-
-  [plugins."io.containerd.nri.v1.nri"]
-    disable = true
-
-[timeouts]
-  "io.containerd.timeout.bolt.open" = "0s"
-"""
-DUMP_3 = """\
-version = 3
-imports = ['/etc/containerd/conf.d/*.toml']
-
-[plugins.'io.containerd.cri.v1.images'.pinned_images]
-  sandbox = 'registry.k8s.io/pause:3.10.1'
-
-[plugins.'io.containerd.cri.v1.runtime']
-  enable_cdi = true
-  cdi_spec_dirs = ['/etc/cdi', '/var/run/cdi']
-
-[plugins.'io.containerd.cri.v1.runtime'.containerd]
-  default_runtime_name = 'runc'
-
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-  SystemdCgroup = false
-
-[plugins.'io.containerd.nri.v1.nri']
-  disable = false
-"""
+CONTAINERD = Path(__file__).parents[3] / "fixtures/containerd"
+# What containerd prints, shortened: 1.6.20 imports a fragment of NVIDIA's toolkit.
+DUMP, DUMP_2 = ((CONTAINERD / name).read_text(encoding="utf-8") for name in ("1.6.toml", "2.toml"))
 
 
 def userland(files: dict[str, str] | None = None, **commands: str) -> Userland:
@@ -104,7 +47,7 @@ def test_containerd_1_configuration_is_read():
 
 
 def test_containerd_2_configuration_is_read():
-    assert userland(**{"containerd config dump": DUMP_3}).containerd == Containerd(
+    assert userland(**{"containerd config dump": DUMP_2}).containerd == Containerd(
         config_version=3,
         imports=("/etc/containerd/conf.d/*.toml",),
         runtimes={"runc": False},

@@ -63,38 +63,7 @@ def test_config_the_plugin_silently_accepts_is_refused(text, said):
 
 
 def test_every_documented_key_is_read():
-    config = parse_device_plugin(
-        """
-version: v1
-flags:
-  migStrategy: mixed
-  failOnInitError: true
-  mpsRoot: ""
-  nvidiaDriverRoot: /
-  nvidiaDevRoot: /
-  gdrcopyEnabled: false
-  gdsEnabled: false
-  mofedEnabled: false
-  useNodeFeatureAPI: true
-  deviceDiscoveryStrategy: auto
-  plugin:
-    passDeviceSpecs: true
-    deviceListStrategy: [envvar, cdi-cri]
-    deviceIDStrategy: uuid
-    cdiAnnotationPrefix: cdi.k8s.io/
-    nvidiaCTKPath: /usr/bin/nvidia-ctk
-    containerDriverRoot: /driver-root
-    sharedDevicesAllocationPolicy: packed
-  gfd: {oneshot: false, noTimestamp: true, sleepInterval: 60s, outputFile: /x, machineTypeFile: /y}
-sharing:
-  timeSlicing:
-    renameByDefault: true
-    failRequestsGreaterThanOne: true
-    resources: [{name: nvidia.com/gpu, replicas: 4}, {name: mig-1g.10gb.me, replicas: 2}]
-imex: {channelIDs: [0], required: true}
-""",
-        "plugin.yaml",
-    )
+    config = parse_device_plugin(CASES["every_key"], "plugin.yaml")
     assert config.flags.plugin.device_list_strategy == ("envvar", "cdi-cri")
     replicas = {"nvidia.com/gpu": 4, "nvidia.com/mig-1g.10gb.me": 2}
     assert config.sharing.taken == Shared(replicas, renamed=True, one_per_request=True)

@@ -1,11 +1,12 @@
 """A change destroys as few GPU instances as can be, and none that is in use."""
 
-import pytest
-
 from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.difference import Difference, LiveInstance, difference
 from numaforge.roles.mig.models import model_named, profile_of
 from numaforge.roles.mig.request import parse_counts, wanted_instances
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 A100 = model_named("a100-40gb")
 
@@ -37,62 +38,21 @@ def written(placements) -> str:
     return ", ".join(f"{one.profile}@{one.start}" for one in placements)
 
 
-CHANGES = {
-    "nothing changes": (["3g.20gb@4"], ["3g.20gb"], "3g.20gb@4", "", ""),
-    "an empty GPU": ([], ["3g.20gb"], "", "", "3g.20gb@0"),
-    "none is wanted": (["3g.20gb@0"], [], "", "3g.20gb@0", ""),
-    "the rest lies around it": (["1g.5gb@5"], ["1g.5gb", "3g.20gb"], "1g.5gb@5", "", "3g.20gb@0"),
-    "of two alike, the one in the way goes": (
-        ["1g.5gb@0", "1g.5gb@6"],
-        ["4g.20gb", "1g.5gb"],
-        "1g.5gb@6",
-        "1g.5gb@0",
-        "4g.20gb@0",
-    ),
-    "of two, that in use stays": (["1g.5gb@0", "1g.5gb@1!"], ["1g.5gb"], "1g.5gb@1", "1g.5gb@0", ""),
-}
-
-
-@pytest.mark.parametrize(("present", "wanted", "keep", "destroy", "create"), CHANGES.values(), ids=CHANGES)
+@cases("present, wanted, keep, destroy, create", CASES["changes"])
 def test_difference_keeps_destroys_and_creates_instances(present, wanted, keep, destroy, create):
     change = changed(present, " ".join(wanted))
     assert (written(change.keep), written(change.destroy)) == (keep, destroy)
     assert written(change.create) == create
 
 
-IN_THE_WAY = {
-    "it is not wanted": (["2g.10gb@0!"], ["1g.5gb"], "2g.10gb@0"),
-    "it lies in the way": (["1g.5gb@0!", "1g.5gb@5"], ["4g.20gb", "1g.5gb"], "1g.5gb@0"),
-    "only those in the way are named": (["1g.5gb@0!", "1g.5gb@5!"], ["4g.20gb", "1g.5gb"], "1g.5gb@0"),
-}
-
-
-@pytest.mark.parametrize(("present", "wanted", "named"), IN_THE_WAY.values(), ids=IN_THE_WAY)
+@cases("present, wanted, named", CASES["in_the_way"])
 def test_busy_instance_in_the_way_is_named(present, wanted, named):
     in_the_way = changed(present, " ".join(wanted)).in_the_way
     assert written(in_the_way) == named
     assert all(one.busy == "a process" for one in in_the_way)
 
 
-RECUTS = {
-    "what is there as it is wanted stays so": (
-        ["3g.20gb@0:1+1+1", "3g.20gb@4:3"],
-        "3g.20gb 1c.3g.20gb=3",
-        "0:1+1+1 4:3",
-        "",
-    ),
-    "the other is recut": (["3g.20gb@0:1+1+1", "3g.20gb@4:3"], "3g.20gb=2", "0:3 4:3", "3g.20gb@0"),
-    "that in use stays as it is": (
-        ["3g.20gb@0:3", "3g.20gb@4:3!"],
-        "3g.20gb 1c.3g.20gb=3",
-        "0:1+1+1 4:3",
-        "3g.20gb@0",
-    ),
-    "what is not known is not claimed": (["3g.20gb@4"], "1c.3g.20gb=3", "4:1+1+1", ""),
-}
-
-
-@pytest.mark.parametrize(("present", "wanted", "in_the_end", "recut"), RECUTS.values(), ids=RECUTS)
+@cases("present, wanted, in_the_end, recut", CASES["recuts"])
 def test_only_compute_instances_are_recreated_where_gpu_instances_fit(present, wanted, in_the_end, recut):
     change = changed(present, wanted)
     sizes = [f"{one.start}:{'+'.join(map(str, one.compute_instances))}" for one in change.instances]

@@ -10,7 +10,10 @@ from numaforge.roles.mig.geometry import counted_names, place
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named, profile_of
 from numaforge.roles.mig.request import parse_counts, wanted_instances
+from tests.fixtures.tables import cases, tables
 from tests.unit.planning.mig.oracle import allowed, geometries
+
+CASES = tables(__file__)
 
 ONE_OF_EACH_FAMILY = [model_named(key) for key in ("h100-80gb", "a30-24gb", "rtx-pro-6000-96gb")]
 
@@ -24,34 +27,7 @@ def lies(key: str, text: str, fixed: tuple[MigInstance, ...] = ()) -> str | None
     return None if placed is None else ", ".join(f"{one.profile}@{one.start}" for one in placed)
 
 
-GEOMETRIES = {
-    "what NVML's own placement fails for": (
-        "a100-40gb",
-        "1g.5gb 1g.5gb 2g.10gb 3g.20gb",
-        "3g.20gb@4, 2g.10gb@0, 1g.5gb@2, 1g.5gb@3",
-    ),
-    "4g beside 3g": ("a100-40gb", "4g.20gb 3g.20gb", "4g.20gb@0, 3g.20gb@4"),
-    "seven of 1g: the last memory slice stays free": (
-        "a100-40gb",
-        "1g.5gb=7",
-        "1g.5gb@0, 1g.5gb@1, 1g.5gb@2, 1g.5gb@3, 1g.5gb@4, 1g.5gb@5, 1g.5gb@6",
-    ),
-    "twelve memory slices": ("rtx-pro-6000-96gb", "1g.24gb=2 2g.48gb", "2g.48gb@0, 1g.24gb@6, 1g.24gb@9"),
-    "four memory slices": ("a30-24gb", "1g.6gb=2 2g.12gb", "2g.12gb@0, 1g.6gb@2, 1g.6gb@3"),
-    "one has all video decoders, and no other needs any": (
-        "rtx-pro-6000-96gb",
-        "1g.24gb+me.all 1g.24gb-me=3",
-        "1g.24gb+me.all@0, 1g.24gb-me@3, 1g.24gb-me@6, 1g.24gb-me@9",
-    ),
-    "four video decoders and one OFA": (
-        "rtx-pro-6000-96gb",
-        "1g.24gb+me 1g.24gb 2g.48gb",
-        "2g.48gb@0, 1g.24gb@6, 1g.24gb+me@9",
-    ),
-}
-
-
-@pytest.mark.parametrize(("key", "wanted", "expected"), GEOMETRIES.values(), ids=GEOMETRIES)
+@cases("key, wanted, expected", CASES["geometries"])
 def test_geometry_is_placed(key, wanted, expected):
     assert lies(key, wanted) == expected
 
@@ -136,22 +112,7 @@ def test_collision_is_minimal_and_its_advice_fits(model):
         assert all(place(model, one) is not None for one in (*collision.fewer, *collision.swapped))
 
 
-COLLISIONS = {
-    "memory": ("a100-40gb", "3g.20gb=2 1g.5gb", "2 x 3g.20gb, 1g.5gb", "they need 9 memory slices"),
-    "slices": ("a100-40gb", "4g.20gb 2g.10gb=2", "4g.20gb, 2 x 2g.10gb", "8 compute slices"),
-    "limit": ("a100-40gb", "4g.20gb=3", "2 x 4g.20gb", "at most 1 of 4g.20gb can exist at once, not 2"),
-    "OFA": ("a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "the OFA"),
-    "video decoders": (
-        "rtx-pro-6000-96gb",
-        "2g.48gb+me.all 1g.24gb=2",
-        "2g.48gb+me.all, 1g.24gb",
-        "they need 5 video decoders, the GPU has 4: 2g.48gb+me.all, 1g.24gb",
-    ),
-    "both": ("a100-40gb", "2g.10gb=3 1g.10gb=2", "3 x 2g.10gb, 2 x 1g.10gb", "8 compute slices"),
-}
-
-
-@pytest.mark.parametrize(("key", "wanted", "colliding", "reason"), COLLISIONS.values(), ids=COLLISIONS)
+@cases("key, wanted, colliding, reason", CASES["collisions"])
 def test_reason_names_the_colliding_profiles(key, wanted, colliding, reason):
     collision = explain(model_named(key), profiles(key, wanted))
     assert counted_names(collision.profiles) == colliding

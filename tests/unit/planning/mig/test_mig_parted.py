@@ -4,7 +4,7 @@ import pytest
 
 from numaforge.lib.errors import PlanError
 from numaforge.roles.mig.mig_parted import parse_config
-from tests.fixtures.tables import tables
+from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)
 
@@ -58,21 +58,7 @@ def test_error_is_reported_with_its_path(entry, field, said):
     assert "\n" not in text
 
 
-INVALID_FILES = {
-    "empty": ("", "not a configuration of mig-parted"),
-    "a list": ("[1]", "not a configuration of mig-parted"),
-    "broken YAML": ("a: [", "not valid YAML"),
-    "no version": ("mig-configs: {}", "version: must be given"),
-    "v2": ("version: v2\nmig-configs: {}", "version: 'v2' is not accepted; write 'v1'"),
-    "no configs": ("version: v1", "mig-configs: must be given"),
-    "empty configs": ("version: v1\nmig-configs: {}", "mig-configs: is empty"),
-    "an empty config": ("version: v1\nmig-configs: {a: []}", "mig-configs.a: is empty"),
-    "entry": ("version: v1\nmig-configs: {a: [7]}", "mig-configs.a[0]: 7 is not a mapping"),
-    "top key": ("version: v1\nmig-config: {}\nmig-configs: {}", "mig-config: unknown key; did you mean"),
-}
-
-
-@pytest.mark.parametrize(("text", "said"), INVALID_FILES.values(), ids=INVALID_FILES)
+@cases("text, said", CASES["invalid_files"])
 def test_invalid_mig_parted_file_is_refused(text, said):
     assert said in message(text)
 

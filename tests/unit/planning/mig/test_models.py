@@ -7,27 +7,12 @@ from numaforge.machine.topology.model import Gpu
 from numaforge.roles.mig.models import model_named, model_of, models, profile_of
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
 from numaforge.roles.mig.tables import MODELS
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 # As NVIDIA's MIG User Guide and `nvidia-smi mig -lgip` print them.
-NAMES = {
-    "a100-40gb": "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
-    "a100-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
-    "pg506-96gb": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
-    "h100-64gb": "1g.8gb 1g.8gb+me 1g.16gb 2g.16gb 3g.32gb 4g.32gb 7g.64gb",
-    "a30-24gb": "1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb",
-    "h100-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
-    "h100-94gb": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb",
-    "h100-96gb": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
-    "h200-141gb": "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb",
-    "gh200-144gb": "1g.18gb 1g.18gb+me 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb",
-    "b200-180gb": "1g.23gb 1g.23gb+me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb",
-    "gb200-186gb": "1g.23gb 1g.23gb+me 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb",
-    "gb200-189gb": "1g.24gb 1g.24gb+me 1g.47gb 2g.47gb 3g.95gb 4g.95gb 7g.189gb",
-    "b300-269gb": "1g.34gb 1g.34gb+me 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb",
-    "gb300-278gb": "1g.35gb 1g.35gb+me 1g.70gb 2g.70gb 3g.139gb 4g.139gb 7g.278gb",
-    "rtx-pro-6000-96gb": "1g.24gb 1g.24gb+me 1g.24gb+gfx 1g.24gb+me.all 1g.24gb-me "
-    "2g.48gb 2g.48gb+gfx 2g.48gb+me.all 2g.48gb-me 4g.96gb 4g.96gb+gfx",
-}
+NAMES = CASES["names"]
 
 
 def gpu(device: str, gibibytes: float | None = None, name: str | None = None) -> Gpu:
@@ -153,17 +138,7 @@ def test_profile_is_found_by_another_drivers_name(one, other):
     assert found == [profile.id for profile in model_named(one).profiles]
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [
-        pytest.param("h100-80gb", "1g.99gb", id="nonsense"),
-        pytest.param("a100-40gb", "1g.6gb", id="the profile of an A30"),
-        pytest.param("h200-141gb", "7g.144gb", id="the profile of a larger model"),
-        pytest.param("h100-80gb", "3g.20gb", id="the profile of a smaller model"),
-        pytest.param("h100-80gb", "1g.10gb+gfx", id="an attribute that it does not have"),
-        pytest.param("h100-80gb", "5g.40gb", id="slices that it does not have"),
-    ],
-)
+@cases("key, name", CASES["unknown_profile_is_refused_with_the_profiles_of_the_model"])
 def test_unknown_profile_is_refused_with_the_profiles_of_the_model(key, name):
     with pytest.raises(PlanError) as caught:
         profile_of(model_named(key), name)

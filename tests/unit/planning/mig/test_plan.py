@@ -29,7 +29,10 @@ from numaforge.roles.mig.models import MigModel, MigProfile, model_named
 from numaforge.roles.mig.plan import as_cut, plan_mig
 from tests.fixtures.machines import dgx_h100, lab_node
 from tests.fixtures.plans import planned
+from tests.fixtures.tables import cases, tables
 from tests.unit.planning.mig.oracle import allowed, fewest_destroyed
+
+CASES = tables(__file__)
 
 GIB = 2**30
 H100 = model_named("h100-80gb")
@@ -104,16 +107,7 @@ def test_given_placements_are_used_unchanged():
     assert lies(plan) == "1g.10gb@0, 1g.10gb@2, 3g.40gb@4"
 
 
-@pytest.mark.parametrize(
-    ("selection", "chosen"),
-    [
-        pytest.param({}, ["GPU-1", "GPU-2", "GPU-3"], id="all"),
-        pytest.param({"indices": [0, 2]}, ["GPU-1", "GPU-3"], id="by index"),
-        pytest.param({"uuids": ["GPU-2"]}, ["GPU-2"], id="by UUID"),
-        pytest.param({"model": "h100-80gb"}, ["GPU-1", "GPU-3"], id="by model"),
-        pytest.param({"model": "10de:20b0"}, ["GPU-2"], id="by PCI id"),
-    ],
-)
+@cases("selection, chosen", CASES["mode_alone_is_planned_for_the_named_gpus_without_instances"])
 def test_mode_alone_is_planned_for_the_named_gpus_without_instances(selection, chosen):
     found = machine(gpu(bus=1), gpu("20b0", bus=2), gpu(bus=3))
     gpus = plan_mig(found, wish({**selection, "mode": "enabled"})).value.gpus
@@ -229,15 +223,7 @@ def test_gpu_in_use_is_refused_unless_a_drain_is_allowed(found, entry, said):
     assert plan_mig(found, wish(entry, strategy="none", in_use="drain")).value.gpus
 
 
-@pytest.mark.parametrize(
-    ("claims", "mig", "told"),
-    [
-        pytest.param(True, {}, True, id="it has registered"),
-        pytest.param(True, {"managed_by": "dra-driver"}, False, id="it is left to cut them"),
-        pytest.param(False, {}, False, id="it has never been there"),
-        pytest.param(None, {}, False, id="not looked for"),
-    ],
-)
+@cases("claims, mig, told", CASES["registered_dra_driver_is_noticed_unless_it_manages_mig"])
 def test_registered_dra_driver_is_noticed_unless_it_manages_mig(claims, mig, told):
     found = machine(gpu(), nvidia_install=NvidiaInstall(gpu_claims=claims))
     notices = plan_mig(found, wish({"mode": "enabled"}, **mig)).notices
@@ -519,28 +505,7 @@ def test_dra_driver_keeps_its_gpu_instances():
 # ---- what the node advertises ----
 
 
-ADVERTISED = {
-    "mixed: whole GPUs beside slices": (
-        [{"indices": [0, 1], "devices": {"2g": 3}}],
-        {},
-        {"nvidia.com/gpu": 6, "nvidia.com/mig-2g.20gb": 6},
-    ),
-    "attributes after a dot": ([{"devices": {"1g+me": 1}}], {}, {"nvidia.com/mig-1g.10gb.me": 8}),
-    "single": ([{"devices": {"1g": 7}}], {"strategy": "single"}, {"nvidia.com/gpu": 56}),
-    "single counts compute instances": (
-        [{"devices": {"1c.3g.40gb": 6}}],
-        {"strategy": "single"},
-        {"nvidia.com/gpu": 48},
-    ),
-    "none": ([{"devices": {"1g": 7}}], {"strategy": "none"}, {"nvidia.com/gpu": 8}),
-    "MIG without GPU instances offers nothing": ([{"mode": "enabled"}], {}, {}),
-    "whole GPUs": ([{"mode": "disabled"}], {}, {"nvidia.com/gpu": 8}),
-    "the DRA driver: not predicted": ([{"mode": "enabled"}], {"managed_by": "dra-driver"}, {}),
-    "without MIG it is not predicted": ([], {}, {}),
-}
-
-
-@pytest.mark.parametrize(("gpus", "mig", "devices"), ADVERTISED.values(), ids=ADVERTISED)
+@cases("gpus, mig, devices", CASES["advertised"])
 def test_allocatable_lists_the_planned_mig_devices(gpus, mig, devices):
     assert planned(dgx_h100(), mig={"gpus": gpus, **mig}).allocatable.devices == devices
 

@@ -16,6 +16,9 @@ from numaforge.roles.rdma.pool_functions import plugin_functions, selected
 from numaforge.roles.rdma.pools import plan_pools
 from tests.fixtures.machines import dgx_h100, hgx_a100, machine
 from tests.fixtures.plans import refusal
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 ALL = ("umad0", "uverbs0", "issm0")
 
@@ -59,20 +62,7 @@ def test_dgx_h100_has_a_resource_per_rail():
     ]
 
 
-GROUPINGS = {
-    "a rail each": ({"per": "rail"}, ["rdma/rail0", "rdma/rail1", "rdma/rail2"]),
-    "the devices of a NUMA node": ({"per": "numa_node"}, ["rdma/numa0", "rdma/numa1"]),
-    "one device each": ({"per": "device"}, ["rdma/mlx5_0", "rdma/mlx5_1", "rdma/mlx5_10"]),
-    "all devices together": ({"per": "machine"}, ["rdma/hca"]),
-    "other names": (
-        {"per": "machine", "resource_prefix": "example.com", "resource_name": "roce"},
-        ["example.com/roce"],
-    ),
-    "a pattern": ({"per": "numa_node", "resource_name": "n{numa_node}_hca"}, ["rdma/n0_hca", "rdma/n1_hca"]),
-}
-
-
-@pytest.mark.parametrize(("keys", "resources"), GROUPINGS.values(), ids=GROUPINGS)
+@cases("keys, resources", CASES["groupings"])
 def test_resources_are_named_by_their_grouping(keys, resources):
     devices = (device("mlx5_0", 1), device("mlx5_1", 2, numa_node=1), device("mlx5_10", 3, numa_node=1))
     assert list(pools_of(with_devices(*devices, numa_nodes=2), **keys)) == resources
@@ -267,26 +257,7 @@ def test_impossible_pools_are_refused_with_a_remedy(devices, keys, said):
     assert refused.value.remedy
 
 
-INVALID_SECTIONS = {
-    "no per": ({"hca_max": 5}, "has hca_max, but not per (what a resource holds)"),
-    "no such thing": ({"per": "gpu"}, "is not accepted"),
-    "no tokens": ({"per": "rail", "hca_max": 0}, "write 1 or more"),
-    "tokens are a text": ({"per": "rail", "hca_max": "63"}, "is not a whole number"),
-    "big letters": ({"per": "rail", "resource_prefix": "Rdma"}, "is not the prefix of a resource"),
-    "a slash": ({"per": "rail", "resource_prefix": "a/b"}, "is not the prefix of a resource"),
-    "NVIDIA's": ({"per": "rail", "resource_prefix": "nvidia.com"}, "prefix of other resources"),
-    "one name for all": ({"per": "rail", "resource_name": "rail"}, "names no resource per rail"),
-    "a hyphen": ({"per": "rail", "resource_name": "r-{rail}"}, "names no resource per rail"),
-    "ends in '_'": ({"per": "rail", "resource_name": "{rail}_"}, "names no resource"),
-    "no such word": ({"per": "machine", "resource_name": "{rail}"}, "names no resource"),
-    "an empty selection": ({"per": "rail", "include": [{}]}, "selects nothing by itself"),
-    "an id that is a number": ({"per": "rail", "include": [{"ids": [5555]}]}, "is not a PCI id"),
-    "an id in big letters": ({"per": "rail", "include": [{"ids": ["15B3"]}]}, "is not a PCI id"),
-    "an unknown key": ({"per": "rail", "include": [{"name": ["a"]}]}, "did you mean names?"),
-}
-
-
-@pytest.mark.parametrize(("keys", "said"), INVALID_SECTIONS.values(), ids=INVALID_SECTIONS)
+@cases("keys, said", CASES["invalid_sections"])
 def test_invalid_device_plugin_profile_is_refused(keys, said):
     message = refusal(dgx_h100(), rdma={"device_plugin": keys})
     assert said in message
