@@ -4,6 +4,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from tests.fixtures.tables import tables
+
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n"
 
 _ODD_CHARACTERS = "\t\n\r\x00\x07\x7f\x85\xa0é€٣²\u2028\ufeff\U0001f600\"'\\`"
@@ -245,44 +247,7 @@ _MEMBERS = (
 )  # fmt: skip
 
 
-_FLAG_VALUES: Mapping[str, Sequence[str]] = {
-    "max-pods": ("5", "0x10", "010", "1_000", "-1", "2147483648", "+7", "08", "", " 5"),
-    "address": ("1.2.3.4", "01.2.3.4", "fe80::1%eth0", "::1", "1.2.3", "::ffff:1.2.3.4", "1.2.3.4 ", "", "::1%"),
-    "cluster-dns": ("10.0.0.1", "a,b", 'a"b', '"a,b"', "a\nb", '"a', '"a"b', ",", "a,", '"a""b"', "", "\n", 'a,"b\nc"', "a\r\nb"),
-    "node-labels": ("a=b", "a/b=c", "a/b/c=d", "a=b,c=d", "=x", "a", "a=b=c", "A.b/c=d", "/a=b", "a_/b=c", "a=" + "x" * 64, "é=b"),
-    "register-with-taints": ("a=b:NoSchedule", "a:NoExecute", "a/b/c=d:NoSchedule", "a", "a=b:NoSchedule,a=c:NoSchedule", "a-", ",", ":NoSchedule"),
-    "kube-reserved": ("cpu=1", "memory=1Gi,cpu=500m", "memory=Mi", "memory=-1m", "cpu=٣", " cpu = 1 ", "cpu", "=", "cpu=1e19"),
-    "eviction-hard": ("memory.available<5%", "memory.available<1_0%", "memory.available<0x1p-2%", "memory.available<nan%", "memory.available<1Gi", "a<b", "memory.available"),
-    "feature-gates": ("MemoryQoS=true", "MemoryQoS=T", "MemoryQoS=", "A=true", "MemoryQoS", ""),
-    "reserved-memory": ("0:memory=1Gi", "0:memory=512Ei", "x:memory=1", "0:memory=1Gi;1:memory=1Gi", "0:memory=-1", "0", ";", "0:hugepages-2Mi=1.5"),
-    "runtime-request-timeout": ("1m", "-+1s", "1.5h", "9223372036854775807ns", "-9223372036854775808ns", ".s", "1d"),
-    "log-flush-frequency": ("5s", "-1s", "0", "x", "1ns"),
-    "vmodule": ("a=1", "a=1,b=2", "a", "a=x", "a=-1", "=1", ""),
-    "manifest-url-header": ("a:b", "a:b,c:d", "a", ":b", "a:", ""),
-    "logging-format": ("text", "json", "x"),
-    "log-json-split-stream": ("true", "false", "x"),
-    "log-text-split-stream": ("true", "false"),
-    "log-text-info-buffer-size": ("0", "1Mi", "x", "-1"),
-    "log-json-info-buffer-size": ("0", "1Mi", "1k"),
-    "fail-swap-on": ("true", "FALSE", "t", "no"),
-    "cgroups-per-qos": ("true", "false"),
-    "v": ("4", "x", "-1", "2147483647", "2147483648", "4294967296", "0x4"),
-    "image-gc-high-threshold": ("90", "1e2", "101"),
-    "event-qps": ("5", "-1", "0"),
-    "node-ip": ("1.2.3.4", "x", "::", "1.2.3.4,::1"),
-    "provider-id": ("x", ""),
-    "reserved-cpus": ("0-1", "1-0", "0,,1", "٣"),
-    "cloud-provider": ("external", ""),
-    "qos-reserved": ("memory=50%", "memory=x", "cpu=1%", "memory=101%"),
-    "topology-manager-policy-options": ("max-allowable-numa-nodes=8", "x=y", "prefer-closest-numa-nodes=true"),
-    "cpu-manager-policy-options": ("full-pcpus-only=true", "full-pcpus-only=x", "a"),
-    "pod-max-pids": ("-1", "5", "9223372036854775808"),
-    "hairpin-mode": ("none", "x"),
-    "tls-min-version": ("VersionTLS12", "x"),
-    "allowed-unsafe-sysctls": ("kernel.msg*,net.*", "x y", 'a"'),
-    "container-runtime-endpoint": ("unix:///x", "x"),
-    "housekeeping-interval": ("10s", "x", "-1s"),
-}  # fmt: skip
+_FLAG_VALUES: Mapping[str, Sequence[str]] = tables(__file__)["flags"]
 
 
 def flags(random: Random) -> tuple[str, ...]:

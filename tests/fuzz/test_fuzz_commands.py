@@ -25,6 +25,7 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.report.audit_documents import audit_document
 from tests.fixtures import machines
+from tests.fixtures.tables import tables
 from tests.fuzz.documents import (
     DEVICE_PLUGIN,
     DEVICES,
@@ -80,33 +81,6 @@ spec:
   networkTopology: {mode: hard, highestTierAllowed: 1}
   tasks: [{name: w, replicas: 2, template: {spec: {containers: [{name: main}]}}}]
 """
-_ASKED = {"limits": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}}
-CLUSTER = {
-    "kind": "List",
-    "items": [
-        {
-            "kind": "Node",
-            "metadata": {"name": "dgx-01", "labels": {"pool": "gpu"}},
-            "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "unschedulable": False},
-            "status": {
-                "allocatable": {"cpu": "216", "memory": "1000Gi", "pods": "110", "nvidia.com/gpu": "8"}
-            },
-        },
-        *(
-            {
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "uid": name},
-                "spec": {
-                    "nodeName": node,
-                    "tolerations": [{"operator": "Exists"}],
-                    "containers": [{"name": "main", "resources": _ASKED}],
-                },
-                "status": {"phase": phase, "startTime": "2026-01-01T00:00:00Z"},
-            }
-            for name, node, phase in (("runs", "dgx-01", "Running"), ("waits", None, "Pending"))
-        ),
-    ],
-}
 SOUND = {
     "lab.json": json.dumps(LAB_DOCUMENT),
     "dgx.json": json.dumps(DGX_DOCUMENT),
@@ -122,7 +96,7 @@ SOUND = {
     "audit.json": json.dumps(audit_document(AUDITED, None)),
     "gang.yaml": GANG,
     "shapes.yaml": "- {name: a, count: 9, cpu: 4, memory: 8Gi}\n- {count: 70, nvidia.com/gpu: 1}\n",
-    "cluster.json": json.dumps(CLUSTER),
+    "cluster.json": json.dumps(tables(__file__)["cluster"]),
 }
 """Beside the file that is mutated."""
 

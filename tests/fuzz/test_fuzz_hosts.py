@@ -23,6 +23,7 @@ from numaforge.node.bundle import parse_states
 from numaforge.planning.node import plan_node
 from numaforge.report.tables import topology_tables
 from tests.fixtures.answers import answered
+from tests.fixtures.tables import tables
 from tests.fuzz.hosts import MACHINES, READY, known, mutated_host
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text
 from tests.fuzz.targets import Target, troubles
@@ -30,43 +31,7 @@ from tests.fuzz.targets import Target, troubles
 XML = [
     file.read_text() for file in sorted((Path(__file__).parent.parent / "fixtures/nvidia_smi").glob("*.xml"))
 ]
-NVML = {
-    "driver_version": "580.95.05",
-    "cuda_version": 13000,
-    "confidential_computing": [2, 0, 0],
-    "gpus": [
-        {
-            "index": 0,
-            "pci_address": "00000000:1B:00.0",
-            "pci_device_id": 0x233010DE,
-            "uuid": "GPU-0",
-            "pci_subsystem_id": 0x16C110DE,
-            "memory_bytes": 85520809984,
-            "name": "NVIDIA H100 80GB HBM3",
-            "mig_capable": True,
-            "mig_current": True,
-            "mig_pending": True,
-            "compute_capability": [9, 0],
-            "ecc_mode": [1, 1],
-            "ecc_uncorrected": [0, None],
-            "remapped_rows": [0, 0, 0, 0],
-            "nvlinks": 18,
-            "nvlink_peers": {"switch": 18},
-            "processes": [[4711, 2, 0]],
-            "unanswered": None,
-            "fabric": "a.7",
-            "fabric_state": 3,
-            "fabric_status": "Success",
-            "fabric_health_mask": 0x6A6,
-            "mig_profiles": [
-                {"id": 19, "name": "MIG 1g.10gb", "slices": 1, "limit": 7, "memory_mib": 9856}
-                | {"starts": [0, 1, 2, 3, 4, 5, 6], "size": 1}
-            ],
-            "gpu_instances": [{"id": 2, "profile": 19, "start": 0, "size": 1}],
-            "mig_devices": [{"gpu_instance": 2, "compute_instance": 0, "uuid": "MIG-1", "slices": 1}],
-        }
-    ],
-}
+NVML = tables(__file__)["nvml"]
 FILE = base64.b64encode(b"text\n").decode()
 STATES = "\n".join(
     answered(stat=["644 root root /etc/a"], sum=[f"{'0' * 64}  /etc/a"], text=["file /etc/a", FILE, "."])

@@ -3,51 +3,13 @@
 from typing import Any
 
 from lab.node import Node
+from tests.fixtures.tables import tables
 from tests.lab import rollouts, transactions
 
 NIC = "0000:63:00.0"
 """The e1000e on NUMA node 2, under the soft-RoCE device."""
 SWAP = "/swapfile"
-PROFILE: dict[str, Any] = {
-    **rollouts.PROFILE,
-    "tuning": {
-        "governor": "performance",
-        "cpu_idle": {"max_latency_us": 20},
-        "turbo": True,
-        "ksm": False,
-        "sysctl_sets": ["inference", "fabric"],
-        "sysctls": {"vm.min_free_kbytes": 32768},
-        "transparent_hugepages": {
-            "enabled": "madvise",
-            "defrag": "defer",
-            "khugepaged": {"defrag": False, "pages_to_scan": 2048, "scan_sleep_millisecs": 60000},
-        },
-        "swap": "off",
-    },
-    "interrupts": {
-        "irqbalance": "off",
-        "devices": "reserved",
-        "rps": "reserved",
-        "default_affinity": "reserved",
-        "workqueues": "reserved",
-    },
-    "system": {"daemons": "reserved"},
-    "modules": {"load": ["brd"], "options": {"brd": ["rd_nr=2"]}, "blocked": ["floppy"]},
-    "rdma": {
-        "host": {
-            "netns": "shared",
-            "memlock": "unlimited",
-            "max_read_request": 4096,
-            "trust": "dscp",
-            "pfc": [3],
-        }
-    },
-    "host": {
-        "limits": {"nofile": 1048576, "memlock": "unlimited", "core": 0},
-        "hold_packages": ["kernel"],
-        "cgroup": "v2",
-    },
-}
+PROFILE: dict[str, Any] = {**rollouts.PROFILE, **tables(__file__)["profile"]}
 ADMINS = f"""
 fallocate -l 64M {SWAP} && chmod 0600 {SWAP} && mkswap -q {SWAP}
 echo '{SWAP} none swap sw 0 0' >> /etc/fstab
