@@ -1,8 +1,9 @@
 """Find a plugin's configuration in what deploys it: ConfigMaps, Lists, Helm values, a NicClusterPolicy."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.lib.given import read_text
 
+_OWN_KEYS = ("version", "flags", "sharing", "mig-configs", "configList")  # a file with none is another's
 key_option = click.option("--key", metavar="NAME", help="Name of the configuration, in a file with several.")
 
 
@@ -19,7 +21,7 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
     `is_one` tells such configurations. Raises PlanError for several without a matching `key`, and for a chart
     or ClusterPolicy whose default names a missing configuration.
     """
-    from numaforge.lib.wrapped import by_name, config_maps_named, documents_in, texts_in
+    from numaforge.lib.wrapped import by_name, texts_in
 
     text = read_text(path)
     documents = _documents(text, path)
@@ -34,26 +36,36 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
         remedy = f"it has {', '.join(texts)}" if texts else "leave --key out"
         raise PlanError(f"has no configuration {key!r}", where=path, remedy=remedy)
     if not texts:
-        if named := [name for _, name, _ in config_maps_named(documents)]:
-            raise PlanError(
-                f"holds no configuration: its ClusterPolicy names the ConfigMap {' and '.join(named)}",
-                where=path,
-                remedy="give that ConfigMap, or both in one file",
-            )
-        inner = [(inner_text, f"{path}: {name}") for _, name, inner_text in texts_in(documents, path)]
-        for other_text, where in [*inner, (text, path)]:
-            if whose := _whose(other_text):
-                raise PlanError("is not such a configuration", where=where, remedy=whose)
-        if len(inner) == 1:
-            documents_in(*inner[0])  # says what is wrong with a text that is not YAML
-        if kinds := [str(document["kind"]) for document in documents if document.get("kind")]:
-            raise PlanError(f"holds no such configuration: it has the kind {', '.join(kinds)}", where=path)
+        _refuse_others(documents, text, path)
         return text, path
     if key is None and len(texts) > 1:
         remedy = f"name one: --key {' or --key '.join(texts)}"
         raise PlanError(f"holds {len(texts)} configurations", where=path, remedy=remedy)
     name = key if key is not None else next(iter(texts))
     return texts[name], f"{path}: {name}"
+
+
+def _refuse_others(documents: Sequence[Mapping[str, Any]], text: str, path: str) -> None:
+    """Refuse a file of another kind, with whose it is; one that may be meant is left to its reader."""
+    from numaforge.lib.wrapped import config_maps_named, documents_in, texts_in
+
+    if named := [name for _, name, _ in config_maps_named(documents)]:
+        raise PlanError(
+            f"holds no configuration: its ClusterPolicy names the ConfigMap {' and '.join(named)}",
+            where=path,
+            remedy="give that ConfigMap, or both in one file",
+        )
+    inner = [(inner_text, f"{path}: {name}") for _, name, inner_text in texts_in(documents, path)]
+    for other_text, where in [*inner, (text, path)]:
+        if whose := _whose(other_text):
+            raise PlanError("is not such a configuration", where=where, remedy=whose)
+    if len(inner) == 1:
+        documents_in(*inner[0])  # says what is wrong with a text that is not YAML
+    if kinds := [str(document["kind"]) for document in documents if document.get("kind")]:
+        raise PlanError(f"holds no such configuration: it has the kind {', '.join(kinds)}", where=path)
+    keys = [str(key) for document in documents for key in document]
+    if len(keys) > 1 and not any(get_close_matches(key, _OWN_KEYS, n=1) for key in keys):
+        raise PlanError(f"holds no such configuration: it has the keys {', '.join(keys[:5])}", where=path)
 
 
 def remark_repeated(text: str, where: str) -> None:

@@ -153,6 +153,9 @@ def test_configuration_is_found_inside_its_wrapper(tmp_path, text, key, inner, p
             id="the configuration of another plugin",
         ),
         pytest.param("{apiVersion: v1, kind: Pod}", None, "it has the kind Pod", id="another kind"),
+        pytest.param(
+            "{nfd: {}, driver: {}}", None, "it has the keys nfd, driver", id="a chart's values without one"
+        ),
     ],
 )
 def test_wrapper_without_a_definite_configuration_is_refused(tmp_path, text, key, message):
@@ -165,11 +168,11 @@ def test_wrapper_without_a_definite_configuration_is_refused(tmp_path, text, key
 @pytest.mark.parametrize(
     ("name", "text", "whose"),
     [
-        ("k3s", "kubelet-arg: [v=2]\n", "a config.yaml of k3s or RKE2: `numaforge convert FILE`"),
+        ("gke", "linuxConfig: {}\n", "a node system configuration of GKE: `numaforge convert FILE`"),
         ("sriov", '{"resourceList": []}\n', "the SR-IOV network device plugin: it alone reads"),
         ("policy", "kind: SriovNetworkNodePolicy\n", "the SR-IOV network operator: it alone reads"),
     ],
-    ids=["arguments of a kubelet", "pools of another plugin", "a policy of another operator"],
+    ids=["settings of a node", "pools of another plugin", "a policy of another operator"],
 )
 @pytest.mark.parametrize("command", ["kubelet check", "mig check", "device-plugin check", "rdma check"])
 def test_file_of_another_tool_is_identified(tmp_path, capsys, command, name, text, whose):

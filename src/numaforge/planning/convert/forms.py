@@ -245,6 +245,7 @@ OTHERS: tuple[tuple[str, str, str], ...] = (
     ("SriovNetworkNodePolicy", "a policy of the SR-IOV network operator", _SRIOV),
     ("NicClusterPolicy", "a policy of the network operator", _CHECKED.format("rdma")),
     ("ClusterPolicy", "a policy of the GPU operator", _CHECKED.format("mig")),
+    ("DeviceConfig", "an object of AMD's GPU operator", "amd_partitions in a profile says how GPUs are cut"),
     ("configList", "a configuration of the shared RDMA device plugin", _CHECKED.format("rdma")),
     (
         "sharing",
