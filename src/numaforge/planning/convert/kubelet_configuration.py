@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any
 
 from numaforge.kubelet_minors.flags import FlagError, FlagValueError, parse_flags
+from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY, STRICT_CPU_RESERVATION
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping, mappings
@@ -42,8 +43,19 @@ _PLACED = {
 }
 _PLACED_BY_FLAGS = (*_PLACED, "kubeReserved", "systemReserved", "evictionHard", "reservedMemory")
 # Noted where missing: the kubelet's default is not a deliberate choice.
-_CHOSEN_BY_MACHINE = ("cpuManagerPolicy", "topologyManagerPolicy", "memoryManagerPolicy")
+_CHOSEN_BY_MACHINE = (
+    "cpuManagerPolicy",
+    "topologyManagerPolicy",
+    "memoryManagerPolicy",
+    "kubeReserved.memory",
+    "systemReserved.memory",
+)
 
+# Options that the kubelet has off, and a plan on where they are not set.
+_ON_BY_DEFAULT = {
+    FULL_PCPUS_ONLY: "pods with part of a core are refused; write false for off",
+    STRICT_CPU_RESERVATION: "no pod runs on reserved CPUs; write false for off",
+}
 KEEPS = "a profile leaves it alone: keep it in the kubelet's own file"
 SPLIT = (
     "the sum is computed from the reservations and the threshold, and split over the NUMA nodes of each "
@@ -269,14 +281,20 @@ def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     _place_thresholds(draft, config, name)
     _say_cpus(draft, config, name)
     _check_split(draft, config, name)
-    missing = [field for field in _CHOSEN_BY_MACHINE if not config.get(field)]
+    missing = [field for field in _CHOSEN_BY_MACHINE if not _at(config, field)]
     if missing:
-        draft.note(
-            ", ".join(missing),
-            Fate.DIFFERS,
-            "unset: the kubelet's default is none, and a profile without it lets the kubelet's "
-            "own file and then the machine's shape decide",
-        )
+        text = "unset: a profile without it lets the kubelet's own file and then the machine's shape decide"
+        draft.note(", ".join(missing), Fate.DIFFERS, text)
+    for option, meaning in _ON_BY_DEFAULT.items():
+        field = f"cpuManagerPolicyOptions.{option}"
+        if config.get("cpuManagerPolicy") == "static" and _at(config, field) is None:
+            text = f"unset: off in the kubelet; a profile without it has it on where it fits: {meaning}"
+            draft.note(name(field), Fate.DIFFERS, text, "kubelet.cpu_manager_options")
+
+
+def _at(config: Mapping[str, Any], field: str) -> object:
+    head, _, part = field.partition(".")
+    return mapping(config.get(head)).get(part) if part else config.get(head)
 
 
 def _place_thresholds(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
