@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from numaforge.roles import role
 from numaforge.roles.amd_partitions import expected as amd_partitions
 from numaforge.roles.cpus.slices import expected as slices
+from numaforge.roles.expectation import Expected
 from numaforge.roles.hugepages import expected as hugepages
 from numaforge.roles.interrupts import expected as interrupts
 from numaforge.roles.kernel_cmdline import expected as kernel_cmdline
 from numaforge.roles.kernel_values import expected as kernel_values
+from numaforge.roles.role import Role
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
-    from numaforge.roles.expectation import Expected
-    from numaforge.roles.role import Role
 
 EXPECTED: tuple[tuple[Role, Callable[[NodePlan], Iterable[Expected]]], ...] = (
     (role.kernel_cmdline, kernel_cmdline.expected),

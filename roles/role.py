@@ -19,11 +19,10 @@ A role has those that it needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from numaforge.lib.file_content import FileContent, PlannedFile
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan

@@ -5,12 +5,14 @@ The node does it with Python: worker.py is data of the part.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
+from numaforge.machine.topology.model import Gpu
 from numaforge.node.part import Look, NodeState, Part, switched
 from numaforge.node.program import holders_source
 from numaforge.node.worker_part import refuse_old_python, stops, units_of, worker_files, worker_part
@@ -20,10 +22,7 @@ from numaforge.roles.amd_partitions.worker import source
 from numaforge.roles.hugepages.part import change_with_kubelet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
-    from numaforge.machine.topology.model import Gpu
 
 NAME = "amd_partitions"
 UNIT = PurePosixPath(AMD_UNIT_PATH).name

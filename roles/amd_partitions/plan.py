@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,10 @@ from numaforge.roles.amd_partitions.models import (
     model_named,
     partitions,
 )
-from numaforge.roles.amd_partitions.section import RELEASE
+from numaforge.roles.amd_partitions.section import RELEASE, AmdGpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.amd_partitions.section import AmdGpus
 
 _MANAGERS = {
     "numaforge": "a maintenance sets the modes, and so does a unit after each boot",

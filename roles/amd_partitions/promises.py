@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.lib import shell
 from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.amd_partitions.instance import AmdGpu
     from numaforge.verification.live import VerifiedNode

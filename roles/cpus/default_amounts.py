@@ -5,14 +5,13 @@ The numbers are our choice; docs/reserved.md compares them with other tools' on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.quantity import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, Nvme
 
 MIB = 2**20

@@ -7,6 +7,7 @@ CPUs change, and never starts with a state file for other CPUs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
@@ -19,8 +20,6 @@ from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from numaforge.planning.profile import NodeProfile
 
 

@@ -14,6 +14,7 @@ from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.lib.quantity import counted
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import Core, NodeTopology, NumaNode
 from numaforge.roles.cpus.core_order import CoreOrder, cores_by_numa_node, isolated_cpus
 from numaforge.roles.cpus.default_amounts import (
     CPUS_PER_RESERVED,
@@ -24,7 +25,6 @@ from numaforge.roles.cpus.default_amounts import (
 )
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Core, NodeTopology, NumaNode
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.offline import OfflinePlan

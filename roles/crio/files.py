@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
@@ -10,8 +11,6 @@ from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER, PodTuningPlan
 from numaforge.roles.template import Both, Template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.planning.plan import NodePlan
 
 

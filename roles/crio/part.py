@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.machine.topology.runtime import CRIO
+from numaforge.node.bundle import FileChange
 from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.change.goal import Goal
-    from numaforge.node.bundle import FileChange
 
 NAME = "crio"
 _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop

@@ -7,18 +7,17 @@ irqbalance_config_file).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.runtime import CRIO, crio_minor, runtime_unit
 from numaforge.roles.crio.section import Ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kubelet.delivery import KubeletPlan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.lib import shell
@@ -11,8 +12,6 @@ from numaforge.roles.crio.plan import HANDLER
 from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

@@ -6,21 +6,20 @@ plugin visits devices. The error is the whole line that the plugin logs, from `e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.vendors import NOT_LISTED
 from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.models import known_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numaforge.kubelet.admission.device_manager import Inventory
-    from numaforge.machine.topology.model import Gpu, NodeTopology
     from numaforge.roles.device_plugin.config import DevicePluginConfig
 
 STARTING = "error starting plugins: "

@@ -8,12 +8,11 @@ reads nothing of a longer list.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.kubelet.admission.device_manager import Device
 
 MOST_BYTES = 4 * 2**20

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet.admission.inventory import inventory_of
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.device_plugin.advertised import CREATING, PLUGINS, STARTING, lost, refused, unshared
 from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes, most_replicas
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.device_plugin.config import DevicePluginConfig, SharedResources, Sharing
 
 _MOST_MPS_CLIENTS = 48  # cmd/mps-control-daemon/mps/device.go: 16 before compute capability 7.5

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubernetes_objects import Manifest, as_yaml, config_map, metadata
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.amd_partitions.config_manager import (
     CONFIG_KEY,
     PROFILE_LABEL,
@@ -17,9 +19,6 @@ from numaforge.roles.device_plugin.plan import config_document
 from numaforge.roles.mig.operator import operator_entries, operator_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 OPERATOR_KEY = "config.yaml"  # where mig-manager reads it (gpu-operator, assets/state-mig-manager)

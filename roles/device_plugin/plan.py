@@ -7,24 +7,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.findings import Severity
+from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared, counts_of, inventory_of, shared_tokens
 from numaforge.kubelet.admission.preferred import DISTRIBUTED, PACKED
 from numaforge.lib.codec import ByName
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.amd_partitions.plan import plugin_of
 from numaforge.roles.device_plugin.advertised import advertised
 from numaforge.roles.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.instance import MigPlan
 
 if TYPE_CHECKING:
-    from numaforge.kubelet.admission.device_manager import Inventory
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.device_plugin.config import DevicePluginConfig
-    from numaforge.roles.mig.instance import MigPlan
 
 
 @dataclass(frozen=True)

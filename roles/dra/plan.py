@@ -7,6 +7,7 @@ DRA devices), KEP-5004 (DRAExtendedResource).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import CpuSet, NodeTopology, Package
 from numaforge.machine.topology.runtime import (
     CONTAINERD,
     CRIO,
@@ -27,9 +29,6 @@ from numaforge.machine.topology.runtime import (
 from numaforge.roles.kubelet.engine import by_claims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import CpuSet, NodeTopology, Package
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kubelet.delivery import KubeletPlan

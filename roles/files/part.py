@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.shell import line
@@ -9,8 +10,6 @@ from numaforge.node.bundle import FileChange, changes, checksum, encoded
 from numaforge.node.part import Look, NodeState, Part, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from numaforge.machine.snapshot.redaction import redact
 from numaforge.roles.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numaforge.node.bundle import FileState
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode

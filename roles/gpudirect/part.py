@@ -5,14 +5,13 @@ A kernel that does not know pci=config_acs= ignores it, yet shows it in its comm
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "pcie_acs"

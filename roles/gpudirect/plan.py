@@ -16,9 +16,9 @@ from numaforge.findings.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version
 from numaforge.lib.codec import ByName
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
 

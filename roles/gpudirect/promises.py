@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.findings.gpudirect.access_control import wrong_bits
@@ -9,8 +10,6 @@ from numaforge.lib import shell
 from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

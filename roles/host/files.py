@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PLAN_PATH, PlannedFile
-from numaforge.machine.topology.model import SWAP_SERVICES
+from numaforge.machine.topology.model import SWAP_SERVICES, NodeTopology
 from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.roles.host.plan import pam_limits, unit_limits, upgrade_patterns
 from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 PAM_LIMITS_PATH = "/etc/security/limits.d/90-numaforge.conf"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,11 @@ from numaforge.machine.topology.model import NodeTopology, Userland
 from numaforge.machine.topology.runtime import pod_units
 from numaforge.roles.host.managers import contests
 from numaforge.roles.host.section import UNLIMITED
+from numaforge.roles.interrupts.plan import InterruptsPlan
+from numaforge.roles.kernel_values.plan import TuningPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.interrupts.plan import InterruptsPlan
-    from numaforge.roles.kernel_values.plan import TuningPlan
 
 
 @dataclass(frozen=True)

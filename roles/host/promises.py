@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,6 @@ from numaforge.roles.host.plan import unit_limits
 from numaforge.roles.promise import Promise, Table, require, require_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
@@ -9,8 +10,6 @@ from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.template import Both, Template, written_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.planning.plan import NodePlan
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from numaforge.roles.hugepages.paths import pool_pages
+from numaforge.roles.hugepages.plan import PlannedPool
 from numaforge.roles.metric import Family, Measured, Stated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.planning.plan import NodePlan
-    from numaforge.roles.hugepages.plan import PlannedPool
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:

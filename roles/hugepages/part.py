@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import FileContent
 from numaforge.lib.shell import line
 from numaforge.node.bundle import changes
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.hugepages.expected import expected
 from numaforge.roles.hugepages.paths import by_path, pool_pages
+from numaforge.roles.hugepages.plan import WantedPages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
-    from numaforge.lib.file_content import FileContent
-    from numaforge.roles.hugepages.plan import WantedPages
 
 NAME = "hugepages"
 NO_SUCH_POOL = "this kernel has no such pool"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.quantity import parse_bytes
-from numaforge.roles.hugepages.plan import pool_places, pools_after
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.roles.hugepages.plan import WantedPages, pool_places, pools_after
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.roles.hugepages.plan import WantedPages
 
 
 def hugepage_pool(numa_node: int | None, size: str) -> str:

@@ -15,7 +15,6 @@ from numaforge.machine.topology.model import HugepagePool, NodeTopology, NumaNod
 from numaforge.machine.topology.page_size import page_size
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.hugepages.section import Hugepages

@@ -6,6 +6,7 @@ refused while a ComputeDomain is alive on it: by its daemon and by who holds a c
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
@@ -13,8 +14,6 @@ from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
     from numaforge.roles.imex.plan import ImexPlan
 

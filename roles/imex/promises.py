@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from numaforge.roles.imex.part import NODES, UNIT
 from numaforge.roles.promise import Promise, Table, require_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.machine.snapshot.redaction import checksum
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.trays import BY_HOST, NOT_BY_HOST, Tray, tray_of
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 

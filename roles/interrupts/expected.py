@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.roles.expectation import Comparison, Expected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.interrupts.plan import InterruptsPlan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.template import Both, Template, lines, program, unit_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.planning.plan import NodePlan
 
 INTERRUPTS_PATH = "/etc/numaforge/interrupts.conf"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist, format_cpumask
@@ -13,8 +14,6 @@ from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
     from numaforge.roles.interrupts.plan import InterruptsPlan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from numaforge.planning.profile import NodeProfile
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.lib import shell
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.model import CpuSet
 from numaforge.roles.interrupts.part import IRQBALANCE
 from numaforge.roles.promise import Promise, Table, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import CpuSet
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

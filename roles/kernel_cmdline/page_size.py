@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import parse_bytes
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.page_size import hugepage_sizes, page_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
 
 _FIELD = "kernel.page_size"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
@@ -9,8 +10,6 @@ from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "kernel_cmdline"

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
-from numaforge.roles.gpudirect.plan import config_acs
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.roles.gpudirect.plan import AcsPlan, config_acs
 from numaforge.roles.kernel_cmdline.page_size import judge_page_size, refuse_other_pages
 from numaforge.roles.kernel_cmdline.parameters import REPEATED, isolated_by, parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
-    from numaforge.roles.gpudirect.plan import AcsPlan
     from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.memory.plan import NumaNodePlan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from numaforge.machine.knobs import KNOB_AT
@@ -16,8 +17,6 @@ from numaforge.roles.kernel_values.paths import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kernel_values.plan import TuningPlan
 

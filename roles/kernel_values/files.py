@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
@@ -10,8 +11,6 @@ from numaforge.roles.kernel_values.expected import expected, expected_files
 from numaforge.roles.template import Both, Template, lines, starts, written_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.planning.plan import NodePlan
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.errors import PlanError
 from numaforge.machine.knobs import KNOB_AT, KNOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.roles.kernel_values.plan import TuningPlan
 
 _FOLDERS = {knob.feature.field: knob.feature.folder for knob in KNOBS if knob.feature and knob.feature.field}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -12,6 +13,7 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.knobs import KNOB_AT, KNOBS, Knob
+from numaforge.machine.topology.model import Cpufreq, NodeTopology
 from numaforge.roles.cpus.offline import OfflinePlan
 from numaforge.roles.kernel_values.keys import said, sysctl_knobs
 from numaforge.roles.kernel_values.paths import knob_fields, knob_values
@@ -19,9 +21,6 @@ from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
 from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numaforge.machine.topology.model import Cpufreq, NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning

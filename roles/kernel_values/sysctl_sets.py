@@ -11,14 +11,13 @@ every socket of every pod would take; rp_filter, which belongs to the network pl
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.given import digits
 from numaforge.lib.reasons import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from numaforge.machine.topology.model import NodeTopology
 
 CONGESTION_CONTROLS = "net.ipv4.tcp_available_congestion_control"

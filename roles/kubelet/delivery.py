@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.codec import ByName
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, DROP_IN_NAME, ROOT_DIR
@@ -22,7 +23,6 @@ from numaforge.roles.kubelet.existing import (
 )
 
 if TYPE_CHECKING:
-    from numaforge.kubelet_minors.versions import KubeletVersion
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.findings.drift import Concern, DriftRule
@@ -10,11 +11,9 @@ from numaforge.findings.finding import Severity
 from numaforge.kubelet.config.comparison import differences
 from numaforge.kubelet.startup.installed import kubelet_report
 from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.machine.topology.model import NodeTopology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 

@@ -6,14 +6,13 @@ The two exclude each other: with the static policy the CPU driver's pool is empt
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.kubelet_minors.versions import KubeletVersion
     from numaforge.roles.kubelet.section import Kubelet
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration, Origin, load_installed
 from numaforge.kubelet_minors.values.goyaml import YamlError, read
+from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.errors import KubeletConfigError, PlanError
 from numaforge.lib.kubelet_paths import DROP_IN_NAME
+from numaforge.machine.topology.model import KubeletInstall
 
 if TYPE_CHECKING:
-    from numaforge.kubelet_minors.versions import KubeletVersion
-    from numaforge.machine.topology.model import KubeletInstall
     from numaforge.roles.kubelet.plan import KubeletPlan
 
 SettingPath = tuple[str, ...]

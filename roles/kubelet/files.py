@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,11 @@ from numaforge.lib.file_content import PROGRAMS, FileContent, PlannedFile
 from numaforge.lib.kubelet_paths import DROP_IN_NAME
 from numaforge.lib.shell import library
 from numaforge.machine.snapshot.catalogue import NUMA
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.kubelet.delivery import KIND, merge, without
 from numaforge.roles.template import Both, Template, as_yaml, header, lines, plain, program, program_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.machine import MachineInfo
@@ -16,12 +17,10 @@ from numaforge.lib.errors import KubeletConfigError
 from numaforge.lib.quantity import format_bytes
 from numaforge.lib.reasons import Notice, Reasoned
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.roles.hugepages.plan import with_pools
+from numaforge.roles.hugepages.plan import WantedPages, with_pools
 
 if TYPE_CHECKING:
-    from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.delivery import KubeletPlan
     from numaforge.roles.kubelet.existing import ExistingSettings
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.kubelet.findings import require_start
 from numaforge.lib.errors import HostError
 from numaforge.lib.shell import line
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.part import Look, NodeState, Part, Unit, lines
 from numaforge.roles.hugepages.part import pools_found
 from numaforge.roles.hugepages.plan import with_pools
@@ -15,10 +17,7 @@ from numaforge.roles.kubelet.effect import Effect, effect
 from numaforge.roles.role import kubelet as role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.plan import KubeletPlan
 

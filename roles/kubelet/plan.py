@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -41,24 +42,19 @@ from numaforge.lib.quantity import format_bytes
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.links import nodes_of_gpus
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology, why_no_version
-from numaforge.roles.cpus.plan import uneven_smt
-from numaforge.roles.hugepages.plan import pools_after
+from numaforge.roles.cpus.plan import CpuPlan, uneven_smt
+from numaforge.roles.hugepages.plan import WantedPages, pools_after
 from numaforge.roles.kubelet import engine
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
+from numaforge.roles.kubelet.existing import ExistingSettings
 from numaforge.roles.kubelet.largest_pods import admits_all_devices
 from numaforge.roles.kubelet.section import read_taint
-from numaforge.roles.memory.plan import holds_reservation
+from numaforge.roles.memory.plan import MemoryPlan, holds_reservation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numaforge.planning.installed import InstalledKubelet
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.cpus.plan import CpuPlan
-    from numaforge.roles.hugepages.plan import WantedPages
-    from numaforge.roles.kubelet.existing import ExistingSettings
-    from numaforge.roles.memory.plan import MemoryPlan
 
 
 # The profile field of each policy and scope.

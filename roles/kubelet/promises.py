@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,6 @@ from numaforge.lib.quantity import parse_quantity
 from numaforge.roles.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.cluster import ApiServer
     from numaforge.verification.live import VerifiedNode

@@ -25,6 +25,7 @@ from numaforge.kubelet.checkpoints import (
     restore_cpu_state,
     restore_memory_state,
 )
+from numaforge.kubelet.findings import Report
 from numaforge.kubelet.last_words import last_words
 from numaforge.kubelet_minors.flags import flag_value
 from numaforge.kubelet_minors.options import STRICT_CPU_RESERVATION
@@ -33,7 +34,9 @@ from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib import shell
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.framing import Answer, Output, asking
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.bundle import encoded
+from numaforge.node.part import NodeState
 from numaforge.roles.host.managers import KUBELET_SYSCTLS
 from numaforge.roles.hugepages.paths import hugepage_totals
 from numaforge.roles.hugepages.plan import pool_bytes, pools_after
@@ -45,9 +48,6 @@ from numaforge.roles.role import kubelet as role
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
     from numaforge.change.transaction import Transaction
-    from numaforge.kubelet.findings import Report
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.node.part import NodeState
 
 LIMIT_SECONDS = 60
 """The longest rehearsal where a start of the kubelet may take the usual 120 s: half of that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,20 +10,17 @@ import yaml
 
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
+from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
 from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.roles.host.plan import UNIFIED
-from numaforge.roles.hugepages.plan import with_pools
+from numaforge.roles.hugepages.plan import WantedPages, with_pools
 from numaforge.roles.kubelet.delivery import KIND, merge, without
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from numaforge.kubelet.findings import Report
-    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.plan import KubeletPlan
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # only programs read it

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.machine.topology.model import NodeTopology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 

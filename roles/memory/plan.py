@@ -13,6 +13,7 @@ from numaforge.lib.codec import ByName, CpuSet
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.lib.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.cpus.default_amounts import DEFAULT_MAX_PODS, default_memory
 from numaforge.roles.hugepages.plan import (
     PagesBySize,
@@ -26,7 +27,6 @@ from numaforge.roles.kubelet.existing import ExistingSettings, Setting
 from numaforge.roles.memory.numa_notices import disagreeing_totals
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan

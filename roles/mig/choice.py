@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.roles.mig.models import known_model, model_named
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import Gpu, NodeTopology
     from numaforge.roles.mig.mig_parted import DeviceFilter, MigConfigEntry
     from numaforge.roles.mig.section import MigGpus
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,11 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from numaforge.roles.mig.advice import Collision, explain
 from numaforge.roles.mig.geometry import place
 from numaforge.roles.mig.instance import MigInstance
+from numaforge.roles.mig.models import MigModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numaforge.roles.mig.models import MigModel
     from numaforge.roles.mig.request import WantedInstance
 
 

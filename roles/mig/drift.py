@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.findings.drift import Concern, DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.mig.devices import as_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 

@@ -8,11 +8,10 @@ for a geometry that fits; with explicit placements the order of creation does no
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from numaforge.roles.mig.instance import MigInstance
     from numaforge.roles.mig.models import MigModel, MigProfile
 

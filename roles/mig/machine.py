@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +23,6 @@ from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted
 from numaforge.roles.modules.gpu_memory import MIG_UNDER_DRIVER, mode_now
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.mig.mig_parted import MigConfigEntry
 

@@ -5,6 +5,7 @@ The node does it by itself, with Python: the part's data include worker.py and t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -12,21 +13,19 @@ from typing import TYPE_CHECKING
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.machine.snapshot.nvml_library import library_source
+from numaforge.machine.topology.model import Gpu
 from numaforge.node.part import Look, NodeState, Part, switched
 from numaforge.node.program import holders_source
 from numaforge.node.worker_part import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH
+from numaforge.roles.mig.instance import MigGpu
 from numaforge.roles.mig.models import mode_needs_boot
 from numaforge.roles.mig.worker import source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
-    from numaforge.machine.topology.model import Gpu
-    from numaforge.roles.mig.instance import MigGpu
 
 NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from numaforge.roles.mig.instance import MigGpu, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numaforge.planning.profile import NodeProfile
 
 

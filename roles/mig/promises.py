@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from numaforge.lib import shell
@@ -11,8 +12,6 @@ from numaforge.roles.mig.instance import MigGpu
 from numaforge.roles.promise import Promise, Table, require, require_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

@@ -6,7 +6,7 @@ GPUs or gives them their memory back; the nodes themselves stay, because firmwar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -26,12 +26,10 @@ from numaforge.machine.topology.memory_mode import (
     keeps_memory_online,
     memory_of_gpus,
 )
+from numaforge.machine.topology.model import HugepagePool, NodeTopology
 from numaforge.roles.modules.plan import gpu_memory_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import HugepagePool, NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
 

@@ -7,6 +7,7 @@ proves it. A setting that is already in effect, or becomes so when a module is l
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,14 +22,12 @@ from numaforge.machine.topology.memory_mode import (
     gpu_memory_mode,
 )
 from numaforge.machine.topology.memory_mode import OPTION as MEMORY_MODE
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.part import Look, NodeState, Part, lines
 from numaforge.roles.modules.files import MODPROBE_FILE, MODPROBE_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numaforge.change.goal import Goal
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.modules.plan import ModulesPlan
 
 NAME = "modules"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,6 @@ from numaforge.roles.modules.part import switch
 from numaforge.roles.promise import Promise, Table, asks_names, require, require_equal, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
 

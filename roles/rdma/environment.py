@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numaforge.roles.rdma.planned import GpuRail, LibrariesPlan
 
 NETWORKS = ("host", "overlay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from shlex import quote, split
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from numaforge.roles.rdma.paths import (
 from numaforge.roles.template import Both, Template, program_template, unit_template, xml_comment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.change.goal import Goal
     from numaforge.node.part import NodeState
     from numaforge.planning.plan import NodePlan

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.links import nearest_numa_node
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.rdma.planned import HiddenSwitch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.rdma.libraries_section import Libraries
 
 _WHERE = "rdma.libraries.pcie_switches"

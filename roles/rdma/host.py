@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.machine.topology.rails import rails
 from numaforge.machine.topology.runtime import pod_units
 from numaforge.roles.modules.plan import rdma_modules
 from numaforge.roles.rdma.planned import NicSetting, RdmaGate, RdmaHostPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numaforge.machine.topology.model import NodeTopology, RdmaDevice
     from numaforge.planning.profile import NodeProfile
 
 _MEMLOCK = "pods inherit it, and verbs pin what they register"

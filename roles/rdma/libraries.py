@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,8 +23,6 @@ from numaforge.roles.rdma.paths import NCCL_CONF_PATH, NCCL_TOPOLOGY_PATH, RCCL_
 from numaforge.roles.rdma.planned import GpuRail, HiddenSwitch, LibrariesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.planning.profile import NodeProfile
 
 _WHERE = "rdma.libraries"

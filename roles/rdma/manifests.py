@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from numaforge.lib.kubernetes_objects import Manifest, config_map, metadata
 from numaforge.roles.rdma.plugin_config import plugin_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.delivery import KubeletPlan
     from numaforge.roles.rdma.planned import RdmaPlan

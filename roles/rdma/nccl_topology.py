@@ -7,6 +7,7 @@ reader accepts no XML declaration, no tabs, and only one space before each attri
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from numaforge.machine.topology.links import nearest_numa_node, pcie_switches
 from numaforge.machine.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from numaforge.roles.rdma.planned import HiddenSwitch
 
 # PCI classes by which NCCL distinguishes nodes; it reads the full class of GPUs and NICs from sysfs.

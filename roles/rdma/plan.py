@@ -7,15 +7,15 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from numaforge.lib.reasons import Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.rdma.host import plan_rdma_host
 from numaforge.roles.rdma.libraries import plan_libraries
+from numaforge.roles.rdma.nics.plan import NicSetting
 from numaforge.roles.rdma.planned import LibrariesPlan, RdmaPlan
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.rdma.nics.plan import NicSetting
     from numaforge.roles.rdma.pools import RdmaPool
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib.errors import PlanError
 from numaforge.lib.ordering import grouped, natural
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.machine.topology.rails import Rail, rails
 from numaforge.roles.modules.plan import netns_asked
 from numaforge.roles.rdma.planned import RdmaPool
@@ -24,9 +26,6 @@ from numaforge.roles.rdma.pool_functions import (
 from numaforge.roles.rdma.pools_section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from numaforge.machine.topology.model import NodeTopology, RdmaDevice
     from numaforge.planning.profile import NodeProfile
 
 _WHERE = "rdma.device_plugin"

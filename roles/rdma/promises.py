@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,6 @@ from numaforge.roles.rdma import thresholds
 from numaforge.roles.rdma.thresholds import ALL_REDUCE_GPUS, LeastBandwidth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.verification.live import VerifiedNode
     from numaforge.verification.plugin import Active

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
 from numaforge.node.part import Look, NodeState, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "reboot"

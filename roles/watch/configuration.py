@@ -26,6 +26,7 @@ from numaforge.lib.file_content import boot_link, boot_units
 from numaforge.roles.cpus import metrics as cpus
 from numaforge.roles.cpus.slices import metrics as slices
 from numaforge.roles.device_owners import OWNERS
+from numaforge.roles.expectation import Expected
 from numaforge.roles.expected import all_expected
 from numaforge.roles.hugepages import metrics as hugepages
 from numaforge.roles.kernel_values import metrics as kernel_values
@@ -35,7 +36,6 @@ from numaforge.roles.watch import metrics as gpus
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
-    from numaforge.roles.expectation import Expected
 
 FAMILIES: tuple[Callable[[NodePlan], Iterable[Family]], ...] = (
     cpus.families,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from numaforge.roles.template import Both, Template, header, lines, program, uni
 from numaforge.roles.watch.configuration import configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numaforge.planning.plan import NodePlan
 
 WATCH_CONF_PATH = "/etc/numaforge/watch.conf"

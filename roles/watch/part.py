@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import boot_link
@@ -15,8 +16,6 @@ from numaforge.roles.watch.files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "watch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
@@ -10,8 +11,6 @@ from numaforge.roles.cpus.slices.expected import expected
 from numaforge.roles.cpus.slices.section import SLICES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "system"

@@ -9,10 +9,10 @@ from numaforge.lib.codec import ByName, CpuSet
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.interrupts.plan import refuse_without_reserved
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.kubelet.existing import ExistingSettings
 

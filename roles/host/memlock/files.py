@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PlannedFile
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
@@ -10,8 +11,6 @@ from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.host.memlock.files import memlock_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "memlock"

@@ -5,18 +5,17 @@ This part sets the mode below the reboot; `mig`, above it, finds the mode set an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from numaforge.machine.topology.model import Gpu
 from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles.mig import part as mig
+from numaforge.roles.mig.instance import MigGpu
 from numaforge.roles.mig.models import mode_needs_boot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.change.goal import Goal
-    from numaforge.machine.topology.model import Gpu
-    from numaforge.roles.mig.instance import MigGpu
 
 NAME = "mig_mode"
 

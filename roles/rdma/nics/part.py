@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from numaforge.roles.rdma.paths import RDMA_GATE_UNIT_PATH
 from numaforge.roles.rdma.planned import NicSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numaforge.change.goal import Goal
 
 NAME = "nics"

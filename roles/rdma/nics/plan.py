@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numaforge.lib.codec import CpuSet
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.model import Nic, NodeTopology
 from numaforge.machine.topology.networks import DEFAULT_ROUTE
 from numaforge.roles.interrupts.plan import refuse_without_reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numaforge.lib.codec import CpuSet
-    from numaforge.machine.topology.model import Nic, NodeTopology
     from numaforge.planning.profile import NodeProfile
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from numaforge.roles.promise import Promise, Table, require_equal
 from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.rdma.nics.plan import NicSetting
     from numaforge.verification.live import VerifiedNode

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib import shell
+from numaforge.lib.file_content import FileContent
+from numaforge.node.part import Look, NodeState, Part
 from numaforge.roles import role
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.cpus.slices import part as slices
@@ -33,15 +35,12 @@ from numaforge.roles.modules import part as modules
 from numaforge.roles.rdma import files as rdma
 from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.reboot import part as reboot
-from numaforge.roles.role import ALWAYS
+from numaforge.roles.role import ALWAYS, Role
 from numaforge.roles.watch import part as watch
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
-    from numaforge.lib.file_content import FileContent
-    from numaforge.node.part import Look, NodeState, Part
     from numaforge.planning.plan import NodePlan
-    from numaforge.roles.role import Role
 
 
 class RolePart(NamedTuple):

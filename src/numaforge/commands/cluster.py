@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -14,8 +15,6 @@ from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo, echo_lines, remark, show_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.cluster.schedulers.live import Deviation
     from numaforge.cluster.schedulers.systems import Folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import remark, show, show_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.commands.inputs import GivenPods
     from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.kubelet.admission.fit import FitReport, Scenario

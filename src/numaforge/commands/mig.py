@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -14,8 +15,6 @@ from numaforge.lib.errors import ExitCode, PlanError
 from numaforge.report.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.mig.machine import MachineMigPlan
     from numaforge.roles.mig.mig_parted import MigConfigEntry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from numaforge.lib.quantity import counted
 from numaforge.report.terminal import print_data, remark, show_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.os_settings.kinds import System
     from numaforge.planning.plan import NodePlan

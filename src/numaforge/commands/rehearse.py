@@ -11,10 +11,10 @@ import click
 from numaforge.commands.machine import plan_of, profile_option
 from numaforge.commands.one_host import asked_of
 from numaforge.commands.options import limit_option, output_option
+from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo, screen, show_json
 
 if TYPE_CHECKING:
-    from numaforge.lib.errors import ExitCode
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.roles.kubelet.rehearsal import Rehearsed

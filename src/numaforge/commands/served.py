@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,6 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.report.terminal import remark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numaforge.cluster.schedulers.fleet import ServedNode
 
 DRA = "dra"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Rule
+from numaforge.machine.topology.model import NodeTopology
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 APPLY = "`numaforge apply` brings the host back to its plan; plan it again where the change was wanted"

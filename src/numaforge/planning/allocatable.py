@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.amd_resources import AMD_RESOURCE
+from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.inventory import counts_of, shared_tokens
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.lib.reasons import Reasoned
 from numaforge.planning.capacity import PredictedAllocatable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
     from numaforge.roles.rdma.planned import RdmaPlan
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,14 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import format_bytes, format_millis, parse_bytes, parse_quantity
 from numaforge.lib.reasons import Notice, Reasoned
 from numaforge.machine.topology.memory_mode import FIRST_DRIVER_BY_DEFAULT, memory_of_gpus
-from numaforge.roles.hugepages.plan import pool_places, pools_after
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.roles.hugepages.plan import WantedPages, pool_places, pools_after
 from numaforge.roles.memory.numa_notices import gpu_memory_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.cpus.plan import CpuPlan
-    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.delivery import KubeletPlan
     from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.memory.plan import MemoryPlan

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.lib.reasons import Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.amd_partitions.plan import plugin_wished
 from numaforge.roles.device_plugin.plan import shared_by
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from numaforge.lib.file_content import PlannedFile
 from numaforge.roles import role
 from numaforge.roles.amd_partitions import files as amd_partitions
 from numaforge.roles.cpus.slices import files as slices
@@ -22,9 +24,6 @@ from numaforge.roles.role import Role, Untemplated, Writer
 from numaforge.roles.watch import files as watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numaforge.lib.file_content import PlannedFile
     from numaforge.planning.plan import NodePlan
 
 WRITERS = (

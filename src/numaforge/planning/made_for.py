@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -12,8 +13,6 @@ from numaforge.lib.section import Section
 from numaforge.roles.rdma.pools_section import PciId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.machine.knobs import KNOB_AT
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.os_settings.content import (
     LeftOut,
     OsSettings,
@@ -26,7 +27,6 @@ from numaforge.roles.kernel_values.paths import knob_values
 from numaforge.roles.mig.models import known_model, profile_of
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
 _SETTINGS = {

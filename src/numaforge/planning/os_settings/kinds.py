@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from numaforge.lib.ordering import unlike
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.os_settings.bottlerocket import settings_toml
-from numaforge.planning.os_settings.content import kubelet_of
+from numaforge.planning.os_settings.content import LeftOut, OsSettings, kubelet_of
 from numaforge.planning.os_settings.talos import documents_patch, machine_patch
 from numaforge.roles.template import header
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.planning.os_settings.content import LeftOut, OsSettings
     from numaforge.planning.plan import NodePlan
 
 System = Literal["talos", "talos-documents", "bottlerocket"]
