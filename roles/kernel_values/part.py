@@ -8,30 +8,61 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
+from numaforge.machine.snapshot import catalogue
 from numaforge.node.part import Look, NodeState, Part, lines, switched
 from numaforge.roles.expectation import Expected, is_value
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.expected import SWAPS, expected
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
-from numaforge.roles.kernel_values.record import (
-    RECORD,
-    Recorded,
-    paths_of,
-    read_record,
-    record_lines,
-    swaps_of,
-)
 from numaforge.roles.kernel_values.sysctls import IN_USE
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
     from numaforge.planning.plan import NodePlan
+
+
+RECORD = catalogue.KERNEL_VALUES
+_SWAP = "swap "
+
+
+class Recorded(NamedTuple):
+    """A changed value: a line PATH<tab>EARLIER<tab>OURS of the record on the host.
+
+    `earlier` is the value before the first change, and stays the same however often a profile changes. `ours`
+    was set last: a value that now differs was changed by someone else or by a boot, and is not ours to
+    restore. A swap device that was turned off is `swap DEVICE`, `earlier` its priority.
+    """
+
+    earlier: str
+    ours: str
+
+
+def read_record(text: str | None) -> dict[str, Recorded]:
+    """Return a record's values, by path; lines of another form are skipped."""
+    rows = (line.split("\t") for line in (text or "").splitlines() if not line.startswith("#"))
+    return {row[0]: Recorded(row[1], row[2]) for row in rows if len(row) == 3}
+
+
+def record_lines(record: Mapping[str, Recorded]) -> tuple[str, ...]:
+    """Return the lines of a record, without its header."""
+    return tuple(f"{path}\t{entry.earlier}\t{entry.ours}" for path, entry in record.items())
+
+
+def paths_of(record: Iterable[str]) -> tuple[str, ...]:
+    """Return the recorded kernel paths, without swap devices."""
+    return tuple(path for path in record if path.startswith(("/sys/", "/proc/sys/")))
+
+
+def swaps_of(record: Mapping[str, Recorded]) -> dict[str, Recorded]:
+    """Return the swap devices that were turned off, by device."""
+    return {path.removeprefix(_SWAP): entry for path, entry in record.items() if path.startswith(_SWAP)}
+
 
 NAME = "kernel_values"
 UNIT = PurePosixPath(TUNING_UNIT_PATH).name

@@ -12,7 +12,7 @@ from numaforge.lib.ordering import natural
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.links import gpu_names
 from numaforge.machine.topology.model import Gpu, NodeTopology, RdmaDevice
-from numaforge.machine.topology.networks import DEFAULT_ROUTE as EVERYTHING
+from numaforge.machine.topology.nics import DEFAULT_ROUTE as EVERYTHING
 from numaforge.machine.topology.rails import distance_to_device, rails
 from numaforge.machine.topology.vendors import only_amd
 from numaforge.roles.rdma import environment as env

@@ -10,8 +10,8 @@ import pytest
 from numaforge.change.transaction import Transaction
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH
+from numaforge.roles.kernel_values.part import RECORD
 from numaforge.roles.kernel_values.paths import online
-from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.kubelet import part as kubelet
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox

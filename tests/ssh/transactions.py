@@ -25,7 +25,7 @@ from numaforge.node.bundle import FileChange
 from numaforge.roles.files import part as files
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_values import part as kernel_values
-from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.kernel_values.part import RECORD
 from numaforge.roles.kubelet import part as kubelet
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine, pool

@@ -36,7 +36,7 @@ from numaforge.roles.device_plugin import labels
 from numaforge.roles.host.managers import KUBELET_SYSCTLS
 from numaforge.roles.host.section import Host, Limits
 from numaforge.roles.kernel_cmdline.section import Kernel
-from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.kernel_values.part import RECORD
 from numaforge.roles.kernel_values.section import Tuning
 from numaforge.roles.mig.models import models
 from numaforge.roles.rdma.manifests import POOLS_LABEL

@@ -10,7 +10,7 @@ from numaforge.lib.codec import CpuSet
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.model import Nic, NodeTopology
-from numaforge.machine.topology.networks import DEFAULT_ROUTE
+from numaforge.machine.topology.nics import DEFAULT_ROUTE
 from numaforge.roles.interrupts.plan import refuse_without_reserved
 
 if TYPE_CHECKING:

@@ -8,14 +8,26 @@ from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.amd_resources import AMD_RESOURCE
 from numaforge.kubelet.admission.device_manager import Inventory
-from numaforge.kubelet.admission.inventory import counts_of, shared_tokens
+from numaforge.kubelet.admission.inventory import counts_of, inventory_of, shared_tokens
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.lib.reasons import Reasoned
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.capacity import PredictedAllocatable
+from numaforge.roles.amd_partitions.plan import plugin_wished
+from numaforge.roles.device_plugin.plan import shared_by
 
 if TYPE_CHECKING:
+    from numaforge.planning.profile import NodeProfile
     from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
     from numaforge.roles.rdma.planned import RdmaPlan
+
+
+def plan_devices(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Inventory]:
+    """Return the devices of each resource once the machine is as planned."""
+    if profile.dra.gpus == "claims":
+        return Reasoned({})
+    plugins = profile.mig.strategy, shared_by(profile), plugin_wished(profile)
+    return Reasoned(inventory_of(machine, *plugins))
 
 
 def plan_allocatable(

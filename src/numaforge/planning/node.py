@@ -7,9 +7,8 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.file_content import PLAN_PATH, PlannedFile
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.planning.allocatable import plan_allocatable
+from numaforge.planning.allocatable import plan_allocatable, plan_devices
 from numaforge.planning.capacity import plan_capacity
-from numaforge.planning.devices import plan_devices
 from numaforge.planning.document import saved_plan
 from numaforge.planning.files import planned_files
 from numaforge.planning.installed import read_installed

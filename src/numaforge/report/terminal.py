@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
@@ -22,6 +21,8 @@ from numaforge.report.printable import in_one_line, plain, spaced, with_whole_co
 
 # Functions import rich, json, shutil and pathlib themselves: `--version` and `--help` answer at once.
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
 
 COLOUR = "numaforge.colour"

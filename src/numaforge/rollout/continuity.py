@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from numaforge.change.transaction import Process
-from numaforge.rollout.mismatch import Mismatch
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Something that is not as predicted."""
+
+    name: str
+    predicted: str
+    actual: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: predicted {self.predicted}, found {self.actual}"
+
 
 _STOPPED_SECONDS = 10.0  # so that `systemctl stop kubelet; reboot` counts as a reboot
 _KUBELET = "the kubelet"

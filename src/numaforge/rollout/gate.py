@@ -10,9 +10,8 @@ from numaforge.kubelet.config.comparison import differences, meaning, same_memor
 from numaforge.lib.errors import HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
-from numaforge.rollout.continuity import Continuity, Observation
+from numaforge.rollout.continuity import Continuity, Mismatch, Observation
 from numaforge.rollout.labels import MANAGER_STATES, Labels
-from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 

@@ -9,13 +9,12 @@ from numaforge.change.transaction import Status, Transaction
 from numaforge.lib.errors import HostUnreachableError, NumaforgeError
 from numaforge.lib.quantity import parse_quantity
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
-from numaforge.rollout.continuity import Continuity
+from numaforge.rollout.continuity import Continuity, Mismatch
 from numaforge.rollout.drain import DRAIN_SECONDS, Blocker, drain, stays
 from numaforge.rollout.gate import NOTHING_SEEN, Expected, Proof, follow, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
-from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.outcome import NodeSettings, Outcome
 from numaforge.rollout.owners import device_owner
 from numaforge.rollout.patience import Patience

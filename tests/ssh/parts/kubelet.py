@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.kernel_values.part import RECORD
 from tests.ssh import reboots
 from tests.ssh.parts.subject import Subject
 from tests.ssh.sandbox import Sandbox

@@ -25,7 +25,7 @@ from numaforge.roles.gpudirect.plan import AcsPlan
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.hugepages.paths import hugepage_totals, pool_pages
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
-from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.kernel_values.part import RECORD
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
 from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, not_asked, target
 from tests.fixtures.rdma_machines import dgx

@@ -9,7 +9,7 @@ from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.gpu_models import MODELS
 from numaforge.machine.topology.model import Gpu, NodeTopology, PciFunction, RdmaDevice
-from numaforge.machine.topology.pcie_lanes import lanes
+from numaforge.machine.topology.pcie import lanes
 
 Spread = Mapping[str, tuple[str, ...]]
 """What devices have: the places of each value, `{"Gen5 x16": ("0000:1b:00.0", ...)}`."""

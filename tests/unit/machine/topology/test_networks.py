@@ -1,6 +1,6 @@
 """Which interface is in which IPv4 network, from /proc/net/route."""
 
-from numaforge.machine.topology.networks import read_networks
+from numaforge.machine.topology.nics import read_networks
 from tests.fixtures.tables import cases
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
