@@ -163,16 +163,12 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
                 groups_by_name |= groups_of(document)
     not_counted = tuple(pod for pod in pods if not pod.counts)
     world = claim_world(claims, is_whole=bool(claims))
-    return LiveCluster(_with_pods(nodes, pods), not_counted, groups_by_name, unread, world)
-
-
-def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[str, LiveNode]:
-    """Return the nodes with their pods, in the kubelets' order."""
     placed = grouped((str(pod.node), pod) for pod in pods if pod.counts)
-    return {
-        name: node._replace(pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))))
-        for name, node in nodes.items()
-    }
+    for name, node in nodes.items():  # its pods in the kubelet's order
+        nodes[name] = node._replace(
+            pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name)))
+        )
+    return LiveCluster(nodes, not_counted, groups_by_name, unread, world)
 
 
 def group_stubs(name: GroupName) -> list[Document]:

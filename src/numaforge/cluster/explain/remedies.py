@@ -270,7 +270,8 @@ class _Trial:
 
     def cpus(self, container: Container, *, up: bool) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with more and more CPUs for one container, or with fewer and fewer."""
-        cpus, step, most = container.whole_cpus, self._step(), self._most_cpus()
+        cpus, step = container.whole_cpus, self._step()
+        most = max((node.allocatable.get(CPU, 0) // 1000 for node in self.nodes), default=0)
         if not cpus:
             return
         if up:
@@ -352,9 +353,6 @@ class _Trial:
         cores = [node.kubelet.node.machine.cpus.cpus_per_core for node in self.nodes if node.kubelet]
         return max(1, *cores) if cores else 1
 
-    def _most_cpus(self) -> int:
-        return max((node.allocatable.get(CPU, 0) // 1000 for node in self.nodes), default=0)
-
     def _most_trials(self) -> int:
         kubelets = [node.kubelet for node in self.nodes if node.kubelet]
         if any(len(kubelet.node.machine.nodes) > MOST_NUMA_NODES for kubelet in kubelets):
@@ -393,7 +391,8 @@ class _Trial:
                 yield from self._first_of_node([(change, _option(DISTRIBUTE_ACROSS_NUMA, on=True))])
             yield from self._first_of_node([("a whole core reserved on each NUMA node", _core_on_each)])
         if any(node_settings.memory_policy == "Static" for node_settings in settings):
-            yield from self._first_of_node([("memoryManagerPolicy: None", _no_memory_manager)])
+            settings_without = {"memoryManagerPolicy": "None", "reservedMemory": []}
+            yield from self._first_of_node([("memoryManagerPolicy: None", lambda _: settings_without)])
 
     def _first_of_node(self, changes: Sequence[tuple[str, _Change]]) -> Iterator[Remedy]:
         for change, settings in changes:
@@ -484,10 +483,6 @@ def _option(option: str, *, on: bool) -> _Change:
 def _core_on_each(candidate: Candidate) -> dict[str, Any] | None:
     cpulist = whole_core_on_each_node(candidate.kubelet.node) if candidate.kubelet else None
     return None if cpulist is None else {"reservedSystemCPUs": cpulist}
-
-
-def _no_memory_manager(_: Candidate) -> dict[str, Any]:
-    return {"memoryManagerPolicy": "None", "reservedMemory": []}
 
 
 def _guaranteed(pod: Pod) -> Pod | None:

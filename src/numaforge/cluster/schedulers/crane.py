@@ -13,7 +13,9 @@ AWARENESS = "topology.crane.io/topology-awareness"
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the Nodes with their label, and the object of each node that it can express."""
-    nodes = tuple(node_patch(node, {AWARENESS: _aware(node)}, {}) for node in fleet.nodes)
+    nodes = tuple(
+        node_patch(node, {AWARENESS: str(node.cpu_manager != "static").lower()}, {}) for node in fleet.nodes
+    )
     yield Written("nodes.yaml", "false, where the kubelet places CPUs itself", nodes)
     topologies = tuple(topology_of(node) for node in fleet.sayable())
     if topologies:
@@ -56,7 +58,3 @@ def topology_of(node: ServedNode) -> dict[str, Any]:
             for zone in node.zones
         ],
     }
-
-
-def _aware(node: ServedNode) -> str:
-    return "false" if node.cpu_manager == "static" else "true"

@@ -53,7 +53,9 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     if len(kinds) == 1 and not has_unplanned:
         [(plugin, nodes)] = kinds.items()
         yield _written(
-            "nic-cluster-policy.yaml", f"one for all nodes; {images}", [_cluster_policy(plugin, nodes)]
+            "nic-cluster-policy.yaml",
+            f"one for all nodes; {images}",
+            [_policy("NicClusterPolicy", _POLICY, plugin.section, nodes)],
         )
         return
     policies = [policy for plugin, nodes in kinds.items() for policy in _node_policies(fleet, plugin, nodes)]
@@ -80,10 +82,6 @@ def _written(name: str, why: str, policies: Sequence[_Policy]) -> Written:
             "modules and RDMA's network namespaces is lost"
         )
     return Written(name, why, tuple(policy for policy, _ in policies), compared=compared)
-
-
-def _cluster_policy(plugin: _RdmaServing, nodes: Sequence[ServedNode]) -> _Policy:
-    return _policy("NicClusterPolicy", _POLICY, plugin.section, nodes)
 
 
 def _node_policies(

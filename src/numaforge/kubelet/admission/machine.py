@@ -10,7 +10,7 @@ from typing import NamedTuple
 from numaforge.kubelet.admission.masks import mask_of
 from numaforge.kubelet_minors.values.pages import pages_of
 from numaforge.lib.errors import TopologyError
-from numaforge.machine.topology.model import Core, CpuSet, L3Cache, NodeTopology, Package
+from numaforge.machine.topology.model import Core, CpuSet, NodeTopology, Package
 
 _L2 = 2  # cache level
 
@@ -260,7 +260,8 @@ def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
     for core in kubelet_cores:
         node = _numa_node_of(core)
         cores_of_node[node] = cores_of_node.get(node, 0) + 1
-    caches = sorted((cache for cache in topology.l3_caches if cache.level > _L2), key=_lowest)
+    shared = (cache for cache in topology.l3_caches if cache.level > _L2)
+    caches = sorted(shared, key=lambda cache: min(cache.cpus, default=0))
     cache_of = {cpu: (number, len(cache.cpus)) for number, cache in enumerate(caches) for cpu in cache.cpus}
     places: dict[int, CpuPlace] = {}
     for core in kubelet_cores:
@@ -280,7 +281,3 @@ def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
 
 def _numa_node_of(core: Core) -> int:
     return core.package if core.numa_node is None else core.numa_node
-
-
-def _lowest(cache: L3Cache) -> int:
-    return min(cache.cpus, default=0)

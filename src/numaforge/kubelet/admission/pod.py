@@ -407,7 +407,7 @@ def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
     for resource, limit in limits.items():
         if is_extended(resource) and limit.denominator != 1:
             raise PodError(f"{_as_number(limit)} is not a whole number", where=f"{where}.limits.{resource}")
-        if in_pages(resource) and limit % (_quantity(size_of(resource), where) or 1):
+        if in_pages(resource) and limit % (_quantity(size_of(resource), f"{where}.limits.{resource}") or 1):
             problem = f"{_as_number(limit)} is not a multiple of the page size"
             raise PodError(problem, where=f"{where}.limits.{resource}")
 

@@ -172,13 +172,9 @@ def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
         better = _placed(kinds, load, better.policy, better.scope, better.change, change, filled_up=True)
     everywhere = frozenset.intersection(*(kind.excludes for kind in kinds)) if kinds else frozenset()
     unselected = tuple(shape.name for shape in load.shapes if shape.name in everywhere)
-    on_one_node = _on_one_node(kinds, load)
-    return ShapesReport(sums, configured, policies, options, better, on_one_node, unselected)
-
-
-def _on_one_node(kinds: Sequence[NodeKind], load: Load) -> int:
     empty = [kind.scenario.node() for kind in kinds]
-    return sum(any(bound_claims(node, pod) for node in empty) for pod in load.everywhere)
+    on_one_node = sum(any(bound_claims(node, pod) for node in empty) for pod in load.everywhere)
+    return ShapesReport(sums, configured, policies, options, better, on_one_node, unselected)
 
 
 def kinds_of(nodes: Iterable[tuple[str, Scenario, frozenset[str], object]]) -> tuple[NodeKind, ...]:
@@ -288,7 +284,8 @@ def _placed(
     admitted, aligned, refused = Counter[str](), Counter[str](), Counter[str]()
     devices, outcomes, bound = 0, [], set[str]()
     never = {shape.name for shape in load.shapes}
-    for kind in _cheap_first(kinds):
+    # The kinds with the fewest devices first leave the others to pods that need devices.
+    for kind in sorted(kinds, key=lambda kind: sum(map(len, (kind.scenario.devices or {}).values()))):
         configured = kind.scenario.configured(**settings(kind.scenario))
         unplaced_before, here = unplaced.copy(), load.on(kind)
         never -= {
@@ -345,11 +342,6 @@ def _weights(kinds: Sequence[NodeKind], load: Load) -> dict[str, float]:
         ]
         weights[shape.name] = float(min([Fraction(1), *filter(None, sizes)]))
     return weights
-
-
-def _cheap_first(kinds: Sequence[NodeKind]) -> list[NodeKind]:
-    """Return the kinds with the fewest devices first, to leave the others to pods that need devices."""
-    return sorted(kinds, key=lambda kind: sum(map(len, (kind.scenario.devices or {}).values())))
 
 
 @dataclass
