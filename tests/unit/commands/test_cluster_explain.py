@@ -194,12 +194,7 @@ case "$*" in
     *) exit 1 ;;
 esac
 """
-GROUP = {
-    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-    "kind": "PodGroup",
-    "metadata": {"name": "g", "namespace": "ml"},
-    "spec": {"minMember": 3},
-}
+GROUP = CASES["group"]
 
 
 def test_cluster_is_only_read_for_nodes_pods_and_the_pods_group(folder: Path, capsys: Any) -> None:
@@ -226,22 +221,7 @@ extends: training
 kubelet: {resource_engine: dra}
 dra: {gpus: claims}
 """
-CLAIMING = """\
-apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: gpu, namespace: ml}
-spec:
-  spec:
-    devices:
-      requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 2}},
-                 {name: nic, exactly: {deviceClassName: numaforge-rdma}}]
-      constraints: [{requests: [gpu, nic], matchAttribute: resource.kubernetes.io/pcieRoot}]
----
-metadata: {name: claiming, namespace: ml}
-spec:
-  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
-  containers: [{name: main, resources: {limits: {cpu: 4, memory: 8Gi}, claims: [{name: gpu}]}}]
-"""
+CLAIMING = CASES["claiming"]
 
 
 @pytest.fixture
@@ -286,17 +266,7 @@ def test_claims_are_not_judged_when_no_plan_lists_driver_devices(folder: Path, c
     assert "not judged: whether its claims can be served" in text
 
 
-SLICE = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "ResourceSlice",
-    "metadata": {"name": "s"},
-    "spec": {
-        "driver": "gpu.nvidia.com",
-        "nodeName": "dgx-01",
-        "pool": {"name": "dgx-01", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}],
-    },
-}
+SLICE = CASES["slice"]
 NO_RULES = """\
 #!/bin/sh
 echo "$@" >> asked

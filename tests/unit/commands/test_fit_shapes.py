@@ -120,22 +120,7 @@ def test_json_has_every_topology_policy(folder, capsys):
 
 
 def test_selectors_and_affinity_choose_the_kind_of_node(folder, capsys):
-    (folder / "shapes.yaml").write_text("""\
-- {name: anywhere, count: 2, pod: {containers: [{name: a, resources: {requests: {cpu: 1}}}]}}
-- name: with-gpus
-  count: 2
-  pod: {nodeSelector: {nvidia.com/gpu.present: "true"}, containers: [{name: a}]}
-- name: without-gpus
-  count: 3
-  pod:
-    affinity:
-      nodeAffinity:
-        requiredDuringSchedulingIgnoredDuringExecution:
-          nodeSelectorTerms: [{matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]}]
-    containers: [{name: a}]
-- {name: other, count: 5, pod: {nodeSelector: {nvidia.com/gpu.product: Tesla-T4}, containers: [{name: a}]}}
-- {name: one-host, count: 1, pod: {nodeSelector: {kubernetes.io/hostname: h7}, containers: [{name: a}]}}
-""")
+    (folder / "shapes.yaml").write_text(CASES["selected"])
     machines = ["--machine", "dgx-h100", "--machine", "epyc-nps4=2"]
     code = run(["fit", "--shapes", "shapes.yaml", *machines, *TRAINING, "-o", "json"])
     document = json.loads(capsys.readouterr().out)

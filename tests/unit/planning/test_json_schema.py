@@ -25,7 +25,9 @@ from tests.fixtures.machines import MACHINES, dgx_h100
 from tests.fixtures.plans import planned
 from tests.fixtures.profile_examples import examples
 from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
+from tests.fixtures.tables import cases, tables
 
+CASES = tables(__file__)
 PROFILES = Path(__file__).parents[3] / "profiles"
 
 
@@ -107,24 +109,7 @@ def test_plan_fits_its_schema(name, profile):
 
 
 # What takes arithmetic, or more than one key, is for the reader alone.
-ARITHMETIC = {
-    "quantity-below-a-byte",
-    "cpulist-descends",
-    "eviction-of-nothing-as-text",
-    "cmdline-repeats-a-parameter",
-    "cmdline-repeats-a-parameter-with-another-value",
-    "unsafe-repeats-a-parameter",
-    "sysctl-that-is-dangerous",
-    "sysctl-that-nothing-takes-back",
-    "risk-of-a-sysctl-that-is-not-set",
-    "mig-placement-of-a-compute-instance",
-    "mig-parted-with-a-mistake",
-    "mig-parted-that-is-not-there",
-    "mig-config-that-is-not-there",
-    "mig-config-of-several",
-    "mig-config-of-nothing",
-    "mig-instances-for-the-dra-driver",
-}
+ARITHMETIC = CASES["arithmetic"]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -141,25 +126,7 @@ def test_schema_accepts_kernel_parameters_alone(parameter):
     assert bool(refused) is (parameter not in PARAMETERS)
 
 
-@pytest.mark.parametrize(
-    "profile",
-    [
-        pytest.param({"memory": {"kube_reserved": 2**30, "system_reserved": "1e9"}}, id="bytes"),
-        pytest.param({"memory": {"kube_reserved": None}}, id="null-takes-an-inherited-value-back"),
-        pytest.param({"memory": None, "hugepages": None}, id="null-takes-an-inherited-section-back"),
-        pytest.param({"tuning": {"sysctls": {"vm.swappiness": None}}}, id="null-takes-one-sysctl-back"),
-        pytest.param({"memory": {"eviction_hard": {"memory.available": "0%"}}}, id="no-threshold"),
-        pytest.param({"cpus": {"reserved": {"cpulist": 0}}}, id="one-cpu"),
-        pytest.param({"tuning": {"swap": False}}, id="off-to-YAML-1.1"),
-        pytest.param({"tuning": {"transparent_hugepages": "madvise"}}, id="both-switches-in-one"),
-        pytest.param(
-            {"tuning": {"sysctls": {"net.ipv4.conf.eth0/1.arp_announce": 1}}}, id="a-slash-in-a-name"
-        ),
-        pytest.param({"kubelet": {"cpu_manager_options": {"full-pcpus-only": False}}}, id="an-option"),
-        pytest.param({"kubelet": {"version": "v1.36.2-eks"}}, id="a-version-of-a-vendor"),
-        pytest.param({"hugepages": [{"size": "1Gi", "share": "12.5%", "numa_nodes": [0]}]}, id="a-share"),
-    ],
-)
+@cases("profile", CASES["alternative_forms"])
 def test_alternative_value_forms_are_accepted_by_schema_and_reader(profile):
     assert mistakes("profile", profile) == []
     assert load_profile(profile)

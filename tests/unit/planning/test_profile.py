@@ -150,34 +150,8 @@ def test_hugepages_parameter_is_refused_in_favour_of_its_section():
     )
 
 
-DANGEROUS = [
-    ("net.ipv4.ip_forward", 0),
-    ("net.ipv4.conf.all.forwarding", 0),
-    ("net.ipv6.conf.eth0.disable_ipv6", 1),
-    ("net.ipv6.conf.eth*.disable_ipv6", 1),
-    ("net.ipv4.conf.default.rp_filter", 1),
-    ("net.ipv4.conf.all.arp_ignore", 8),
-    ("net.ipv4.tcp_mem", "4 4 4"),
-    ("net.ipv4.tcp_rmem", "4096 87380"),
-    ("net.ipv4.ip_local_port_range", "32768 32769"),
-    ("net.core.rmem_default", 0),
-    ("net.core.rmem_default", "0x10"),
-    ("net.bridge.bridge-nf-call-iptables", 0),
-    ("user.max_pid_namespaces", 0),
-    ("kernel.panic_on_warn", 1),
-    ("kernel.core_pattern", "|/tmp/x"),
-    ("vm.min_free_kbytes", 1 << 30),
-]
-SAFE = [
-    ("net.ipv4.ip_forward", 1),
-    ("net.ipv6.conf.eth0.disable_ipv6", 0),
-    ("net.ipv4.conf.default.rp_filter", 2),
-    ("net.ipv4.conf.all.arp_ignore", 1),
-    ("net.ipv4.tcp_rmem", "4096 87380 268435456"),
-    ("user.max_user_namespaces", 0),
-    ("kernel.panic", 10),
-    ("vm.swappiness", 0),
-]
+DANGEROUS = CASES["dangerous"]
+SAFE = CASES["safe"]
 
 
 @pytest.mark.parametrize(("name", "value"), DANGEROUS)
