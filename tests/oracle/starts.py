@@ -5,6 +5,9 @@ from random import Random
 from typing import Any
 
 from numaforge.lib.cpulist import format_cpulist
+from tests.fixtures.tables import tables
+
+FAULTS = tables(__file__)["faults"]
 
 MIB = 2**20
 _OPTIONS = (
@@ -82,44 +85,5 @@ def _split(random: Random, machine: Mapping[str, Any], total: int) -> list[dict[
 
 
 def _spoil(random: Random, settings: dict[str, Any]) -> None:
-    name, value = random.choice(
-        (
-            ("reservedSystemCPUs", "0-4096"),
-            ("reservedSystemCPUs", ""),
-            ("kubeReserved", {"memory": "1Gi"}),
-            ("kubeReserved", {"cpu": "0", "memory": "100Mi"}),
-            ("kubeReserved", {"cpu": "10000"}),
-            ("kubeReserved", {"hugepages-2Mi": "2Mi"}),
-            ("systemReserved", {"memory": "x"}),
-            ("systemReserved", {"memory": "-1Gi"}),
-            ("systemReserved", {"memory": "4Ti"}),
-            ("evictionHard", {"memory.free": "1Gi"}),
-            ("evictionHard", {"memory.available": "5%"}),
-            ("evictionHard", {"memory.available": "101%"}),
-            ("evictionHard", {"memory.available": "0"}),
-            ("evictionHard", {}),
-            ("cpuManagerPolicy", "Static"),
-            ("cpuManagerPolicyOptions", {"nonsense": "true"}),
-            ("cpuManagerPolicyOptions", {"full-pcpus-only": "yes"}),
-            ("cpuManagerPolicyOptions", {"full-pcpus-only": "false"}),
-            ("topologyManagerPolicyOptions", {"nonsense": "true"}),
-            ("topologyManagerPolicyOptions", {"max-allowable-numa-nodes": "7"}),
-            ("topologyManagerPolicyOptions", {"max-allowable-numa-nodes": "16"}),
-            ("topologyManagerPolicyOptions", {"max-allowable-numa-nodes": "x"}),
-            ("memoryManagerPolicy", "static"),
-            ("memoryManagerPolicy", "BestEffort"),
-            ("memoryManagerPolicy", "None"),
-            ("reservedMemory", [{"numaNode": 99, "limits": {"memory": "1Gi"}}]),
-            ("reservedMemory", [{"numaNode": 0, "limits": {"hugepages-2Mi": "2Mi"}}]),
-            ("reservedMemory", [{"numaNode": 0, "limits": {"memory": "1Gi"}}]),
-            ("reservedMemory", []),
-            ("featureGates", {}),
-            ("featureGates", {"CPUManagerPolicyOptions": False}),
-            ("featureGates", {"CPUManagerPolicyBetaOptions": False}),
-            ("featureGates", {"TopologyManagerPolicyOptions": False}),
-            ("featureGates", {"MemoryManager": False}),
-            ("qosReserved", {"memory": "50"}),
-            ("mergeDefaultEvictionSettings", True),
-        )
-    )
+    name, value = random.choice(FAULTS)
     settings[name] = value

@@ -11,6 +11,9 @@ import pytest
 from numaforge.lib import shell as scripts
 from numaforge.node.work import KINDS, OtherWork, read_work
 from tests.fixtures.control_groups import GROUPS, Start, starting
+from tests.fixtures.tables import cases, tables
+
+CASES = tables(__file__)
 
 
 @pytest.fixture
@@ -39,70 +42,17 @@ def of(pid: int, found: OtherWork) -> list[tuple[str, str]]:
 
 
 ID = "0f2c8a519c394be19d0c6a2b8a3a1c770f2c8a519c394be19d0c6a2b8a3a1c77"
-SHORT = f"container {ID[:12]}"
-NOTHING = ("", "")
-BY_GROUP = {
-    "slurm-v1": ("/slurm/uid_1000/job_123/step_0", ("slurm", "job 123")),
-    "slurm-v2": ("/system.slice/slurmstepd.scope/job_7/step_extern/user/task_0", ("slurm", "job 7")),
-    "slurm-several-daemons": ("/system.slice/n1_slurmstepd.scope/job_7/step_0", ("slurm", "job 7")),
-    "slurm-waits-for-jobs": ("/system.slice/slurmstepd.scope/system", NOTHING),
-    "slurmd": ("/system.slice/slurmd.service", NOTHING),
-    "pbs": ("/pbs_jobs.service/jobid/12.server", ("pbs", "job 12.server")),
-    "pbspro": ("/pbspro/12.server", ("pbs", "job 12.server")),
-    "lsf": ("/lsf/cluster1/job.123.456.789", ("lsf", "job 123.456.789")),
-    "htcondor": ("/htcondor/condor_var_lib_slot1_2@host", ("htcondor", "slot 1_2@host")),
-    "docker-systemd": (f"/system.slice/docker-{ID}.scope", ("docker", SHORT)),
-    "docker-cgroupfs": (f"/docker/{ID}", ("docker", SHORT)),
-    "docker-with-systemd-inside": (f"/docker/{ID}/system.slice/x.service", ("docker", SHORT)),
-    "docker-rootless": (
-        f"/user.slice/user-1.slice/user@1.service/app.slice/docker-{ID}.scope",
-        ("docker", SHORT),
-    ),
-    "dockerd": ("/system.slice/docker.service", NOTHING),
-    "podman": (f"/machine.slice/libpod-{ID}.scope/container", ("podman", SHORT)),
-    "podman-conmon": (f"/machine.slice/libpod-conmon-{ID}.scope", ("podman", SHORT)),
-    "podman-quadlet": (f"/system.slice/x.service/libpod-payload-{ID}", ("podman", SHORT)),
-    "nerdctl": (f"/system.slice/nerdctl-{ID}.scope", ("containerd", SHORT)),
-    "lxd": ("/lxc.payload.alice/system.slice/x.service", ("lxc", "container alice")),
-    "lxc-v1": ("/lxc/alice", ("lxc", "container alice")),
-    "nspawn": (
-        "/machine.slice/systemd-nspawn@a.service/payload",
-        ("lxc", "machine systemd-nspawn@a.service"),
-    ),
-    "libvirt": (
-        r"/machine.slice/machine-qemu\x2d1\x2dvm1.scope/libvirt/emulator",
-        ("vm", r"machine 1\x2dvm1"),
-    ),
-    "proxmox": ("/qemu.slice/100.scope", ("vm", "machine 100")),
-    "a-pod-by-docker": (f"/kubepods.slice/kubepods-pod1.slice/docker-{ID}.scope", NOTHING),
-    "a-virtual-machine-in-a-pod": ("/kubepods/burstable/pod1/machine.slice/machine-qemu.scope", NOTHING),
-    "a-login": ("/user.slice/user-0.slice/session-1.scope", NOTHING),
-}
 
 
-@pytest.mark.parametrize(("group", "expected"), BY_GROUP.values(), ids=BY_GROUP)
+@cases("group, expected", CASES["groups"])
 def test_control_group_shows_the_work_of_a_process(shell, start, group, expected):
-    assert of(start(group), work(shell)) == [expected] * bool(expected[0])
+    found = of(start(group.replace("$ID", ID)), work(shell))
+    assert found == ([tuple(expected)] if expected else [])
 
 
-SHIM = "containerd-shim-runc-v2"
-BY_NAME = {
-    "qemu": ("qemu-system-x86_64", (), ["vm"]),
-    "kvm": ("kvm", (), ["vm"]),
-    "firecracker": ("firecracker", (), ["vm"]),
-    "slurmstepd": ("slurmstepd", (), ["slurm"]),
-    "slurmstepd-without-a-job": ("slurmstepd", ("infinity",), []),
-    "slurmd": ("slurmd", (), []),
-    "condor": ("condor_starter", (), ["htcondor"]),
-    "a-shim": (SHIM, ("-namespace", "default", "-id", ID, "-address", "/run/c"), ["containerd"]),
-    "a-pod's-shim": (SHIM, ("-namespace", "k8s.io", "-id", ID), []),
-    "docker's-shim": (SHIM, ("-namespace", "moby", "-id", ID, "-address", "/run/c"), ["docker"]),
-}
-
-
-@pytest.mark.parametrize(("name", "arguments", "kinds"), BY_NAME.values(), ids=BY_NAME)
+@cases("name, arguments, kinds", CASES["names"])
 def test_process_name_shows_work_without_its_own_control_group(shell, start, name, arguments, kinds):
-    pid = start("/system.slice/x.service", name, *arguments)
+    pid = start("/system.slice/x.service", name, *(word.replace("$ID", ID) for word in arguments))
     assert [kind for kind, _ in of(pid, work(shell))] == kinds
 
 

@@ -18,7 +18,7 @@ from numaforge.machine import measure_outputs as outputs
 from numaforge.node.pods import Pods
 from numaforge.run.hosts.measuring import refuse_in_use
 from tests.fixtures.measurements import figure, measured
-from tests.fixtures.tables import cases
+from tests.fixtures.tables import cases, tables
 
 GOOD = "echo '1.00 MiB transferred (1000.00 MiB/sec)'"
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "measure"
@@ -73,31 +73,7 @@ def test_a_figure_has_the_median_and_the_spread_of_its_runs(sh, tmp_path):
     assert (found.runs, found.unit, refused) == (3, "MB/s", [])
 
 
-HOSTILE = {
-    "hangs": ("sleep 60", "sysbench: it ran into its time limit of 1 s"),
-    "hangs and ignores the signal": (
-        "trap '' TERM; while :; do sleep 1; done",
-        "sysbench: it ran into its time limit of 1 s, and had to be killed",
-    ),
-    "prints without end": ("yes", "sysbench: it prints without end"),
-    "prints zeros without end": ("cat /dev/zero", "sysbench: it prints without end"),
-    "fails": ("echo no memory; exit 3", "sysbench: it ended with 3: no memory"),
-    "says nothing": ("true", "it printed nothing"),
-    "says something else": ("echo all is well", "its last line is 'all is well'"),
-    "says a number that cannot be": (
-        "echo '1.00 MiB transferred (99999999.00 MiB/sec)'",
-        "1.04858e+08 MB/s cannot be",
-    ),
-    "says nothing per second": ("echo '1.00 MiB transferred (0.00 MiB/sec)'", "0 MB/s cannot be"),
-    "is not there": ("exec /no/such/program", "a program that it needs is missing"),
-    "says that its answer has ended": (
-        "echo numaforge ended 0; echo numaforge part run; exit 1",
-        "it ended with 1: numaforge part run",
-    ),
-}
-
-
-@cases("body, why", HOSTILE)
+@cases("body, why", tables(__file__)["hostile"])
 def test_misbehaving_program_costs_one_line(sh, body, why):
     begun = time.monotonic()
     values, (said,) = measured_by(sh, task(body, seconds=1), task(GOOD))
