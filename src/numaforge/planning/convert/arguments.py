@@ -258,9 +258,10 @@ KARPENTER_ROWS: tuple[FieldRow, ...] = (
 
 
 def is_karpenter(document: Mapping[str, Any]) -> bool:
-    """Whether a document is a class of nodes, or a pool, of Karpenter."""
+    """Whether a document is a class of nodes of Karpenter, or a pool with a kubelet."""
     version = str(document.get("apiVersion"))
-    return "karpenter" in version.partition("/")[0] and "spec" in document
+    has_kubelet = document.get("kind") != "NodePool" or any(_at(document, field) for field in _KARPENTER_AT)
+    return "karpenter" in version.partition("/")[0] and "spec" in document and has_kubelet
 
 
 def convert_karpenter(draft: Draft, document: Mapping[str, Any]) -> None:

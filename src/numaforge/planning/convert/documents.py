@@ -45,6 +45,10 @@ def read_mappings(text: str, file: str) -> list[Mapping[str, Any]]:
         remedy = None
         if any("op" in one and "path" in one for one in mappings(documents[0])):
             remedy = "it is a JSON patch (RFC 6902): write what it makes, as machine: {kubelet: ...}"
+        elif any("tasks" in one or "name" in one for one in mappings(documents[0])):
+            remedy = (
+                "it is a list of Ansible's plays or tasks: give their variables, or a file that they write"
+            )
         elif text.startswith("#!"):
             remedy = "it is a script: convert the files that it writes"
         elif "root=" in text:

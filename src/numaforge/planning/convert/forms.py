@@ -243,6 +243,7 @@ _CHECKED = "`numaforge {} check FILE` reads it"
 OTHERS: tuple[tuple[str, str, str], ...] = (
     ("resourceList", "a configuration of the SR-IOV network device plugin", _SRIOV),
     ("SriovNetworkNodePolicy", "a policy of the SR-IOV network operator", _SRIOV),
+    ("NodePool", "a pool of Karpenter without a kubelet", "its EC2NodeClass has spec.kubelet: convert it"),
     ("NicClusterPolicy", "a policy of the network operator", _CHECKED.format("rdma")),
     ("ClusterPolicy", "a policy of the GPU operator", _CHECKED.format("mig")),
     ("DeviceConfig", "an object of AMD's GPU operator", "amd_partitions in a profile says how GPUs are cut"),
