@@ -52,11 +52,7 @@ def parse_profile_name(text: str, *, short: bool = False) -> ProfileName:
             f"write {slices}c or less"
         )
     gigabytes = int(match["gigabytes"]) if match["gigabytes"] else None
-    return ProfileName(slices, gigabytes, _in_order(text, match["attributes"] or ""), compute)
-
-
-def _in_order(text: str, attributes: str) -> str:
-    names = attributes[1:].split(",") if attributes else []
+    sign, names = (match["attributes"] or "")[:1], (match["attributes"] or "")[1:].split(",")
     if len(set(names)) != len(names):
         raise NumaforgeError(f"{text!r} has an attribute twice; write each once")
-    return attributes[:1] + ",".join(sorted(names))
+    return ProfileName(slices, gigabytes, sign + ",".join(sorted(names)), compute)

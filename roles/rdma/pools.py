@@ -123,7 +123,9 @@ def _devices_by_resource(
     all_rails: Sequence[Rail],
 ) -> dict[str, list[RdmaDevice]]:
     """Return the devices by resource name, in the order of the names."""
-    numbers = _rail_numbers(topology, all_rails)
+    numbers = {rail.device.name: rail.number for rail in all_rails}  # and of those left out, after them
+    rest = sorted({device.name for device in topology.rdma_devices} - numbers.keys(), key=natural)
+    numbers |= {name: len(numbers) + index for index, name in enumerate(rest)}
     keys: dict[str, Callable[[RdmaDevice], object]] = {
         "rail": lambda device: numbers[_physical(device, topology).name],
         "numa_node": lambda device: _numa_node(device, topology),
@@ -136,13 +138,6 @@ def _devices_by_resource(
     )
     order = sorted(keyed, key=lambda value: natural(str(value)))
     return {_name(wish, value): keyed[value] for value in order}
-
-
-def _rail_numbers(topology: NodeTopology, all_rails: Sequence[Rail]) -> dict[str, int]:
-    """Return the rail number of each physical device, also of those that are left out."""
-    numbers = {rail.device.name: rail.number for rail in all_rails}
-    rest = sorted({device.name for device in topology.rdma_devices} - numbers.keys(), key=natural)
-    return numbers | {name: len(numbers) + index for index, name in enumerate(rest)}
 
 
 def _numa_node(device: RdmaDevice, topology: NodeTopology) -> int:

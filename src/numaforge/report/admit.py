@@ -90,15 +90,10 @@ def other_names(missing: Iterable[str], offered: Iterable[str], machine: NodeTop
         if names:
             yield f"no device plugin advertises {resource} here; this node offers {', '.join(names)}"
         is_cut = any(name.startswith(MIG_PREFIX) for name in plugins)
-        if "mig-" in resource and not is_cut and (profiles := _mig_profiles(machine)):
-            yield f"the profiles of its GPUs, once a profile or mig-parted cuts them: {profiles}"
-
-
-def _mig_profiles(machine: NodeTopology) -> str:
-    """Return the resources of the MIG profiles that the models of a machine's GPUs have."""
-    models = dict.fromkeys(model for gpu in machine.gpus if (model := known_model(gpu)))
-    names = [mig_resource(profile.name) for model in models for profile in model.profiles]
-    return ", ".join(dict.fromkeys(names))
+        models = dict.fromkeys(model for gpu in machine.gpus if (model := known_model(gpu)))
+        profiles = dict.fromkeys(mig_resource(one.name) for model in models for one in model.profiles)
+        if "mig-" in resource and not is_cut and profiles:
+            yield f"the profiles of its GPUs, once a profile or mig-parted cuts them: {', '.join(profiles)}"
 
 
 def _claim_lines(claims: JudgedClaims) -> Iterable[str]:
