@@ -48,7 +48,9 @@ def plan_amd_partitions(machine: NodeTopology, profile: NodeProfile) -> Reasoned
         notice = Notice("no-amd-gpu", "this machine has no AMD GPU: no partitions are planned")
         return Reasoned(nothing, notices=(notice,))
     chosen = _chosen(gpus, wish.gpus)
-    _refuse({index: why for index, entry in chosen.items() if (why := _refusal(gpus[index], entry))})
+    refused = grouped((why, i) for i, entry in chosen.items() if (why := _refusal(gpus[i], entry)))
+    if lines := [f"GPU {format_cpulist(indices)}: {why}" for why, indices in refused.items()]:
+        raise PlanError("\n".join(lines), where="amd_partitions")
     planned = {index: _planned(gpus[index], entry) for index, entry in chosen.items()}
     _refuse_halves_of_hives(gpus, planned)
     plan = replace(nothing, gpus=tuple(planned.values()))
@@ -187,13 +189,6 @@ def _planned(gpu: Gpu, entry: AmdGpus) -> AmdGpu:
     compute = entry.compute or (cut and cut.compute) or ""
     memory = entry.memory or (cut and cut.memory) or ""
     return AmdGpu(gpu.pci_address, compute, memory, partitions_in(compute, gpu.device))
-
-
-def _refuse(reasons: Mapping[int, str]) -> None:
-    by_reason = grouped((reason, index) for index, reason in reasons.items())
-    if by_reason:
-        lines = [f"GPU {format_cpulist(indices)}: {reason}" for reason, indices in by_reason.items()]
-        raise PlanError("\n".join(lines), where="amd_partitions")
 
 
 def _refuse_halves_of_hives(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> None:

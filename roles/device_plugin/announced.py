@@ -26,7 +26,9 @@ def announced_bytes(devices: Sequence[Device], replicas: int | None) -> int:
     unit_bytes = sum(_AROUND + _topology(device) for device in devices)
     if replicas is None:
         return unit_bytes
-    return replicas * (unit_bytes + _BEFORE_A_NUMBER * len(devices)) + len(devices) * _digits(replicas)
+    # of all replicas' numbers, from 0 on
+    digits = replicas + sum(replicas - int(f"1{'0' * count}") for count in range(1, len(str(replicas))))
+    return replicas * (unit_bytes + _BEFORE_A_NUMBER * len(devices)) + len(devices) * digits
 
 
 def most_replicas(devices: Sequence[Device]) -> int:
@@ -39,8 +41,3 @@ def _topology(device: Device) -> int:
     if device.numa_nodes is None:
         return 0
     return 2 + sum(2 + (1 + (node.bit_length() + 6) // 7 if node else 0) for node in device.numa_nodes)
-
-
-def _digits(count: int) -> int:
-    """Return the total number of digits in the numbers from 0 to `count` - 1."""
-    return count + sum(count - int(f"1{'0' * digits}") for digits in range(1, len(str(count))))

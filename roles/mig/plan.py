@@ -49,7 +49,9 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
         tuple(_gpu(one) for one in waiting),
         tuple(dict.fromkeys(wish.may_stop)),
     )
-    _refuse_for_plugin(topology, plan)
+    exits = plan.managed_by != "dra-driver" and check_strategy(plan.strategy, as_cut(topology, plan))
+    if exits:  # the device plugin would, and says why
+        raise PlanError(sentence(exits), where="mig.strategy", remedy=exits.remedy)
     notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver_notice(topology, plan))
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
 
@@ -100,14 +102,6 @@ def _reason(plan: GpuMigPlan) -> str:
 
 def _gpu(plan: GpuMigPlan) -> MigGpu:
     return MigGpu(plan.gpu.pci_address, plan.gpu.uuid, plan.mode, plan.change.instances)
-
-
-def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
-    """Refuse a strategy with which the device plugin would exit, in the plugin's own words."""
-    if plan.managed_by == "dra-driver":
-        return
-    if finding := check_strategy(plan.strategy, as_cut(topology, plan)):
-        raise PlanError(sentence(finding), where="mig.strategy", remedy=finding.remedy)
 
 
 def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> Iterator[Decision]:

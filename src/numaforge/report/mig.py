@@ -70,7 +70,10 @@ def geometry_text(
     """Return where GPU instances lie, or why they do not fit."""
     parts: list[RenderableType] = [_title(model), text_line("")]
     if placed is not None:
-        parts += [picture(model.memory_slices, placed), text_line(""), _placement_table(placed)]
+        table = columns("Profile", "Id", "Start:size")
+        for one in placed:
+            add_row(table, one.profile, one.profile_id, f"{one.start}:{one.size}")
+        parts += [picture(model.memory_slices, placed), text_line(""), table]
     if collision is not None:
         parts += _collision_lines(collision)
     return Group(*parts, *_doubt(model))
@@ -100,13 +103,6 @@ def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
     width = unit_width([parts], 5)
     numbers = "".join(f" {number:<{width - 1}}" for number in range(memory_slices))
     return Text(f"{numbers.rstrip()}\n{row_text(memory_slices, parts, width)}")
-
-
-def _placement_table(placed: Iterable[MigInstance]) -> RenderableType:
-    table = columns("Profile", "Id", "Start:size")
-    for one in placed:
-        add_row(table, one.profile, one.profile_id, f"{one.start}:{one.size}")
-    return table
 
 
 def _collision_lines(collision: Collision) -> list[RenderableType]:

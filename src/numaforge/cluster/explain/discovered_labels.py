@@ -73,7 +73,11 @@ def discovered_labels(
     if not gpus:
         return dict.fromkeys(_ALL)
     labels: dict[str, str | None] = {f"{GPU}.present": "true"}
-    labels.update((*_of_machine(machine), *_of_driver(machine)))
+    if machine.product_name:
+        labels[f"{GPU}.machine"] = _sanitised(machine.product_name)
+    if len(cliques := cliques_of(machine)) == 1:
+        labels[CLIQUE] = cliques[0]
+    labels.update(_of_driver(machine))
     capable = {gpu.mig_capable for gpu in gpus}
     if None not in capable:
         labels[f"{PREFIX}mig.capable"] = _flag(True in capable)
@@ -85,14 +89,6 @@ def discovered_labels(
     if len({gpu.name for gpu in gpus}) == 1 and gpus[0].name:  # of several models it is not known which
         labels.update(_of_gpus(gpus, gpus[0].name, strategy or "mixed", plugin or _NOT_SHARED))
     return labels
-
-
-def _of_machine(machine: NodeTopology) -> Iterator[tuple[str, str | None]]:
-    if machine.product_name:
-        yield f"{GPU}.machine", _sanitised(machine.product_name)
-    cliques = cliques_of(machine)
-    if len(cliques) == 1:
-        yield CLIQUE, cliques[0]
 
 
 def _of_driver(machine: NodeTopology) -> Iterator[tuple[str, str]]:
