@@ -1,10 +1,7 @@
 """What the node will offer: its predicted Allocatable, with its devices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.amd_resources import AMD_RESOURCE
 from numaforge.kubelet.admission.device_manager import Inventory
@@ -13,13 +10,11 @@ from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.lib.reasons import Reasoned
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.capacity import PredictedAllocatable
+from numaforge.planning.profile import NodeProfile
+from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
 from numaforge.roles.amd_partitions.plan import plugin_wished
 from numaforge.roles.device_plugin.plan import shared_by
-
-if TYPE_CHECKING:
-    from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
-    from numaforge.roles.rdma.planned import RdmaPlan
+from numaforge.roles.rdma.planned import RdmaPlan
 
 
 def plan_devices(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Inventory]:

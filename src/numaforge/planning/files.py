@@ -1,11 +1,9 @@
 """The files that a plan has written, in the order of a maintenance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PlannedFile
+from numaforge.planning.plan import NodePlan
 from numaforge.roles import role
 from numaforge.roles.amd_partitions import files as amd_partitions
 from numaforge.roles.cpus.slices import files as slices
@@ -22,9 +20,6 @@ from numaforge.roles.rdma import files as rdma
 from numaforge.roles.rdma.nics import files as nics
 from numaforge.roles.role import Role, Untemplated, Writer
 from numaforge.roles.watch import files as watch
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
 
 WRITERS = (
     Writer(role.host, host.TEMPLATES, host.files, host.paths),

@@ -1,18 +1,14 @@
 """The installed kubelet: its version and existing settings."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.reasons import Reasoned
 from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.plan import NodePlan
+from numaforge.planning.profile import NodeProfile
 from numaforge.roles.kubelet.existing import ExistingSettings, read_existing
 from numaforge.roles.kubelet.plan import kubelet_version
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
-    from numaforge.planning.profile import NodeProfile
 
 
 class InstalledKubelet(NamedTuple):

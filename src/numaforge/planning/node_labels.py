@@ -1,24 +1,18 @@
 """The labels that a roll-out sets on the Node."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from numaforge.lib.reasons import Decision, Reasoned
 from numaforge.machine.topology.model import NodeTopology
+from numaforge.planning.profile import NodeProfile
 from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, manager_profile_name
 from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL, MIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL
 from numaforge.roles.device_plugin.plan import in_mig_mode
 from numaforge.roles.device_plugin.section import DevicePlugin
+from numaforge.roles.kubelet.delivery import KubeletPlan
 from numaforge.roles.mig.instance import MigPlan
 from numaforge.roles.mig.operator import operator_config_name
 from numaforge.roles.rdma.manifests import POOLS_LABEL, pools_name
-
-if TYPE_CHECKING:
-    from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.kubelet.delivery import KubeletPlan
-    from numaforge.roles.rdma.planned import RdmaPlan
+from numaforge.roles.rdma.planned import RdmaPlan
 
 
 def plan_labels(

@@ -4,13 +4,11 @@ Source: bottlerocket-os/bottlerocket-settings-sdk, bottlerocket-settings-models:
 settings-models/src/boot, settings-extensions/{kubernetes,kernel,kubelet-device-plugins}.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.machine.knobs import KNOB_AT
@@ -23,11 +21,9 @@ from numaforge.planning.os_settings.content import (
     programs_left_out,
     sysctls_of,
 )
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.kernel_values.paths import knob_values
 from numaforge.roles.mig.models import known_model, profile_of
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
 
 _SETTINGS = {
     "cpuManagerPolicy": "cpu-manager-policy",

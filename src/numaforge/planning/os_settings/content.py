@@ -1,19 +1,15 @@
 """What a plan sets, and what is left out where an operating system takes settings alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.hugepages import expected as hugepages
 from numaforge.roles.interrupts import expected as interrupts
 from numaforge.roles.kernel_values import expected as kernel_values
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
-    from numaforge.roles.kubelet.delivery import KubeletPlan
+from numaforge.roles.kubelet.delivery import KubeletPlan
 
 
 class LeftOut(NamedTuple):

@@ -1,21 +1,17 @@
 """The kinds of machines of a fleet whose settings are the same, and their files."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from numaforge.lib.ordering import unlike
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.os_settings.bottlerocket import settings_toml
 from numaforge.planning.os_settings.content import LeftOut, OsSettings, kubelet_of
 from numaforge.planning.os_settings.talos import documents_patch, machine_patch
+from numaforge.planning.plan import NodePlan
 from numaforge.roles.template import header
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
 
 System = Literal["talos", "talos-documents", "bottlerocket"]
 _WIDTH = 110

@@ -4,10 +4,8 @@ Source: siderolabs/talos v1.13.9 and v1.14.0-rc.1, pkg/machinery/config/schemas/
 pkg/machinery/kubelet (protected fields), pkg/machinery/kernel (keys of sysfs).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -20,9 +18,7 @@ from numaforge.planning.os_settings.content import (
     sysctls_of,
     sysfs_of,
 )
-
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
+from numaforge.planning.plan import NodePlan
 
 PROTECTED = frozenset(
     {
