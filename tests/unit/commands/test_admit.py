@@ -81,7 +81,6 @@ def test_refused_pod_shows_the_reason(files: Path) -> None:
         "spans  refused, TopologyAffinityError  Guaranteed",
         "  Pod was rejected: Resources cannot be allocated with Topology locality",
         "  in the way: nvidia.com/gpu",
-        "  -> topologyManagerPolicy: best-effort would admit it beside the pods that are here",
     ]
 
 

@@ -79,17 +79,12 @@ WITH_INIT = {
         "CPUs of an init container on a full NUMA node": (
             {**STATIC, "topologyManagerPolicy": "single-numa-node"},
             [pod(5), WITH_INIT],
-            ["its init containers are in the way", "topologyManagerScope: pod would admit it"],
+            ["its init containers are in the way"],
         ),
         "an init container that is not the cause": (
             {**STATIC, "topologyManagerPolicy": "single-numa-node"},
             [pod(5), pod(6), WITH_INIT],
             [],
-        ),
-        "parts of two NUMA nodes": (
-            {**STATIC, "topologyManagerPolicy": "restricted"},
-            [pod(5), pod(6), pod(3)],
-            ["topologyManagerPolicy: best-effort would admit it"],
         ),
         "more than the node has": ({**STATIC, "topologyManagerPolicy": "restricted"}, [pod(40)], []),
     },

@@ -1,12 +1,11 @@
-"""What would admit a refused pod: what follows from its refusal, and changes that were tried on a copy."""
+"""What would admit a refused pod."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.kubelet.admission.pod import MEMORY, Pod
-from numaforge.kubelet.admission.refusal import SMT_ALIGNMENT, TOPOLOGY_AFFINITY, UNEXPECTED
-from numaforge.kubelet.admission.settings import NONE
+from numaforge.kubelet.admission.refusal import SMT_ALIGNMENT, UNEXPECTED
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.lib.quantity import format_bytes
 
@@ -28,19 +27,13 @@ def advice(before: Node, pod: Pod, refusal: Admission) -> Iterator[str]:
             "no NUMA node has that much free, and the memory manager takes memory of several only where no "
             "pod has some of one alone: ask for less than is free on a NUMA node, or start this pod first"
         )
-    scope, policy = before.settings.topology_scope, before.settings.topology_policy
-    if policy == NONE or refusal.reason not in (TOPOLOGY_AFFINITY, UNEXPECTED):
-        return
     # kubernetes/kubernetes#123816: hints have to contain the CPUs that an init container leaves to its pod.
     lasting = tuple(one for one in pod.containers if one.restartable or not one.init)
-    in_apps = scope == "container" and any(one.name in refusal.hint for one in pod.app_containers)
-    if in_apps and before.fork().admit(replace(pod, containers=lasting)).admitted:
+    at_app = before.settings.topology_scope == "container" and {*refusal.hint} & {
+        one.name for one in pod.app_containers
+    }
+    if at_app and before.fork().admit(replace(pod, containers=lasting)).admitted:
         yield (
             "its init containers are in the way: the app containers have to take over their CPUs, and so "
-            "stay on their NUMA node; an init container without a whole number of CPUs leaves none"
+            "stay on their NUMA node; use topologyManagerScope: pod, or no whole number of CPUs in them"
         )
-    changes = {"Scope: pod": ("pod", policy), "Policy: best-effort": (scope, "best-effort")}
-    for change, setting in changes.items():
-        if before.with_topology(*setting).admit(pod).admitted:
-            yield f"topologyManager{change} would admit it beside the pods that are here"
-            return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
@@ -287,14 +287,6 @@ class Node:
         )
         listed = (plugin.devices for plugin in self.device_manager.plugins.values())
         return deepcopy(self, {id(shared): shared for shared in (*same, *listed, *self._admitted.values())})
-
-    def with_topology(self, scope: str, policy: str) -> Node:
-        """Return a copy with another scope or policy of the topology manager, which has a policy."""
-        other = self.fork()
-        settings = replace(self.settings, topology_scope=scope, topology_policy=policy)
-        providers = other._topology_manager.providers
-        other._topology_manager = TopologyManager(self.machine, settings, providers)
-        return other
 
     def short_of(self, pod: Pod) -> tuple[str, ...]:
         """Return the resources of which too little is left for a pod, as the scheduler counts them."""

@@ -402,13 +402,12 @@ def _decoded(
         except LoadError as error:
             refusals.append(_unloadable(error, f"{loading} {error.reported}", path))
             mismatch = _MISMATCH.search(str(error))
-            if document.json or mismatch is None or mismatch["wanted"] != "string":
+            types = (mismatch["found"].partition(" ")[0], mismatch["wanted"]) if mismatch else None
+            if document.json or types not in (("bool", "string"), ("number", "string")):
                 raise refusals[0] from error
             data = copy.deepcopy(document.data)
             *parents, last = error.path
             holder = reduce(getitem, parents, data)
-            if not isinstance(holder[last], bool | int | float):
-                raise refusals[0] from error
             holder[last] = json.dumps(holder[last])
             document = document._replace(data=data)
 

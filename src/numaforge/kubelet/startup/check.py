@@ -63,13 +63,17 @@ from numaforge.kubelet_minors.values.cpusets import parse_cpuset
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.values.numbers import NumberError, parse_int
-from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.lib.quantity import Quantity, QuantityError
 from numaforge.machine.topology.model import NodeTopology
 
-_LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
+_OPTION_GATES = (
+    ("cpuManagerPolicyOptions", "CPU Manager", ("CPUManager", "CPUManagerPolicyOptions"), 32),
+    ("topologyManagerPolicyOptions", "topology manager", ("TopologyManagerPolicyOptions",), LATEST_MINOR),
+)
+"""The options, their manager, the gates in its message, and the last minor that looks at them."""
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
 _RUN = "failed to run Kubelet: "
@@ -106,18 +110,8 @@ def check(
         findings.append(finding_of("NF601", kubelet.notice, "check again with a newer numaforge"))
     start = None
     try:
-        configuration, notes = load(
-            *(
-                config_text,
-                drop_ins or {},
-                tuple(flags),
-                kubelet,
-                environment or {},
-                config_path,
-                drop_in_dir,
-            ),
-            number,
-        )
+        inputs = (config_text, drop_ins or {}, tuple(flags), kubelet, environment or {})
+        configuration, notes = load(*inputs, config_path, drop_in_dir, number)
     except StartError as unloadable:
         refusals = [unloadable]
     else:
@@ -212,7 +206,9 @@ class _Start:
             self.cpu = self.take(
                 set_up_cpu_manager, settings, machine, version, gates, reserved=cpus, reservation=reservation
             )
-            if _runs_memory_manager(configuration, version) and "reservedMemory" not in refused:
+            has_gate = version.rules_minor <= _LAST_MINOR_OF_MEMORY_MANAGER_GATE
+            runs = not has_gate or enabled(version, gates, "MemoryManager")
+            if runs and "reservedMemory" not in refused:
                 parts = {
                     "kubeReserved": of_kube.get("memory"),
                     "systemReserved": of_system.get("memory"),
@@ -234,29 +230,17 @@ class _Start:
             online, strict = frozenset(machine.cpus.places), cpu.options.get(STRICT_CPU_RESERVATION, False)
             self.cpu_state = self.take(
                 _restored,
-                "NF301",
-                "cpu",
-                path,
+                ("NF301", "cpu", cpu.policy, path),
                 lambda: restore_cpu_state(text, cpu.policy, version, path, by_pod=by_pod),
-                lambda state: (
-                    check_cpu_state(state, online, cpu.reserved, strict=strict)
-                    if cpu.policy == "static"
-                    else None
-                ),
+                lambda state: check_cpu_state(state, online, cpu.reserved, strict=strict),
             )
         if MEMORY_STATE_FILE in state_files and memory:
             file, saved = f"{root}/{MEMORY_STATE_FILE}", state_files[MEMORY_STATE_FILE]
             self.take(
                 _restored,
-                "NF302",
-                "memory",
-                file,
+                ("NF302", "memory", memory.policy, file),
                 lambda: restore_memory_state(saved, memory.policy, version, file, by_pod=by_pod),
-                lambda state: (
-                    check_memory_state(state, memory.machine, version.rules_minor)
-                    if memory.policy == "Static"
-                    else None
-                ),
+                lambda state: check_memory_state(state, memory.machine, version.rules_minor),
             )
         self.take(_require_capacity, configuration, machine, self.reservation)
         self.take(require_enforceable_cgroups, configuration)
@@ -278,15 +262,9 @@ def _require_valid(refused: Sequence[InvalidSetting], configuration: Configurati
 def _require_flush_interval(configuration: Configuration, version: KubeletVersion) -> None:
     flush = configuration.settings["logging"]["flushFrequency"]
     if version.rules_minor < FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds < 0:
-        text = "panic: non-positive interval for NewTicker"
-        finding = configuration.places.finding(
-            "NF118",
-            f"the kubelet panics when it starts to flush its log every {flush}",
-            "leave logging.flushFrequency out (5s), or set a positive duration",
-            "logging.flushFrequency",
-            text,
-        )
-        raise StartError(text, finding)
+        path, text = "logging.flushFrequency", "panic: non-positive interval for NewTicker"
+        remedy = f"leave {path} out (5s), or set a positive duration: {flush} is none"
+        raise _refusal(configuration, "NF118", path, text, remedy, prefix="")
 
 
 def _refusal(
@@ -380,26 +358,15 @@ def _qos_complaint(name: str, share: str) -> str | None:
 
 
 def _require_option_gates(configuration: Configuration, version: KubeletVersion) -> None:
-    settings, gates = configuration.settings, configuration.gates
-    cpu, topology = settings.get("cpuManagerPolicyOptions"), settings.get("topologyManagerPolicyOptions")
-    if (
-        version.rules_minor <= _LAST_MINOR_OF_CPU_OPTIONS_GATE
-        and cpu is not None
-        and not enabled(version, gates, "CPUManagerPolicyOptions")
-    ):
-        text = (
-            f"CPU Manager policy options {shown_map(cpu)} require feature gates "
-            '"CPUManager", "CPUManagerPolicyOptions" enabled'
-        )
-        remedy = "do not switch the feature gate CPUManagerPolicyOptions off"
-        raise _refusal(configuration, "NF207", "cpuManagerPolicyOptions", text, remedy)
-    if topology is not None and not enabled(version, gates, "TopologyManagerPolicyOptions"):
-        text = (
-            f"topology manager policy options {shown_map(topology)} require feature gates "
-            '"TopologyManagerPolicyOptions" enabled'
-        )
-        remedy = "do not switch the feature gate TopologyManagerPolicyOptions off"
-        raise _refusal(configuration, "NF207", "topologyManagerPolicyOptions", text, remedy)
+    for field_name, manager, gates, last_minor in _OPTION_GATES:
+        options, gate = configuration.settings.get(field_name), gates[-1]
+        if options is None or version.rules_minor > last_minor:
+            continue
+        if not enabled(version, configuration.gates, gate):
+            needed = ", ".join(map(quoted, gates))
+            text = f"{manager} policy options {shown_map(options)} require feature gates {needed} enabled"
+            remedy = f"do not switch the feature gate {gate} off"
+            raise _refusal(configuration, "NF207", field_name, text, remedy)
 
 
 def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
@@ -417,19 +384,11 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         raise _refusal(configuration, "NF204", "memorySwap.swapBehavior", text, remedy)
     if not topology.swap_bytes or not settings.get("failSwapOn"):
         return
-    text = "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
-    if version.rules_minor < _FIRST_MINOR_OF_SHORT_SWAP_TEXT:
-        text = (
-            "running with swap on is not supported, please disable swap! or set --fail-swap-on flag to false."
-        )
+    mark, end = ("!", ".") if version.rules_minor < _FIRST_MINOR_OF_SHORT_SWAP_TEXT else ("", "")
+    text = f"running with swap on is not supported, please disable swap{mark} or set --fail-swap-on flag to "
+    text += f"false{end}"
     remedy = "switch swap off (swapoff -a, and in /etc/fstab), or set failSwapOn: false"
     raise _refusal(configuration, "NF204", "failSwapOn", text, remedy)
-
-
-def _runs_memory_manager(configuration: Configuration, version: KubeletVersion) -> bool:
-    if version.rules_minor > _LAST_MINOR_OF_MEMORY_MANAGER_GATE:
-        return True
-    return enabled(version, configuration.gates, "MemoryManager")
 
 
 def _capacity(machine: MachineInfo) -> dict[str, Quantity]:
@@ -454,14 +413,12 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
     try:
         check_soft_thresholds(soft, grace, reclaims, version.rules_minor)
     except ReservationError as error:
-        name = next(
-            (
-                name
-                for name, keys in (("evictionSoft", soft), ("evictionSoftGracePeriod", grace))
-                if error.key in keys
-            ),
-            "evictionMinimumReclaim",
-        )
+        fields = {
+            "evictionSoft": soft,
+            "evictionSoftGracePeriod": grace,
+            "evictionMinimumReclaim": [error.key],
+        }
+        name = next(name for name, keys in fields.items() if error.key in keys)
         raise StartError(f"{_CREATE}{error}", _eviction_finding(error, name, places)) from error
     complaint = _creation_complaint(settings, version.rules_minor)
     if complaint:
@@ -529,12 +486,16 @@ def _require_distances_by_id(configuration: Configuration, machine: MachineInfo)
 
 
 def _restored(
-    rule: str, manager: str, path: str, restore: Callable[[], T], complaint: Callable[[T], str | None]
+    about: tuple[str, str, str, str], restore: Callable[[], T], complaint: Callable[[T], str | None]
 ) -> T:
-    """Return the state in a manager's file, or raise StartError where the manager does not take it."""
+    """Return the state in a manager's file, or raise StartError where the manager does not take it.
+
+    `about` are the rule, the manager, its policy and the file.
+    """
+    rule, manager, policy, path = about
     try:
         state = restore()
-        error = complaint(state)
+        error = complaint(state) if policy.lower() == "static" else None
     except CheckpointError as corrupt:
         error = str(corrupt)
     if not error:
