@@ -504,11 +504,6 @@ def test_busy_api_server_is_reported_as_throttling(world):
         assert all("(429)" in message for message in throttled)
 
 
-def test_lists_are_read_page_by_page(world, monkeypatch):
-    monkeypatch.setattr(kubectl, "PAGE", 3)
-    assert [node.name for node in world.cluster.nodes()] == list(NODES)
-
-
 def test_kubectl_describe_shows_the_event(world):
     node = world.cluster.node("node-001")
     world.cluster.tell(node, "Drained", "two pods have moved", warning=True)

@@ -176,6 +176,19 @@ def boots(found: NodeState, **changes: Any) -> Transaction:
     return replace(change, **changes)
 
 
+def test_pod_started_after_the_look_voids_the_change(node):
+    stop(node, "stopped")
+    change = boots(found(node))
+    pid = pod(node)
+    result = run(node, change)
+    assert result.outcome == "void"
+    assert result.reason.startswith(
+        f"nothing was changed: pods have come that must not be disturbed: process {pid} (sleep) in /kubepods"
+    )
+    assert not node.path("/run/stopping").exists()
+    assert alive(node, pid)
+
+
 def test_unreadable_processes_at_begin_void_the_change(node):
     stop(node, "stopped")
     change = boots(found(node))
