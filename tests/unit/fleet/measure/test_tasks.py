@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.fleet.measure import limits
 from numaforge.fleet.measure.tasks import (
     OSNOISE,
     TIMERLAT,
@@ -14,6 +13,9 @@ from numaforge.fleet.measure.tasks import (
     MeasureTask,
     alignment_tasks,
     block_mib,
+    gpu_limit,
+    nvlink_limit,
+    pcie_limit,
     tasks,
 )
 from numaforge.machine.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice, RdmaPort
@@ -178,7 +180,7 @@ LINKS = {
 
 @cases("speed, width, limit", LINKS)
 def test_pcie_limit_follows_speed_and_width(speed, width, limit):
-    assert limits.pcie_limit(speed, width) == (limit if limit is None else pytest.approx(limit, abs=0.001))
+    assert pcie_limit(speed, width) == (limit if limit is None else pytest.approx(limit, abs=0.001))
 
 
 def gpu(**more: object) -> Gpu:
@@ -202,12 +204,12 @@ NVLINKS = {
 
 @cases("each, limit", NVLINKS)
 def test_nvlink_limit_is_that_of_the_weakest_peer(each, limit):
-    assert limits.nvlink_limit(each) == limit
+    assert nvlink_limit(each) == limit
 
 
 def test_degraded_gpu_link_is_judged_by_its_maximum():
     now = PciLink(speed=16.0, width=8, max_speed=32.0, max_width=16)
-    assert limits.gpu_limit(gpu(link=now)) == pytest.approx(63.015, abs=0.001)
+    assert gpu_limit(gpu(link=now)) == pytest.approx(63.015, abs=0.001)
 
 
 def test_alignment_compares_near_and_far_memory_on_the_same_cpus():
