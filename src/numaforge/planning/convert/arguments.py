@@ -327,6 +327,7 @@ def convert_aks(draft: Draft, document: Mapping[str, Any]) -> None:
 
 # ---- /etc/sysctl.d and /etc/default/grub ----
 
+_SWAPPED = str.maketrans("./", "/.")
 SYSCTL_ROWS: tuple[FieldRow, ...] = (becomes(ANY_KEY, "tuning.sysctls", Form.WORD),)
 _GRUB_LINES = ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT")
 GRUB_ROWS: tuple[FieldRow, ...] = (
@@ -349,8 +350,13 @@ def is_sysctls(document: Mapping[str, Any]) -> bool:
 
 
 def convert_sysctls(draft: Draft, document: Mapping[str, Any]) -> None:
-    """Convert a file of /etc/sysctl.d; a dash before a name, which ignores errors, is left out."""
-    values = {str(name).lstrip("-").replace("/", "."): value for name, value in document.items()}
+    """Convert a file of /etc/sysctl.d; a dash before a name, which ignores errors, is left out.
+
+    Slashes and dots change places where a slash comes first (sysctl.d(5)): `net/ipv4/conf/eth0.1/forwarding`.
+    """
+    names = [str(name).lstrip("-") for name in document]
+    dotted = [name.translate(_SWAPPED) if "/" in name.partition(".")[0] else name for name in names]
+    values = dict(zip(dotted, document.values(), strict=True))
     draft.put("tuning.sysctls", values, "sysctls")
 
 
