@@ -6,7 +6,7 @@ learn.microsoft.com/azure/aks/custom-node-configuration.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numaforge.kubelet.config.documents import KubeadmError, extra_arguments, k3s_arguments
@@ -35,6 +35,9 @@ from numaforge.planning.convert.rows import (
     not_ours,
     same,
 )
+
+_Document = Mapping[str, Any]
+_Convert = Callable[[Draft, _Document], None]
 
 _SCRIPTS = "numaforge runs no scripts on hosts: read them, and set the same in the profile"
 _CLUSTER = "it is how the node joins its cluster, not what pods get"
@@ -370,3 +373,15 @@ def convert_grub(draft: Draft, document: Mapping[str, Any]) -> None:
             draft.note(name, Fate.NOT_EXPRESSED, text, "kernel.cmdline")
         if not draft.mistakes:
             add_parameters(draft, [word for word in words if word not in elsewhere], name)
+
+
+FORMS: tuple[tuple[str, str, Callable[[_Document], bool], tuple[FieldRow, ...], _Convert], ...] = (
+    ("k3s", "a config.yaml of k3s or RKE2", is_k3s, K3S_ROWS, convert_k3s),
+    ("talos", "a machine configuration of Talos", is_talos, TALOS_ROWS, convert_talos),
+    ("kubeadm", "a configuration of kubeadm", is_kubeadm, KUBEADM_ROWS, convert_kubeadm),
+    ("cluster-api", "a KubeadmConfig of Cluster API", is_capi, CAPI_ROWS, convert_capi),
+    ("karpenter", "a class of nodes of Karpenter", is_karpenter, KARPENTER_ROWS, convert_karpenter),
+    ("aks", "a node configuration of AKS", is_aks, AKS_ROWS, convert_aks),
+    ("sysctl", "a file of sysctl.d", is_sysctls, SYSCTL_ROWS, convert_sysctls),
+)
+"""The forms of these files: name, what they are, how one is recognised, rows, conversion."""

@@ -177,61 +177,9 @@ FORMS: tuple[FileForm, ...] = (
         arguments.MACHINE_CONFIG_ROWS,
         _one(arguments.convert_machine_config),
     ),
-    FileForm(
-        "k3s",
-        "a config.yaml of k3s or RKE2",
-        (),
-        arguments.is_k3s,
-        arguments.K3S_ROWS,
-        _one(arguments.convert_k3s),
-    ),
-    FileForm(
-        "talos",
-        "a machine configuration of Talos",
-        (),
-        arguments.is_talos,
-        arguments.TALOS_ROWS,
-        _one(arguments.convert_talos),
-    ),
-    FileForm(
-        "kubeadm",
-        "a configuration of kubeadm",
-        (),
-        arguments.is_kubeadm,
-        arguments.KUBEADM_ROWS,
-        _one(arguments.convert_kubeadm),
-    ),
-    FileForm(
-        "cluster-api",
-        "a KubeadmConfig of Cluster API",
-        (),
-        arguments.is_capi,
-        arguments.CAPI_ROWS,
-        _one(arguments.convert_capi),
-    ),
-    FileForm(
-        "karpenter",
-        "a class of nodes of Karpenter",
-        (),
-        arguments.is_karpenter,
-        arguments.KARPENTER_ROWS,
-        _one(arguments.convert_karpenter),
-    ),
-    FileForm(
-        "aks",
-        "a node configuration of AKS",
-        (),
-        arguments.is_aks,
-        arguments.AKS_ROWS,
-        _one(arguments.convert_aks),
-    ),
-    FileForm(
-        "sysctl",
-        "a file of sysctl.d",
-        (),
-        arguments.is_sysctls,
-        arguments.SYSCTL_ROWS,
-        _one(arguments.convert_sysctls),
+    *(
+        FileForm(kind, called, (), has, rows, _one(convert_one))
+        for kind, called, has, rows, convert_one in arguments.FORMS
     ),
     FileForm(
         "grub", "defaults of GRUB", (), arguments.is_grub, arguments.GRUB_ROWS, _one(arguments.convert_grub)
