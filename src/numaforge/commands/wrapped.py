@@ -63,7 +63,7 @@ def _refuse_others(documents: Sequence[Mapping[str, Any]], text: str, path: str)
         documents_in(*inner[0])  # says what is wrong with a text that is not YAML
     if kinds := [str(document["kind"]) for document in documents if document.get("kind")]:
         raise PlanError(f"holds no such configuration: it has the kind {', '.join(kinds)}", where=path)
-    keys = [str(key) for document in documents for key in document]
+    keys = [str(key) for document in documents for key, value in document.items() if isinstance(value, dict)]
     if len(keys) > 1 and not any(get_close_matches(key, _OWN_KEYS, n=1) for key in keys):
         raise PlanError(f"holds no such configuration: it has the keys {', '.join(keys[:5])}", where=path)
 
