@@ -55,7 +55,6 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
         refused = request.unselected(operation, scenario) or unschedulable(node, operation)
         short_of = node.short_of(operation)
         unknown, claims = not_known(node, operation), node.judged_claims(operation)
-        before = node.fork()
         answer = refused or node.admit(operation)
         remarks = (
             *explain(operation, cpu_manager_is_static=static, gates=node.settings.gates),
@@ -70,7 +69,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
             for holding in ([(resource, one) for resource, ids in devices.items() for one in ids],)
         }
         short = () if refused else short_of
-        advices = () if answer.admitted else tuple(advice(before, operation, answer))
+        advices = () if answer.admitted else tuple(advice(node, operation, answer))
         answers.append(
             JudgedAdmission(
                 answer, remarks, short, unknown, offered, claims, granted, scenario.topology, advices
