@@ -13,8 +13,6 @@ The steps before (cordon, drain) and after (prove, uncordon) concern the cluster
 puts them around `start_script`, `void_script`, `status_script` and `revert_script`.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
@@ -113,7 +111,7 @@ class Transaction:
         """The folder on the node with the transaction's journal, backup and result."""
         return _folder(self.id)
 
-    def begins_like(self, peer: Transaction) -> bool:
+    def begins_like(self, peer: "Transaction") -> bool:
         """Whether both have the same parts, and were planned on the same node in the same state."""
         our_state, their_state = self.planned_on, peer.planned_on
         if our_state is None or their_state is None or self.parts != peer.parts:

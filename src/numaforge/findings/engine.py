@@ -1,7 +1,5 @@
 """The engine of findings: rules, the machines that they apply to, and their findings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -37,7 +35,7 @@ class Scope:
     def __call__(self, machine: NodeTopology) -> Applicability:
         return self.decide(machine)
 
-    def in_words(self, machines: str) -> Scope:
+    def in_words(self, machines: str) -> "Scope":
         """Return this scope with the phrase of a rule that looks at less, or names more."""
         return replace(self, machines=machines)
 

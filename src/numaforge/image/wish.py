@@ -1,7 +1,5 @@
 """The wanted image: the host data `numaforge_image`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,7 +83,7 @@ class Image(Section):
     )
 
     @model_validator(mode="after")
-    def _one_owner(self) -> Image:
+    def _one_owner(self) -> "Image":
         drivers = sorted(name for name in self.packages if _DRIVER.match(name))
         if drivers and self.driver != "image":
             raise ValueError(

@@ -10,8 +10,6 @@ its own checksum, beside the fields of format 2 for older kubelets. The memory m
 correspond to 2, 3 and 4.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -282,7 +280,11 @@ def check_cpu_state(
 
 
 def check_memory_state(
-    state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]], minor: int, *, running: bool = False
+    state: MemoryState,
+    machine: "Mapping[int, Mapping[str, FreshTable]]",
+    minor: int,
+    *,
+    running: bool = False,
 ) -> str | None:
     """Return the kubelet's message where the Static policy rejects a restored state, or None.
 

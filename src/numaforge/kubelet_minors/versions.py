@@ -1,7 +1,5 @@
 """Kubelet versions, and which minor's rules apply to each."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -21,7 +19,7 @@ class KubeletVersion:
     patch: int = -1
 
     @classmethod
-    def parse(cls, text: str) -> KubeletVersion:
+    def parse(cls, text: str) -> "KubeletVersion":
         """Parse `1.33`, `v1.33.4`, `Kubernetes v1.33.4` or `v1.33.4+rke2r1`.
 
         Raises KubeletConfigError for anything else, and for minors older than the tables.

@@ -1,7 +1,5 @@
 """The exception family of numaforge: everything that it refuses."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 
@@ -41,7 +39,7 @@ class NumaforgeError(Exception):
         way_out = f"\n  {self.remedy}" if self.remedy else ""
         return f"{prefix}{self.message}{way_out}"
 
-    def at(self, where: str) -> NumaforgeError:
+    def at(self, where: str) -> "NumaforgeError":
         """Return the same error with `place` (a host, a file) put before the place it already names."""
         located = type(self)(
             self.message, where=f"{where}: {self.where}" if self.where else where, remedy=self.remedy

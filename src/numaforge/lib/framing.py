@@ -11,8 +11,6 @@ the script begins, a line `NUMAFORGE packed` announces that the rest is gzip in 
 answer limits its size (`numaforge.lib.bounded`).
 """
 
-from __future__ import annotations
-
 import base64
 import secrets
 import zlib
@@ -47,7 +45,7 @@ class Answer:
     status: int = 0
 
     @classmethod
-    def of(cls, output: Output) -> Answer:
+    def of(cls, output: "Output") -> "Answer":
         """Read an answer; raises HostUnreachableError for a truncated one: the host may be going down."""
         if isinstance(output, Answer):
             return output

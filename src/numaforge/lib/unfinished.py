@@ -1,7 +1,5 @@
 """A change of a node that has not ended, as any look at the node finds it (node/unfinished.sh)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -47,7 +45,7 @@ class Unfinished:
             case _:
                 return f"change {self.id} is being applied{self._step}"
 
-    def aged(self, seconds: float) -> Unfinished:
+    def aged(self, seconds: float) -> "Unfinished":
         """Return the same change some seconds later."""
         return self if self.seconds is None else replace(self, seconds=self.seconds - int(seconds))
 

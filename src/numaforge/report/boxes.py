@@ -1,7 +1,5 @@
 """Nested boxes, with every text measured before it is placed: the building blocks of pictures."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,10 +48,10 @@ class Box:
     y: float = 0.0
     title: str = ""
     texts: tuple[Text, ...] = ()
-    children: tuple[Box, ...] = ()
+    children: "tuple[Box, ...]" = ()
     data: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, x: float, y: float) -> Box:
+    def at(self, x: float, y: float) -> "Box":
         """Return the same box elsewhere in its parent."""
         return replace(self, x=x, y=y)
 

@@ -1,7 +1,5 @@
 """What a run will do to a fleet, or has done: identical hosts grouped, on one screen."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +74,7 @@ class HostSummary:
     notices: tuple[tuple[str, str], ...] = ()
     seconds: float | None = None
 
-    def merged(self, earlier: HostSummary) -> HostSummary:
+    def merged(self, earlier: "HostSummary") -> "HostSummary":
         """Return this change merged with an earlier one of the same host."""
         both: dict[str, Any] = {
             name: tuple(dict.fromkeys((*getattr(earlier, name), *getattr(self, name)))) for name in _LISTS

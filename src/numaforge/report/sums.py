@@ -1,7 +1,5 @@
 """Sizes rounded together, so that the shown parts add up to the shown sum."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +13,7 @@ class Grain:
     per_unit: int
 
     @classmethod
-    def of(cls, largest: int) -> Grain:
+    def of(cls, largest: int) -> "Grain":
         """Return tenths of GiB for sizes up to `largest` bytes, and whole MiB where that is below 16 GiB."""
         return cls("GiB", 2**30, 10) if largest >= 16 * 2**30 else cls("MiB", 2**20, 1)
 

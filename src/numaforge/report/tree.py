@@ -1,7 +1,5 @@
 """A machine as a tree of text: packages, NUMA nodes, caches, and PCI devices below their switches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -33,7 +31,7 @@ class TreeLine:
     """A line of the tree, and the lines below it."""
 
     text: str
-    below: list[TreeLine] = field(default_factory=list)
+    below: "list[TreeLine]" = field(default_factory=list)
 
 
 def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:

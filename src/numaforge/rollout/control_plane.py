@@ -6,8 +6,6 @@ members are known from the static pods (kubeadm, RKE2, OpenShift), from the cond
 else from the etcd endpoints in the API servers' arguments.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -74,7 +72,7 @@ def not_healthy(cluster: Cluster, *, but: str = "") -> str | None:
     return f"the control plane is not known to be healthy: {'; '.join(lines)}" if lines else None
 
 
-def refused_outage(control_plane: ControlPlane, name: str) -> str | None:
+def refused_outage(control_plane: "ControlPlane", name: str) -> str | None:
     """Return why a node that the control plane needs is not taken, and what permits it; None: not needed."""
     outage = control_plane.outage(name)
     return f"{outage} (permit: {PERMIT})" if outage else None
@@ -109,7 +107,7 @@ class ControlPlane:
     pods: Mapping[str, tuple[ClusterPod, ...]]
 
     @classmethod
-    def look(cls, cluster: Cluster) -> ControlPlane:
+    def look(cls, cluster: Cluster) -> "ControlPlane":
         nodes = control_plane_nodes(cluster)
         parts = {
             name: tuple(

@@ -5,8 +5,6 @@ roll-outs in the same cluster, of this program or of a shard of the same invento
 that is changed without a drain takes no slot: at most as many change together as the budget allows.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -97,7 +95,7 @@ class FleetSettings:
     slot_timeout: float = 3600.0
 
     @classmethod
-    def of(cls, options: RolloutOptions) -> FleetSettings:
+    def of(cls, options: RolloutOptions) -> "FleetSettings":
         return cls(
             budget=options.budget(),
             canaries=options.canaries,

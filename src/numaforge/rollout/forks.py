@@ -4,8 +4,6 @@ A process that has imported what a run needs, and has done nothing else, forks f
 request after another, and ends when its client has ended; its runs continue.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -35,7 +33,7 @@ class Fork:
     """A forked process; `returncode` is None until a `poll` has found that it has ended."""
 
     pid: int
-    forks: Forks
+    forks: "Forks"
     returncode: int | None = None
 
     def poll(self) -> int | None:

@@ -1,7 +1,5 @@
 """A cluster reached through `kubectl proxy` on a private unix socket, with every login that kubectl knows."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.client
@@ -415,7 +413,7 @@ class KubectlCluster:
                 return replace(server, ready=False, message="; ".join(failed))
         return replace(server, message=f"{answer.message} ({answer.status})")
 
-    def _at(self, url: str) -> KubectlCluster:
+    def _at(self, url: str) -> "KubectlCluster":
         """Return the connection to the API server at a URL; its proxy starts on the first request."""
         with self._starting:
             if url not in self._single:
@@ -548,7 +546,7 @@ class KubectlCluster:
         finally:
             connection.close()
 
-    def _connect(self) -> _UnixConnection:
+    def _connect(self) -> "_UnixConnection":
         """Connect to the proxy; restart it where it has ended."""
         connection = _UnixConnection(self._socket(), self._request_seconds)
         try:

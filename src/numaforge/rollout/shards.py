@@ -4,8 +4,6 @@ Each shard is a separate roll-out with its own Lease, which has its progress. Fr
 learns whether the canaries have succeeded, and how many nodes have failed. All share the slots.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -119,7 +117,7 @@ class ShardProgress:
         return asdict(self)
 
     @classmethod
-    def read(cls, state: Mapping[str, Any]) -> ShardProgress | None:
+    def read(cls, state: Mapping[str, Any]) -> "ShardProgress | None":
         """Return a shard's progress from its Lease's state, None where it cannot be read."""
         from pydantic import TypeAdapter, ValidationError  # imported here, because `--help` does not need it
 

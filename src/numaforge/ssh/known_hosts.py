@@ -1,7 +1,5 @@
 """A host's key compared with what OpenSSH's files know of it: names, patterns, hashes, marks and ports."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import fnmatch
@@ -182,7 +180,7 @@ class _Certificate(NamedTuple):
     signature: bytes
 
     @classmethod
-    def of(cls, blob: bytes) -> _Certificate:
+    def of(cls, blob: bytes) -> "_Certificate":
         """Read one; raises SSHException for what is none."""
         reader = Message(blob)
         key_kind = reader.get_text().removesuffix(CERTIFIED)

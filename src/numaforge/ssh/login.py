@@ -1,7 +1,5 @@
 """Log in to a host: its key is checked, ours are tried in OpenSSH's order, and a failure is one message."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 import socket
@@ -68,7 +66,7 @@ class Login:
     paramiko: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], seconds: float = 10) -> Login:
+    def of(cls, data: Mapping[str, Any], seconds: float = 10) -> "Login":
         """Return the login settings of host data; `seconds` is the limit without a ConnectTimeout."""
         return cls(
             key=data.get("ssh_key") or "",
@@ -119,7 +117,7 @@ def _start(
     sock: socket.socket,
     destination: Destination,
     known_keys: KnownKeys,
-    strategy: _Strategy,
+    strategy: "_Strategy",
     seconds: float,
     login: Login,
 ) -> None:

@@ -1,7 +1,5 @@
 """How one node serves pods' claims, with the devices of ResourceSlices or of its plan."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,13 +72,13 @@ class NodeClaims:
         )
         return JudgedClaims(names, allocation.refusal, allocation.unknown, frozenset(served), devices)
 
-    def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> NodeClaims:
+    def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> "NodeClaims":
         """Return the node's claims after a pod has come."""
         claims, served = self._allocated_names(pod, request, advertised)
         with_claims = self.place.with_claims(pod.name, claims, served)
         return self if with_claims is self.place else replace(self, place=with_claims)
 
-    def without(self, name: str) -> NodeClaims:
+    def without(self, name: str) -> "NodeClaims":
         """Return the node's claims after a pod has left, without those that it alone held."""
         devices = self.place.devices
         remaining = devices.without(name) if devices else None

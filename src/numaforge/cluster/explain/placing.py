@@ -6,8 +6,6 @@ pods alike keep off each other's hosts. Names, but does not judge, volumes, othe
 spreading.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -85,7 +83,7 @@ class Placing:
         keys = [key for key in wanted or sorted(self.keys_of_terms) if key != HOSTNAME_LABEL]
         return ", ".join(f"{key} is {labels[key]}" if key in labels else f"it has no {key}" for key in keys)
 
-    def without(self, unknown: Collection[str]) -> Placing:
+    def without(self, unknown: Collection[str]) -> "Placing":
         """Return the constraints without those on unknown labels."""
         terms = [_known(term, unknown) for term in self.terms or ()]
         # A term that reads unknown labels alone may select the node, whatever the others say.
@@ -98,7 +96,7 @@ class Placing:
             spread=tuple(key for key in self.spread if key not in unknown),
         )
 
-    def on_other_names(self) -> Placing:
+    def on_other_names(self) -> "Placing":
         """Return the constraints without those on the name of the node."""
         named = frozenset({HOSTNAME_LABEL})
         terms = [

@@ -3,8 +3,6 @@
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go of Kubernetes 1.37.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -79,13 +77,13 @@ class Place:
 
     def with_claims(
         self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
-    ) -> Place:
+    ) -> "Place":
         """Return the node after a pod has come, with its claims."""
         if self.devices is None or not (claims or served):
             return self
         return self.with_allocation(pod, claims, self.allocation(pod, claims, served))
 
-    def with_allocation(self, pod: str, claims: Sequence[PodClaim], allocation: Allocation) -> Place:
+    def with_allocation(self, pod: str, claims: Sequence[PodClaim], allocation: Allocation) -> "Place":
         """Return the node after a pod has come, with the allocation found for its claims."""
         if self.devices is None:
             return self

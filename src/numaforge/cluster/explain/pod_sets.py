@@ -4,8 +4,6 @@ Skips documents without pods (a Namespace, a Service, a claim), and kinds whose 
 document.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -131,7 +129,7 @@ class PodSets:
         """The number of pods."""
         return sum(len(pods.names) for pods in self.sets)
 
-    def gangs(self) -> tuple[PodSets, ...]:
+    def gangs(self) -> "tuple[PodSets, ...]":
         """Return the gangs; one for all but for a LeaderWorkerSet, whose groups start apart."""
         size = self.sets_of_group
         if self.least is None or not size:

@@ -1,7 +1,5 @@
 """What to change in a pod or a node so that the pod fits: each change has been tried, and helps."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -394,7 +392,7 @@ class _Trial:
             settings_without = {"memoryManagerPolicy": "None", "reservedMemory": []}
             yield from self._first_of_node([("memoryManagerPolicy: None", lambda _: settings_without)])
 
-    def _first_of_node(self, changes: Sequence[tuple[str, _Change]]) -> Iterator[Remedy]:
+    def _first_of_node(self, changes: "Sequence[tuple[str, _Change]]") -> Iterator[Remedy]:
         for change, settings in changes:
             trials: dict[int, Candidate | None] = {}
             nodes: list[Candidate] = []

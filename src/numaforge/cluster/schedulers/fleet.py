@@ -1,7 +1,5 @@
 """The nodes that files are written for, and what all systems share: NUMA zones, policies, names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,7 +59,7 @@ class ServedNode:
     plan_id: str
 
     @classmethod
-    def of(cls, machine: NodeTopology, plan: NodePlan) -> ServedNode:
+    def of(cls, machine: NodeTopology, plan: NodePlan) -> "ServedNode":
         """Return the planned node of a machine, captured before or after the plan was applied."""
         machine_after = machine_as_planned(machine, plan)
         return cls(machine_after, plan, devices_of(machine_after, plan), checksum(dumps(plan)))

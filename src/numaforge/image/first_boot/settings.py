@@ -1,7 +1,5 @@
 """An image's settings for the boots of its nodes: /etc/numaforge/boot.yaml."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 
@@ -83,7 +81,7 @@ class BootSettings(Section):
     _each_source_once = field_validator("sources")(each_once)
 
     @model_validator(mode="after")
-    def _drive_is_a_source(self) -> BootSettings:
+    def _drive_is_a_source(self) -> "BootSettings":
         if ("drive" in self.sources) != (self.drive is not None):
             raise ValueError("write both or neither: the source drive in sources, and its device in drive")
         return self

@@ -3,8 +3,6 @@
 pkg/kubelet/cm/cpumanager/cpu_assignment.go of kubelet 1.37, and before.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -261,7 +259,7 @@ class _Combination:
     def __len__(self) -> int:
         return self.size
 
-    def append(self, number: int) -> _Combination:
+    def append(self, number: int) -> "_Combination":
         if self.size < len(self.array):
             self.array[self.size] = number
             return _Combination(self.array, self.size + 1)

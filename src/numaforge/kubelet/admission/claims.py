@@ -4,8 +4,6 @@ A kubelet prepares the devices of claims once a pod is admitted; its managers ha
 (kubernetes/website#56232). The search for devices is implemented elsewhere and passed to a node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -61,10 +59,10 @@ class Claims(Protocol):
     def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
         """Return whether devices serve what a pod claims."""
 
-    def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> Claims:
+    def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> "Claims":
         """Return what is left for claims with one more pod."""
 
-    def without(self, name: str) -> Claims:
+    def without(self, name: str) -> "Claims":
         """Return what is left for claims without a pod."""
 
 

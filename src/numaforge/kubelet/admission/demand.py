@@ -1,7 +1,5 @@
 """What a pod requests from the managers: QoS class, exclusive CPUs and pinned memory by container."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
@@ -58,7 +56,7 @@ class Demand(NamedTuple):
     pod_memory: Mapping[str, int] | None
 
     @classmethod
-    def of(cls, pod: Pod, gates: Gates) -> Demand:
+    def of(cls, pod: Pod, gates: Gates) -> "Demand":
         """Return what `pod` requests from the CPU manager and the memory manager."""
         qos = qos_class(pod, gates)
         by_pod = pod.has_pod_level_resources and gates.pod_level_resource_managers

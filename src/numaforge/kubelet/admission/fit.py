@@ -1,7 +1,5 @@
 """How many pods of a shape fit on a node, what runs out first, what is left, and what would help."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +57,7 @@ class Scenario:
             claims=self.claims,
         )
 
-    def configured(self, **changes: Any) -> Scenario:
+    def configured(self, **changes: Any) -> "Scenario":
         """Return the same node with some settings of its kubelet configuration changed."""
         return replace(self, config={**self.config, **changes})
 

@@ -1,7 +1,5 @@
 """Topology hints: which sets of NUMA nodes could serve a request, and which of them are narrowest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +46,7 @@ class Hints:
         self._masks = masks
 
     @classmethod
-    def of(cls, hints: Iterable[Hint]) -> Hints:
+    def of(cls, hints: Iterable[Hint]) -> "Hints":
         """Return the hints for individual answers."""
         answers = tuple(hints)
         masks = frozenset(hint.numa for hint in answers if hint.numa is not None)
@@ -96,7 +94,7 @@ class Opinion:
     otherwise: frozenset[int] | None = None
 
     @classmethod
-    def of(cls, resource: str, hints: Hints | None) -> Opinion:
+    def of(cls, resource: str, hints: Hints | None) -> "Opinion":
         """Return the opinion that hints express; call it before the next allocation outdates them."""
         if hints is None or (True in hints.anywhere and not hints.preferred):
             return cls(resource, None)

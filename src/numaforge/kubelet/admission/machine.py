@@ -1,7 +1,5 @@
 """The machine as the kubelet sees it through cAdvisor: NUMA nodes, and the place of every CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -50,7 +48,7 @@ class CpuTopology:
     num_uncores: int
 
     @classmethod
-    def of(cls, places: Mapping[int, CpuPlace]) -> CpuTopology:
+    def of(cls, places: Mapping[int, CpuPlace]) -> "CpuTopology":
         """Count the units as Discover does."""
         return cls(
             places=places,
@@ -157,7 +155,7 @@ class MachineInfo:
         return all(ids <= node.distances.keys() for node in self.nodes)
 
     @classmethod
-    def from_topology(cls, topology: NodeTopology) -> MachineInfo:
+    def from_topology(cls, topology: NodeTopology) -> "MachineInfo":
         """Return the MachineInfo of a NodeTopology, as cAdvisor reads the machine.
 
         cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an

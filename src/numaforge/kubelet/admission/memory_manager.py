@@ -3,8 +3,6 @@
 pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.28 to 1.37, policy Static.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -64,7 +62,7 @@ class MemoryTable:
     reserved: int = 0
 
     @classmethod
-    def of(cls, fresh: FreshTable) -> MemoryTable:
+    def of(cls, fresh: FreshTable) -> "MemoryTable":
         """Return the table with nothing allocated."""
         return cls(fresh.total, fresh.system_reserved, fresh.allocatable, free=fresh.allocatable)
 

@@ -1,7 +1,5 @@
 """A node that admits and removes pods as its kubelet would."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -275,7 +273,7 @@ class Node:
             return True
         return not any(pod_limits(pod).get(resource) for resource in self.device_manager.plugins)
 
-    def fork(self) -> Node:
+    def fork(self) -> "Node":
         """Return an independent copy of the node in the same state."""
         same = (
             self.machine,

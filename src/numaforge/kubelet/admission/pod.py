@@ -1,7 +1,5 @@
 """A pod as the kubelet receives it: containers with requests and limits, defaulted as the API server does."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -92,7 +90,7 @@ class Pod:
         return any(is_pod_level(resource) for resource in [*(self.requests or ()), *(self.limits or ())])
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], name: str | None = None) -> Pod:
+    def from_manifest(cls, manifest: Mapping[str, Any], name: str | None = None) -> "Pod":
         """Read a Pod, anything with a pod template (Deployment, Job, ...), or a bare pod spec.
 
         Requests default to limits as the API server does it (pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
@@ -125,11 +123,11 @@ class Pod:
         resources = spec.get("resources")
         return pod if resources is None else _with_pod_level_resources(pod, resources)
 
-    def renamed(self, name: str) -> Pod:
+    def renamed(self, name: str) -> "Pod":
         """Return the same pod under another name."""
         return replace(self, name=name)
 
-    def asking(self, container: Container, values: Quantities) -> Pod:
+    def asking(self, container: Container, values: Quantities) -> "Pod":
         """Return the pod with other amounts in a container's requests and limits."""
         requests, limits = (
             {name: values.get(name, amount) for name, amount in amounts.items()}

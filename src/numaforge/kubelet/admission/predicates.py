@@ -4,8 +4,6 @@ pkg/kubelet/lifecycle/predicate.go and pkg/scheduler/framework/plugins/noderesou
 Not covered: ephemeral storage, and the other predicates (node affinity, ports, taints).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import NamedTuple
@@ -28,7 +26,7 @@ class NodeAllocatable(NamedTuple):
     scalars: Mapping[str, int]
 
     @classmethod
-    def of(cls, machine: MachineInfo, settings: Settings, devices: Mapping[str, int]) -> NodeAllocatable:
+    def of(cls, machine: MachineInfo, settings: Settings, devices: Mapping[str, int]) -> "NodeAllocatable":
         """Return the node's NodeAllocatable (pkg/kubelet/nodestatus/setters.go, MachineInfo).
 
         All hugepages are subtracted from the memory left after the reservations.

@@ -1,7 +1,5 @@
 """The part of a KubeletConfiguration that decides admission, evaluated for one machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -94,7 +92,7 @@ class Settings:
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], machine: MachineInfo, version: KubeletVersion | None = None
-    ) -> Settings:
+    ) -> "Settings":
         """Read an effective KubeletConfiguration (drop-ins and flags merged in; defaults may be missing).
 
         `version` is the kubelet's; None stands for the newest known.

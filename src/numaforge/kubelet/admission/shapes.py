@@ -4,8 +4,6 @@ Pods are placed by kinds of nodes: one node of a kind is filled, and stands for 
 remaining pods allow. The work depends on the number of kinds, not of nodes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,7 +72,7 @@ class Load(NamedTuple):
     shapes: tuple[Shape, ...]
     everywhere: tuple[Pod, ...] = ()
 
-    def on(self, kind: NodeKind) -> Load:
+    def on(self, kind: NodeKind) -> "Load":
         """Return the pods that may run on a kind of nodes."""
         return Load(
             tuple(shape for shape in self.shapes if shape.name not in kind.excludes),

@@ -3,8 +3,6 @@
 Source: NewKubeletCommand, loadConfigFile and kubeletConfigFlagPrecedence in cmd/kubelet/app/server.go.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import posixpath
@@ -114,7 +112,7 @@ class Configuration:
     explicit: frozenset[str]
     drop_in_documents: Mapping[str, Document] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
-    refusals: tuple[StartError, ...] = ()
+    refusals: "tuple[StartError, ...]" = ()
 
     @property
     def gates(self) -> Mapping[str, bool]:
@@ -458,7 +456,7 @@ def _mismatch(text: str) -> tuple[str, str] | None:
 
 
 def _defaulted(
-    settings: Mapping[str, Any], judged: _JudgedGates, flags: Flags, places: Places
+    settings: Mapping[str, Any], judged: "_JudgedGates", flags: Flags, places: Places
 ) -> dict[str, Any]:
     gates: Mapping[str, bool] = {**flags.gates, **(settings.get("featureGates") or {})}
     if judged.version.rules_minor >= _FIRST_MINOR_OF_PANIC:

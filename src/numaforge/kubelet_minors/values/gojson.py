@@ -5,8 +5,6 @@ checkpoints. Types are written as Go writes them: `*int32`, `map[string]string`,
 `[]v1beta1.MemoryReservation`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -81,7 +79,7 @@ def decode(
     return Decoded(value, tuple(decoder.unknown))
 
 
-def decode_json(json: Json, go_type: str, types: Types, *, in_any_case: bool = False) -> Decoded:
+def decode_json(json: "Json", go_type: str, types: Types, *, in_any_case: bool = False) -> Decoded:
     """Decode JSON in the order of the text.
 
     Values that a later duplicate key overwrites are decoded too. Raises GoJsonError for the first value of a
@@ -261,7 +259,7 @@ class Literal(float):
 
     literal: str
 
-    def __new__(cls, literal: str) -> Literal:
+    def __new__(cls, literal: str) -> "Literal":
         """Parse a number."""
         number = super().__new__(cls, literal)
         number.literal = literal

@@ -5,8 +5,6 @@ PyYAML's parser gives the same events. YAML 1.1 booleans (`yes`, `on`, `y`), Go'
 key wins. The kubelet reads 10,000 levels; libyaml reads 1,000, and this some fewer.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re
@@ -197,8 +195,8 @@ class _YamlNode:
     tag: str = ""
     value: str = ""
     implicit: bool = False
-    children: list[_YamlNode] = field(default_factory=list)
-    alias: _YamlNode | None = None
+    children: "list[_YamlNode]" = field(default_factory=list)
+    alias: "_YamlNode | None" = None
 
     @property
     def is_merge(self) -> bool:

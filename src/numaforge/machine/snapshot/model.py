@@ -1,7 +1,5 @@
 """A snapshot: the raw text of everything that describes one machine, nothing interpreted."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -61,7 +59,7 @@ class Snapshot:
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Snapshot:
+    def from_json(cls, text: str) -> "Snapshot":
         """Read a snapshot back.
 
         Raises SnapshotError when the text is cut short, is no snapshot, or has another schema.
@@ -73,7 +71,7 @@ class Snapshot:
         return cls.from_document(document)
 
     @classmethod
-    def from_document(cls, document: object) -> Snapshot:
+    def from_document(cls, document: object) -> "Snapshot":
         """Read a snapshot's JSON data back.
 
         Raises SnapshotError when it is no snapshot, has another schema, or holds what is no text.
@@ -98,7 +96,7 @@ class Snapshot:
         )
 
     @classmethod
-    def load(cls, path: Path) -> Snapshot:
+    def load(cls, path: Path) -> "Snapshot":
         """Read a saved snapshot file."""
         text = read_text(path, error=SnapshotError)
         try:

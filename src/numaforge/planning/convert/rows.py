@@ -1,7 +1,5 @@
 """The fate of each field of another tool's file: one table for reading it, its notes and its page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -142,7 +140,7 @@ def read(document: Mapping[str, Any], rows: Iterable[FieldRow], *, ini: bool = F
 @dataclass
 class _Branch:
     row: FieldRow | None = None
-    twigs: dict[str, _Branch] = field(default_factory=dict)
+    twigs: "dict[str, _Branch]" = field(default_factory=dict)
 
     def add(self, row: FieldRow) -> None:
         branch = self
