@@ -243,7 +243,7 @@ def test_local_machine_is_captured_as_a_live_host(shell):
     assert read_topology(from_local()).online == read_topology(snapshot).online
 
 
-SMI = (Path(__file__).parents[3] / "fixtures/nvidia_smi/processes.xml").read_text(encoding="utf-8")
+SMI = (Path(__file__).parents[3] / "fixtures/nvidia_smi/processes.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("status", [0, 15], ids=["well", "one-gpu-does-not-answer"])
