@@ -28,7 +28,7 @@ from numaforge.lib import shell
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.lib.framing import Answer, Output, asking
 from numaforge.lib.given import parse_json
-from numaforge.lib.unfinished import TRANSACTIONS
+from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS
 from numaforge.node import fence
 from numaforge.node.bundle import encoded
 from numaforge.node.fence import Fingerprint
@@ -563,7 +563,7 @@ def node_script(parts: tuple[str, ...]) -> str:
     for a boot that ends in emergency or rescue mode. Raises ValueError for a part without a required verb.
     """
     script = "#!/bin/sh\n" + shell.library(
-        *_NODE, "node/transaction", "node/rescue", "node/worker", *shell_of(parts), "node/main"
+        *_NODE, LIBRARY, "node/transaction", "node/rescue", "node/worker", *shell_of(parts), "node/main"
     )
     refuse_incomplete(parts, script)
     return script

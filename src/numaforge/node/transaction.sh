@@ -297,7 +297,7 @@ unchanged() {
     *) return 1 ;;
     esac
 }
-ended() { [ -e "$FOLDER/result.json" ] && { [ ! -e "$FOLDER/revert" ] || [ -e "$FOLDER/applied.json" ]; }; }
+ended() { has_ended "$FOLDER"; }
 await_boot() { # NEW|OLD: have the kernel boot, once in each direction; again where what asked was broken off
     if [ -e "$FOLDER/awaits-$1" ] && [ "$(noted "awaits-$1")" != "$(kernel_boot_id)" ]; then
         why="the node was rebooted for it, and it still is not so"
