@@ -1,7 +1,7 @@
 """The engine of findings: rules, the machines that they apply to, and their findings."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -25,8 +25,7 @@ class Applicability(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(NamedTuple):
     """The machines that a rule applies to: one phrase, and the decision for one machine."""
 
     machines: str
@@ -34,10 +33,6 @@ class Scope:
 
     def __call__(self, machine: NodeTopology) -> Applicability:
         return self.decide(machine)
-
-    def in_words(self, machines: str) -> "Scope":
-        """Return this scope with the phrase of a rule that looks at less, or names more."""
-        return replace(self, machines=machines)
 
 
 any_machine = Scope("every host", lambda _: Applicability(True, "every host"))
@@ -66,6 +61,9 @@ class Seen(NamedTuple):
     unknown: str | None = None
 
 
+Look = Callable[[NodeTopology], Iterable[Seen]]
+
+
 @dataclass(frozen=True)
 class MachineRule(Rule):
     """A rule about machines: its scope, its check, and its remedy.
@@ -76,7 +74,7 @@ class MachineRule(Rule):
     scope: Scope
     source: str
     remedy: str
-    look: Callable[[NodeTopology], Iterable[Seen]]
+    look: Look
 
 
 class Judgement(NamedTuple):

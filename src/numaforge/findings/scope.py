@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from numaforge.findings.engine import Applicability, Scope, Seen, applies
+from numaforge.findings.engine import Applicability, Look, Scope, Seen, applies
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaInstall
 from numaforge.machine.topology.vendors import NVIDIA
 
 Pick = Callable[[Gpu], bool]
-Look = Callable[[NodeTopology], Iterator[Seen]]
 Value = TypeVar("Value")
 
 NO_NVIDIA = "no NVIDIA GPU"

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, applies
 from numaforge.findings.gpudirect import scope
 from numaforge.findings.gpudirect.access_control import Layout, misconfigured, nics, required_control
+from numaforge.findings.rules import machine_rule
 from numaforge.findings.scope import own_gpus
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import format_bytes
@@ -16,7 +16,6 @@ from numaforge.machine.topology.model import Gpu, NodeTopology, PciFunction
 from numaforge.machine.topology.rails import distance_to_device
 
 NCCL = "NCCL, paths.cc: NCCL_NET_GDR_LEVEL is PXB by default, P2C beside Grace"
-CONFIGURATION = "PCIe configuration space"
 _NEAR = ("PIX", "PXB")
 _NCCL_CONF = "/etc/nccl.conf"
 _TOPOLOGY_FILE = re.compile(r"^[ \t]*NCCL_TOPO_FILE[ \t]*=", re.MULTILINE)
@@ -212,9 +211,6 @@ def _below_maximum(function: PciFunction, functions: dict[str, PciFunction]) -> 
     return f"{link.speed} GT/s x{link.width} of {link.max_speed} GT/s x{link.max_width}{slot}"
 
 
-_PLAN_IT = (
-    "rdma.gpudirect.acs: correct puts pci=config_acs= on the kernel's command line and proves it after a boot"
-)
 _switched = scope.access_controlled(
     "on bare metal with a GPU and a NIC below one PCIe switch, not set up for guests",
     lambda required: required.layout is Layout.SWITCHES and not required.virtual,
@@ -240,184 +236,25 @@ _root_ports = scope.access_controlled(
     lambda required: required.layout is Layout.ROOT_PORTS,
     none="no GPU at a root port of NVIDIA's CPUs",
 )
-_RDMA_TOPO = "rdma-core, kernel-boot/rdma_topo"
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "GD101",
-        Severity.WARNING,
-        "no NIC is near enough to a GPU for NCCL to use GPUDirect",
-        scope.on_metal.in_words(
-            "on bare metal with GPUs and RDMA devices; beside Grace up to the same socket"
-        ),
-        NCCL,
-        "put the NIC below the GPU's PCIe switch; without one, measure with NCCL_NET_GDR_LEVEL=PHB or SYS "
-        "before it is set for good",
-        _too_far,
-    ),
-    MachineRule(
-        "GD102",
-        Severity.WARNING,
-        "the nearest NIC of a GPU is on another socket",
-        scope.on_metal,
-        NCCL,
-        "move a NIC to a slot of the GPU's socket; until then bind jobs to the GPUs that have one",
-        _wrong_socket,
-    ),
-    MachineRule(
-        "GD103",
-        Severity.WARNING,
-        "the NUMA node of a GPU or NIC is not known",
-        scope.has_pairs.in_words("with GPUs and RDMA devices, and more than one NUMA node with CPUs"),
-        "/sys/bus/pci/devices/*/numa_node",
-        "update the firmware, or have the hypervisor show it; NCCL_TOPO_FILE tells NCCL",
-        _without_numa_node,
-    ),
-    MachineRule(
-        "GD104",
-        Severity.WARNING,
-        "a function that writes into a GPU's memory belongs to no RDMA device",
-        _with_direct_functions,
-        "VPD, as rdma-core's rdma_topo reads it",
-        "load mlx5_ib and look for the NIC in the kernel's log: only by this function does a ConnectX-8 "
-        "write to the GPU at full speed",
-        _of_no_nic,
-    ),
-    MachineRule(
-        "GD105",
-        Severity.WARNING,
-        "NCCL is told not to use the functions that write into GPUs' memory",
-        _with_direct_functions,
-        "NCCL, NCCL_IB_DATA_DIRECT",
-        "take NCCL_IB_DATA_DIRECT out: over NVLink-C2C a ConnectX-8 writes at about half the speed",
-        _not_taken,
-    ),
-    MachineRule(
-        "GD106",
-        Severity.WARNING,
-        "a virtual machine hides the PCIe switches between GPUs and NICs",
-        scope.in_a_guest,
-        NCCL,
-        "describe the host's switches in rdma.libraries.pcie_switches, of which a plan makes NCCL_TOPO_FILE, "
-        "or name the provider's file in rdma.libraries.topology_file",
-        _hidden_switches,
-    ),
-    MachineRule(
-        "GD201",
-        Severity.ERROR,
-        "PCIe access control redirects traffic between a GPU and its NIC",
-        _switched,
-        CONFIGURATION,
-        f"{_PLAN_IT}; or switch ACS off in the firmware",
-        _access_control,
-    ),
-    MachineRule(
-        "GD202",
-        Severity.ERROR,
-        "PCIe access control is not as a ConnectX switch needs it",
-        _connectx,
-        _RDMA_TOPO,
-        _PLAN_IT,
-        _access_control,
-    ),
-    MachineRule(
-        "GD203",
-        Severity.ERROR,
-        "PCIe access control is not as ConnectX-8 Direct needs it",
-        _direct,
-        _RDMA_TOPO,
-        _PLAN_IT,
-        _access_control,
-    ),
-    MachineRule(
-        "GD204",
-        Severity.ERROR,
-        "PCIe access control is not as guests need it",
-        _guests,
-        _RDMA_TOPO,
-        f"boot with the IOMMU on; {_PLAN_IT}",
-        _access_control,
-    ),
-    MachineRule(
-        "GD205",
-        Severity.ERROR,
-        "PCIe access control of root ports is off",
-        _root_ports,
-        _RDMA_TOPO,
-        "boot with the IOMMU on and without pci=disable_acs_redir=: the kernel then sets these bits itself",
-        _access_control,
-    ),
-    MachineRule(
-        "GD301",
-        Severity.ERROR,
-        "the DMA function of a NIC and its GPU are in different IOMMU groups",
-        _direct.in_words("with ConnectX-8 Direct, unless NVreg_GrdmaPciTopoCheckOverride is 1"),
-        _RDMA_TOPO,
-        f"{_PLAN_IT}: groups form at boot. A kernel without it needs NVreg_GrdmaPciTopoCheckOverride=1",
-        _apart_in_groups,
-    ),
-    MachineRule(
-        "GD302",
-        Severity.WARNING,
-        "the IOMMU translates addresses on bare metal",
-        scope.on_metal_for_itself,
-        "/sys/kernel/iommu_groups/*/type",
-        "kernel.cmdline: iommu=pt (x86), iommu.passthrough=1 (Arm)",
-        _translated,
-    ),
-    MachineRule(
-        "GD303",
-        Severity.WARNING,
-        "a NIC translates addresses where nothing is given to guests that way",
-        _root_ports,
-        _RDMA_TOPO,
-        "`mlxconfig -d DEVICE set ATS_ENABLED=False` and a cold boot",
-        _translating_nics,
-    ),
-    MachineRule(
-        "GD304",
-        Severity.WARNING,
-        "GPUs and NICs are not in IOMMU groups of their own",
-        _root_ports,
-        _RDMA_TOPO,
-        "boot with the IOMMU on and access control of the root ports as the kernel sets it; functions of a "
-        "card that share a group go to one guest together",
-        _shared_groups,
-    ),
-    MachineRule(
-        "GD401",
-        Severity.ERROR,
-        "the driver offers NICs no way to a GPU's memory",
-        scope.nvidia_pairs,
-        "/proc/driver/nvidia/version, /sys/module",
-        "install the open kernel module with Linux 5.12 or later (DMA-BUF)",
-        _no_way,
-    ),
-    MachineRule(
-        "GD402",
-        Severity.WARNING,
-        "GPUDirect depends on nvidia_peermem alone",
-        scope.nvidia_pairs,
-        "/proc/driver/nvidia/version, /sys/module",
-        "install the open kernel module: NCCL then uses DMA-BUF, which needs nothing of MOFED's ib_core",
-        _peer_memory_alone,
-    ),
-    MachineRule(
-        "GD501",
-        Severity.WARNING,
-        "BAR1 shows peers less than a GPU's memory",
-        scope.on_metal.in_words("on bare metal with NVIDIA GPUs and RDMA devices, not beside Grace"),
-        "/sys/bus/pci/devices/*/resource",
-        "firmware: Above 4G Decoding and Resizable BAR on; cards with displays: displaymodeselector",
-        _small_window,
-    ),
-    MachineRule(
-        "GD502",
-        Severity.WARNING,
-        "the PCIe link of a NIC is below its maximum",
-        scope.on_metal,
-        "/sys/bus/pci/devices/*/current_link_speed",
-        "reseat the card, look at its slot and riser; a slot that reaches no more is the board's layout",
-        _slow_link,
-    ),
+RULES = (
+    machine_rule("GD101", scope.on_metal, _too_far),
+    machine_rule("GD102", scope.on_metal, _wrong_socket),
+    machine_rule("GD103", scope.has_pairs, _without_numa_node),
+    machine_rule("GD104", _with_direct_functions, _of_no_nic),
+    machine_rule("GD105", _with_direct_functions, _not_taken),
+    machine_rule("GD106", scope.in_a_guest, _hidden_switches),
+    machine_rule("GD201", _switched, _access_control),
+    machine_rule("GD202", _connectx, _access_control),
+    machine_rule("GD203", _direct, _access_control),
+    machine_rule("GD204", _guests, _access_control),
+    machine_rule("GD205", _root_ports, _access_control),
+    machine_rule("GD301", _direct, _apart_in_groups),
+    machine_rule("GD302", scope.on_metal_for_itself, _translated),
+    machine_rule("GD303", _root_ports, _translating_nics),
+    machine_rule("GD304", _root_ports, _shared_groups),
+    machine_rule("GD401", scope.nvidia_pairs, _no_way),
+    machine_rule("GD402", scope.nvidia_pairs, _peer_memory_alone),
+    machine_rule("GD501", scope.on_metal, _small_window),
+    machine_rule("GD502", scope.on_metal, _slow_link),
 )

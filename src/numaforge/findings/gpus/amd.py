@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.kubelet.admission.amd_resources import LISTED, kind_of
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
@@ -95,66 +95,11 @@ def _errors(machine: NodeTopology) -> Iterator[Seen]:
                 yield Seen(f"{block.block}: {block.uncorrected} uncorrected errors", gpu.pci_address)
 
 
-_SYSFS = "/sys/bus/pci/drivers/amdgpu"
-_PLUGIN = "ROCm/k8s-device-plugin, internal/pkg/amdgpu/amdgpu.go"
-
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NG801",
-        Severity.WARNING,
-        "an AMD GPU does not report its modes",
-        _with_modes,
-        _SYSFS,
-        "look into dmesg: the GPU may be in a reset, or its driver may be older than its firmware; AMD's "
-        "device plugin names resources by the modes",
-        _silent,
-    ),
-    MachineRule(
-        "NG802",
-        Severity.WARNING,
-        "AMD GPUs of one hive are in different modes",
-        _with_modes,
-        _PLUGIN,
-        "plan the same modes for all of them (amd_partitions), or give AMD's device plugin "
-        "-resource_naming_strategy=mixed: with single it ends",
-        _mixed,
-    ),
-    MachineRule(
-        "NG803",
-        Severity.ERROR,
-        "the kernel has other partitions than an AMD GPU's mode makes",
-        _with_modes,
-        "/sys/class/kfd/kfd/topology",
-        "set the mode again on an idle GPU; programs see what KFD has",
-        _miscounted,
-    ),
-    MachineRule(
-        "NG804",
-        Severity.WARNING,
-        "AMD's device plugin does not find the partitions",
-        _with_partitions,
-        f"{_PLUGIN}; its issue 157",
-        "use a release of the plugin that finds amdgpu_xcp.N, or a driver that names them amdgpu_xcp_N: else "
-        "each GPU counts once",
-        _unlisted,
-    ),
-    MachineRule(
-        "NG805",
-        Severity.WARNING,
-        "an AMD GPU has no NUMA node",
-        _with_gpu,
-        _PLUGIN,
-        "have the firmware report it (_PXM): AMD's device plugin publishes the node -1, under which "
-        "restricted and single-numa-node refuse every pod, and drops all partitions but the first",
-        _placeless,
-    ),
-    MachineRule(
-        "NG806",
-        Severity.WARNING,
-        "an AMD GPU has counted uncorrected errors",
-        _with_gpu,
-        f"{_SYSFS}/*/ras",
-        "drain the node, and see `amd-smi bad-pages` and dmesg; the counters restart with the driver",
-        _errors,
-    ),
+RULES = (
+    machine_rule("NG801", _with_modes, _silent),
+    machine_rule("NG802", _with_modes, _mixed),
+    machine_rule("NG803", _with_modes, _miscounted),
+    machine_rule("NG804", _with_partitions, _unlisted),
+    machine_rule("NG805", _with_gpu, _placeless),
+    machine_rule("NG806", _with_gpu, _errors),
 )

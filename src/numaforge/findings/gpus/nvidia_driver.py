@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from numaforge.findings import Severity, scope
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings import scope
+from numaforge.findings.engine import Applicability, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS, has_open_module, needs_open_module
+from numaforge.findings.rules import machine_rule
 from numaforge.machine.topology.gpu_models import RACK
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.vendors import NVIDIA
 
 NVML = "NVML"
-_FILES = "/proc/driver/nvidia, /sys/module, modinfo"
 
 
 @applies("where NVIDIA's driver has a GPU")
@@ -125,118 +125,32 @@ def _whole_board(machine: NodeTopology) -> Applicability:
     return Applicability(bare, "a whole board" if bare else "a guest has the GPUs that it was given")
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NG101",
-        Severity.ERROR,
-        "NVML does not start",
-        scope.with_driver,
-        NVML,
-        "load the driver whose libraries are installed: the versions are in NG201; a reboot does it where a "
-        "newer driver was installed beside the one that runs",
-        _nvml_error,
-    ),
-    MachineRule(
-        "NG102",
-        Severity.ERROR,
-        "a GPU does not answer",
-        scope.with_driver,
-        NVML,
-        "drain the node, look for its Xid in the kernel's log, reset it or power-cycle the host; a GPU that "
-        "is lost again is one to return",
-        _unanswered,
-    ),
-    MachineRule(
-        "NG103",
-        Severity.WARNING,
-        "no driver has a GPU",
-        scope.with_own_gpu,
-        "/sys/bus/pci",
-        "install NVIDIA's driver, or let the GPU operator bring it",
-        _without_driver,
-    ),
-    MachineRule(
-        "NG104",
-        Severity.ERROR,
-        "nouveau has a GPU",
-        scope.with_own_gpu,
-        "/sys/bus/pci",
-        "keep nouveau out (`blacklist nouveau` below /etc/modprobe.d, then rebuild the initramfs) and reboot",
-        _on_nouveau,
-    ),
-    MachineRule(
-        "NG105",
-        Severity.WARNING,
-        "nouveau is not kept out",
-        scope.with_driver,
-        "modprobe.d, /proc/cmdline",
-        "write `blacklist nouveau` to a file below /etc/modprobe.d and rebuild the initramfs: after a boot "
-        "nouveau may be first",
-        _nouveau_may_come,
-    ),
-    MachineRule(
+RULES = (
+    machine_rule("NG101", scope.with_driver, _nvml_error),
+    machine_rule("NG102", scope.with_driver, _unanswered),
+    machine_rule("NG103", scope.with_own_gpu, _without_driver),
+    machine_rule("NG104", scope.with_own_gpu, _on_nouveau),
+    machine_rule("NG105", scope.with_driver, _nouveau_may_come),
+    machine_rule(
         "NG106",
-        Severity.ERROR,
-        "the GPUs need the open kernel module",
         scope.with_driven(
             "with a GPU of Blackwell or later, or on a board with Grace",
             needs_open_module,
             none="both kinds of module drive these GPUs",
         ),
-        _FILES,
-        "install the open kernel module of the same version (packages named `-open`)",
         _closed_module,
     ),
-    MachineRule(
+    machine_rule(
         "NG107",
-        Severity.NOTE,
-        "the open kernel module is recommended",
         scope.with_driven(
             "with a GPU from Turing to Hopper, no Grace",
             _only_recommended,
             none="no GPU for which it is a choice",
         ),
-        _FILES,
-        "install the open kernel module (packages named `-open`) when the driver is next changed: DMA-BUF "
-        "and GPUDirect Storage need it",
         _closed_module,
     ),
-    MachineRule(
-        "NG108",
-        Severity.WARNING,
-        "persistence is off",
-        scope.with_real_gpu,
-        NVML,
-        "enable nvidia-persistenced.service: without it the driver lets go of a GPU that is not used, which "
-        "takes seconds to come back and forgets its settings",
-        _persistence,
-    ),
-    MachineRule(
-        "NG109",
-        Severity.ERROR,
-        "a GPU of the board is missing",
-        _whole_board,
-        "/sys/bus/pci",
-        "power-cycle the host; a GPU that stays away has fallen off the bus or is broken",
-        _missing,
-    ),
-    MachineRule(
-        "NG201",
-        Severity.ERROR,
-        "kernel module and libraries are of two versions",
-        _driver_loaded,
-        _FILES,
-        "reboot, or unload and load the module, drained: containers that run live on, no new one gets a GPU. "
-        "Hold the driver's packages against unattended upgrades",
-        _library,
-    ),
-    MachineRule(
-        "NG202",
-        Severity.WARNING,
-        "another version of the module is loaded next",
-        _driver_loaded,
-        _FILES,
-        "reboot when the node is drained next, and hold the driver's packages against unattended upgrades",
-        _module_on_disk,
-    ),
+    machine_rule("NG108", scope.with_real_gpu, _persistence),
+    machine_rule("NG109", _whole_board, _missing),
+    machine_rule("NG201", _driver_loaded, _library),
+    machine_rule("NG202", _driver_loaded, _module_on_disk),
 )

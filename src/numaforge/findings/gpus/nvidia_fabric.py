@@ -2,15 +2,14 @@
 
 from collections.abc import Collection, Iterator
 
-from numaforge.findings import Severity, scope
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings import scope
+from numaforge.findings.engine import Applicability, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS
-from numaforge.findings.gpus.nvidia_driver import NVML
+from numaforge.findings.rules import machine_rule
 from numaforge.lib.ordering import grouped
 from numaforge.machine.topology.gpu_models import RACK
 from numaforge.machine.topology.model import FabricState, Gpu, NodeTopology
 
-_PROCESSES = "/proc"
 _FABRIC_MANAGER, _NVLSM, _IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as the kernel cuts their names
 
 
@@ -238,122 +237,27 @@ def _no_imex_nodes(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("nvidia-imex.service is enabled, and its list of nodes is empty")
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NG203",
-        Severity.ERROR,
-        "fabric manager and driver are of two versions",
-        _needs_fabric_manager.in_words("that needs a fabric manager (NG301)"),
-        "the package database",
-        "install the fabric manager of exactly the driver's version and restart it: it does not start with "
-        "another one",
-        lambda machine: _fits(machine, "nvidia-fabric"),
+RULES = (
+    machine_rule("NG203", _needs_fabric_manager, lambda machine: _fits(machine, "nvidia-fabric")),
+    machine_rule("NG204", _imex_of_the_host, lambda machine: _fits(machine, "nvidia-imex")),
+    machine_rule(
+        "NG301", _needs_fabric_manager, lambda machine: _runs(machine, _FABRIC_MANAGER, "nv-fabricmanager")
     ),
-    MachineRule(
-        "NG204",
-        Severity.WARNING,
-        "IMEX and driver are of two versions",
-        _imex_of_the_host,
-        "the package database",
-        "install nvidia-imex of the driver's version on every node of the rack",
-        lambda machine: _fits(machine, "nvidia-imex"),
-    ),
-    MachineRule(
-        "NG301",
-        Severity.ERROR,
-        "the fabric manager does not run",
-        _needs_fabric_manager,
-        _PROCESSES,
-        "install the fabric manager of exactly the driver's version and enable nvidia-fabricmanager.service",
-        lambda machine: _runs(machine, _FABRIC_MANAGER, "nv-fabricmanager"),
-    ),
-    MachineRule(
-        "NG302",
-        Severity.ERROR,
-        "the NVLink subnet manager does not run",
-        _needs_subnet_manager,
-        _PROCESSES,
-        "install nvlsm and restart nvidia-fabricmanager.service, which starts it",
-        lambda machine: _runs(machine, _NVLSM, "nvlsm"),
-    ),
-    MachineRule(
-        "NG303",
-        Severity.ERROR,
-        "modules that the subnet manager needs are not loaded",
-        _needs_subnet_manager,
-        "/sys/module",
-        "load ib_umad and mlx5_ib at boot (modules-load.d; on Ubuntu they are in linux-modules-extra)",
-        _subnet_modules,
-    ),
-    MachineRule(
-        "NG304",
-        Severity.ERROR,
-        "a GPU is not registered with its NVLink fabric",
-        _with_fabric,
-        NVML,
-        "wait a minute after a boot, then restart the fabric manager and read its log; until it is completed "
-        "CUDA answers with error 802. In a rack look at the switch trays",
-        _registration,
-    ),
-    MachineRule(
-        "NG305",
-        Severity.WARNING,
-        "the NVLink fabric has a fault",
-        _with_fabric,
-        NVML,
-        "keep big jobs off the node until the links are serviced",
-        _fabric_faults,
-    ),
-    MachineRule(
+    machine_rule("NG302", _needs_subnet_manager, lambda machine: _runs(machine, _NVLSM, "nvlsm")),
+    machine_rule("NG303", _needs_subnet_manager, _subnet_modules),
+    machine_rule("NG304", _with_fabric, _registration),
+    machine_rule("NG305", _with_fabric, _fabric_faults),
+    machine_rule(
         "NG306",
-        Severity.ERROR,
-        "NVLinks are down",
         scope.with_answer(
             "on bare metal with an SXM board or a rack whose number of links is known, no MIG",
             _on_nvlink_board,
             none="no GPU whose number of links is given by its board",
         ),
-        NVML,
-        "reset all GPUs of the board together, drained; links that stay down are hardware",
         _links_down,
     ),
-    MachineRule(
-        "NG307",
-        Severity.ERROR,
-        "two IMEX daemons run",
-        _compute_domains,
-        _PROCESSES,
-        "`systemctl disable --now nvidia-imex` and `systemctl mask nvidia-imex`: with ComputeDomains the DRA "
-        "driver starts the daemon. Or let the driver use the host's (gate HostManagedIMEXDaemon)",
-        _two_imex_daemons,
-    ),
-    MachineRule(
-        "NG308",
-        Severity.NOTE,
-        "the host's IMEX service knows no node",
-        _imex_of_the_host,
-        "/etc/nvidia-imex/nodes_config.cfg",
-        "list the nodes that share memory, or disable the service where each node works alone",
-        _no_imex_nodes,
-    ),
-    MachineRule(
-        "NG309",
-        Severity.WARNING,
-        "GPUs of the node are in different NVLink cliques",
-        _with_cliques,
-        NVML,
-        "put all GPUs of the node into one partition of the fabric: GPUs of two cliques share no memory over "
-        "NVLink, and feature discovery gives the Node no label nvidia.com/gpu.clique",
-        _cliques,
-    ),
-    MachineRule(
-        "NG310",
-        Severity.ERROR,
-        "the host's IMEX service is enabled where the DRA driver starts its own daemon",
-        _compute_domains,
-        "/etc/systemd/system, /etc/nvidia-imex/config.cfg; dra-driver-nvidia-gpu, proposal 0001",
-        "imex.mode: driver-managed in the profile masks the unit: beside it the daemon of a ComputeDomain is "
-        "never ready, and its pods hang without an error. Or host-managed: the driver then asks the host's",
-        _enabled_beside_pods,
-    ),
+    machine_rule("NG307", _compute_domains, _two_imex_daemons),
+    machine_rule("NG308", _imex_of_the_host, _no_imex_nodes),
+    machine_rule("NG309", _with_cliques, _cliques),
+    machine_rule("NG310", _compute_domains, _enabled_beside_pods),
 )

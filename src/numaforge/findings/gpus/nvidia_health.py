@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterator
 
-from numaforge.findings import Severity, scope
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings import scope
+from numaforge.findings.engine import Applicability, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import has_hbm
-from numaforge.findings.gpus.nvidia_driver import NVML
+from numaforge.findings.rules import machine_rule
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import Gpu, NodeTopology
 
@@ -153,91 +153,30 @@ def _lost_at_reload(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("/dev/char has no links to NVIDIA's devices, and there is no CDI specification")
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
+RULES = (
+    machine_rule(
         "NG401",
-        Severity.WARNING,
-        "ECC is off",
         scope.with_answer(
             "with a GPU, not a vGPU, that has HBM",
             _real_with_hbm,
             none="no GPU with HBM: on GDDR it is a choice",
         ),
-        NVML,
-        "`nvidia-smi -e 1` and a reset, drained; on HBM it costs neither memory nor speed",
         _ecc_off,
     ),
-    MachineRule(
+    machine_rule(
         "NG402",
-        Severity.NOTE,
-        "a change of the ECC mode waits for a reset",
         scope.with_answer("with a GPU, not a vGPU, that has ECC", _has_ecc, none="no GPU reports ECC"),
-        NVML,
-        "reset the GPU or reboot when the node is drained next",
         _ecc_pending,
     ),
-    MachineRule(
-        "NG403",
-        Severity.WARNING,
-        "a row of memory waits to be remapped",
-        _with_remapping,
-        NVML,
-        "reset the GPU or reboot when the node is drained next: the row is replaced then",
-        _remap_pending,
-    ),
-    MachineRule(
-        "NG404",
-        Severity.ERROR,
-        "a row of memory could not be remapped",
-        _with_remapping,
-        NVML,
-        "take the node out of service and return the GPU",
-        _remap_failed,
-    ),
-    MachineRule(
-        "NG405",
-        Severity.ERROR,
-        "the driver asks for a reset or a reboot",
-        scope.with_real_gpu,
-        NVML,
-        "drain the node and do what it asks for",
-        _recovery,
-    ),
-    MachineRule(
-        "NG406",
-        Severity.WARNING,
-        "memory of a GPU has had uncorrected errors",
-        _with_ecc_on,
-        NVML,
-        "drain the node and reset the GPU: each error has ended what used that memory. Where they come "
-        "again, run `dcgmi diag -r 3` and return the GPU",
-        _errors_now,
-    ),
-    MachineRule(
-        "NG407",
-        Severity.NOTE,
-        "memory of a GPU had uncorrected errors before",
-        _with_ecc_on,
-        NVML,
-        "look at it again after some weeks: a GPU whose count grows is one to return",
-        _errors_before,
-    ),
-    MachineRule(
+    machine_rule("NG403", _with_remapping, _remap_pending),
+    machine_rule("NG404", _with_remapping, _remap_failed),
+    machine_rule("NG405", scope.with_real_gpu, _recovery),
+    machine_rule("NG406", _with_ecc_on, _errors_now),
+    machine_rule("NG407", _with_ecc_on, _errors_before),
+    machine_rule(
         "NG503",
-        Severity.WARNING,
-        "a change of the MIG mode waits for a reset",
         scope.with_answer("with a GPU, not a vGPU, that has MIG", _mig_capable, none="no GPU with MIG"),
-        NVML,
-        "reset the GPU, drained, or reboot where a hypervisor gives it and it cannot be reset",
         _mig_pending,
     ),
-    MachineRule(
-        "NG601",
-        Severity.WARNING,
-        "a daemon-reload of systemd takes GPUs from containers",
-        _systemd_containers,
-        "/dev/char, /etc/cdi, /run/cdi",
-        "`nvidia-ctk system create-dev-char-symlinks --create-all` at each boot, or give devices by CDI",
-        _lost_at_reload,
-    ),
+    machine_rule("NG601", _systemd_containers, _lost_at_reload),
 )

@@ -4,8 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from numaforge.findings import Severity, scope
-from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
+from numaforge.findings import scope
+from numaforge.findings.engine import Applicability, Scope, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import format_bytes
 from numaforge.machine.topology.gpu_models import is_coherent
@@ -20,8 +21,6 @@ from numaforge.machine.topology.memory_mode import (
     memory_of_gpus,
 )
 from numaforge.machine.topology.model import NodeTopology
-
-_PARAMETERS = "/proc/driver/nvidia/params"
 
 _coherent = scope.with_driven(
     "with a GPU beside a Grace or Vera CPU",
@@ -123,59 +122,10 @@ def _persistenced(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("no process nvidia-persistenced runs, neither on the host nor in a container")
 
 
-_SWITCH = (
-    "a change is a maintenance: drain the node, change the option, rebuild the initramfs, remove the "
-    "kubelet's memory_manager_state, reboot, and plan again"
-)
-
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NG701",
-        Severity.WARNING,
-        "an upgrade of the driver changes who manages the GPUs' memory",
-        _coherent,
-        f"{_PARAMETERS}; NVIDIA's driver release notes, branch {FIRST_DRIVER_BY_DEFAULT}",
-        f"write `options nvidia {OPTION}=driver` (or =numa) below /etc/modprobe.d: with the mode the node's "
-        "capacity changes, and a kubelet with memoryManagerPolicy Static does not start over its old state",
-        _left_to_the_branch,
-    ),
-    MachineRule(
-        "NG702",
-        Severity.WARNING,
-        "the memory of GPUs counts as the node's",
-        _as_numa_nodes,
-        "/sys/devices/system/node; NVIDIA, Understanding memory management on hardware-coherent platforms",
-        f"let the driver manage it (`options nvidia {OPTION}=driver`), where no GPU is cut (NG703): as NUMA "
-        f"nodes it is in the node's capacity, and processes of the CPU fill it; {_SWITCH}",
-        _counted,
-    ),
-    MachineRule(
-        "NG703",
-        Severity.WARNING,
-        "MIG is enabled where the driver manages the GPUs' memory",
-        _by_driver,
-        "NVML; NVIDIA's driver release notes, branch 580",
-        "read in NVIDIA's notes of this branch whether it has MIG in this mode: branch 580 has not. Else "
-        f"switch MIG off, or set {OPTION}=numa",
-        _mig,
-    ),
-    MachineRule(
-        "NG704",
-        Severity.WARNING,
-        "another mode of the GPUs' memory is loaded next",
-        _coherent,
-        f"modprobe.d, {_PARAMETERS}",
-        f"carry it out while nothing depends on the node's memory: {_SWITCH}",
-        _next_mode,
-    ),
-    MachineRule(
-        "NG705",
-        Severity.WARNING,
-        "nothing keeps the GPUs' memory online",
-        _as_numa_nodes,
-        "/proc; NVIDIA's open kernel modules, EnableUserNUMAManagement in nv-reg.h",
-        "enable nvidia-persistenced.service: where GPUs' memory is NUMA nodes, the driver leaves it to that "
-        "daemon to bring the memory online",
-        _persistenced,
-    ),
+RULES = (
+    machine_rule("NG701", _coherent, _left_to_the_branch),
+    machine_rule("NG702", _as_numa_nodes, _counted),
+    machine_rule("NG703", _by_driver, _mig),
+    machine_rule("NG704", _coherent, _next_mode),
+    machine_rule("NG705", _as_numa_nodes, _persistenced),
 )

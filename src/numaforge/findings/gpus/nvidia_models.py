@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from numaforge.findings import Severity, scope
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings import scope
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.lib.ordering import grouped
 from numaforge.machine.topology.gpu_models import model_of
 from numaforge.machine.topology.model import Gpu, NodeTopology
@@ -40,16 +41,4 @@ def _name(gpus: list[Gpu]) -> str:
     return model_of(max(gpus, key=lambda gpu: gpu.name is not None))
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NG602",
-        Severity.NOTE,
-        "the GPUs of a machine are of several models",
-        _several,
-        "PCI ids; k8s-device-plugin, GPU feature discovery",
-        "have one model in a node: all of them are nvidia.com/gpu, of which a pod gets any, and the label "
-        "nvidia.com/gpu.product has the model of one. Where the models are meant to differ, pods choose by "
-        "claims (`dra: {gpus: claims}` in the profile), or by the names of MIG instances",
-        _odd_ones,
-    ),
-)
+RULES = (machine_rule("NG602", _several, _odd_ones),)

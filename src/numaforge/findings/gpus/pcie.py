@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from numaforge.findings import Severity, scope
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings import scope
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.machine.topology.gpu_models import GRACE
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.vendors import AMD, NVIDIA
@@ -52,25 +53,7 @@ def _slow(machine: NodeTopology) -> Iterator[Seen]:
                 yield Seen(unknown="a GPU at rest lowers the speed of its link")
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NG501",
-        Severity.WARNING,
-        "a PCIe link has fewer lanes than the GPU",
-        _pcie,
-        "/sys/bus/pci",
-        "reseat the GPU or its riser, and look whether the slot has as many lanes: a link at rest keeps its "
-        "width",
-        _narrow,
-    ),
-    MachineRule(
-        "NG502",
-        Severity.NOTE,
-        "a PCIe link is slower than the GPU",
-        _pcie.in_words("on bare metal with an NVIDIA or AMD GPU in use, no Grace"),
-        "/sys/bus/pci",
-        "look again under load: a GPU that waits lowers the speed by itself. One that stays slow has a bad "
-        "contact, or a slot of an older generation",
-        _slow,
-    ),
+RULES = (
+    machine_rule("NG501", _pcie, _narrow),
+    machine_rule("NG502", _pcie, _slow),
 )

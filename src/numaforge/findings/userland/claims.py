@@ -5,14 +5,13 @@ Sources: kubernetes-sigs/dra-driver-cpu (README; issues 134, 140), kubernetes/we
 
 from collections.abc import Iterator
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.machine.topology.model import NodeTopology
 
 _GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com")
-_SOCKETS = "sockets in /var/lib/kubelet/plugins_registry"
 
 
 @applies("with a driver of dynamic resource allocation", within=scope.with_kubelet)
@@ -51,25 +50,7 @@ def _gpus_apart_from_cpus(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"{driver} has registered, and the kubelet's cpuManagerPolicy is static", driver)
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NH401",
-        Severity.ERROR,
-        "the CPU driver and the static CPU manager hand out the same CPUs",
-        _with_drivers,
-        _SOCKETS,
-        "keep one of them: `kubelet.resource_engine: dra` in the profile, or remove the driver from the "
-        "node: its pool is empty, or what it pins is undone (kubernetes-sigs/dra-driver-cpu#134, #140)",
-        _both_hand_out_cpus,
-    ),
-    MachineRule(
-        "NH402",
-        Severity.WARNING,
-        "GPUs come by claims and CPUs from the static CPU manager",
-        _with_drivers,
-        _SOCKETS,
-        "a pod's CPUs may be far from its GPUs, for the topology manager has no hints of claims "
-        "(kubernetes/website#56232): `kubelet.resource_engine: dra`, or let a device plugin have the GPUs",
-        _gpus_apart_from_cpus,
-    ),
+RULES = (
+    machine_rule("NH401", _with_drivers, _both_hand_out_cpus),
+    machine_rule("NH402", _with_drivers, _gpus_apart_from_cpus),
 )

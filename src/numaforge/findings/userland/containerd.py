@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.machine.topology.model import Containerd, NodeTopology
 
-_DUMP = "containerd config dump"
 _NEWEST_VERSION = {1: 2, 2: 3}  # of the configuration, by containerd's major
 _FIRST_MINOR_ASKING_THE_RUNTIME = (
     34  # KubeletCgroupDriverFromCRI is GA (KEP-4033); containerd answers from 2.0 on
@@ -147,107 +146,16 @@ def _loose_sandbox(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"{image} has no version")
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NH301",
-        Severity.ERROR,
-        "containerd does not read a fragment",
-        _with_fragments,
-        _DUMP,
-        'add imports = ["/etc/containerd/conf.d/*.toml"] to the main file; NVIDIA\'s toolkit writes its '
-        "handler there from 1.18 on",
-        _not_imported,
-    ),
-    MachineRule(
-        "NH302",
-        Severity.ERROR,
-        "containerd's files are of different versions",
-        scope.with_containerd,
-        "the files' `version`",
-        "bring all of them to one version: `containerd config migrate` prints the main file's",
-        _versions_differ,
-    ),
-    MachineRule(
-        "NH303",
-        Severity.ERROR,
-        "containerd's configuration is newer than containerd",
-        scope.with_containerd,
-        "the files' `version`",
-        "write it as version 2, or upgrade containerd to 2: it does not start again with this",
-        _version_unfit,
-    ),
-    MachineRule(
-        "NH304",
-        Severity.NOTE,
-        "containerd's configuration is of an older version",
-        scope.with_containerd,
-        "the files' `version`",
-        "`containerd config migrate` prints it as the newest",
-        _version_old,
-    ),
-    MachineRule(
-        "NH305",
-        Severity.ERROR,
-        "containerd and the kubelet use different cgroup drivers",
-        _cgroup_driver,
-        _DUMP,
-        "set SystemdCgroup = true for every runc handler and cgroupDriver: systemd for the kubelet, with the "
-        "node drained",
-        _other_driver,
-    ),
-    MachineRule(
-        "NH306",
-        Severity.WARNING,
-        "CDI is off",
-        scope.with_containerd_and_nvidia,
-        _DUMP,
-        'set enable_cdi = true and cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]: DRA drivers need it, and '
-        "GPUs by CDI outlive a daemon-reload",
-        _cdi_off,
-    ),
-    MachineRule(
-        "NH307",
-        Severity.NOTE,
-        "NRI is off",
-        scope.with_containerd,
-        _DUMP,
-        "set disable = false for io.containerd.nri.v1.nri where a plugin needs it, as DRA's CPU driver does",
-        _nri_off,
-    ),
-    MachineRule(
-        "NH308",
-        Severity.WARNING,
-        "containers get no GPU",
-        scope.with_containerd_and_nvidia,
-        _DUMP,
-        "`nvidia-ctk runtime configure --runtime=containerd`, or let the GPU operator do it",
-        _no_way_to_gpus,
-    ),
-    MachineRule(
-        "NH309",
-        Severity.NOTE,
-        "GPUs need a runtime class",
-        scope.with_containerd_and_nvidia,
-        _DUMP,
-        "set default_runtime_name to nvidia, turn CDI on, or give pods and device plugin that runtime class",
-        _not_by_default,
-    ),
-    MachineRule(
-        "NH310",
-        Severity.ERROR,
-        "the default runtime handler does not exist",
-        scope.with_containerd,
-        _DUMP,
-        "name a handler that is defined; a fragment replaces the whole table of a plugin in containerd 1",
-        _no_default,
-    ),
-    MachineRule(
-        "NH311",
-        Severity.NOTE,
-        "the sandbox image has no version",
-        scope.with_containerd,
-        _DUMP,
-        "name a version as kubeadm does (`kubeadm config images list`): nodes run different ones otherwise",
-        _loose_sandbox,
-    ),
+RULES = (
+    machine_rule("NH301", _with_fragments, _not_imported),
+    machine_rule("NH302", scope.with_containerd, _versions_differ),
+    machine_rule("NH303", scope.with_containerd, _version_unfit),
+    machine_rule("NH304", scope.with_containerd, _version_old),
+    machine_rule("NH305", _cgroup_driver, _other_driver),
+    machine_rule("NH306", scope.with_containerd_and_nvidia, _cdi_off),
+    machine_rule("NH307", scope.with_containerd, _nri_off),
+    machine_rule("NH308", scope.with_containerd_and_nvidia, _no_way_to_gpus),
+    machine_rule("NH309", scope.with_containerd_and_nvidia, _not_by_default),
+    machine_rule("NH310", scope.with_containerd, _no_default),
+    machine_rule("NH311", scope.with_containerd, _loose_sandbox),
 )

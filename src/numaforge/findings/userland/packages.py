@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.lib.ordering import first_of
 from numaforge.machine.topology.model import InstalledPackage, NodeTopology
@@ -80,23 +80,7 @@ def _skipped(name: str, patterns: Sequence[str]) -> bool:
     return False
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NH201",
-        Severity.WARNING,
-        "unattended upgrades reach kernel, driver, kubelet or runtime",
-        _upgraded_alone,
-        "the package database, /etc/apt/apt.conf.d",
-        "host.hold_packages in a profile: a driver whose libraries changed beside it starts no new container",
-        _would_upgrade,
-    ),
-    MachineRule(
-        "NH202",
-        Severity.NOTE,
-        "kernel, driver, kubelet or runtime is not held",
-        _with_packages,
-        "the package database",
-        "host.hold_packages in a profile holds them: the next upgrade by hand takes them along otherwise",
-        _not_held,
-    ),
+RULES = (
+    machine_rule("NH201", _upgraded_alone, _would_upgrade),
+    machine_rule("NH202", _with_packages, _not_held),
 )

@@ -5,8 +5,8 @@ Sources: rdma-system(8); k8s-rdma-shared-dev-plugin (ValidateRdmaSystemMode), k8
 
 from collections.abc import Iterator
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
+from numaforge.findings.engine import Applicability, Scope, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.machine.topology.model import NodeTopology
 
@@ -47,15 +47,10 @@ def _has_mode(mode: str, evidence: str, machine: NodeTopology) -> Iterator[Seen]
         yield Seen(evidence, _MODE)
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
+RULES = (
+    machine_rule(
         "NH501",
-        Severity.ERROR,
-        "the shared RDMA device plugin cannot give out devices that belong to one network namespace each",
         _with_shared_plugin,
-        _MODE,
-        "`rdma.host.netns: shared` in the profile (or `rdma system set netns shared`, without other network "
-        "namespaces); or take the plugin off this node, where a CNI plugin moves devices into pods",
         lambda machine: _has_mode(
             "exclusive",
             "the mode is exclusive, and a pod of the plugin is here: it ends at each start, and the node has "
@@ -63,14 +58,9 @@ RULES: tuple[MachineRule, ...] = (
             machine,
         ),
     ),
-    MachineRule(
+    machine_rule(
         "NH502",
-        Severity.WARNING,
-        "the RDMA CNI plugin cannot move devices that all network namespaces share",
         _with_cni,
-        _MODE,
-        "`rdma.host.netns: exclusive` in the profile: a pod whose network names this plugin does not start "
-        "otherwise. Or remove the plugin, where no network names it",
         lambda machine: _has_mode(
             "shared", "the mode is shared, and /opt/cni/bin/rdma is installed", machine
         ),

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.lib.cpulist import cpus_named, format_cpulist
@@ -161,98 +161,15 @@ def _isolated_for_pods(machine: NodeTopology) -> Iterator[Seen]:
         )
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NH101",
-        Severity.ERROR,
-        "control groups are of version 1",
-        scope.with_kubelet,
-        "kubernetes.io/docs/concepts/architecture/cgroups, KEP-5573",
-        "start the kernel with systemd.unified_cgroup_hierarchy=1 (kernel.cmdline of a profile): a "
-        "kubelet from 1.35 on does not start otherwise",
-        _cgroup,
-    ),
-    MachineRule(
-        "NH102",
-        Severity.ERROR,
-        "swap is on",
-        _kubelet_minds_swap,
-        "/proc/swaps, KEP-2400",
-        "tuning.swap: off in a profile turns it off now and at every boot, that of zram too",
-        _swap_on,
-    ),
-    MachineRule(
-        "NH103",
-        Severity.WARNING,
-        "swap comes back at the next boot",
-        _kubelet_minds_swap,
-        "systemd.swap(5), zram-generator",
-        "tuning.swap: off in a profile keeps these units from starting",
-        _swap_comes_back,
-    ),
-    MachineRule(
-        "NH104",
-        Severity.WARNING,
-        "nothing keeps the time",
-        scope.with_kubelet,
-        "/proc",
-        "install chrony: certificates, leases and logs of a cluster depend on the clock",
-        _no_time_daemon,
-    ),
-    MachineRule(
-        "NH105",
-        Severity.WARNING,
-        "the clock is not synchronised",
-        scope.with_kubelet.in_words("every host with a kubelet, where systemd runs"),
-        "adjtimex(2), by timedatectl",
-        "look at `chronyc tracking` and at the servers that it may reach; after a boot it takes a minute",
-        _clock,
-    ),
-    MachineRule(
-        "NH106",
-        Severity.WARNING,
-        "containers may open few files",
-        _with_runtime,
-        "/proc/PID/limits, getrlimit(2)",
-        "host.limits.nofile in a profile raises LimitNOFILE of the runtime's unit",
-        _open_files,
-    ),
-    MachineRule(
-        "NH107",
-        Severity.NOTE,
-        "a crash of the kernel leaves no dump",
-        scope.with_gpu,
-        "kernel.org: admin-guide/kdump",
-        "install kdump-tools or kexec-tools and set crashkernel=, where a dump is wanted",
-        _no_crash_kernel,
-    ),
-    MachineRule(
-        "NH108",
-        Severity.NOTE,
-        "GPUs read local drives through the other socket",
-        _with_nvme,
-        "/sys/bus/pci/devices/*/numa_node",
-        "put local volumes of these GPUs' pods on a drive of their NUMA node, or move a drive",
-        _nvme_elsewhere,
-    ),
-    MachineRule(
-        "NH109",
-        Severity.WARNING,
-        "huge pages are asked for of a size that this kernel does not have",
-        _asks_for_hugepages,
-        "kernel.org: admin-guide/mm/hugetlbpage, arm64/hugetlbpage",
-        "ask for a size that is there, or boot a kernel with another page size: with pages of 64 KiB Arm has "
-        "2M, 512M and 16G, with 4 KiB 64K, 2M, 32M and 1G",
-        _no_such_hugepages,
-    ),
-    MachineRule(
-        "NH110",
-        Severity.WARNING,
-        "the kernel isolates CPUs that pods share",
-        _isolates,
-        "kernel.org: isolcpus, kubernetes/kubernetes#87862",
-        "take isolcpus off the kernel's command line, or run only pods with exclusive CPUs: others stay on "
-        "the CPU on which they start",
-        _isolated_for_pods,
-    ),
+RULES = (
+    machine_rule("NH101", scope.with_kubelet, _cgroup),
+    machine_rule("NH102", _kubelet_minds_swap, _swap_on),
+    machine_rule("NH103", _kubelet_minds_swap, _swap_comes_back),
+    machine_rule("NH104", scope.with_kubelet, _no_time_daemon),
+    machine_rule("NH105", scope.with_kubelet, _clock),
+    machine_rule("NH106", _with_runtime, _open_files),
+    machine_rule("NH107", scope.with_gpu, _no_crash_kernel),
+    machine_rule("NH108", _with_nvme, _nvme_elsewhere),
+    machine_rule("NH109", _asks_for_hugepages, _no_such_hugepages),
+    machine_rule("NH110", _isolates, _isolated_for_pods),
 )

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from numaforge.findings import Severity
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.fleet.audit import kernel_files
 from numaforge.lib.errors import PlanError
 from numaforge.lib.unfinished import TRANSACTIONS
@@ -88,24 +88,8 @@ def _unfinished(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(str(machine.unfinished), TRANSACTIONS)
 
 
-RULES: tuple[MachineRule, ...] = (
-    MachineRule(
-        "NP101",
-        Severity.ERROR,
-        "the saved plan cannot be read",
-        _with_plan,
-        _SAVED,
-        "plan the host again with the version of numaforge that will maintain it",
-        _unreadable,
-    ),
+RULES = (
+    machine_rule("NP101", _with_plan, _unreadable),
     *map(_of_machine, DRIFT),
-    MachineRule(
-        "NP112",
-        Severity.WARNING,
-        "a change of the host has not ended",
-        _changed,
-        TRANSACTIONS,
-        "run `numaforge apply` again: it confirms, ends or undoes what is left",
-        _unfinished,
-    ),
+    machine_rule("NP112", _changed, _unfinished),
 )

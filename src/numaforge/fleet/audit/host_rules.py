@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import claims, containerd, packages, rdma, scope, system
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import NodeTopology
@@ -28,15 +28,7 @@ def _contested(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"{contest.manager} {contest.does}", contest.where)
 
 
-CONTESTED = MachineRule(
-    "NH203",
-    Severity.WARNING,
-    "another manager sets what the plan sets",
-    _plan_on_host,
-    "its files and units",
-    "let one of them do it: switch the other manager off, or leave the knob out of the profile",
-    _contested,
-)
+CONTESTED = machine_rule("NH203", _plan_on_host, _contested)
 
 RULES = (
     *system.RULES,
