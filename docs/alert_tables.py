@@ -12,12 +12,12 @@ ALERTS_PAGE = Path(__file__).parent / "alerts.md"
 
 def page(text: str) -> str:
     """Return the text of the page with its tables renewed."""
-    application = (*xids.APPLICATION, *xids.IGNORED)
+    application = {**xids.APPLICATION, **xids.IGNORED}
     for name, codes in (("xids-fatal", xids.FATAL), ("xids-application", application)):
         rows = [
             "| Xid | what it is |",
             "| --- | --- |",
-            *(f"| {each.code} | {each.meaning} |" for each in codes),
+            *(f"| {code} | {meaning} |" for code, meaning in codes.items()),
         ]
         text = renewed(text, name, "\n".join(rows))
     return text

@@ -5,6 +5,7 @@ fills.
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from textwrap import indent
 
@@ -38,7 +39,7 @@ def monitoring_files(runbooks: str = RUNBOOKS) -> dict[str, str]:
     words = {
         "@runbooks@": runbooks,
         "@xids-fatal@": _either(xids.FATAL),
-        "@xids-application@": f"{xids.NONE_YET}|{_either((*xids.APPLICATION, *xids.IGNORED))}",
+        "@xids-application@": f"{xids.NONE_YET}|{_either([*xids.APPLICATION, *xids.IGNORED])}",
         "@counters@": indent(texts[COUNTERS].rstrip("\n"), "  "),
     }
     written = {name: _WORD.sub(lambda found: words[found[0]], text) for name, text in texts.items()}
@@ -46,5 +47,5 @@ def monitoring_files(runbooks: str = RUNBOOKS) -> dict[str, str]:
     return dict(sorted(written.items(), key=lambda item: PurePosixPath(item[0]).parts))
 
 
-def _either(codes: tuple[xids.Xid, ...]) -> str:
-    return "|".join(str(xid.code) for xid in codes)
+def _either(codes: Iterable[int]) -> str:
+    return "|".join(map(str, codes))

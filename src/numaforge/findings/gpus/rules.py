@@ -6,7 +6,6 @@ from numaforge.findings.gpus import (
     nvidia_fabric,
     nvidia_health,
     nvidia_memory,
-    nvidia_models,
     pcie,
 )
 
@@ -16,7 +15,6 @@ _TABLES = (
     nvidia_fabric.RULES,
     nvidia_health.RULES,
     nvidia_memory.RULES,
-    nvidia_models.RULES,
     pcie.RULES,
 )
 RULES = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))

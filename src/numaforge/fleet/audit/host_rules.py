@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from numaforge.findings.engine import Applicability, Seen, applies
 from numaforge.findings.rules import machine_rule
-from numaforge.findings.userland import claims, containerd, packages, rdma, scope, system
+from numaforge.findings.userland import containerd, device_plugins, packages, scope, system
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.document import loads
@@ -35,6 +35,5 @@ RULES = (
     *packages.RULES,
     CONTESTED,
     *containerd.RULES,
-    *claims.RULES,
-    *rdma.RULES,
+    *device_plugins.RULES,
 )

@@ -1,6 +1,7 @@
-"""Rules about RDMA devices in network namespaces: shared or exclusive.
+"""Rules about the drivers and plugins that give devices to pods: two for the same CPUs, shared RDMA devices.
 
-Sources: rdma-system(8); k8s-rdma-shared-dev-plugin (ValidateRdmaSystemMode), k8snetworkplumbingwg/rdma-cni.
+Sources: kubernetes-sigs/dra-driver-cpu (README; issues 134, 140), kubernetes/website#56232; rdma-system(8),
+k8s-rdma-shared-dev-plugin (ValidateRdmaSystemMode), k8snetworkplumbingwg/rdma-cni.
 """
 
 from collections.abc import Iterator
@@ -8,9 +9,32 @@ from collections.abc import Iterator
 from numaforge.findings.engine import Applicability, Scope, Seen, applies
 from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
+from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.machine.topology.model import NodeTopology
 
+_GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com")
 _MODE = "/sys/module/ib_core/parameters/netns_mode"
+
+
+@applies("with a driver of dynamic resource allocation", within=scope.with_kubelet)
+def _with_drivers(machine: NodeTopology) -> Applicability:
+    drivers = scope.userland(machine).claim_drivers
+    if drivers is None:
+        return Applicability(None, "the kubelet's plugins were not captured")
+    if not drivers:
+        return Applicability(False, "no driver of dynamic resource allocation has registered")
+    return Applicability(True, f"registered: {', '.join(drivers)}")
+
+
+def _beside_static(machine: NodeTopology, *drivers: str) -> Iterator[Seen]:
+    settings = scope.kubelet_settings(machine)
+    for driver in drivers:
+        if driver not in (scope.userland(machine).claim_drivers or ()):
+            continue
+        if settings is None:
+            yield Seen(unknown="the kubelet's configuration cannot be read")
+        elif settings.get("cpuManagerPolicy") == "static":
+            yield Seen(f"{driver} has registered, and the kubelet's cpuManagerPolicy is static", driver)
 
 
 @applies("with RDMA devices and a kubelet", within=scope.with_kubelet)
@@ -48,6 +72,8 @@ def _has_mode(mode: str, evidence: str, machine: NodeTopology) -> Iterator[Seen]
 
 
 RULES = (
+    machine_rule("NH401", _with_drivers, lambda machine: _beside_static(machine, CPU_DRIVER)),
+    machine_rule("NH402", _with_drivers, lambda machine: _beside_static(machine, *_GPU_DRIVERS)),
     machine_rule(
         "NH501",
         _with_shared_plugin,
