@@ -14,45 +14,16 @@ from numaforge.kubelet_minors.fields import API_VERSION
 from numaforge.lib.given import mapping, mappings
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
-from numaforge.planning.convert.kubelet_configuration import (
-    HEAD_ROWS,
-    KEEPS,
-    KUBELET_ROWS,
-    METADATA_ROWS,
-    flags_row,
-    place,
-    place_flags,
-)
-from numaforge.planning.convert.rows import (
-    ANY_KEY,
-    Fate,
-    FieldRow,
-    Form,
-    becomes,
-    below,
-    enters,
-    not_expressed,
-    not_ours,
-    same,
-)
+from numaforge.planning.convert.kubelet_configuration import place, place_flags
+from numaforge.planning.convert.rows import Fate, FieldRow, Form, table
 
 _Document = Mapping[str, Any]
 _Convert = Callable[[Draft, _Document], None]
 
-_SCRIPTS = "numaforge runs no scripts on hosts: read them, and set the same in the profile"
-_CLUSTER = "it is how the node joins its cluster, not what pods get"
-
 
 # ---- OpenShift's MachineConfig ----
 
-MACHINE_CONFIG_ROWS: tuple[FieldRow, ...] = (
-    *HEAD_ROWS,
-    *METADATA_ROWS,
-    enters("spec.kernelArguments", "kernel.cmdline", Form.TEXTS),
-    not_expressed("spec.config", "files and units of Ignition: convert those of sysctl.d or a kubelet, too"),
-    *not_ours("spec.kernelType spec.extensions spec.fips", "another kernel, or packages: install them"),
-    *same(f"spec.{ANY_KEY}", "how OpenShift makes the image"),
-)
+MACHINE_CONFIG_ROWS = table("machineconfig")
 
 
 def convert_machine_config(draft: Draft, document: Mapping[str, Any]) -> None:
@@ -68,10 +39,7 @@ _K3S_ARGS = ("kubelet-arg", "kubelet-arg+")
 _K3S_KEYS = (
     "write-kubeconfig-mode node-label node-taint cluster-init flannel-backend tls-san kube-apiserver-arg"
 )
-K3S_ROWS: tuple[FieldRow, ...] = (
-    *map(flags_row, _K3S_ARGS),
-    *same(ANY_KEY, "how k3s or RKE2 runs the cluster"),
-)
+K3S_ROWS = table("k3s")
 
 
 def is_k3s(document: Mapping[str, Any]) -> bool:
@@ -88,21 +56,8 @@ def convert_k3s(draft: Draft, document: Mapping[str, Any]) -> None:
 
 # ---- Talos ----
 
-_TALOS = "Talos' own"
 _TALOS_PARTS = {"SysctlConfig": "sysctls", "SysfsConfig": "sysfs", "KubeletConfig": "kubelet"}
-TALOS_ROWS: tuple[FieldRow, ...] = (
-    *below("machine.kubelet.extraConfig", (*HEAD_ROWS, *KUBELET_ROWS)),
-    flags_row("machine.kubelet.extraArgs"),
-    *same(f"machine.kubelet.{ANY_KEY}", _TALOS),
-    becomes("machine.sysctls", "tuning.sysctls", Form.TABLE),
-    enters("machine.kernel.modules[].name", "modules.load", Form.TEXT),
-    not_expressed("machine.kernel.modules[].parameters", "set them in modules.options", "modules.options"),
-    enters("machine.install.extraKernelArgs", "kernel.cmdline", Form.TEXTS),
-    *same(f"machine.install.{ANY_KEY}", _TALOS),
-    not_expressed("machine.sysfs", "a value below /sys has a key of the section tuning, or none", "tuning"),
-    not_expressed("machine.udev", "rules of udev stay Talos' own"),
-    *same(f"machine.{ANY_KEY} version debug persist cluster", _TALOS),
-)
+TALOS_ROWS = table("talos")
 
 
 def is_talos(document: Mapping[str, Any]) -> bool:
@@ -150,16 +105,7 @@ def convert_talos(draft: Draft, document: Mapping[str, Any]) -> None:
 
 _KUBEADM_KINDS = ("JoinConfiguration", "InitConfiguration")
 _KUBELET = "KubeletConfiguration"
-KUBEADM_ROWS: tuple[FieldRow, ...] = (
-    *(flags_row(f"{kind}.nodeRegistration.kubeletExtraArgs") for kind in _KUBEADM_KINDS),
-    *same(" ".join(f"{kind}.nodeRegistration.{ANY_KEY}" for kind in _KUBEADM_KINDS), _CLUSTER),
-    *(
-        not_expressed(f"{kind}.patches", "patches of the kubelet's configuration among them: convert it, too")
-        for kind in _KUBEADM_KINDS
-    ),
-    *same(" ".join(f"{kind}.{ANY_KEY}" for kind in _KUBEADM_KINDS), _CLUSTER),
-    *below(_KUBELET, (*HEAD_ROWS, *KUBELET_ROWS)),
-)
+KUBEADM_ROWS = table("kubeadm")
 
 
 def joined(documents: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -206,23 +152,7 @@ def convert_kubeadm(draft: Draft, document: Mapping[str, Any]) -> None:
 
 _KUBEADM_AT = ("spec", "spec.template.spec", "spec.kubeadmConfigSpec", "spec.template.spec.kubeadmConfigSpec")
 _REGISTRATIONS = ("joinConfiguration.nodeRegistration", "initConfiguration.nodeRegistration")
-CAPI_ROWS: tuple[FieldRow, ...] = (
-    *(
-        row
-        for spec in _KUBEADM_AT
-        for row in (
-            *(flags_row(f"{spec}.{registration}.kubeletExtraArgs") for registration in _REGISTRATIONS),
-            *same(" ".join(f"{spec}.{node}.{ANY_KEY}" for node in _REGISTRATIONS), _CLUSTER),
-            *same(f"{spec}.joinConfiguration.{ANY_KEY} {spec}.initConfiguration.{ANY_KEY}", _CLUSTER),
-            not_expressed(
-                f"{spec}.files", "a kubelet's configuration or drop-in among them: convert it, too"
-            ),
-            *(not_expressed(f"{spec}.{when}KubeadmCommands", _SCRIPTS) for when in ("pre", "post")),
-            *same(f"{spec}.{ANY_KEY}", _CLUSTER),
-        )
-    ),
-    *same(f"spec.template.{ANY_KEY} {ANY_KEY}", "the cluster's own record of the object"),
-)
+CAPI_ROWS = table("capi")
 _CAPI_KINDS = ("KubeadmConfigTemplate", "KubeadmConfig", "KubeadmControlPlane", "KubeadmControlPlaneTemplate")
 
 
@@ -249,15 +179,7 @@ def _at(document: Mapping[str, Any], field: str) -> Any:
 # ---- Karpenter ----
 
 _KARPENTER_AT = ("spec.kubelet", "spec.template.spec.kubelet")
-_OWN_USER_DATA = "a script, a NodeConfig or settings of Bottlerocket of its own: convert that one"
-KARPENTER_ROWS: tuple[FieldRow, ...] = (
-    *(row for field in _KARPENTER_AT for row in below(field, KUBELET_ROWS)),
-    not_expressed("spec.userData", _OWN_USER_DATA),
-    *same(
-        f"spec.{ANY_KEY} spec.template.{ANY_KEY} spec.template.spec.{ANY_KEY}", "how the instances are made"
-    ),
-    *same(ANY_KEY, "the cluster's own record of the object"),
-)
+KARPENTER_ROWS = table("karpenter")
 
 
 def is_karpenter(document: Mapping[str, Any]) -> bool:
@@ -276,11 +198,6 @@ def convert_karpenter(draft: Draft, document: Mapping[str, Any]) -> None:
 
 # ---- AKS: --kubelet-config and --linux-os-config ----
 
-_AKS_KUBELET = (
-    "cpuCfsQuota cpuCfsQuotaPeriod imageGcHighThreshold imageGcLowThreshold allowedUnsafeSysctls "
-    "containerLogMaxSizeMB containerLogMaxFiles podMaxPids"
-)
-_AKS_HUGEPAGES = "transparentHugePageEnabled transparentHugePageDefrag"
 _SYSCTLS = (
     "net.core.somaxconn net.core.netdev_max_backlog net.core.rmem_default net.core.rmem_max "
     "net.core.wmem_default net.core.wmem_max net.core.optmem_max net.ipv4.tcp_max_syn_backlog "
@@ -294,25 +211,17 @@ _SYSCTLS = (
 _AKS_SYSCTLS = {"netIpv4TcpkeepaliveIntvl": "net.ipv4.tcp_keepalive_intvl"} | {
     re.sub("[._-](.)", lambda match: match[1].upper(), name): name for name in _SYSCTLS.split()
 }
-AKS_ROWS: tuple[FieldRow, ...] = (
-    enters("cpuManagerPolicy", "kubelet.cpu_manager_policy", Form.TEXT),
-    enters("topologyManagerPolicy", "kubelet.topology_manager_policy", Form.TEXT),
-    *not_ours(_AKS_KUBELET, KEEPS),
-    not_expressed("failSwapOn", "set tuning.swap: off for a node without swap", "tuning.swap", Form.SWITCH),
-    becomes("transparentHugePageEnabled", "tuning.transparent_hugepages.enabled", Form.TEXT),
-    becomes("transparentHugePageDefrag", "tuning.transparent_hugepages.defrag", Form.TEXT),
-    *(enters(f"sysctls.{name}", "tuning.sysctls", Form.WORD) for name in _AKS_SYSCTLS),
-    not_expressed("swapFileSizeMB", "swap that AKS makes; a profile can only turn swap off", "tuning.swap"),
-    *not_ours("ulimits", KEEPS),
+AKS_ROWS = (
+    *table("aks"),
+    *(FieldRow(f"sysctls.{name}", Fate.BECOMES, "tuning.sysctls", form=Form.WORD) for name in _AKS_SYSCTLS),
 )
 _AKS_FIELDS = {row.path()[0] for row in AKS_ROWS}
-_AKS_ALONE = {*_AKS_KUBELET.split(), *_AKS_HUGEPAGES.split(), "swapFileSizeMB"}
 
 
 def is_aks(document: Mapping[str, Any]) -> bool:
     """Whether a mapping is a file of AKS for `--kubelet-config` or `--linux-os-config`."""
     names = {str(name) for name in document}
-    return bool(names) and names <= _AKS_FIELDS and (bool(names & _AKS_ALONE) or names != {"sysctls"})
+    return bool(names) and names <= _AKS_FIELDS and names != {"sysctls"}
 
 
 def convert_aks(draft: Draft, document: Mapping[str, Any]) -> None:
@@ -331,12 +240,8 @@ def convert_aks(draft: Draft, document: Mapping[str, Any]) -> None:
 # ---- /etc/sysctl.d and /etc/default/grub ----
 
 _SWAPPED = str.maketrans("./", "/.")
-SYSCTL_ROWS: tuple[FieldRow, ...] = (becomes(ANY_KEY, "tuning.sysctls", Form.WORD),)
 _GRUB_LINES = ("GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT")
-GRUB_ROWS: tuple[FieldRow, ...] = (
-    *(enters(name, "kernel.cmdline", Form.TEXT) for name in _GRUB_LINES),
-    *same(ANY_KEY, "how GRUB shows its menu"),
-)
+GRUB_ROWS = table("grub")
 
 
 def is_grub(document: Mapping[str, Any]) -> bool:
@@ -382,6 +287,7 @@ FORMS: tuple[tuple[str, str, Callable[[_Document], bool], tuple[FieldRow, ...], 
     ("cluster-api", "a KubeadmConfig of Cluster API", is_capi, CAPI_ROWS, convert_capi),
     ("karpenter", "a class of nodes of Karpenter", is_karpenter, KARPENTER_ROWS, convert_karpenter),
     ("aks", "a node configuration of AKS", is_aks, AKS_ROWS, convert_aks),
-    ("sysctl", "a file of sysctl.d", is_sysctls, SYSCTL_ROWS, convert_sysctls),
+    ("sysctl", "a file of sysctl.d", is_sysctls, table("sysctl"), convert_sysctls),
+    ("grub", "defaults of GRUB", is_grub, GRUB_ROWS, convert_grub),
 )
 """The forms of these files: name, what they are, how one is recognised, rows, conversion."""

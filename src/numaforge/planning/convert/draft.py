@@ -56,8 +56,6 @@ class Draft:
         self.mistakes += [(f"{prefix}{field}", message) for field, message in reading.mistakes]
         for path, row, value in reading.fields:
             name = f"{prefix}{shown(path, ini=ini)}"
-            if row.fate is Fate.REFUSED and value not in row.silent:
-                self.mistakes.append((name, row.why))
             if row.placed:
                 self.put(row.key, row.by(value) if row.by else value, name)
             if row.fate in _SAID and value not in row.silent and not row.quiet:

@@ -12,127 +12,19 @@ from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import digits, mapping
 from numaforge.lib.mistakes import shown
-from numaforge.planning.convert.documents import OTHER_PARTS
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
-from numaforge.planning.convert.kubelet_configuration import (
-    HEAD_ROWS,
-    KEEPS,
-    KUBELET_ROWS,
-    METADATA_ROWS,
-    SPLIT,
-    flags_row,
-    place,
-    place_flags,
-    reservation_rows,
-)
-from numaforge.planning.convert.rows import (
-    ANY_KEY,
-    Fate,
-    FieldRow,
-    Form,
-    becomes,
-    below,
-    enters,
-    not_expressed,
-    not_ours,
-    read,
-    same,
-)
+from numaforge.planning.convert.kubelet_configuration import place, place_flags
+from numaforge.planning.convert.rows import Fate, read, table
 from numaforge.roles.mig.models import model_named
 
-_CLUSTER = "it is how the node joins its cluster, not what pods get"
-
-_NVIDIA = "settings.kubelet-device-plugins.nvidia"
 _SHARING = {"time-slicing": "time_slicing", "mps": "mps"}
 
-NODE_CONFIG_ROWS: tuple[FieldRow, ...] = (
-    *HEAD_ROWS,
-    *METADATA_ROWS,
-    *below("spec.kubelet.config", (*HEAD_ROWS, *KUBELET_ROWS)),
-    flags_row("spec.kubelet.flags"),
-    not_expressed(
-        OTHER_PARTS, "numaforge runs no scripts on hosts: read them, and set the same in the profile"
-    ),
-    *not_ours("spec.kubelet.maxPodsExpression", KEEPS),
-    *not_ours("spec.cluster spec.containerd spec.instance spec.featureGates", _CLUSTER),
-)
-
-BOTTLEROCKET_ROWS: tuple[FieldRow, ...] = (
-    enters("settings.kubernetes.cpu-manager-policy", "kubelet.cpu_manager_policy", Form.TEXT),
-    enters("settings.kubernetes.cpu-manager-policy-options", "kubelet.cpu_manager_options", Form.TEXTS),
-    enters("settings.kubernetes.topology-manager-policy", "kubelet.topology_manager_policy", Form.TEXT),
-    enters("settings.kubernetes.topology-manager-scope", "kubelet.topology_manager_scope", Form.TEXT),
-    enters("settings.kubernetes.memory-manager-policy", "kubelet.memory_manager_policy", Form.TEXT),
-    FieldRow("settings.kubernetes.memory-manager-reserved-memory", Fate.DIFFERS, "memory.split", SPLIT),
-    enters("settings.kubernetes.reserved-cpus", "cpus.reserved.cpulist", Form.CPUS),
-    *reservation_rows("settings.kubernetes.kube-reserved", "memory.kube_reserved"),
-    *reservation_rows("settings.kubernetes.system-reserved", "memory.system_reserved"),
-    enters("settings.kubernetes.eviction-hard", "memory.eviction_hard", Form.TABLE),
-    *not_ours(
-        "cluster-name cluster-certificate api-server node-labels node-taints static-pods "
-        "static-pods-enabled authentication-mode bootstrap-token standalone-mode server-tls-bootstrap "
-        "cloud-provider credential-providers server-certificate server-key provider-id cluster-dns-ip "
-        "cluster-domain node-ip pod-infra-container-image hostname-override hostname-override-source "
-        "ids-per-pod",
-        _CLUSTER,
-        prefix="settings.kubernetes.",
-    ),
-    *not_ours(
-        "eviction-soft eviction-soft-grace-period eviction-max-pod-grace-period allowed-unsafe-sysctls "
-        "registry-qps registry-burst event-qps event-burst kube-api-qps kube-api-burst "
-        "container-log-max-size container-log-max-files container-log-max-workers "
-        "container-log-monitor-interval cpu-cfs-quota-enforced cpu-manager-reconcile-period pod-pids-limit "
-        "image-gc-high-threshold-percent image-gc-low-threshold-percent image-minimum-gc-age "
-        "image-maximum-gc-age log-level shutdown-grace-period shutdown-grace-period-for-critical-pods "
-        "memory-swap-behavior seccomp-default device-ownership-from-security-context "
-        "single-process-oom-kill max-pods max-parallel-image-pulls fail-cgroup-v1 fail-cgroupv1",
-        KEEPS,
-        prefix="settings.kubernetes.",
-    ),
-    becomes("settings.kernel.sysctl", "tuning.sysctls", Form.TABLE),
-    enters("settings.kernel.modules.*.allowed", "modules.blocked", Form.SWITCH),
-    enters("settings.kernel.modules.*.autoload", "modules.load", Form.SWITCH),
-    enters("settings.kernel.hugepages.static.*", "hugepages", Form.ANYTHING),
-    becomes(
-        "settings.kernel.hugepages.transparent.enabled", "tuning.transparent_hugepages.enabled", Form.TEXT
-    ),
-    becomes("settings.kernel.hugepages.transparent.defrag", "tuning.transparent_hugepages.defrag", Form.TEXT),
-    *not_ours("settings.kernel.lockdown", "the boot loader's and the firmware's own"),
-    enters("settings.boot.kernel-parameters", "kernel.cmdline", Form.ANYTHING),
-    *not_ours("settings.boot.init-parameters", "it decides what starts at boot"),
-    *same("settings.boot.reboot-to-reconcile", "maintenance.reboot decides"),
-    enters(f"{_NVIDIA}.device-sharing-strategy", "device_plugin", Form.TEXT),
-    *(
-        enters(f"{_NVIDIA}.{strategy}.{name}", key, form)
-        for strategy, field in _SHARING.items()
-        for name, key, form in (
-            ("replicas", f"device_plugin.{field}", Form.NUMBER),
-            ("rename-by-default", "device_plugin.rename_shared", Form.SWITCH),
-            ("fail-requests-greater-than-one", "device_plugin.one_per_pod", Form.SWITCH),
-        )
-    ),
-    enters(f"{_NVIDIA}.device-partitioning-strategy", "mig", Form.TEXT),
-    enters(f"{_NVIDIA}.mig.profile.*", "mig.gpus", Form.WORD),
-    *same(f"{_NVIDIA}.{ANY_KEY}", "how the plugin hands devices to containers"),
-    *same(f"settings.kubelet-device-plugins.{ANY_KEY}", "Bottlerocket's own"),
-    FieldRow(f"settings.{ANY_KEY}", Fate.NOT_OURS, why="Bottlerocket's own"),
-)
-
+NODE_CONFIG_ROWS = table("nodeconfig")
+BOTTLEROCKET_ROWS = table("bottlerocket")
 _GROUPS = ("managedNodeGroups", "nodeGroups")
-_GROUP_ROWS: tuple[FieldRow, ...] = (
-    becomes("name", "name", Form.TEXT),
-    *below("kubeletExtraConfig", KUBELET_ROWS),
-    *below("bottlerocket", BOTTLEROCKET_ROWS),
-    *not_ours("overrideBootstrapCommand", "a script or a NodeConfig of its own: convert that one"),
-    *not_ours("preBootstrapCommands", "numaforge runs no scripts on hosts"),
-    *same(f"bottlerocket.{ANY_KEY}", "Bottlerocket's own"),
-    *same(ANY_KEY, "how AWS makes the instances"),
-)
-EKSCTL_ROWS: tuple[FieldRow, ...] = (
-    *(row for group in _GROUPS for row in below(f"{group}[]", _GROUP_ROWS)),
-    *same(ANY_KEY, "the cluster's own"),
-)
+_GROUP_ROWS = table("eksctl-group")
+EKSCTL_ROWS = table("eksctl")
 
 
 def convert_node_config(draft: Draft, document: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from numaforge.kubelet.config.documents import read_flags
+from numaforge.kubelet_minors.fields import API_VERSION
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
 from numaforge.lib.wrapped import by_name, texts_in
@@ -26,10 +27,10 @@ from numaforge.planning.convert.documents import (
     read_toml,
 )
 from numaforge.planning.convert.draft import Conversion, Draft
-from numaforge.planning.convert.rows import FieldRow
+from numaforge.planning.convert.rows import FieldRow, table
 
 AUTO = "auto"
-_OPENSHIFT = "performance.openshift.io"
+_MACHINE_CONFIGURATION = "machineconfiguration.openshift.io/v1"
 _FLAGS = "kubelet flags"  # the key of a text of flags, which has none
 _UNIT = "unit of systemd"  # the key of a unit's first section
 
@@ -43,10 +44,10 @@ class FileForm(NamedTuple):
 
     kind: str
     called: str
-    versions: tuple[str, ...]  # of apiVersion; empty where the file has none
     has: Callable[[Mapping[str, Any]], bool]
     rows: tuple[FieldRow, ...]
     by: Callable[[Draft, Mapping[str, Any], str | None, str], None]
+    versions: tuple[str, ...] = ()  # of apiVersion; empty where the file has none
     extra: tuple[str, tuple[FieldRow, ...]] = ("", ())
 
 
@@ -73,32 +74,31 @@ FORMS: tuple[FileForm, ...] = (
     FileForm(
         "performanceprofile",
         "an OpenShift PerformanceProfile",
-        tuple(f"{_OPENSHIFT}/{version}" for version in ("v1alpha1", "v1", "v2")),
         _object("PerformanceProfile"),
         performance_profile.ROWS,
         _one(performance_profile.convert),
+        tuple(f"performance.openshift.io/{version}" for version in ("v1alpha1", "v1", "v2")),
         ("added by the operator, without a field for it", performance_profile.OPERATOR_ROWS),
     ),
     FileForm(
         "kubeletconfiguration",
         "a KubeletConfiguration",
-        ("kubelet.config.k8s.io/v1beta1",),
         _object("KubeletConfiguration"),
         kubelet_configuration.ROWS,
         _one(kubelet_configuration.convert),
+        (API_VERSION,),
     ),
     FileForm(
         "kubeletconfiguration",
         "an OpenShift KubeletConfig",
-        ("machineconfiguration.openshift.io/v1",),
         _object("KubeletConfig"),
         kubelet_configuration.OPENSHIFT_ROWS,
         _one(kubelet_configuration.convert),
+        (_MACHINE_CONFIGURATION,),
     ),
     FileForm(
         "mig-parted",
         "a configuration of mig-parted",
-        (),
         _keys("mig-configs"),
         mig_parted.ROWS,
         mig_parted.convert,
@@ -106,33 +106,30 @@ FORMS: tuple[FileForm, ...] = (
     FileForm(
         "tuned",
         "a TuneD profile",
-        (),
         tuned.is_profile,
         tuned.TUNED_ROWS,
         _one(tuned.convert),
-        ("in every section", tuned.UNIT_ROWS),
+        extra=("in every section", tuned.UNIT_ROWS),
     ),
     FileForm(
         "tuned",
         "an OpenShift Tuned",
-        ("tuned.openshift.io/v1",),
         _object("Tuned"),
         tuned.TUNED_OBJECT_ROWS,
         lambda draft, document, name, _: tuned.convert_object(draft, document, name),
+        ("tuned.openshift.io/v1",),
     ),
     FileForm(
         "kubespray",
         "variables of kubespray",
-        (),
         kubespray.is_variables,
         kubespray.ROWS,
         _one(kubespray.convert),
-        ("beside these", (kubespray.OTHERS_ROW,)),
+        extra=("beside these", (kubespray.OTHERS_ROW,)),
     ),
     FileForm(
         "gke",
         "a node system configuration of GKE",
-        (),
         _keys("kubeletConfig", "linuxConfig"),
         gke.ROWS,
         _one(gke.convert),
@@ -140,23 +137,22 @@ FORMS: tuple[FileForm, ...] = (
     FileForm(
         "eks",
         "a NodeConfig of EKS",
-        ("node.eks.aws/v1alpha1",),
         _object("NodeConfig"),
         eks.NODE_CONFIG_ROWS,
         _one(eks.convert_node_config),
+        ("node.eks.aws/v1alpha1",),
     ),
     FileForm(
         "eks",
         "a ClusterConfig of eksctl",
-        ("eksctl.io/v1alpha5",),
         _object("ClusterConfig"),
         eks.EKSCTL_ROWS,
         lambda draft, document, name, _: eks.convert_eksctl(draft, document, name),
+        ("eksctl.io/v1alpha5",),
     ),
     FileForm(
         "eks",
         "settings of Bottlerocket",
-        (),
         _keys("settings"),
         eks.BOTTLEROCKET_ROWS,
         _one(eks.convert_bottlerocket),
@@ -164,25 +160,21 @@ FORMS: tuple[FileForm, ...] = (
     FileForm(
         "kubelet-flags",
         "flags of a kubelet",
-        (),
         _keys(_FLAGS),
-        (kubelet_configuration.flags_row(_FLAGS),),
+        table("kubelet-flags"),
         _one(lambda draft, document: kubelet_configuration.place_flags(draft, document[_FLAGS], _FLAGS, {})),
     ),
     FileForm(
         "machineconfig",
         "an OpenShift MachineConfig",
-        ("machineconfiguration.openshift.io/v1",),
         _object("MachineConfig"),
         arguments.MACHINE_CONFIG_ROWS,
         _one(arguments.convert_machine_config),
+        (_MACHINE_CONFIGURATION,),
     ),
     *(
-        FileForm(kind, called, (), has, rows, _one(convert_one))
+        FileForm(kind, called, has, rows, _one(convert_one))
         for kind, called, has, rows, convert_one in arguments.FORMS
-    ),
-    FileForm(
-        "grub", "defaults of GRUB", (), arguments.is_grub, arguments.GRUB_ROWS, _one(arguments.convert_grub)
     ),
 )
 

@@ -9,17 +9,8 @@ from typing import Any
 
 from numaforge.lib.given import digits, mapping
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.kubelet_configuration import KEEPS, place
-from numaforge.planning.convert.rows import (
-    Fate,
-    FieldRow,
-    Form,
-    becomes,
-    differs,
-    enters,
-    not_expressed,
-    not_ours,
-)
+from numaforge.planning.convert.kubelet_configuration import place
+from numaforge.planning.convert.rows import Fate, table
 
 _POLICIES = {
     "BestEffort": "best-effort",
@@ -38,8 +29,6 @@ _DEFRAG = {
     "NEVER": "never",
 }
 _SIZES = {"hugepage_size2m": "2Mi", "hugepage_size1g": "1Gi"}
-_GOOGLE = "GKE's own"
-_SPREAD = "spread over the NUMA nodes that have CPUs and memory, while the node runs"
 
 
 def _enabled(value: str) -> str | None:
@@ -52,62 +41,13 @@ def _defrag(value: str) -> str | None:
     return None if word == "UNSPECIFIED" else _DEFRAG.get(word, word)
 
 
-ROWS: tuple[FieldRow, ...] = (
-    enters("kubeletConfig.cpuManagerPolicy", "kubelet.cpu_manager_policy", Form.TEXT),
-    enters("kubeletConfig.topologyManager.policy", "kubelet.topology_manager_policy", Form.TEXT),
-    enters("kubeletConfig.topologyManager.scope", "kubelet.topology_manager_scope", Form.TEXT),
-    enters("kubeletConfig.memoryManager.policy", "kubelet.memory_manager_policy", Form.TEXT),
-    *not_ours(
-        "cpuCFSQuota cpuCfsQuota cpuCFSQuotaPeriod cpuCfsQuotaPeriod podPidsLimit allowedUnsafeSysctls "
-        "singleProcessOomKill singleProcessOOMKill",
-        KEEPS,
-        prefix="kubeletConfig.",
-    ),
-    *not_ours(
-        "evictionSoft evictionSoftGracePeriod evictionMinimumReclaim evictionMaxPodGracePeriodSeconds",
-        f"only hard thresholds count for Allocatable; {KEEPS}",
-        prefix="kubeletConfig.",
-    ),
-    *not_ours(
-        "containerLogMaxSize containerLogMaxFiles imageGcLowThresholdPercent imageGcHighThresholdPercent "
-        "imageMinimumGcAge imageMaximumGcAge maxParallelImagePulls insecureKubeletReadonlyPortEnabled "
-        "shutdownGracePeriodSeconds shutdownGracePeriodCriticalPodsSeconds crashLoopBackOff",
-        f"it is about how the kubelet works; {KEEPS}",
-        prefix="kubeletConfig.",
-    ),
-    becomes("linuxConfig.sysctl", "tuning.sysctls", Form.TABLE),
-    becomes("linuxConfig.sysctls", "tuning.sysctls", Form.TABLE),
-    differs(
-        "linuxConfig.cgroupMode",
-        "host.cgroup",
-        Form.TEXT,
-        "a host is refused that has not version 2; version 1 cannot be asked for",
-        by=lambda value: "v2" if value == "CGROUP_MODE_V2" else None,
-        silent=("CGROUP_MODE_UNSPECIFIED",),
-    ),
-    *(
-        enters(f"linuxConfig.{section}.{name}", "hugepages", Form.WORD, _SPREAD)
-        for section, names in (
-            ("hugepageConfig", ("hugepage_size2m", "hugepage_size1g")),
-            ("hugepages", ("hugepageSize2m", "hugepageSize1g")),
-        )
-        for name in names
-    ),
-    becomes(
-        "linuxConfig.transparentHugepageEnabled", "tuning.transparent_hugepages.enabled", Form.TEXT, _enabled
-    ),
-    becomes(
-        "linuxConfig.transparentHugepageDefrag", "tuning.transparent_hugepages.defrag", Form.TEXT, _defrag
-    ),
-    not_expressed(
-        "linuxConfig.swapConfig", "swap that GKE makes; a profile can only turn swap off", "tuning.swap"
-    ),
-    *not_ours(
-        "linuxConfig.nodeKernelModuleLoading linuxConfig.accurateTimeConfig linuxConfig.customNodeInit "
-        "linuxConfig.additionalEtcHosts linuxConfig.additionalEtcResolvConf "
-        "linuxConfig.additionalEtcSystemdResolvedConf linuxConfig.timeZone linuxConfig.kernelOverrides",
-        _GOOGLE,
-    ),
+ROWS = table(
+    "gke",
+    {
+        "linuxConfig.cgroupMode": lambda value: "v2" if value == "CGROUP_MODE_V2" else None,
+        "linuxConfig.transparentHugepageEnabled": _enabled,
+        "linuxConfig.transparentHugepageDefrag": _defrag,
+    },
 )
 
 

@@ -17,17 +17,7 @@ from numaforge.lib.given import mapping, mappings
 from numaforge.lib.mistakes import yaml_scalar
 from numaforge.lib.quantity import counted, format_bytes, parse_quantity
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.rows import (
-    Fate,
-    FieldRow,
-    Form,
-    becomes,
-    below,
-    enters,
-    not_expressed,
-    not_ours,
-    same,
-)
+from numaforge.planning.convert.rows import Fate, table
 
 Name = Callable[[str], str]
 
@@ -56,128 +46,12 @@ _ON_BY_DEFAULT = {
     FULL_PCPUS_ONLY: "pods with part of a core are refused; write false for off",
     STRICT_CPU_RESERVATION: "no pod runs on reserved CPUs; write false for off",
 }
-KEEPS = "a profile leaves it alone: keep it in the kubelet's own file"
-SPLIT = (
-    "the sum is computed from the reservations and the threshold, and split over the NUMA nodes of each "
-    "machine"
-)
-_CPU = "the kubelet ignores it beside reservedSystemCPUs, and a profile reserves whole cores in cpus.reserved"
-DISK = "a profile reserves CPUs and memory alone: keep it in the kubelet's own file"
 _MEMORY_AVAILABLE = "memory.available"
 _DEFAULT_THRESHOLD = "100Mi"  # pkg/kubelet/eviction/defaults_linux.go
 
 
-def flags_row(field: str) -> FieldRow:
-    """Return the row of a kubelet's flags, which are noted by name."""
-    why = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
-    return FieldRow(field, Fate.DIFFERS, "kubelet", why, quiet=True)
-
-
-def reservation_rows(name: str, key: str) -> tuple[FieldRow, ...]:
-    """Return the rows of kubeReserved or systemReserved."""
-    return (
-        enters(f"{name}.memory", key, Form.WORD),
-        FieldRow(f"{name}.cpu", Fate.NOT_EXPRESSED, "cpus.reserved", _CPU, Form.WORD, quiet=True),
-        *not_ours(f"{name}.ephemeral-storage {name}.pid", DISK),
-    )
-
-
-KUBELET_ROWS: tuple[FieldRow, ...] = (
-    enters("cpuManagerPolicy", _PLACED["cpuManagerPolicy"], Form.TEXT),
-    enters("cpuManagerPolicyOptions", _PLACED["cpuManagerPolicyOptions"], Form.TABLE),
-    enters("topologyManagerPolicy", _PLACED["topologyManagerPolicy"], Form.TEXT),
-    enters("topologyManagerPolicyOptions", _PLACED["topologyManagerPolicyOptions"], Form.TABLE),
-    enters("topologyManagerScope", _PLACED["topologyManagerScope"], Form.TEXT),
-    enters("memoryManagerPolicy", _PLACED["memoryManagerPolicy"], Form.TEXT),
-    enters("reservedSystemCPUs", _PLACED["reservedSystemCPUs"], Form.CPUS),
-    *reservation_rows("kubeReserved", "memory.kube_reserved"),
-    *reservation_rows("systemReserved", "memory.system_reserved"),
-    enters("evictionHard", "memory.eviction_hard", Form.TABLE),
-    enters("reservedMemory", "memory.split", Form.ANYTHING, SPLIT),
-    not_expressed(
-        "failSwapOn",
-        "false lets the kubelet start with swap: set tuning.swap: off for none, or keep it in the kubelet's "
-        "file",
-        "tuning.swap",
-        Form.SWITCH,
-        silent=(True,),
-    ),
-    *not_ours(
-        "mergeDefaultEvictionSettings", "hard thresholds that the profile does not name keep their defaults"
-    ),
-    *not_ours(
-        "memorySwap memoryThrottlingFactor memoryReservationPolicy kernelMemcgNotification qosReserved "
-        "enforceNodeAllocatable systemReservedCgroup kubeReservedCgroup systemCgroups kubeletCgroups "
-        "cgroupRoot cgroupsPerQOS cgroupDriver failCgroupV1 singleProcessOOMKill oomScoreAdj "
-        "localStorageCapacityIsolation protectKernelDefaults allowedUnsafeSysctls defaultPodSysctls "
-        "userNamespaces",
-        KEEPS,
-    ),
-    *not_ours(
-        "evictionSoft evictionSoftGracePeriod evictionMaxPodGracePeriod evictionMinimumReclaim "
-        "evictionPressureTransitionPeriod",
-        "only hard thresholds count for Allocatable: keep it in the kubelet's own file",
-    ),
-    *not_ours(
-        "cpuCFSQuota cpuCFSQuotaPeriod cpuManagerReconcilePeriod maxPods podsPerCore podPidsLimit "
-        "maxOpenFiles featureGates",
-        KEEPS,
-    ),
-    *not_ours(
-        "address port readOnlyPort healthzBindAddress healthzPort enableServer enableDebugFlagsHandler "
-        "enableDebuggingHandlers enableProfilingHandler enableSystemLogHandler enableSystemLogQuery "
-        "enableContentionProfiling enableControllerAttachDetach authentication authorization tlsCertFile "
-        "tlsCipherSuites tlsCurvePreferences tlsMinVersion tlsPrivateKeyFile rotateCertificates "
-        "serverTLSBootstrap clusterDNS clusterDomain resolvConf podCIDR hairpinMode iptablesDropBit "
-        "iptablesMasqueradeBit makeIPTablesUtilChains registerNode registerWithTaints providerID",
-        f"it is about the node in its cluster; {KEEPS}",
-    ),
-    *not_ours(
-        "containerRuntimeEndpoint imageServiceEndpoint imageGCHighThresholdPercent "
-        "imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge "
-        "imagePullCredentialsVerificationPolicy maxParallelImagePulls preloadedImagesVerificationAllowlist "
-        "registryBurst registryPullQPS serializeImagePulls containerLogMaxFiles containerLogMaxSize "
-        "containerLogMaxWorkers containerLogMonitorInterval podLogsDir seccompDefault volumePluginDir "
-        "volumeStatsAggPeriod",
-        f"it is about images, logs and volumes; {KEEPS}",
-    ),
-    *not_ours(
-        "configMapAndSecretChangeDetectionStrategy contentType crashLoopBackOff eventBurst eventRecordQPS "
-        "fileCheckFrequency httpCheckFrequency kubeAPIBurst kubeAPIQPS logging nodeLeaseDurationSeconds "
-        "nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency runOnce "
-        "runtimeRequestTimeout showHiddenMetricsForVersion shutdownGracePeriod "
-        "shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods staticPodPath staticPodURL "
-        "staticPodURLHeader streamingConnectionIdleTimeout syncFrequency tracing",
-        f"it is about how the kubelet works, not what pods get; {KEEPS}",
-    ),
-)
-
-HEAD_ROWS = same("apiVersion kind", "the kind of the file")
-METADATA_ROWS = (
-    becomes("metadata.name", "name", Form.TEXT),
-    *same("metadata.*", "the cluster's own record of the object"),
-    *same("status", "what the operator reports"),
-)
-
-ROWS: tuple[FieldRow, ...] = (
-    *HEAD_ROWS,
-    *KUBELET_ROWS,
-)
-
-OPENSHIFT_ROWS: tuple[FieldRow, ...] = (
-    *HEAD_ROWS,
-    *METADATA_ROWS,
-    *below("spec.kubeletConfig", (*HEAD_ROWS, *KUBELET_ROWS)),
-    *not_ours(
-        "spec.machineConfigPoolSelector", "the inventory assigns profiles to hosts: by group or host data"
-    ),
-    *not_ours(
-        "spec.autoSizingReserved",
-        "OpenShift's sizes are computed on the node: set memory.kube_reserved and memory.system_reserved",
-        silent=(False,),
-    ),
-    *not_ours("spec.logLevel spec.tlsSecurityProfile", f"it is about how the kubelet works; {KEEPS}"),
-)
+HEAD_ROWS, METADATA_ROWS, KUBELET_ROWS = table("head"), table("metadata"), table("kubelet")
+ROWS, OPENSHIFT_ROWS = table("kubeletconfiguration"), table("kubeletconfig")
 
 
 def convert(draft: Draft, document: Mapping[str, Any]) -> None:

@@ -9,15 +9,8 @@ from typing import Any
 
 from numaforge.lib.given import mapping
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.kubelet_configuration import (
-    DISK,
-    KEEPS,
-    KUBELET_ROWS,
-    flags_row,
-    place,
-    settings_of_flags,
-)
-from numaforge.planning.convert.rows import Fate, FieldRow, Form, below, enters, not_expressed, not_ours
+from numaforge.planning.convert.kubelet_configuration import place, settings_of_flags
+from numaforge.planning.convert.rows import Fate, Form, table
 
 # The variables, by the kubelet's field that they set.
 _FIELDS = {
@@ -43,69 +36,9 @@ _UNREAD = {
 }
 _EXTRA = ("kubelet_config_extra_args", "kubelet_node_config_extra_args")
 _FLAGS = ("kubelet_custom_flags", "kubelet_node_custom_flags")
-_CONTROL_PLANE = "for control plane nodes alone, and a GPU server is none"
-_AMOUNTS = "the kubelet counts threads, and a profile reserves whole cores in cpus.reserved"
-_CLUSTER = "the cluster's own; kubespray keeps setting them"
 
-ROWS: tuple[FieldRow, ...] = (
-    enters("kubelet_cpu_manager_policy", "kubelet.cpu_manager_policy", Form.TEXT),
-    enters("kubelet_cpu_manager_policy_options", "kubelet.cpu_manager_options", Form.TABLE),
-    enters("kubelet_topology_manager_policy", "kubelet.topology_manager_policy", Form.TEXT),
-    enters("kubelet_topology_manager_scope", "kubelet.topology_manager_scope", Form.TEXT),
-    enters("kube_reserved", "memory.kube_reserved", Form.SWITCH),
-    enters("kube_memory_reserved", "memory.kube_reserved", Form.WORD),
-    FieldRow("kube_cpu_reserved", Fate.NOT_EXPRESSED, "cpus.reserved", _AMOUNTS, Form.WORD, quiet=True),
-    enters("system_reserved", "memory.system_reserved", Form.SWITCH),
-    enters("system_memory_reserved", "memory.system_reserved", Form.WORD),
-    FieldRow("system_cpu_reserved", Fate.NOT_EXPRESSED, "cpus.reserved", _AMOUNTS, Form.WORD, quiet=True),
-    enters("eviction_hard", "memory.eviction_hard", Form.TABLE),
-    enters("additional_sysctl[].name", "tuning.sysctls", Form.TEXT),
-    enters("additional_sysctl[].value", "tuning.sysctls", Form.WORD),
-    *(row for extra in _EXTRA for row in below(extra, KUBELET_ROWS)),
-    *not_ours(
-        "kube_ephemeral_storage_reserved kube_pid_reserved system_ephemeral_storage_reserved "
-        "system_pid_reserved",
-        DISK,
-    ),
-    *not_ours(
-        "kube_master_cpu_reserved kube_master_memory_reserved kube_master_ephemeral_storage_reserved "
-        "kube_master_pid_reserved system_master_cpu_reserved system_master_memory_reserved "
-        "system_master_ephemeral_storage_reserved system_master_pid_reserved eviction_hard_control_plane",
-        _CONTROL_PLANE,
-    ),
-    not_expressed(
-        "kubelet_fail_swap_on",
-        "set tuning.swap: off for a node without swap",
-        "tuning.swap",
-        Form.SWITCH,
-        silent=(True,),
-    ),
-    *map(flags_row, _FLAGS),
-    *not_ours(
-        "kubelet_max_pods kubelet_pod_pids_limit kubelet_swap_behavior kubelet_enforce_node_allocatable "
-        "kube_reserved_cgroups system_reserved_cgroups kube_reserved_cgroups_for_service_slice "
-        "system_reserved_cgroups_for_service_slice kubelet_cgroup_driver kubelet_runtime_cgroups "
-        "kubelet_kubelet_cgroups kubelet_runtime_cgroups_cgroupfs kubelet_kubelet_cgroups_cgroupfs "
-        "kubelet_config_extra_args_cgroupfs kubelet_protect_kernel_defaults kubelet_feature_gates "
-        "kubelet_address kubelet_bind_address kubelet_healthz_port kubelet_healthz_bind_address "
-        "kubelet_status_update_frequency kubelet_authentication_token_webhook "
-        "kubelet_authorization_mode_webhook kubelet_rotate_certificates kubelet_rotate_server_certificates "
-        "kubelet_csr_approver_enabled kubelet_csr_approver_values kubelet_streaming_connection_idle_timeout "
-        "kubelet_image_gc_high_threshold kubelet_image_gc_low_threshold kubelet_make_iptables_util_chains "
-        "kubelet_seccomp_default kubelet_systemd_hardening kubelet_secure_addresses "
-        "kubelet_event_record_qps kubelet_shutdown_grace_period kubelet_shutdown_grace_period_critical_pods "
-        "kubelet_logfiles_max_nr kubelet_logfiles_max_size kubelet_load_modules "
-        "kubelet_flexvolumes_plugins_dir kubelet_cluster_dns kubelet_deployment_type "
-        "kubelet_preferred_address_types kubelet_max_parallel_image_pulls kubelet_fail_cgroup_v1 "
-        "kubelet_binary_checksum kubelet_checksums kubelet_config_dir kubelet_csr_approver_chart_ref "
-        "kubelet_csr_approver_chart_version kubelet_csr_approver_namespace "
-        "kubelet_csr_approver_repository_name kubelet_csr_approver_repository_url kubelet_download_url "
-        "kubelet_systemd_wants_dependencies kubelet_tracing kubelet_tracing_endpoint "
-        "kubelet_tracing_sampling_rate_per_million",
-        KEEPS.replace("the kubelet's own file", "kubespray's variables"),
-    ),
-)
-OTHERS_ROW = FieldRow("any other variable", Fate.NOT_OURS, why=_CLUSTER)
+ROWS = table("kubespray")
+(OTHERS_ROW,) = table("kubespray-others")
 _LEFT_ALONE = {row.field for row in ROWS if row.fate is Fate.NOT_OURS}
 _OURS = ("kubelet_", "kube_reserved", "system_reserved", "eviction_")
 
@@ -145,7 +78,7 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
         draft.note(
             ", ".join(unknown) if len(unknown) < 4 else f"{len(unknown)} other variables",
             Fate.NOT_OURS,
-            _CLUSTER,
+            OTHERS_ROW.why,
         )
     entries = [mapping(entry) for entry in values.get("additional_sysctl") or ()]
     sysctls = {str(entry["name"]): entry.get("value") for entry in entries if "name" in entry}

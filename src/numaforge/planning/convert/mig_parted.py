@@ -6,16 +6,10 @@ from typing import Any
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.section import validated
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.rows import Fate, FieldRow, Form, enters
+from numaforge.planning.convert.rows import Fate, table
 from numaforge.roles.mig.mig_parted import MigConfigFile
 
-ROWS: tuple[FieldRow, ...] = (
-    enters("version", "mig.mig_parted.version", Form.TEXT),
-    enters("mig-configs.*[].device-filter", "mig.mig_parted", Form.ANYTHING),
-    enters("mig-configs.*[].devices", "mig.mig_parted", Form.ANYTHING),
-    enters("mig-configs.*[].mig-enabled", "mig.mig_parted", Form.SWITCH),
-    enters("mig-configs.*[].mig-devices", "mig.mig_parted", Form.ANYTHING),
-)
+ROWS = table("mig-parted")
 
 
 def convert(draft: Draft, document: Mapping[str, Any], name: str | None, file: str) -> None:

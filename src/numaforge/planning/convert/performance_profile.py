@@ -15,28 +15,15 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
-from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, KUBELET_ROWS, METADATA_ROWS, place
-from numaforge.planning.convert.rows import (
-    Fate,
-    FieldRow,
-    Form,
-    becomes,
-    differs,
-    enters,
-    not_expressed,
-    not_ours,
-    same,
-)
+from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, KUBELET_ROWS, place
+from numaforge.planning.convert.rows import Fate, table
 from numaforge.roles.crio.section import Ask
 
 _SNIPPET = "kubeletconfig.experimental"
 _SNIPPET_FIELD = f"metadata.annotations.{_SNIPPET}"
 _CPU_FIELDS = ("reserved", "isolated", "offlined", "shared", "ovsDpdk")
 _ALIGNED = ("restricted", "single-numa-node")
-_FREQUENCIES = "frequencies stay as they are: write scaling_max_freq of these CPUs by hand"
-_GROUPS = "the inventory assigns profiles to hosts: by group or host data"
 _HIGH_POWER = "spec.workloadHints.highPowerConsumption"
-_RUNTIME = "it is CRI-O's: configure the container runtime itself"
 _SIZE = re.compile(r"(?P<number>[1-9][0-9]*)(?P<unit>[kMG])")
 
 # Annotations that the operator reads; the others are the cluster's own.
@@ -45,7 +32,7 @@ _ANNOTATIONS: Mapping[str, str] = {
     "performance.openshift.io/ignore-cgroups-version": "host.cgroup can require version 2",
     "performance.openshift.io/enable-rps": "set interrupts.rps",
     "performance.openshift.io/enable-physical-dev-rps": "set interrupts.rps",
-    "performance.openshift.io/exec-cpu-affinity": _RUNTIME,
+    "performance.openshift.io/exec-cpu-affinity": "it is CRI-O's: configure the container runtime itself",
     "performance.openshift.io/cpu-load-balancing-ovs-dpdk": "numaforge does not set up Open vSwitch",
     "performance.openshift.io/dra-resource-management": (
         "set none for the kubelet's CPU and topology managers, None for its memory manager"
@@ -53,179 +40,21 @@ _ANNOTATIONS: Mapping[str, str] = {
 }
 
 
-ROWS: tuple[FieldRow, ...] = (
-    *HEAD_ROWS,
-    *(row for row in METADATA_ROWS if row.field != "metadata.*"),
-    FieldRow(
-        "metadata.annotations",
-        Fate.DIFFERS,
-        why="those that the operator reads have rows below",
-        form=Form.TABLE,
-        quiet=True,
-    ),
-    *same("metadata.*", "the cluster's own record of the object"),
-    enters("spec.cpu.reserved", "cpus.reserved.cpulist", Form.CPUS),
-    enters(
-        "spec.cpu.isolated",
-        "kernel.nohz_full",
-        Form.CPUS,
-        "no tick and no RCU callbacks there (kernel.nohz_full, kernel.rcu_nocbs), and managed interrupts "
-        "keep off; pods get all CPUs but the reserved ones, whether they are named here or not",
-    ),
-    FieldRow(
-        "spec.cpu.balanceIsolated",
-        Fate.BECOMES,
-        "kernel.isolated_cpus",
-        "false takes them out of the scheduler's balancing, as kernel.isolated_cpus does",
-        Form.SWITCH,
-    ),
-    becomes("spec.cpu.offlined", "cpus.offline", Form.CPUS, lambda value: str(value) or None),
-    enters(
-        "spec.cpu.shared",
-        "cpus.reserved.cpulist",
-        Form.CPUS,
-        "only OpenShift's plugin gives them to pods; with workloadHints.mixedCpus they are reserved beside "
-        "the others",
-    ),
-    enters(
-        "spec.cpu.ovsDpdk",
-        "cpus.reserved.cpulist",
-        Form.CPUS,
-        "reserved beside the others: numaforge does not start Open vSwitch on them",
-    ),
-    enters("spec.hugepages.defaultHugepagesSize", "kernel.cmdline", Form.TEXT),
-    enters("spec.hugepages.pages[].size", "hugepages[].size", Form.TEXT),
-    enters("spec.hugepages.pages[].count", "hugepages[].count", Form.NUMBER),
-    enters("spec.hugepages.pages[].node", "hugepages[].numa_node", Form.NUMBER),
-    FieldRow(
-        "spec.kernelPageSize",
-        Fate.NOT_OURS,
-        why="another page size is another kernel: install its package",
-        form=Form.TEXT,
-        silent=("4k",),
-    ),
-    enters("spec.numa.topologyPolicy", "kubelet.topology_manager_policy", Form.TEXT),
-    FieldRow(
-        "spec.realTimeKernel.enabled",
-        Fate.NOT_OURS,
-        why="a real-time kernel is another kernel: install its package",
-        form=Form.SWITCH,
-        silent=(False,),
-    ),
-    enters("spec.additionalKernelArgs", "kernel.cmdline", Form.TEXTS),
-    differs(
-        "spec.globallyDisableIrqLoadBalancing",
-        "interrupts.irqbalance",
-        Form.SWITCH,
-        "irqbalance uses the reserved CPUs alone, instead of all but the isolated ones",
-        by=lambda value: "reserved" if value else None,
-        silent=(False,),
-    ),
-    becomes(
-        "spec.net.userLevelNetworking",
-        "nic_queues.combined",
-        Form.SWITCH,
-        lambda value: "reserved" if value else None,
-    ),
-    *(
-        not_expressed(
-            f"spec.net.devices[].{name}",
-            "chooses NICs for userLevelNetworking: name them in nic_queues.nics",
-            "",
-            Form.TEXT,
-        )
-        for name in ("interfaceName", "vendorID", "deviceID")
-    ),
-    not_expressed(
-        "spec.workloadHints.realTime",
-        "adds nosoftlockup, nmi_watchdog=0, mce=off, tsc=reliable and rcutree.kthread_prio=11 on OpenShift: "
-        "list those that you want in kernel.cmdline; mce=off hides faults of memory, and needs unsafe",
-        "kernel.cmdline",
-        Form.SWITCH,
-        silent=(False,),
-    ),
-    FieldRow(
-        "spec.workloadHints.highPowerConsumption",
-        Fate.BECOMES,
-        "kernel.max_cstate",
-        "the driver offers no sleep state deeper than the first",
-        Form.SWITCH,
-    ),
-    FieldRow(
-        "spec.workloadHints.perPodPowerManagement",
-        Fate.DIFFERS,
-        "pod_tuning.allow",
-        "governor and sleep states of the node are left alone, for pods to ask for theirs; OpenShift adds "
-        "intel_pstate=passive or amd_pstate=passive: add it to kernel.cmdline",
-        Form.SWITCH,
-        silent=(False,),
-    ),
-    not_expressed(
-        "spec.workloadHints.mixedCpus",
-        "OpenShift's plugin lends shared CPUs to pods; here they are only reserved",
-        "cpus.reserved",
-        Form.SWITCH,
-        silent=(False,),
-    ),
-    *(
-        not_expressed(f"spec.hardwareTuning.{cpus}CpuFreq", _FREQUENCIES, form=Form.NUMBER)
-        for cpus in ("isolated", "reserved")
-    ),
-    *not_ours("spec.nodeSelector spec.machineConfigLabel spec.machineConfigPoolSelector", _GROUPS),
-)
+def _if_set(value: bool) -> str | None:
+    return "reserved" if value else None
 
+
+ROWS = table(
+    "performanceprofile",
+    {
+        "spec.cpu.offlined": lambda value: str(value) or None,
+        "spec.globallyDisableIrqLoadBalancing": _if_set,
+        "spec.net.userLevelNetworking": _if_set,
+    },
+)
 # What the operator adds to every node without a field for it.
 OPERATOR = "the operator"
-OPERATOR_ROWS: tuple[FieldRow, ...] = (
-    FieldRow(
-        "reboots by the MachineConfigOperator",
-        Fate.NOT_EXPRESSED,
-        "maintenance.reboot",
-        "what needs a boot stays pending until the profile has maintenance.reboot: allowed",
-    ),
-    FieldRow("kubeReserved and systemReserved 500Mi each", Fate.BECOMES, "memory"),
-    FieldRow(
-        "CPU manager static; memory manager Static with restricted and single-numa-node",
-        Fate.BECOMES,
-        "kubelet",
-    ),
-    FieldRow(
-        "systemd.cpu_affinity",
-        Fate.DIFFERS,
-        "system.daemons",
-        "daemons are confined to the reserved CPUs by their slices, without a boot",
-    ),
-    FieldRow(
-        "TuneD: governor, energy_perf_bias, min_perf_pct",
-        Fate.DIFFERS,
-        "tuning.governor",
-        "the governor performance alone; energy_perf_bias and min_perf_pct stay as they are",
-    ),
-    FieldRow(
-        "TuneD: force_latency=cstate.id:1|3",
-        Fate.DIFFERS,
-        "tuning.cpu_idle",
-        "no sleep state that takes longer than 3 us to wake from",
-    ),
-    FieldRow("TuneD: transparent huge pages never", Fate.BECOMES, "tuning.transparent_hugepages"),
-    FieldRow("TuneD: sysctls", Fate.BECOMES, "tuning.sysctls"),
-    FieldRow("skew_tick=1", Fate.BECOMES, "kernel.skew_tick"),
-    FieldRow("TuneD: intel_iommu=on iommu=pt", Fate.BECOMES, "kernel.iommu"),
-    FieldRow(
-        "TuneD: stalld, fwupd-refresh.timer, priorities of kernel threads",
-        Fate.NOT_EXPRESSED,
-        "",
-        "numaforge starts no daemon and sets no priorities: do it with the host's own tools",
-    ),
-    FieldRow(
-        "CRI-O: runtime class performance-NAME",
-        Fate.DIFFERS,
-        "pod_tuning",
-        "pods may not ask for a governor beside tuning.governor, nor for no interrupts beside "
-        "interrupts.irqbalance; each excludes the other",
-    ),
-    FieldRow("CRI-O: workload pinning", Fate.NOT_OURS, "", _RUNTIME),
-)
+OPERATOR_ROWS = table("performanceprofile-operator")
 _SYSCTLS = {
     "kernel.hung_task_timeout_secs": 600,
     "kernel.nmi_watchdog": 0,

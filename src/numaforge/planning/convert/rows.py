@@ -1,18 +1,24 @@
 """The fate of each field of another tool's file: one table for reading it, its notes and its page."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import cache
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import yaml
 
 from numaforge.kubelet_minors.flags import flag_called
 from numaforge.kubelet_minors.versions import LATEST_MINOR
 from numaforge.lib.mistakes import dotted
 
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 EACH = "[]"  # an entry of a list, in the path of a row
 ANY_KEY = "*"
+_AS_IS: Mapping[str, Callable[[Any], Any]] = {}
 
 
 class Fate(StrEnum):
@@ -23,7 +29,6 @@ class Fate(StrEnum):
     SAME = "same by default"
     NOT_EXPRESSED = "not expressed"
     NOT_OURS = "not ours"
-    REFUSED = "refused"
 
 
 class Form(StrEnum):
@@ -68,60 +73,51 @@ class FieldRow:
 class FieldReading(NamedTuple):
     """A file's fields with their rows and values, and its mistakes: (field, what is wrong)."""
 
-    fields: tuple[tuple[Path, FieldRow, Any], ...]
+    fields: tuple[tuple[FieldPath, FieldRow, Any], ...]
     mistakes: tuple[tuple[str, str], ...]
 
 
-def becomes(field: str, key: str, form: Form, by: Callable[[Any], Any] | None = None) -> FieldRow:
-    """Return the row of a field that has the same meaning as a key of a profile."""
-    return FieldRow(field, Fate.BECOMES, key, form=form, by=by, placed=True)
+@cache
+def _tables() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    text = Path(__file__).with_name("fields.yaml").read_text(encoding="utf-8")
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return dict(yaml.load(text, Loader=loader))  # noqa: S506 (it is a safe one)
 
 
-def enters(field: str, key: str, form: Form, why: str = "") -> FieldRow:
-    """Return the row of a field that becomes `key` together with others; `why` is noted where it differs."""
-    return FieldRow(field, Fate.DIFFERS if why else Fate.BECOMES, key, why, form)
+def table(name: str, by: Mapping[str, Callable[[Any], Any]] = _AS_IS) -> tuple[FieldRow, ...]:
+    """Return the rows of a table of fields.yaml; `by` converts the values of these fields."""
+    return tuple(replace(row, by=by.get(row.field)) for row in _rows(name))
 
 
-def differs(
-    field: str,
-    key: str,
-    form: Form,
-    why: str,
-    *,
-    by: Callable[[Any], Any] | None = None,
-    silent: tuple[object, ...] = (),
-) -> FieldRow:
-    """Return the row of a field whose key has another meaning, which `why` explains."""
-    return FieldRow(field, Fate.DIFFERS, key, why, form, by, placed=True, silent=silent)
+def _rows(name: str) -> Iterator[FieldRow]:
+    for entry in _tables()[name]:
+        for above in entry.get("below", "").split() or [""]:
+            separator = " " if above.startswith("[") else "." if above else ""
+            for row in _entry_rows(entry):
+                yield replace(row, field=f"{above}{separator}{row.field}")
 
 
-def same(fields: str, why: str) -> tuple[FieldRow, ...]:
-    """Return the rows of fields that need no note."""
-    return tuple(FieldRow(field, Fate.SAME, why=why) for field in fields.split())
+def _entry_rows(entry: Mapping[str, Any]) -> Iterator[FieldRow]:
+    if "rows" in entry:
+        yield from chain.from_iterable(map(_rows, entry["rows"].split()))
+        return
+    fate = next(fate for fate in Fate if fate in entry)
+    has_key = fate in (Fate.BECOMES, Fate.DIFFERS)
+    names = entry["fields"]
+    for name in names.split() if isinstance(names, str) else names:
+        yield FieldRow(
+            name,
+            fate,
+            key=entry[fate] if has_key else entry.get("instead", ""),
+            why=entry.get("why", "") if has_key else entry[fate],
+            form=Form[entry.get("holds", "anything").upper()],
+            placed=entry.get("placed", False),
+            silent=tuple(entry.get("silent", ())),
+            quiet=entry.get("quiet", False),
+        )
 
 
-def not_ours(
-    fields: str, why: str, *, prefix: str = "", silent: tuple[object, ...] = ()
-) -> tuple[FieldRow, ...]:
-    """Return the rows of fields outside the scope of profiles, all of them below `prefix`."""
-    return tuple(
-        FieldRow(f"{prefix}{field}", Fate.NOT_OURS, why=why, silent=silent) for field in fields.split()
-    )
-
-
-def not_expressed(
-    field: str, why: str, key: str = "", form: Form = Form.ANYTHING, silent: tuple[object, ...] = ()
-) -> FieldRow:
-    """Return the row of a field about the node that is left out; `key` may be used instead."""
-    return FieldRow(field, Fate.NOT_EXPRESSED, key, why, form, silent=silent)
-
-
-def below(prefix: str, rows: Iterable[FieldRow]) -> tuple[FieldRow, ...]:
-    """Return rows for the same fields further down in a file."""
-    return tuple(replace(row, field=f"{prefix}.{row.field}") for row in rows)
-
-
-def shown(path: Path, *, ini: bool = False) -> str:
+def shown(path: FieldPath, *, ini: bool = False) -> str:
     """Return a path as its file has it: `spec.hugepages.pages[0].size`, `[cpu] governor`."""
     return f"[{path[0]}] {'.'.join(map(str, path[1:]))}".rstrip() if ini else dotted(path)
 
@@ -131,8 +127,8 @@ def read(document: Mapping[str, Any], rows: Iterable[FieldRow], *, ini: bool = F
     tree = _Branch()
     for row in rows:
         tree.add(row)
-    fields: list[tuple[Path, FieldRow, Any]] = []
-    mistakes: list[tuple[Path, str]] = []
+    fields: list[tuple[FieldPath, FieldRow, Any]] = []
+    mistakes: list[tuple[FieldPath, str]] = []
     _walk(document, tree, (), fields, mistakes)
     return FieldReading(tuple(fields), tuple((shown(path, ini=ini), message) for path, message in mistakes))
 
@@ -152,9 +148,9 @@ class _Branch:
 def _walk(
     value: Any,
     branch: _Branch,
-    path: Path,
-    fields: list[tuple[Path, FieldRow, Any]],
-    mistakes: list[tuple[Path, str]],
+    path: FieldPath,
+    fields: list[tuple[FieldPath, FieldRow, Any]],
+    mistakes: list[tuple[FieldPath, str]],
 ) -> None:
     if value is None:
         return

@@ -15,19 +15,7 @@ from numaforge.machine.knobs import KNOB_AT
 from numaforge.planning.convert.documents import read_ini
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
-from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, METADATA_ROWS
-from numaforge.planning.convert.rows import (
-    ANY_KEY,
-    Fate,
-    FieldRow,
-    Form,
-    becomes,
-    differs,
-    enters,
-    not_expressed,
-    not_ours,
-    same,
-)
+from numaforge.planning.convert.rows import Fate, table
 from numaforge.roles.kernel_cmdline.parameters import with_one_pci
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
@@ -40,10 +28,6 @@ _HASH_SIZE = "nf_conntrack_hashsize"  # a parameter of a module, in TuneD's sect
 _ISOLATED = ("${isolated_cores}", "${isolated_cores_expanded}", "${isolated_cores_online_expanded}")
 _CPU_SETS = {"nohz_full": "kernel.nohz_full", "rcu_nocbs": "kernel.rcu_nocbs"}
 _ALLOCATABLE = "allocatable"
-
-_OTHERS = "set it by other means: numaforge sets nothing of the kind"
-_SCRIPT = "numaforge runs no scripts on hosts: read it, and set the same in the profile"
-_DEVICES = "numaforge leaves disks, power of devices and sound alone: keep TuneD or a udev rule for it"
 
 
 def _switch(value: str) -> bool:
@@ -69,162 +53,25 @@ def _latency(value: str) -> dict[str, Any]:
     return {"deepest": names[0]} if names else {"max_latency_us": value}
 
 
-def _none(plugin: str, why: str) -> tuple[FieldRow, ...]:
-    return (FieldRow(f"[{plugin}]", Fate.NOT_EXPRESSED, why=why, form=Form.TABLE),)
+def _reserved(_: str) -> str:
+    return "reserved"
 
 
-TUNED_ROWS: tuple[FieldRow, ...] = (
-    becomes("[main] summary", "description", Form.TEXT),
-    not_expressed(
-        "[main] include", "what the profiles that it includes set is not in this file: convert them as well"
-    ),
-    *(
-        FieldRow(f"[main] {name}", Fate.SAME, why="for TuneD's own use")
-        for name in ("description", "recommend", "type")
-    ),
-    FieldRow("[variables]", Fate.SAME, why="put in where they are used", form=Form.TABLE),
-    FieldRow("[sysctl]", Fate.BECOMES, "tuning.sysctls", form=Form.TABLE),
-    FieldRow(
-        "[sysfs]",
-        Fate.NOT_EXPRESSED,
-        "",
-        "only files with a key of their own are taken: those of the knobs of `tuning`, workqueues",
-        Form.TABLE,
-        quiet=True,
-    ),
-    becomes("[cpu] governor", "tuning.governor", Form.TEXT, lambda value: _governors(value)[0]),
-    differs(
-        "[cpu] force_latency",
-        "tuning.cpu_idle",
-        Form.TEXT,
-        "states that take longer to wake from are switched off, where TuneD holds /dev/cpu_dma_latency open",
-        by=_latency,
-    ),
-    becomes("[cpu] energy_performance_preference", "tuning.energy_preference", Form.TEXT, _preference),
-    not_expressed(
-        "[cpu] energy_perf_bias",
-        "a register of older CPUs: set tuning.energy_preference",
-        "tuning.energy_preference",
-    ),
-    becomes("[cpu] no_turbo", "tuning.turbo", Form.TEXT, lambda value: not _switch(value)),
-    becomes("[cpu] boost", "tuning.turbo", Form.TEXT, _switch),
-    not_expressed(
-        "[cpu] min_perf_pct",
-        "frequencies have no limits of their own: the governor performance keeps them high",
-    ),
-    not_expressed("[cpu] max_perf_pct", "frequencies have no limits of their own"),
-    not_expressed(
-        "[cpu] pm_qos_resume_latency_us",
-        "for some CPUs alone: tuning.cpu_idle is for all",
-        "tuning.cpu_idle",
-    ),
-    *(
-        not_expressed(f"[cpu] {name}", "numaforge tunes once, not by load: keep TuneD for it")
-        for name in (
-            "load_threshold",
-            "latency_low",
-            "latency_high",
-            "sampling_down_factor",
-            "hwp_dynamic_boost",
-        )
-    ),
-    becomes("[vm] transparent_hugepages", "tuning.transparent_hugepages.enabled", Form.TEXT),
-    becomes("[vm] transparent_hugepage", "tuning.transparent_hugepages.enabled", Form.TEXT),
-    becomes("[vm] transparent_hugepage.defrag", "tuning.transparent_hugepages.defrag", Form.TEXT),
-    *(
-        enters(f"[vm] {name}", f"tuning.sysctls.vm.{name}", Form.TEXT)
-        for name in ("dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio")
-    ),
-    FieldRow(
-        f"[bootloader] {ANY_KEY}",
-        Fate.BECOMES,
-        "kernel.cmdline",
-        form=Form.TEXT,
-        why="options that begin with cmdline",
-    ),
-    *not_ours(
-        "initrd_add_dir initrd_add_img initrd_dst_img initrd_remove_dir grub2_cfg_file skip_grub_config",
-        "the initial RAM disk and GRUB's files are the host's own",
-        prefix="[bootloader] ",
-        silent=("",),
-    ),
-    differs(
-        "[irqbalance] banned_cpus",
-        "interrupts.irqbalance",
-        Form.TEXT,
-        "irqbalance uses the reserved CPUs alone, instead of all but these",
-        by=lambda _: "reserved",
-    ),
-    differs(
-        "[scheduler] isolated_cores",
-        "system.daemons",
-        Form.TEXT,
-        "daemons are confined to the reserved CPUs by their slices (cgroup v2); TuneD moves each thread",
-        by=lambda _: "reserved",
-    ),
-    not_expressed(
-        "[scheduler] irq_process", "set interrupts.devices", "interrupts.devices", silent=("false", "0")
-    ),
-    differs(
-        "[scheduler] default_irq_smp_affinity",
-        "interrupts.default_affinity",
-        Form.TEXT,
-        "interrupts that are requested later start on the reserved CPUs",
-        by=lambda value: None if value == "ignore" else "reserved",
-        silent=("ignore",),
-    ),
-    not_expressed(
-        f"[scheduler] {ANY_KEY}", "numaforge sets neither priorities nor the scheduler's own values"
-    ),
-    differs(
-        "[systemd] cpu_affinity",
-        "system.daemons",
-        Form.TEXT,
-        "daemons are confined to the reserved CPUs by their slices, without a boot",
-        by=lambda _: "reserved",
-    ),
-    FieldRow(
-        "[modules]",
-        Fate.BECOMES,
-        "modules.options",
-        "and `+r`, with which TuneD loads a module again, has no meaning",
-        Form.TABLE,
-    ),
-    *_none("net", "NICs keep what they have, queues too: set them with ethtool"),
-    *_none("script", _SCRIPT),
-    *_none("service", "numaforge starts and stops no services of others: use systemctl"),
-    *_none("irq", "set interrupts.devices for all NICs and drives"),
-    *_none("kthread", "numaforge sets no priorities of kernel threads"),
-    *_none("rtentsk", _OTHERS),
-    *_none("uncore", _OTHERS),
-    *_none("intel_uncore", _OTHERS),
-    *_none("selinux", _OTHERS),
-    *_none("mounts", _OTHERS),
-    *_none("acpi", _OTHERS),
-    *_none("amd_x3d", _OTHERS),
-    *(
-        row
-        for plugin in ("disk", "scsi_host", "usb", "audio", "video", "wireless", "bluetooth", "eeepc_she")
-        for row in _none(plugin, _DEVICES)
-    ),
+TUNED_ROWS = table(
+    "tuned",
+    {
+        "[cpu] governor": lambda value: _governors(value)[0],
+        "[cpu] force_latency": _latency,
+        "[cpu] energy_performance_preference": _preference,
+        "[cpu] no_turbo": lambda value: not _switch(value),
+        "[cpu] boost": _switch,
+        "[irqbalance] banned_cpus": _reserved,
+        "[scheduler] isolated_cores": _reserved,
+        "[scheduler] default_irq_smp_affinity": lambda value: None if value == "ignore" else "reserved",
+        "[systemd] cpu_affinity": _reserved,
+    },
 )
-
-UNIT_ROWS: tuple[FieldRow, ...] = (
-    FieldRow("type", Fate.SAME, why="the plugin, where the section has another name"),
-    FieldRow("enabled", Fate.SAME, why="a section that is switched off is left out"),
-    FieldRow("replace, prepend, drop, priority", Fate.SAME, why="about the profiles that it includes"),
-    FieldRow(
-        "uname_regex, cpuinfo_regex",
-        Fate.NOT_EXPRESSED,
-        why="for some machines alone: make a profile of its own from the section, for hosts that match",
-    ),
-    FieldRow(
-        "devices, devices_udev_regex",
-        Fate.NOT_EXPRESSED,
-        why="for some CPUs alone, and what a profile sets is for all: the section is left out",
-    ),
-    FieldRow("script_pre, script_post", Fate.NOT_EXPRESSED, why=_SCRIPT),
-)
+UNIT_ROWS = table("tuned-section")
 _UNIT_FIELDS = {name: row for row in UNIT_ROWS for name in row.field.split(", ")}
 _FOR_SOME = ("uname_regex", "cpuinfo_regex", "devices", "devices_udev_regex")
 # Plugins from which nothing is converted, whatever their sections hold.
@@ -234,14 +81,7 @@ _UNTOUCHED = {
     if len(row.path()) == 1 and row.fate is Fate.NOT_EXPRESSED and not row.quiet
 }
 
-TUNED_OBJECT_ROWS: tuple[FieldRow, ...] = (
-    *HEAD_ROWS,
-    *METADATA_ROWS,
-    enters("spec.profile[].name", "name", Form.TEXT),
-    FieldRow("spec.profile[].data", Fate.BECOMES, why="read as a TuneD profile", form=Form.TEXT),
-    *not_ours("spec.recommend", "the inventory assigns profiles to hosts: by group or host data"),
-    *same("spec.managementState", "for the operator"),
-)
+TUNED_OBJECT_ROWS = table("tuned-object")
 
 
 def convert_object(draft: Draft, document: Mapping[str, Any], name: str | None) -> None:
