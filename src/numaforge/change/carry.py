@@ -86,10 +86,7 @@ def unfinished(transaction: Transaction, status: Status) -> Unfinished:
 
 
 def clear_status(how_far: Callable[[], Answer]) -> Status:
-    """Return how far a transaction is; a node with an incomplete answer is asked again.
-
-    Raises HostUnreachableError where that goes on, and as the question does.
-    """
+    """Return a transaction's status; an incomplete answer is asked for again; raises HostUnreachableError."""
     for _ in range(_UNCLEAR_ANSWERS):
         try:
             return read_status(how_far())

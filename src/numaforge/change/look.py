@@ -112,10 +112,7 @@ def look(ask: Ask, query: NodeQuery, announced: str | None = None) -> NodeState:
 
 
 def read_found(query: NodeQuery, output: Output) -> NodeState:
-    """Read the answer of the query's script.
-
-    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
-    """
+    """Read the script's answer; raises HostUnreachableError if it is cut off, as on the way down."""
     answer = Answer.of(output)
     words = [line.partition(" ")[::2] for line in answer.part("transactions")]
     drop_ins = sorted(answer.part("drop-ins"))

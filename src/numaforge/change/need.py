@@ -21,10 +21,7 @@ def new_id() -> str:
 
 
 def need(goal: Goal, state: NodeState, name: str | None = None) -> Transaction | None:
-    """Return the transaction that makes a node as planned, `name` its id; None where the node is.
-
-    Raises NumaforgeError for what cannot be carried out on this node.
-    """
+    """Return the transaction that makes a node as planned, None where it is; raises NumaforgeError."""
     needed: list[Part] = []
     for role_part in parts.called(goal.roles):
         part = role_part.need(goal, state, needed)

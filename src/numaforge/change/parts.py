@@ -123,10 +123,7 @@ def shell_of(names: Iterable[str]) -> list[str]:
 
 
 def refuse_incomplete(names: Iterable[str], script: str) -> None:
-    """Raise ValueError for a script whose parts cannot be carried out.
-
-    Each part has the verbs apply and undo, and each function of a part that is called is there.
-    """
+    """Raise ValueError for a script without a verb of its parts, or a function of theirs that it calls."""
     needed = {f"{name}_{verb}" for name in names for verb in ("apply", "undo")}
     called = {*re.findall(r"\w+", re.sub(r"(^|\s)#.*", "", script))} & _functions()
     if lacking := sorted((needed | called) - {*_FUNCTION.findall(script)}):

@@ -139,10 +139,7 @@ class Transaction:
 
     @property
     def undrainable(self) -> str:
-        """Return why a drain for it would be pointless, "" where it would not.
-
-        A node stays Ready for a while after its kubelet has stopped.
-        """
+        """Why a drain would be pointless, "" if not: a Node stays Ready a while without its kubelet."""
         if not self.drains or not self.pods.kubelet_down:
             return ""
         return f"no kubelet runs on it ({self.pods.kubelet_down}), and without one no pod ends in a drain"
@@ -329,10 +326,7 @@ class Status:
 
 
 def read_result(text: str) -> Result:
-    """Read a result.json.
-
-    Raises HostError for any other text.
-    """
+    """Read a result.json; raises HostError for any other text."""
     try:
         document = parse_json(text)
         texts, journal = (document["id"], document["outcome"], document["reason"]), document["journal"]
@@ -365,10 +359,7 @@ def start_script(transaction: Transaction) -> str:
 
 
 def _division(texts: Mapping[str, str]) -> str:
-    """Return the sed script that splits concatenated texts into the files of their names.
-
-    Raises ValueError for a text without a final newline: it would run into the next text.
-    """
+    """Return the sed script that splits texts into files; raises ValueError without a final newline."""
     first, script = 1, ""
     for name, text in texts.items():
         if text and not text.endswith("\n"):
@@ -439,10 +430,7 @@ def settle_script() -> str:
 
 
 def read_waiting(output: Output) -> tuple[str, ...]:
-    """Return the transaction that `settle_script` left waiting for its confirmation, if there is one.
-
-    Raises HostError for one that waits for pods to leave.
-    """
+    """Return the transaction that waits for its confirmation; raises HostError if it waits for pods."""
     words = [line.partition(" ") for line in Answer.of(output).lines]
     for phase, _, rest in words:
         if phase == PARKED:
@@ -490,10 +478,7 @@ def _script(transaction_id: str, function: str, *arguments: str, data: str = "")
 
 
 def read_status(output: Output) -> Status:
-    """Read what `status_script` printed.
-
-    Raises IncompleteStatusError for an incomplete answer: the host is going down.
-    """
+    """Read a status; raises IncompleteStatusError for an incomplete answer: the host is going down."""
     answer = Answer.of(output)
     values = _values(answer)
     result = "\n".join(answer.part("result")).strip()
@@ -515,11 +500,7 @@ def read_status(output: Output) -> Status:
 
 
 def read_process(output: Output) -> Process:
-    """Read what `process_script` printed.
-
-    Raises IncompleteStatusError for an incomplete answer: systemd is too busy to answer in time, or the host
-    is going down.
-    """
+    """Read the kubelet's process; raises IncompleteStatusError: systemd is busy, or the host going down."""
     try:
         process = _process(_values(Answer.of(output)))
         process.booted.encode()  # no calendar has this time: not an answer
@@ -574,10 +555,7 @@ def _lines(texts: Iterable[str]) -> str:
 
 
 def _folder(transaction_id: str) -> str:
-    """Return a transaction's folder.
-
-    Raises HostError for an invalid id: it may come from a cluster, and becomes part of a script for root.
-    """
+    """Return a transaction's folder; raises HostError for an id that cannot be part of a script for root."""
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9-]*", transaction_id):
         raise HostError(f"{transaction_id!r} is not the id of a transaction")
     return f"{TRANSACTIONS}/{transaction_id}"

@@ -8,10 +8,7 @@ from numaforge.findings import Severity
 
 @dataclass(frozen=True)
 class Check:
-    """The result for one prerequisite of a run; `severity` is None where it is met.
-
-    An error stops the run; a warning does not. `remedy` says what to do.
-    """
+    """The result for a prerequisite; `severity` None: it is met. An error stops the run."""
 
     name: str
     evidence: str

@@ -41,10 +41,7 @@ def is_joined(answer: Sequence[str]) -> bool:
 
 
 def checks(answer: Sequence[str], asked_at: float, answered_at: float) -> tuple[Check, ...]:
-    """Return the checks of a host's answer; what the answer lacks is left out, or unknown.
-
-    The times are by this machine's clock, in seconds since 1970.
-    """
+    """Return the checks of an answer; the times are this machine's, in seconds since 1970."""
     words = [line.partition(" ")[::2] for line in answer]
     read_only = [rest for kind, rest in words if kind == "read-only"]
     listed = [

@@ -1,7 +1,4 @@
-"""Undo a roll-out: ask its leader and its runners, wait for them, and find the nodes that are left to resume.
-
-This needs no connection to a host. A runner that is working on a node undoes the node itself.
-"""
+"""Undo a roll-out through the cluster alone: its runners undo their nodes; find the nodes left to resume."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -33,10 +33,7 @@ class Share:
 
     @classmethod
     def parse(cls, text: str | int, where: str = "max_unavailable") -> Share:
-        """Read "3" or "10%".
-
-        Raises NumaforgeError for anything else, and for zero.
-        """
+        """Read "3" or "10%"; raises NumaforgeError for anything else, and for zero."""
         match = re.fullmatch(r"(\d+)(%?)", str(text).strip())
         if not match or int(match[1]) == 0 or (match[2] and int(match[1]) > 100):
             raise NumaforgeError(
@@ -93,11 +90,7 @@ def out_of_service(node: ClusterNode) -> bool:
 
 @dataclass(frozen=True)
 class Pool:
-    """The nodes that share a budget.
-
-    `out` are those out of service, for any reason. `control_plane` are the control plane's nodes, where
-    requested.
-    """
+    """The nodes that share a budget; `out` are out of service, `control_plane` only where requested."""
 
     budget: Budget
     nodes: Mapping[str, ClusterNode]
@@ -213,10 +206,7 @@ class CachedPool:
         self._pool = Pool.of(budget, ())
 
     def pool(self, *, now: bool = False, control_plane: bool = False) -> Pool:
-        """Return the pool; `now` lists it again, `control_plane` adds the nodes of the control plane.
-
-        Control-plane nodes are few, and are read every time.
-        """
+        """Return the pool; `now` lists it again; the few nodes of the `control_plane` are read every time."""
         if now or self._clock() - self._seen >= FRESH_SECONDS:
             self._pool = Pool.of(self._budget, self._cluster.nodes(self._budget.pool), self._pool)
             self._seen = self._clock()

@@ -136,10 +136,7 @@ class ClusterPod:
 
 @dataclass(frozen=True)
 class ControlPlaneServer:
-    """An API server of the cluster, by its own address.
-
-    `ready` is its /readyz, None where that could not be reached; `message` is why it is not True.
-    """
+    """An API server by its own address; `ready` None: its /readyz was not reached; `message` is why."""
 
     address: str
     port: int
@@ -167,10 +164,7 @@ class DisruptionBudget:
 
 @dataclass(frozen=True)
 class Lease:
-    """A Lease object. `holder` is "" where it is free; `resource_version` is "" before it exists.
-
-    `document` is the object as read, for the API client that replaces it.
-    """
+    """A Lease: `holder` "" where it is free, `resource_version` "" before it exists, `document` as read."""
 
     name: str
     resource_version: str = ""
@@ -239,16 +233,12 @@ class Cluster(Protocol):
     ) -> ClusterNode:
         """Change a node as it was read, in one request.
 
-        None removes an annotation or a label, and leaves `unschedulable` and `labels` unchanged.
-
-        Raises ConflictError where the node has changed since, NotFoundError where it is gone.
+        None removes an annotation or a label, and leaves `unschedulable` and `labels` unchanged. Raises
+        ConflictError where the node has changed since, NotFoundError where it is gone.
         """
 
     def lift_taint(self, node: ClusterNode, key: str) -> ClusterNode:
-        """Remove every taint of this key from a node as it was read, and keep the others.
-
-        Raises ConflictError where the node has changed since, NotFoundError where it is gone.
-        """
+        """Remove every taint of this key from a node as it was read; raises as `patch_node` does."""
 
     def pods(self, node: str) -> list[ClusterPod]:
         """Return the pods that are bound to a node."""
@@ -266,19 +256,13 @@ class Cluster(Protocol):
         """Return the nodes, or this one, whose GPUs NVIDIA's DRA driver partitions on claim (DynamicMIG)."""
 
     def api_servers(self) -> list[ControlPlaneServer]:
-        """Ask each API server of the cluster, at its own address, whether it is ready.
-
-        These are the endpoints of the Service kubernetes; each server renews its endpoint through its etcd.
-        """
+        """Ask each API server, an endpoint of the Service kubernetes (renewed through etcd), for /readyz."""
 
     def lease(self, name: str) -> Lease:
         """Return a Lease of our namespace; without version and holder where it does not exist."""
 
     def leases(self, *, ended: bool = False) -> list[Lease]:
-        """Return our Leases: those in our namespace that carry our label.
-
-        Records of nodes whose roll-out has ended, one for each node, are included only with `ended`.
-        """
+        """Return the Leases with our label; the records of roll-outs that have ended only with `ended`."""
 
     def put_lease(self, lease: Lease) -> Lease:
         """Create or replace a Lease as it was read, and renew it; raises ConflictError."""

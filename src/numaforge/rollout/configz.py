@@ -102,10 +102,7 @@ def _settings(install: KubeletInstall | None) -> Mapping[str, Any]:
 
 
 def read_answer(output: Output) -> Mapping[str, Any]:
-    """Return the configuration that a kubelet returned to its node.
-
-    Raises UnreadableConfigError where the kubelet refuses, SilentKubeletError where it does not answer now.
-    """
+    """Read a kubelet's answer; raises UnreadableConfigError if it refuses, SilentKubeletError without one."""
     try:
         return _answer(Answer.of(output).lines[-1])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
@@ -167,10 +164,7 @@ def require_readable(cluster: Cluster, node: str, read_own: OwnConfig) -> None:
 
 
 def refuse_unreadable(cluster: Cluster, unreadable: Mapping[str, str]) -> None:
-    """Refuse hosts that may not read their kubelets' running configuration, unless this login may.
-
-    `unreadable` has the reason by host. Raises ClusterError that names the permission to grant.
-    """
+    """Raise ClusterError for hosts that cannot be proved, with their reasons and the rights to grant."""
     if refused := not_readable(cluster, unreadable):
         lines = "".join(f"\n  {host}: {reason}" for host, reason in sorted(refused.items()))
         raise ClusterError(f"{_NOT_READABLE}:{lines}", remedy=_GRANT)

@@ -36,10 +36,7 @@ def control_plane_nodes(cluster: Cluster) -> dict[str, ClusterNode]:
 
 
 def beside(node: ClusterNode, nodes: Mapping[str, ClusterNode], in_work: Collection[str]) -> str | None:
-    """Return why a control-plane node has to wait for another one, None where all others are in service.
-
-    `nodes` are the control plane's nodes, `in_work` the names of nodes in progress.
-    """
+    """Return why a control-plane node waits for another of `nodes`; those `in_work` are in progress."""
     if node.name not in nodes:
         return "the control plane is not known yet"
     out = (
@@ -63,10 +60,7 @@ def _out_of_service(node: ClusterNode, in_work: bool) -> str | None:
 
 
 def not_healthy(cluster: Cluster, *, but: str = "") -> str | None:
-    """Return what in the control plane is not known to be healthy: API servers and etcd; None for nothing.
-
-    Troubles of the node `but` do not count.
-    """
+    """Return what of the control plane is not known to be healthy, but for troubles of the node `but`."""
     troubles = ControlPlane.look(cluster).troubles(cluster.api_servers())
     lines = [trouble.what for trouble in troubles if trouble.node != but]
     return f"the control plane is not known to be healthy: {'; '.join(lines)}" if lines else None

@@ -60,10 +60,7 @@ class Blocker:
 
 @dataclass(frozen=True)
 class SortedPods:
-    """The pods of a node by the action they need; pods that may stay are in none of the lists.
-
-    `forbidden` are pods whose eviction needs a setting that permits it.
-    """
+    """The pods of a node by the action they need; the eviction of `forbidden` ones needs a permission."""
 
     evict: tuple[ClusterPod, ...]
     delete: tuple[ClusterPod, ...]

@@ -1,7 +1,4 @@
-"""Events from a run under pyinfra to the program that started it: a file with one JSON line per event.
-
-A file rather than a pipe, so that a run continues when its reader has ended.
-"""
+"""Events of a pyinfra run for the program that started it: JSON lines in a file, which needs no reader."""
 
 import json
 import os

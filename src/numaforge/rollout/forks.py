@@ -37,10 +37,7 @@ class Fork:
     returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return its exit code, as `subprocess.Popen` does; None while it runs.
-
-        Raises NumaforgeError where the forking process is gone: the run's state is then unknown.
-        """
+        """Return its exit code, None while it runs; raises NumaforgeError where no process can tell."""
         if self.returncode is None:
             self.returncode = self.forks.ask({"poll": self.pid})
         return self.returncode
@@ -81,10 +78,7 @@ class Forks:
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
     ) -> Fork:
-        """Start a run in a folder, its output appended to a log. The run continues when this process ends.
-
-        Raises OSError where no process can be created.
-        """
+        """Start a run, which continues when this process ends; raises OSError where it cannot start."""
         answer = self.ask(
             {
                 "arguments": [*arguments],
@@ -132,10 +126,7 @@ def _forks() -> Forks:
 
 
 def serve(run: Callable[[], int]) -> None:
-    """Answer each line of stdin, until its end.
-
-    The answer to a run is its process ID, to `poll` its exit code, null while it runs.
-    """
+    """Answer each line of stdin: a run with its process ID, `poll` with its exit code or null."""
     from gevent import monkey  # type: ignore[import-untyped]
 
     fork, waitpid = monkey.get_original("os", ["fork", "waitpid"])  # gevent's own would start an event loop

@@ -209,10 +209,7 @@ def follow(
     tell: Callable[[Sequence[Mismatch]], object],
     patience: Patience,
 ) -> Steps[Observation]:
-    """Return the state of a proved node's kubelet: the same, gone for good, or in another boot.
-
-    Raises HostUnreachableError where there is no answer for too long.
-    """
+    """Follow a proved kubelet: it is the same, gone for good, or rebooted; raises HostUnreachableError."""
     while True:
         begun = clock()
         try:

@@ -92,10 +92,7 @@ class InPlaceChange(Transacting):
         self.name = self.node.name if self.node else self.host
 
     def run(self) -> Steps[Outcome | None]:
-        """Change the host; None where that needs a drain, or one is in progress: nothing was begun.
-
-        Raises NumaforgeError for what is wrong before anything was changed.
-        """
+        """Change the host; None where that needs a drain; raises NumaforgeError before any change."""
         try:
             outcome = yield from self._run()
         except _DrainError:

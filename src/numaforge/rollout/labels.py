@@ -49,11 +49,10 @@ SetLabels = Mapping[str, SetLabel]
 
 
 def to_set(node: ClusterNode, planned: Labels | None, set_labels: SetLabels) -> dict[str, str | None]:
-    """Return the changes that give a node these labels, and no others of ours.
+    """Return the changes that give a node the planned labels, and no others of ours; None changes nothing.
 
-    `known` are the labels that numaforge has set; `wanted` None changes nothing. Labels that
-    node-feature-discovery sets are left to it: the proof waits until they are as wanted. A new configuration
-    also removes the MIG manager's state of the earlier one.
+    Labels that node-feature-discovery sets are left to it: the proof waits for them. A new configuration also
+    removes the MIG manager's state of the earlier one.
     """
     of_nfd = node.annotations.get(_OF_NFD, "").split(",")
     changes = {
@@ -65,10 +64,7 @@ def to_set(node: ClusterNode, planned: Labels | None, set_labels: SetLabels) -> 
 
 
 def retired(node: ClusterNode, planned: Labels | None, set_labels: SetLabels) -> dict[str, str | None]:
-    """Return the previous values of labels that numaforge has set and that are no longer wanted.
-
-    A label whose value has changed since belongs to another tool, and stays.
-    """
+    """Return the previous values of our labels that are no longer planned; changed ones belong to others."""
     if planned is None:
         return {}
     return {
@@ -100,10 +96,7 @@ def to_put_back(node: ClusterNode, previous: Labels) -> dict[str, str | None]:
 
 
 def noted(node: ClusterNode, changes: Labels, set_labels: SetLabels) -> dict[str, SetLabel]:
-    """Return the labels that numaforge has set, once these changes are made.
-
-    A restored label stays among them until the roll-out ends: the roll-out may be undone.
-    """
+    """Return our labels after these changes; restored ones stay: the roll-out may be undone."""
     following = dict(set_labels)
     for name, value in changes.items():
         current, label = node.labels.get(name), following.get(name)

@@ -165,20 +165,14 @@ class Pyinfra:
     verbose: bool = False
 
     def settings(self) -> Steps[dict[str, object]]:
-        """Return each host's roll-out settings from the inventory, without a connection to any host.
-
-        Raises HostError where the inventory contains no hosts.
-        """
+        """Return each host's roll-out settings, without asking a host; raises HostError without hosts."""
         self.last_asked = run = self._start("inventory", "debug-inventory", self.limits)
         while not run.has_ended():
             yield _POLL_SECONDS
         return run.hosts()
 
     def survey(self) -> Steps[Survey]:
-        """Ask every host what it needs, and change nothing.
-
-        Raises HostError where the inventory contains no hosts, and where pyinfra itself broke off.
-        """
+        """Ask every host what it needs, and change nothing; raises HostError where pyinfra broke off."""
         arguments = ["--dry", *self._options()]
         self.last_asked = run = self._start("survey", self.deploy, self.limits, arguments, every_core())
         while not run.has_ended():
@@ -204,10 +198,7 @@ class Pyinfra:
         return Survey(tuple(needs.values()), without, refused, silent, run.log, run.shards)
 
     def launch(self, member: Member, cluster: Cluster) -> HostRun:
-        """Begin a host's run.
-
-        Raises NumaforgeError where it cannot be started.
-        """
+        """Begin a host's run; raises NumaforgeError where it cannot be started."""
         arguments = ["-y", *self._options(), "--data", f"{PLACE}_run={json.dumps(asdict(self.role))}"]
         begun = self._start(member.host, self.deploy, [member.host], arguments)
         run = HostRun(member, begun, cluster, Progress(member.name, "connects"))

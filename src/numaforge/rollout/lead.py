@@ -60,10 +60,7 @@ class Lead:
             self._renewed = float("-inf")
 
     def end(self, state: Mapping[str, Any]) -> None:
-        """Release the lead, and leave the roll-out's final state on the Lease.
-
-        Raises LedError where another process has taken it. May be called again after ApiUnreachableError.
-        """
+        """Release the lead with a final state, repeatedly if need be; raises LedError where it was taken."""
         annotations = {STATE: json.dumps(state)}
 
         def change() -> None:
@@ -130,10 +127,7 @@ def take_lead(
 
 
 def stop_lead(cluster: Cluster, name: str, runner: str) -> str:
-    """Tell the leaders of a roll-out and of its shards to begin nothing new, and return who they are.
-
-    Returns "" where no process leads it.
-    """
+    """Tell the leaders of a roll-out and its shards to begin nothing new; return who they are, or ""."""
 
     def change() -> str:
         led = [lease for lease in _leads(cluster, name) if lease.holder]

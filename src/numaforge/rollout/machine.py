@@ -30,10 +30,7 @@ class Machine(Protocol):
         """Return the expected state of the node once it is as planned."""
 
     def running_config(self) -> Mapping[str, Any]:
-        """Return the running configuration that the kubelet reports to its own node: its /configz.
-
-        Raises UnreadableConfigError where it refuses its node, SilentKubeletError where it does not answer.
-        """
+        """Return the kubelet's /configz; raises UnreadableConfigError, SilentKubeletError."""
 
     def rehearse(self, transaction: Transaction | None = None) -> str:
         """Have the node's kubelet try the plan where that changes what it starts with.
@@ -43,34 +40,22 @@ class Machine(Protocol):
         """
 
     def begin(self, transaction: Transaction) -> None:
-        """Send a transaction to the node, which carries it out by itself.
-
-        It ends as "void" where the node is no longer what it was planned for.
-        """
+        """Send a transaction to the node; it is "void" where the node is not what it was planned on."""
 
     def confirm(self, transaction: str) -> None:
         """Confirm a transaction over a new connection, where its node waits for that; else do nothing."""
 
     def void(self, transaction: str) -> None:
-        """Keep a transaction, and any earlier requested `revert` of it, from ever beginning.
-
-        Whatever has begun is not affected.
-        """
+        """Keep a transaction that has not begun, and an earlier `revert` of it, from ever beginning."""
 
     def status(self, transaction: str | None, last_status: Status | None = None) -> Status:
-        """Return the status of a transaction on the node; None stands for no transaction.
-
-        A node that was `seen` at work may delay its answer: a few seconds, or until there is news.
-        """
+        """Return a transaction's status, None for no transaction; a node at work may delay its answer."""
 
     def process(self) -> Process:
         """Return the kubelet's process."""
 
     def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
-        """Renew the lease of a transaction on its drained node: the UIDs of the pods that may be there.
-
-        A step that is parked until other pods have left then looks again.
-        """
+        """Renew a lease: the UIDs of the pods that may be on the node; a parked step looks again."""
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the node undo the transaction, and with `blames_plan` not retry it by itself."""

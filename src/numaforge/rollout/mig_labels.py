@@ -53,10 +53,7 @@ def mig_changes(cluster: Cluster, names: Sequence[str], now: datetime) -> list[M
 
 
 def repair_labels(cluster: Cluster, name: str, now: datetime) -> MigChange | None:
-    """Repair a node's labels, and return what was wrong; None where nothing is wrong any more.
-
-    Raises NumaforgeError while a MIG manager may be at work.
-    """
+    """Repair a node's labels; return what was wrong; raises NumaforgeError while a manager may be at work."""
 
     def change() -> MigChange | None:
         node = cluster.node(name)

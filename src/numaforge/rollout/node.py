@@ -124,10 +124,7 @@ class NodeRollout:
     _last_told: Progress | None = field(default=None, init=False)
 
     def run(self) -> Steps[Outcome]:
-        """Change the node, or resume an unfinished change.
-
-        Raises NumaforgeError for what is wrong before anything was changed.
-        """
+        """Change the node, or resume a change; raises NumaforgeError before anything was changed."""
         outcome = yield from self._run()
         self._say(outcome.ending, (outcome.reason,) if outcome.reason else ())
         return outcome
@@ -262,10 +259,7 @@ class NodeRollout:
         return refused_outage(control_plane, node.name)
 
     def _with_slot(self, slot: Slot, node: ClusterNode) -> Steps[Outcome | None]:
-        """Work on the node while it holds its slot, and release the slot when the node is free again.
-
-        A held node keeps its slot. None: the slot went stale; take another.
-        """
+        """Work on the node within its slot, which a held node keeps; None: the slot went stale."""
         renewed = RenewedSlot(
             self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,))
         )
@@ -395,10 +389,7 @@ class NodeRollout:
 
 
 def obstacles(node: ClusterNode, ended: Record | None, *, include_cordoned: bool) -> list[str]:
-    """Return why a node must not be taken out of service now, the gravest reason first.
-
-    `ended` is the record of its last roll-out, None where there was none.
-    """
+    """Return why a node must not be taken, the gravest first; `ended` is its last roll-out's record."""
     reasons = []
     cordoned = left_cordoned(ended, node)
     if tool := foreign(node):

@@ -251,10 +251,7 @@ class RolloutOptions(Section):
 
 
 def read_options(*documents: Mapping[str, Any] | None, where: str = PLACE) -> RolloutOptions:
-    """Return the options of several mappings, where later ones win key by key.
-
-    Raises NumaforgeError with every mistake.
-    """
+    """Return the options of several mappings, where later ones win by key; raises NumaforgeError."""
     merged: dict[str, Any] = {}
     for document in documents:
         if document is not None and not isinstance(document, Mapping):

@@ -53,10 +53,7 @@ def look_ahead(
     options: RolloutOptions,
     refused: Collection[str] = (),
 ) -> list[NodeOutlook]:
-    """Return the nodes that would be drained, in order; lists the pods of each node once.
-
-    `nodes` and their `leases` are the cluster's, by name; hosts that are `refused` are left out.
-    """
+    """Return the nodes that would be drained, in order; `nodes` and `leases` are the cluster's, by name."""
     budgets = cluster.disruption_budgets()
     budget = options.budget()
     cut_by_driver = (

@@ -21,10 +21,7 @@ class Patience:
         self._waited = 0.0
 
     def wait(self, error: Exception, asked_seconds: float = 0.0) -> float:
-        """Return for how many seconds to wait now; raises `error` once the budget is spent.
-
-        `asked_seconds` is how long the unanswered call took, which counts as well.
-        """
+        """Return the seconds to wait; those of the call count; raises `error` once the budget is spent."""
         self._waited += asked_seconds
         if self._waited >= self._seconds:
             raise error
@@ -49,10 +46,7 @@ def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_
 
 
 def retried(change: Callable[[], T], *, where: str) -> T:
-    """Return what `change` returns, which reads and writes an object; retry it after a conflict.
-
-    Raises ConflictError where another process writes first every time.
-    """
+    """Return what `change` returns; retry it after a conflict; raises ConflictError in the end."""
     for _ in range(_ATTEMPTS):
         try:
             return change()

@@ -73,10 +73,7 @@ class _ForeignError(Exception):
 
 @dataclass
 class Phases(Transacting):
-    """The roll-out of a node that is cordoned and has a record.
-
-    Every phase returns the outcome of the roll-out, or None where the record has the next phase.
-    """
+    """The roll-out of a cordoned node; each phase returns its outcome, None where another follows."""
 
     cluster: Cluster
     machine: Machine
@@ -138,10 +135,7 @@ class Phases(Transacting):
             yield from self._advance(Phase.CORDONED)
 
     def _drain_again(self, node: ClusterNode) -> Steps[None]:
-        """Drain a node whose change has begun, and allow its transaction the pods that the drain leaves.
-
-        Raises _NotDrainedError where others stay.
-        """
+        """Drain a node whose change has begun, and renew its lease; raises _NotDrainedError if pods stay."""
         if not node.unschedulable:
             marked = replace(self.record, mark=new_mark())
             self.record = yield from self._ask(lambda: cordon_again(self.cluster, marked))
@@ -202,10 +196,7 @@ class Phases(Transacting):
         return (yield from self._advance(Phase.DRAINED))
 
     def _drained(self, *, abortable: bool) -> Steps[tuple[str, ...]]:
-        """Drain the node, and return the pods that keep it from being empty when time is up.
-
-        `abortable`: nothing has begun, so an abort or another maintenance ends the drain.
-        """
+        """Drain; return the pods left when time is up; `abortable`: an abort or a maintenance ends it."""
 
         def told(blockers: Sequence[Blocker]) -> None:
             self.say("drains", [str(blocker) for blocker in blockers])
@@ -442,10 +433,7 @@ class Phases(Transacting):
     def _proof(
         self, expected: Expected, *, abortable: bool, continuity: Continuity = NOTHING_SEEN
     ) -> Steps[Proof]:
-        """Prove the node, and the control plane where the node belongs to it.
-
-        `abortable` is for a change that can still be undone.
-        """
+        """Prove the node, and a control plane that it belongs to; `abortable`: it can still be undone."""
         proof = yield from prove(
             self.cluster,
             self.name,

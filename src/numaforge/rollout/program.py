@@ -47,10 +47,7 @@ class Command:
 
 @dataclass
 class ProgramRun:
-    """A run in progress, or one that has ended; `told` are its events so far.
-
-    `outlives_us`: it continues, and its log stays, when this process ends.
-    """
+    """A run with its events so far; with `outlives_us` it continues, and its log stays, when we end."""
 
     command: Command
     process: subprocess.Popen[bytes] | Fork
@@ -102,10 +99,7 @@ class ProgramRun:
         return list(self._introduced("notices") or ())
 
     def hosts(self) -> dict[str, object]:
-        """Return each host's roll-out settings from the inventory; empty only for a shard without hosts.
-
-        Raises HostError where the inventory cannot be read, and where it contains no hosts.
-        """
+        """Return each host's roll-out settings; raises HostError without hosts, unless a shard is empty."""
         hosts = self._introduced("hosts")
         if hosts is None:
             raise self.broken_off("the inventory cannot be read")
@@ -142,10 +136,7 @@ def none_chosen(inventory: str, limits: Sequence[str]) -> HostError:
 
 
 def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
-    """Start pyinfra, with a log and a file for its events beside it.
-
-    Raises NumaforgeError where it cannot be started.
-    """
+    """Start pyinfra, with its log and its events beside it; raises NumaforgeError where it cannot start."""
     heard = log.with_suffix(".events")
     variables = {
         events.EVENTS: str(heard),
@@ -198,10 +189,7 @@ def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
 
 
 def inventory_file(inventory: str) -> str:
-    """Return the named inventory as a run accepts it; a folder stands for its inventory.py, or is Ansible's.
-
-    Raises NumaforgeError where the file does not exist.
-    """
+    """Return an inventory as a run takes it (a folder's inventory.py); raises NumaforgeError without one."""
     path = Path(inventory)
     if path.is_dir() and not is_inventory(path):
         path = path / "inventory.py"

@@ -176,10 +176,7 @@ def unfinished(leases: Iterable[Lease]) -> dict[str, Lease]:
 
 
 def read_record(lease: Lease) -> Record | None:
-    """Return the record on a node's Lease, of a roll-out in progress or ended; None where there is none.
-
-    Raises UnreadableError for an annotation that is not ours, or has a newer version.
-    """
+    """Return the record on a node's Lease, None without one; raises UnreadableError for any other text."""
     text = lease.annotations.get(RECORD)
     return None if text is None else replace(_read(text, lease), lease=lease)
 
@@ -190,10 +187,7 @@ def read_unfinished(lease: Lease | None) -> Record | None:
 
 
 def read_ended(lease: Lease | None, node: ClusterNode) -> Record | None:
-    """Return the record of a Node's last roll-out once it has ended; None also where it cannot be read.
-
-    The record of an earlier Node of that name is none of this Node's.
-    """
+    """Return the record of this Node's last roll-out once it has ended; None also where it is unreadable."""
     record = _of_node(lease, node)
     return record if record is not None and ENDED in record.lease.labels else None
 
@@ -272,10 +266,7 @@ def claim(cluster: Cluster, node: ClusterNode, record: Record) -> Record:
 
 
 def cordon(cluster: Cluster, node: ClusterNode, record: Record) -> None:
-    """Cordon a node as it was read, and mark the cordon as this record's, in one request.
-
-    Raises ConflictError where the node has changed since.
-    """
+    """Cordon a node as it was read, with this record's mark, in one request; raises ConflictError."""
     cluster.patch_node(node, unschedulable=True, annotations={MARK: _mark(record)})
 
 
@@ -310,10 +301,7 @@ def withdraw(cluster: Cluster, record: Record, ending: Ending, reason: str) -> R
 
 
 def take_over(cluster: Cluster, node: ClusterNode, runner: str) -> Record:
-    """Take over a record that another process has left, also for a node that was registered anew since.
-
-    Raises TakenError where no roll-out of the node is in progress any more.
-    """
+    """Take over a record, also of a node registered anew; raises TakenError where no roll-out goes on."""
 
     def change() -> Record:
         lease = cluster.lease(lease_name(node.name))
@@ -350,19 +338,13 @@ def write(cluster: Cluster, record: Record) -> Record:
 
 
 def advance(cluster: Cluster, record: Record) -> Record:
-    """Write the record of a node that is still cordoned.
-
-    Raises TakenError where the node is no longer ours, UncordonedError where it is not cordoned.
-    """
+    """Write the record; raises TakenError where it is no longer ours, UncordonedError if uncordoned."""
     require_cordoned(cluster.node(record.node), record)
     return write(cluster, record)
 
 
 def look(cluster: Cluster, record: Record) -> tuple[ClusterNode, Record]:
-    """Return the node, and its record with the Lease as it is now.
-
-    Raises TakenError unless the node is still the record's runner's, UncordonedError unless cordoned.
-    """
+    """Return the node and the record as they are now; raises TakenError, UncordonedError."""
     node = cluster.node(record.node)
     record = require_ours(cluster.lease(record.lease.name), record)
     require_cordoned(node, record)
@@ -370,10 +352,7 @@ def look(cluster: Cluster, record: Record) -> tuple[ClusterNode, Record]:
 
 
 def change_labels(cluster: Cluster, record: Record, changes: Callable[[ClusterNode], Labels]) -> Record:
-    """Make the label changes that `changes` returns for the node; their previous values are recorded first.
-
-    Raises TakenError where the node is no longer ours, UncordonedError where it is not cordoned.
-    """
+    """Change the node's labels, once their previous values are recorded; raises as `look` does."""
 
     def change() -> Record:
         nonlocal record
@@ -447,10 +426,7 @@ def uncordon(cluster: Cluster, record: Record, ending: Ending, reason: str) -> t
 
 
 def ask_to_abort(cluster: Cluster, node: str, rollout: str, requester: str) -> Record | None:
-    """Request the undo of a node's roll-out; return its record, None where it is not in that roll-out.
-
-    Raises UnreadableError where its record cannot be read.
-    """
+    """Request a node's undo; return its record, None outside that roll-out; raises UnreadableError."""
 
     def change() -> Record | None:
         lease = cluster.lease(lease_name(node))

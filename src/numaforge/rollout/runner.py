@@ -13,10 +13,7 @@ _MACHINE_CHARACTERS = 8
 
 
 def this_runner() -> str:
-    """Return the name of this process: user@host/machine/boot/PID namespace/PID.start.
-
-    An unknown part is empty.
-    """
+    """Return this process's name: user@host/machine/boot/PID namespace/PID.start; "" for unknown parts."""
     pid = os.getpid()
     start = _start(pid) or ""
     return f"{_user()}@{socket.gethostname()}/{_machine()}/{_boot()}/{_namespace()}/{pid}.{start}"

@@ -101,10 +101,7 @@ def other_address(
 
 
 def claimed_twice(claims: Mapping[str, str]) -> dict[str, str]:
-    """Return the hosts that claim the same node as another host, and why none of them is taken.
-
-    `claims` has the node of each host.
-    """
+    """Return why hosts that claim one node are not taken, by host; `claims` has the node of each."""
     hosts_of: dict[str, list[str]] = defaultdict(list)
     for host, node in claims.items():
         hosts_of[node].append(host)

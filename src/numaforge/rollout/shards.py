@@ -33,10 +33,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str] = os.environ, *, where: str = "--shard") -> Self:
-        """Return the shard that is written I/N; I may be a variable: `$JOB_COMPLETION_INDEX/4`.
-
-        Raises NumaforgeError, with `where` it was written, for anything else.
-        """
+        """Return the shard of I/N; I may be a variable: $JOB_COMPLETION_INDEX/4; raises NumaforgeError."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise _refused(where, text, "it is not I/N")

@@ -170,10 +170,7 @@ def take_slot(
 
 
 def renew(cluster: Cluster, slot: Slot) -> Slot:
-    """Renew the slot, as a sign that the runner is alive.
-
-    Raises ConflictError where another process has taken the slot over.
-    """
+    """Renew the slot as a sign of life; raises ConflictError where another process has taken it over."""
     try:
         return Slot(cluster.put_lease(slot.lease))
     except ConflictError:

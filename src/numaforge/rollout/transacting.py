@@ -23,10 +23,7 @@ _TRANSACTION_SECONDS = 5400.0  # the node has a result long before that, unless 
 
 
 class Transacting(ABC):
-    """The change of one host by one process.
-
-    `away_seconds` is the least time to wait for a host that may be rebooting.
-    """
+    """The change of one host by one process; `away_seconds` is the least patience with a reboot."""
 
     name: str
     machine: Machine
@@ -121,10 +118,7 @@ class Transacting(ABC):
     def _control_plane_trouble(
         self, cluster: Cluster, *, but: str = "", seconds: float | None = None
     ) -> Steps[str | None]:
-        """Wait until the control plane is healthy, except node `but`; return what is not when time is up.
-
-        None also where the node to change does not belong to it.
-        """
+        """Wait for a healthy control plane, if the node is of it; return what is wrong when time is up."""
         deadline = self.clock() + (self.settings.gate.ready_timeout if seconds is None else seconds)
         while is_control_plane((yield from self._ask(lambda: cluster.node(self.name)))):
             trouble: str | None = yield from self._ask(lambda: not_healthy(cluster, but=but))

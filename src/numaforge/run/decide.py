@@ -38,11 +38,7 @@ def remember_plan(snapshot: Snapshot) -> None:
 
 
 def remember_removal(snapshot: Snapshot) -> None:
-    """Plan a host without numaforge.
-
-    The plan leaves no file on the host, not even one without settings, except for a kubelet flag that others
-    need.
-    """
+    """Plan a host without numaforge: no file is left, except for a kubelet flag that others need."""
     from numaforge.rollout.leftovers import left_in_cluster  # imports what reads a cluster
 
     wish = datum(host, "numaforge_profile")

@@ -92,10 +92,7 @@ def adapt() -> None:
 
 
 def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
-    """Read a named folder's file, or an inventory of Ansible; pyinfra itself takes Python files only.
-
-    Sets hosts with invalid data aside, before pyinfra reads them.
-    """
+    """Read a folder's file, or Ansible's inventory, as well; set hosts with invalid data aside."""
     file = Path(inventory, "inventory.py")
     is_path = not inventory.startswith("@") and ("/" in inventory or inventory.endswith(".py"))
     if is_path and "," not in inventory and not Path(inventory).exists():
@@ -180,10 +177,7 @@ def connect_all(state: State) -> None:
 
 
 def introduce(state: State) -> None:
-    """Record the hosts, their inventory's roll-out data, and how each is reached.
-
-    Omits those of other shards.
-    """
+    """Record this shard's hosts, their inventory's roll-out data, and how each is reached."""
     hosts = hosts_of(state)
     shard, present = _shard(), []
     if shard is not None:

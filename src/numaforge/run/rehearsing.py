@@ -44,10 +44,7 @@ def rehearse_each() -> None:
 
 
 def rehearse_host(name: str, data: Mapping[str, Any], plan: Planner) -> Rehearsed:
-    """Connect to one host, plan it and rehearse the plan.
-
-    Raises HostError where the host cannot be reached or lacks the rights, and what `plan` raises.
-    """
+    """Connect to one host, plan it, rehearse the plan; raises HostError, and what `plan` raises."""
 
     def on_host(host: Host) -> Rehearsed:
         machine = read_topology(parse_output(as_root(host, script())))

@@ -1,7 +1,4 @@
-"""A deploy in this process for `numaforge apply`, like `pyinfra INVENTORY DEPLOY`.
-
-The steps and their order are those of `pyinfra_cli.cli`, which prints in between.
-"""
+"""A deploy in this process for `numaforge apply`, in the steps of `pyinfra_cli.cli`."""
 
 import logging
 import re
@@ -243,10 +240,7 @@ def _log(run: Run, state: State) -> None:
 
 
 def _worth_reading(state: State, *, quiet: bool) -> Callable[[logging.LogRecord], bool]:
-    """Return a filter for log lines: until hosts are changed, only problems are printed.
-
-    The overview of all hosts has the reason why a host could not be connected to.
-    """
+    """Return a log filter: before changes only problems, and connections in the overview alone."""
 
     def is_worth_reading(record: logging.LogRecord) -> bool:
         stage: Any = state.current_stage

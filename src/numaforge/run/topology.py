@@ -70,10 +70,7 @@ def record() -> None:
 
 
 def examine() -> None:
-    """Ask the host of this deploy whether it can be changed, and plan it as `topology` does; change nothing.
-
-    The answer is recorded for the process that started this run.
-    """
+    """Record, for the program that started the run, whether the host can be changed, and its plan."""
     if host in host.state.failed_hosts:
         return
     begun = time.time()

@@ -130,10 +130,7 @@ class VerifiedNode:
         return read_live(self._run(probe(self.plan, known)), self.plan, known)
 
     def prove(self, script: str) -> str:
-        """Run a long script on the host, as root, and return its output.
-
-        Skips the test where a program is missing, and fails it where the script fails.
-        """
+        """Run a script as root, return its output; skips without its program, fails where it fails."""
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
         except TooMuchOutputError as error:
@@ -204,10 +201,7 @@ def planned_texts(plan: NodePlan) -> list[str]:
 
 
 def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
-    """Return the sh script whose output `read_live` parses: the state of everything in the plan.
-
-    For `known` texts, the host sends only that a file has them.
-    """
+    """Return the script for `read_live`; of `known` texts the host says only which file has them."""
     promises = [promise for _, promise in all_promises()]
     units = dict.fromkeys(unit for promise in promises for unit in promise.units(plan))
     properties = dict.fromkeys(each for promise in promises for each in promise.properties)
@@ -230,10 +224,7 @@ def _shell_of(roles: Collection[str]) -> list[str]:
 
 
 def read_live(output: Output, plan: NodePlan, known: Iterable[str] = ()) -> Live:
-    """Return the probe's result, given the same `known` texts.
-
-    Raises HostUnreachableError for a truncated answer.
-    """
+    """Return the probe's result, given its `known` texts; raises HostUnreachableError if it is truncated."""
     answer = Answer.of(output)
     said: dict[str, list[tuple[str, str]]] = {}
     for line in answer.lines:

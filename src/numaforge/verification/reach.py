@@ -37,10 +37,7 @@ class ReachedHost:
 
 
 def reached_host(name: str, connector: str, data: Mapping[str, Any]) -> ReachedHost:
-    """Return how to reach a host, from the name of pyinfra's connector and the host's data.
-
-    Raises HostError where the suite has no way to reach it.
-    """
+    """Return how to reach a host, by pyinfra's connector; raises HostError where the suite has no way."""
     if connector == "LocalConnector":
         return ReachedHost(name)
     if connector != "OpenSshConnector":

@@ -65,10 +65,7 @@ def image_command(root: Path, *arguments: str) -> list[str]:
 
 
 def reporting(report: Path) -> list[str]:
-    """Return the pytest arguments for the report that `results` reads, with little output.
-
-    For each failure shown in full, pytest would go through all tests of all hosts.
-    """
+    """Return pytest's arguments for a report; for each failure in full it would go through all tests."""
     return ["--tb=line", f"--junitxml={report}"]
 
 

@@ -24,10 +24,7 @@ AUDIT_RULES: Mapping[str, Rule] = {
 
 
 class AuditFinding(NamedTuple):
-    """A finding on one machine. `unusual` is how it differs from its siblings, where that is the finding.
-
-    `accepted`: a baseline has it.
-    """
+    """A finding on a machine; `unusual` is how it differs from siblings; `accepted`: a baseline has it."""
 
     machine: str
     finding: Finding

@@ -54,10 +54,7 @@ def make_of(machine: NodeTopology) -> Make:
 
 
 def with_lost(makes: Sequence[Make]) -> list[Make]:
-    """Return makes in which a machine that has lost all of its GPUs keeps its former make.
-
-    Such a machine has NVIDIA's driver but no GPUs, and processors of a single make.
-    """
+    """Return makes where a machine that has lost all its GPUs, but not their driver, keeps its former one."""
     counts = Counter(make for make in makes if make.devices)
     repaired = {
         lost: of_it[0]

@@ -32,10 +32,7 @@ _ENDED = {
 
 
 class Readiness(NamedTuple):
-    """The state of a node before it is measured: its programs with their versions, and signs of its use.
-
-    `holders` are processes that have a GPU open.
-    """
+    """A node before it is measured: its programs with versions, signs of use; `holders` have a GPU open."""
 
     programs: Mapping[str, str]
     pods: Pods
@@ -143,10 +140,7 @@ def _run(answer: Answer, name: str, task: MeasureTask) -> Mapping[str, float]:
 
 
 def _figures(task: MeasureTask, runs: Sequence[Mapping[str, float]]) -> list[Figure]:
-    """Return the figures of a command from its several runs.
-
-    Raises UnreadableOutputError where the runs name different places, or have impossible values.
-    """
+    """Return a command's figures; raises UnreadableOutputError where its runs differ or are impossible."""
     places = runs[0].keys()
     if any(run.keys() != places for run in runs):
         raise UnreadableOutputError("its runs tell of different places")
@@ -213,10 +207,7 @@ def plan_fingerprint(machine: NodeTopology) -> str | None:
 
 
 def split_of(machine: NodeTopology, reserved: str | None) -> CpuSplit:
-    """Return which CPUs pods may have, by the reserved ones as a cpulist; without them, all are for pods.
-
-    Raises NumaforgeError for a text that is not a cpulist.
-    """
+    """Return the CPUs for pods and the reserved ones, by a cpulist; raises NumaforgeError."""
     reserved_cpus = frozenset(parse_cpulist(reserved)) if reserved else frozenset[int]()
     online = frozenset(machine.online)
     return CpuSplit(pods=online - reserved_cpus, reserved=online & reserved_cpus)
@@ -238,9 +229,6 @@ def kept_script() -> str:
 
 
 def read_kept(answer: Answer) -> Measurement | None:
-    """Return the measurement stored on a node; None without one.
-
-    Raises MeasurementError for a file that is not a measurement.
-    """
+    """Return the measurement kept on a node, None without one; raises MeasurementError."""
     text = "\n".join(answer.part("kept"))
     return MEASUREMENT.loads(text) if text.strip() else None

@@ -21,10 +21,7 @@ _SHARE_OF_MEMORY = 4  # a buffer has at most a fourth of its NUMA node's memory
 
 
 class Tool(NamedTuple):
-    """A program that measures: the arguments that print its version, and where it is from.
-
-    The kernel's tracers are called without arguments.
-    """
+    """A program that measures: the arguments for its version, none of a kernel's tracer; its origin."""
 
     name: str
     version: tuple[str, ...]
@@ -196,10 +193,7 @@ def pod_cpus(machine: NodeTopology, split: CpuSplit, node: NumaNode) -> frozense
 
 
 def block_mib(machine: NodeTopology, node: NumaNode, memory: NumaNode, threads: int) -> int:
-    """Return the MiB for each thread: together twice the node's last-level caches.
-
-    A power of two, as sysbench requires.
-    """
+    """Return the MiB for each thread, a power of two for sysbench: together twice the node's L3 caches."""
     caches = sum(cache.size_bytes or 0 for cache in machine.l3_caches if cache.cpus & node.cpus)
     mib_wanted = max(_LEAST_BLOCK_MIB, -(-2 * caches // (_MIB * threads)))
     room = (memory.memory_bytes or 0) // (_MIB * _SHARE_OF_MEMORY * threads)

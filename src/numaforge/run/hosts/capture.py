@@ -19,18 +19,12 @@ Answer = TypeVar("Answer")
 
 
 def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
-    """Connect to one host, named as in an inventory (`gpu-1`, `@local`, ...), and take its snapshot.
-
-    Raises HostError when the host cannot be reached or lacks the rights.
-    """
+    """Connect to one host, named as in an inventory, and take its snapshot; raises HostError."""
     return answer_of(name, data, detect)
 
 
 def answer_of(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> Answer:
-    """Connect to one host, ask it, and return the answer.
-
-    Raises HostError when the host cannot be reached or lacks the rights, and what `ask` raises.
-    """
+    """Connect to one host, ask it, and return the answer; raises HostError, and what `ask` raises."""
     monkey.patch_all()
     try:
         inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]

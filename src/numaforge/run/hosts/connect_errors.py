@@ -14,8 +14,5 @@ class HostConnectError(ConnectError):
 
 
 def connect_error(error: ConnectError) -> NumaforgeError:
-    """Return why a host cannot be connected to: HostUnreachableError where it does not answer.
-
-    The errors of pyinfra's other connectors do not distinguish the two.
-    """
+    """Return why a host cannot be connected to; of other connectors than ours, all is "unreachable"."""
     return error.error if isinstance(error, HostConnectError) else HostUnreachableError(str(error))

@@ -93,10 +93,7 @@ def hang_up(host: Host) -> None:
 
 @contextmanager
 def new_connection(host: Host) -> Iterator[BaseConnector]:
-    """Open a second connection to a host with the same data, and close it afterwards.
-
-    Only SSH has connections: other connectors are used as they are.
-    """
+    """Open a second connection to a host for the block; only SSH has one, others are used as they are."""
     if not isinstance(host.connector, OpenSshConnector):
         yield host.connector
         return

@@ -41,18 +41,12 @@ _DATA = {**SSHConnector.data_meta, CHECKING: DataMeta("SSH strict host key check
 
 
 class OpenSshConnector(SSHConnector):
-    """Logs in as OpenSSH would; commands and files are pyinfra's own.
-
-    Refuses a host with an unknown key; pyinfra's default would accept it.
-    """
+    """Logs in as OpenSSH would, and refuses an unknown key; commands and files are pyinfra's own."""
 
     data_meta = _DATA
 
     def connect(self) -> None:
-        """Connect, with ssh_connect_retries retries while the host does not answer.
-
-        Raises HostConnectError.
-        """
+        """Connect; retry ssh_connect_retries times while the host is silent; raises HostConnectError."""
         retries = self.data["ssh_connect_retries"]
         while True:
             try:

@@ -30,10 +30,7 @@ def detect(host: Host) -> Snapshot:
 
 
 def detect_for_change(host: Host) -> Snapshot:
-    """Take the host's snapshot as `detect` does, and check in the same round trip that it can be changed.
-
-    Also raises HostError for a host that lacks a prerequisite of a maintenance.
-    """
+    """Detect a host; raises HostError also where it lacks a prerequisite of a maintenance."""
     answer = as_root(host, script() + preflight.script())
     preflight.refuse_unfit(preflight.answer_lines(answer))
     return parse_output(answer)
@@ -42,9 +39,8 @@ def detect_for_change(host: Host) -> Snapshot:
 def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
     """Run a read-only script as root, and learn whether the host's commands need sudo.
 
-    The limit is `seconds`, else that in the host's data.
-
-    Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
+    The limit is `seconds`, else that in the host's data. Raises HostError for a host without root rights,
+    HostUnreachableError for one that does not answer.
     """
     answer = answer_of(host, script_text, seconds or datum(host, ANSWER_SECONDS), command=AS_ROOT)
     right_to_root = right(answer)

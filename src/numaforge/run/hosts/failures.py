@@ -44,10 +44,7 @@ def record_answer(host: Host, kind: str, answer: Callable[[], object]) -> None:
 
 
 def fault(error: Exception) -> NumaforgeError:
-    """Return the message for an unexpected error: a bug in numaforge, on this host.
-
-    Raises what pyinfra steers its runs with, and everything with NUMAFORGE_TRACEBACK=1.
-    """
+    """Return the error for a bug; raises pyinfra's own errors, and all with NUMAFORGE_TRACEBACK=1."""
     if isinstance(error, PyinfraError) or os.environ.get("NUMAFORGE_TRACEBACK"):
         raise error
     if isinstance(error, OSError):
@@ -64,10 +61,7 @@ def fault(error: Exception) -> NumaforgeError:
 
 
 def print_error(host: Host, error: NumaforgeError) -> None:
-    """Report why a host fails, with the other hosts or at once, and record it as an event.
-
-    While hosts are changed, also reports it at once.
-    """
+    """Report why a host fails, with the other hosts; at once, too, while hosts are changed; as an event."""
     tell_refused(host, error)
     if (together := overview()) is not None:
         together.fail(host, error)

@@ -247,10 +247,7 @@ _refused: WeakKeyDictionary[Host, HostError] = WeakKeyDictionary()
 
 
 def datum(host: Host, name: str) -> Any:
-    """Return a host's datum, or its default.
-
-    Raises HostError for a value that is not accepted.
-    """
+    """Return a host's datum, or its default; raises HostError for a value that is not accepted."""
     value = host.data.get(name)
     if value is None:
         return _BY_NAME[name].default
@@ -429,10 +426,7 @@ def say_refused(state: State) -> None:
 
 
 def refuse(state: State) -> None:
-    """Print why each host was set aside, and connect to none of them.
-
-    Of the others, a host that pyinfra cannot use fails alone.
-    """
+    """Print why each host was set aside, and connect to none of them; let the others fail alone."""
     for host in hosts_of(state):
         if host in _refused:
             print_error(host, _refused[host])

@@ -1,7 +1,4 @@
-"""Measure hosts over their connections: one by name, or each of a pyinfra run.
-
-The host data `numaforge_measure` is a mapping with the fields of `MeasureOrder`.
-"""
+"""Measure a host by name, or each of a pyinfra run: `numaforge_measure` has the fields of `MeasureOrder`."""
 
 from __future__ import annotations
 
@@ -90,10 +87,7 @@ def _order(document: Mapping[str, Any]) -> MeasureOrder:
 
 
 def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Measurement:
-    """Connect to one host, measure it, and return the result, which is also kept there.
-
-    Raises HostError where the host cannot be reached, lacks the rights, or is in use.
-    """
+    """Connect to one host, measure it, keep and return the result; raises HostError, InUseError."""
     return answer_of(name, data, lambda host: measured_on(host, order))
 
 

@@ -25,10 +25,7 @@ class CutOffOutputError(TooMuchOutputError, OSError):
 def read_output(
     stdout_buffer: Any, stderr_buffer: Any, timeout: int | None, print_output: bool, print_prefix: str
 ) -> CommandOutput:
-    """Return the lines of both outputs in the order of their arrival, in place of pyinfra's own.
-
-    Raises CutOffOutputError where they exceed the limit, TimeoutError.
-    """
+    """Return both outputs' lines as they arrive, for pyinfra; raises CutOffOutputError, TimeoutError."""
     allowance = Allowance()
     lines: list[OutputLine] = []
 

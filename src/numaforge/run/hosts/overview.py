@@ -1,7 +1,4 @@
-"""The overview of a run's hosts: before it changes them, and at its end.
-
-In place of pyinfra's table of operations and its interleaved output of hosts.
-"""
+"""The overview of a run's hosts, before its changes and at its end, in place of pyinfra's own tables."""
 
 import json
 import logging

@@ -107,10 +107,7 @@ def go_on_without_failed(state: State) -> None:
 
 
 def stay_away(host: Host) -> None:
-    """Leave a host unconnected, which takes it out of the run.
-
-    Until a host can be taken out of a run of pyinfra before it connects, with a reason.
-    """
+    """Leave a host unconnected, out of the run, until pyinfra lets one be taken out with a reason."""
 
     def connect(*_: object, **__: object) -> None:
         """Do nothing."""

@@ -59,10 +59,7 @@ def remember(host: Host, topology: NodeTopology, plan: NodePlan) -> None:
 
 
 def planned(host: Host) -> NodePlan:
-    """Return the host's plan.
-
-    Raises HostError in a deploy that calls a role before the role `topology`.
-    """
+    """Return the host's plan; raises HostError in a deploy that calls a role before the role `topology`."""
     plan: NodePlan | None = host.data.get("numaforge_plan")
     if plan is None:
         raise HostError("there is no plan yet", remedy="call topology() first in the deploy")

@@ -16,10 +16,7 @@ _SHELL = "exec sh -s"
 
 
 def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
-    """Run a script on a host, retrying while it is unreachable, and return its answer.
-
-    Raises as `answer_of` does, and HostError with what the script complains of where it fails.
-    """
+    """Run a script on a host, return its answer; raises as `answer_of`, HostError where the script fails."""
     return _successful(host, *_ask(host, script_text, seconds))
 
 
@@ -33,10 +30,7 @@ def answer_of(host: Host, script_text: str, seconds: int, command: str) -> Answe
 
 
 def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
-    """Run a script as `reached` does, over a new SSH connection of its own.
-
-    Proves that the host accepts a new login. The existing connection stays as it is.
-    """
+    """Run a script as `reached` does, over a new SSH connection: the host accepts a login."""
     try:
         with within(host, seconds), new_connection(host) as connector:
             output = _run(host, connector, script_text)
@@ -99,10 +93,7 @@ def _successful(host: Host, answer: Answer, complaint: str) -> Answer:
 
 
 def _why(host: Host, error: Exception) -> str:
-    """Return why a call failed: paramiko notices a cut at different moments.
-
-    A write may fail before the reading thread has noticed anything.
-    """
+    """Return why a call failed: a write may fail before paramiko's reader has noticed the cut."""
     while_connecting = isinstance(error, ConnectError)
     noticed_by_socket = isinstance(error, OSError | EOFError)
     if not while_connecting and (noticed_by_socket or not is_open(host)):

@@ -48,10 +48,7 @@ def maintenance() -> Iterator[None]:
 
 
 def take_part(called: str, title: str, **arguments: Any) -> None:
-    """Carry out the roles of this name: with the others of their maintenance, else by themselves.
-
-    `arguments` are pyinfra's own, for the operations within.
-    """
+    """Carry out the roles of this name, in their maintenance or alone; `arguments` are pyinfra's own."""
 
     def called_for() -> None:
         from numaforge.change.parts import PARTS

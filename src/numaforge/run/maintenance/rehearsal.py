@@ -24,10 +24,7 @@ class RefusedPlanError(HostError):
 
 
 def rehearsed_on(host: Host, goal: Goal, state: NodeState, transaction: Transaction | None) -> str:
-    """Rehearse a change where it changes what a kubelet starts with, and log what came of it.
-
-    Returns why the change must not be made, "" where it may.
-    """
+    """Rehearse a change of what a kubelet starts with; return why it must not be made, "" where it may."""
     if transaction is None or not is_wanted(goal, transaction):
         return ""
     rehearsed = rehearse(goal, state, partial(reached, host))

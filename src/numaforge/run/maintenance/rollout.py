@@ -84,10 +84,7 @@ _clusters = _Clusters()
 
 
 def refuse_without_means(options: RolloutOptions) -> None:
-    """Raise HostError where a roll-out could not finish here: before a drain, and in a dry run.
-
-    `numaforge rollout` checks this itself, once for all runs that it starts.
-    """
+    """Raise HostError where a roll-out could not finish here; `numaforge rollout` itself has checked it."""
     if events.heard():
         return
     lacking = _clusters.lacking(options)
@@ -142,10 +139,7 @@ def _in_place(host: Host, target: Target, options: RolloutOptions, role: RunRole
 def _out_of_service(
     host: Host, target: Target, options: RolloutOptions, role: RunRole, just_seen: JustSeen | None
 ) -> NodeRollout:
-    """Return the change of a node that is taken out of service for it.
-
-    Raises HostError where the verification suite has no way to reach it.
-    """
+    """Return the change of a node that is drained for it; raises HostError if the suite cannot reach it."""
     verification = verification_of(host) if options.verify and target.saves_plan else None
     return NodeRollout(
         cluster=_clusters.of(options),

@@ -38,10 +38,7 @@ class Target:
 
     @property
     def node(self) -> str:
-        """The name under which the kubelet registers, as the host reports it.
-
-        Raises NodeNameError where a joined host reports a name that no Node can have.
-        """
+        """The name under which the kubelet registers; raises NodeNameError for one that no Node has."""
         name = registered_name(self._flags, self.goal.plan.hostname)
         return node_name(name) if self.joined else name
 

@@ -28,10 +28,7 @@ class Verification(NamedTuple):
     roles: tuple[str, ...]
 
     def run(self) -> Steps[tuple[str, ...]]:
-        """Return each failed test, with its first line.
-
-        Raises HostUnreachableError where the host did not answer.
-        """
+        """Return each failed test, with its first line; raises HostUnreachableError without an answer."""
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
             hosts, report = Path(folder, "hosts"), Path(folder, "report.xml")
             write_hosts([self.host], hosts)
@@ -63,9 +60,6 @@ class Verification(NamedTuple):
 
 
 def verification_of(host: Host) -> Verification:
-    """Return how the suite reaches a host.
-
-    Raises HostError where the host is reached neither by SSH nor locally.
-    """
+    """Return how the suite reaches a host; raises HostError for other ways than SSH and local."""
     data = host.data.dict()  # type: ignore[no-untyped-call]
     return Verification(reached_host(host.name, type(host.connector).__name__, data), roles_of(host))
