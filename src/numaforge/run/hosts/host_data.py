@@ -14,10 +14,7 @@ from pyinfra.api.arguments import AllArguments, all_argument_meta, auth_argument
 from numaforge.lib import ansible
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.report.hostnames import in_short, is_host_name
-from numaforge.rollout.names import ANSWER_SECONDS, PLACE, RETRY_FAILED
-from numaforge.rollout.same_machine import PIN
 from numaforge.run.hosts.failures import print_error, say_error, tell_refused
-from numaforge.run.hosts.overview import DIFF, REPORT
 from numaforge.run.hosts.patches import fail_alone, stay_away
 from numaforge.run.hosts.processes import hosts_of
 from numaforge.ssh import without_openssh
@@ -27,7 +24,7 @@ OURS = "numaforge_"
 
 
 class Datum(NamedTuple):
-    """One key of host data.
+    """One key of host data, a row of host_data.json.
 
     `is_accepted` checks a value against what `accepted` describes; it may raise NumaforgeError with details.
     `default` applies where the inventory sets no value. `neutral` is passed to pyinfra for a refused host, so
@@ -38,205 +35,53 @@ class Datum(NamedTuple):
     accepted: str
     meaning: str
     is_accepted: Callable[[Any], bool]
-    default: object = None
-    neutral: object = None
+    default: object
+    neutral: object
 
 
 def _is_whole_number(least: int, most: int) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and least <= value <= most
 
 
-def _seconds(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value <= 3600  # type: ignore[operator]
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _truth(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _file(value: object) -> bool:
+def _is_file(value: object) -> bool:
     return isinstance(value, str) and Path(value).expanduser().is_file()
 
 
-def _rollout(value: object) -> bool:
+def _is_rollout(value: object) -> bool:
     from numaforge.rollout.options import read_options  # once a host has them
 
-    return _mapping(value) and read_options(value) is not None  # type: ignore[arg-type]
+    return isinstance(value, Mapping) and read_options(value) is not None
 
 
-def _profile(value: object) -> bool:
-    return _is_text(value) or (isinstance(value, (Path, Mapping)) and bool(value))
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "text": _is_text,
+    "truth": lambda value: isinstance(value, bool),
+    "mapping": lambda value: isinstance(value, Mapping),
+    "file": _is_file,
+    "image": lambda value: isinstance(value, Mapping) or _is_file(value),
+    "profile": lambda value: _is_text(value) or (isinstance(value, (Path, Mapping)) and bool(value)),
+    "rollout": _is_rollout,
+    "seconds": lambda value: type(value) in (int, float) and 0 <= value <= 3600,
+}
 
 
-TABLE = (
-    Datum(
-        "numaforge_profile",
-        "the name of a ready profile, the path of a YAML file, or a mapping",
-        "The host's profile. Every deploy needs it.",
-        _profile,
-    ),
-    Datum(
-        PLACE,
-        "a mapping of the settings of docs/rollout.md",
-        "How a cluster's node is taken out of service.",
-        _rollout,
-    ),
-    Datum(
-        PIN,
-        "the name of a Node, or its provider ID",
-        "The Node that the host is, where its address does not show it: docs/rollout.md.",
-        _is_text,
-    ),
-    Datum(f"{PLACE}_options", "a mapping", "The same, as set by `numaforge rollout`.", _rollout),
-    Datum(
-        f"{PLACE}_run", "a mapping", "The role of a run in a roll-out; set by `numaforge rollout`.", _mapping
-    ),
-    Datum(
-        "numaforge_measure",
-        "a mapping",
-        "What is measured, or kept of it; set by `numaforge measure`.",
-        _mapping,
-        default={},
-    ),
-    Datum(
-        "numaforge_image",
-        "a mapping, or the YAML file of one",
-        "What an image contains: deploys/bake.py, docs/image.md.",
-        lambda value: _mapping(value) or _file(value),
-    ),
-    Datum(
-        "kubelet_start_seconds",
-        "a whole number from 1 to 3600",
-        "How long one start of the kubelet may take.",
-        _is_whole_number(1, 3600),
-        default=120,
-    ),
-    Datum(
-        "kubelet_stable_seconds",
-        "a whole number from 0 to 3600",
-        "How long the kubelet must then stay healthy.",
-        _is_whole_number(0, 3600),
-        default=10,
-    ),
-    Datum(
-        "numaforge_confirm_seconds",
-        "a whole number from 30 to 1800",
-        "How long a changed host waits to be reached over a new connection before it rolls back by itself.",
-        _is_whole_number(30, 1800),
-        default=300,
-    ),
-    Datum(
-        RETRY_FAILED,
-        "true or false",
-        "Try a plan again that was rolled back on the host; set by `numaforge apply --retry-failed`.",
-        _truth,
-        default=False,
-    ),
-    Datum(
-        ANSWER_SECONDS,
-        "a whole number from 1 to 3600",
-        "How long a host may take to report what it is: all hosts of an inventory are asked at once.",
-        _is_whole_number(1, 3600),
-        default=600,
-    ),
-    Datum("out", "a folder", "Where `deploys/detect.py` saves its files.", _is_text, default="numaforge-out"),
-    Datum(
-        DIFF,
-        "names of hosts with commas between, or all",
-        "Hosts whose changes are shown as diffs.",
-        _is_text,
-    ),
-    Datum(
-        REPORT, "a file in a folder that exists", "Where every host's result is written as JSON.", _is_text
-    ),
-    Datum(
-        "ssh_hostname", "a name or an address", "The host's address. Unset: its name.", _is_text, neutral=""
-    ),
-    Datum(
-        "ssh_port",
-        "a whole number from 1 to 65535",
-        "The port. Unset: that of ssh_config, or 22.",
-        _is_whole_number(1, 65535),
-        neutral=0,
-    ),
-    Datum(
-        "ssh_user",
-        "a user's name",
-        "The user to log in as. Unset: that of ssh_config, or yours.",
-        _is_text,
-        neutral="",
-    ),
-    Datum("ssh_password", "text", "The user's password; a key is better.", _is_text, neutral=""),
-    Datum(
-        "ssh_key",
-        "the file of a private key",
-        "The key to log in with. Unset: those of ssh_config and of an agent.",
-        _file,
-        neutral="",
-    ),
-    Datum(
-        "ssh_key_password", "text", "The key's passphrase; an agent asks for it once.", _is_text, neutral=""
-    ),
-    Datum("ssh_config_file", "a file", "The SSH configuration. Unset: ~/.ssh/config.", _file, neutral=""),
-    Datum("ssh_known_hosts_file", "a path", "The file with the keys of hosts.", _is_text, neutral=""),
-    Datum(
-        "ssh_strict_host_key_checking",
-        "yes, no, off, ask or accept-new",
-        "What to do with a host whose key is unknown.",
-        lambda value: value in ("yes", "no", "off", "ask", "accept-new"),
-        neutral="yes",
-    ),
-    Datum("ssh_allow_agent", "True or False", "Whether to try an agent's keys.", _truth, neutral=False),
-    Datum("ssh_look_for_keys", "True or False", "Whether to try the keys in ~/.ssh.", _truth, neutral=False),
-    Datum("ssh_forward_agent", "True or False", "Whether the host may use the agent.", _truth, neutral=False),
-    Datum(
-        "ssh_paramiko_connect_kwargs",
-        "a mapping",
-        "Further arguments of paramiko's connect.",
-        _mapping,
-        neutral={},
-    ),
-    Datum(
-        "ssh_connect_retries",
-        "a whole number from 0 to 100",
-        "How often to retry a connection.",
-        _is_whole_number(0, 100),
-        default=0,
-        neutral=0,
-    ),
-    Datum(
-        "ssh_connect_retry_min_delay",
-        "seconds, as 0.1",
-        "The shortest pause between retries.",
-        _seconds,
-        default=0.1,
-        neutral=0.1,
-    ),
-    Datum(
-        "ssh_connect_retry_max_delay",
-        "seconds, as 0.5",
-        "The longest pause between retries.",
-        _seconds,
-        default=0.5,
-        neutral=0.5,
-    ),
-    Datum(
-        "ssh_file_transfer_protocol",
-        "sftp or scp",
-        "How pyinfra's operations send files.",
-        lambda value: value in ("sftp", "scp"),
-        default="sftp",
-        neutral="sftp",
-    ),
-)
+def _datum(row: Mapping[str, Any]) -> Datum:
+    """Return the datum of a row, whose values are of a `kind`, in a `range` or one of `choices`."""
+    match row:
+        case {"range": [least, most]}:
+            accepted, is_accepted = f"a whole number from {least} to {most}", _is_whole_number(least, most)
+        case {"choices": [*most, last]}:
+            accepted, is_accepted = f"{', '.join(most)} or {last}", row["choices"].__contains__
+        case _:
+            accepted, is_accepted = row["accepted"], _KINDS[row["kind"]]
+    return Datum(row["name"], accepted, row["meaning"], is_accepted, row.get("default"), row.get("neutral"))
+
+
+TABLE = tuple(map(_datum, json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))))
 _BY_NAME = {datum.name: datum for datum in TABLE}
 _IN_A_RUN = ("numaforge_topology", "numaforge_plan")  # kept by the role topology
 _SHOWN = 60
