@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numaforge.machine.topology.trays import Tray, tray_in
+from pydantic import TypeAdapter
+
+from numaforge.machine.topology.trays import Tray
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, Lease
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.in_place import CHANGING
@@ -221,46 +223,18 @@ class Pyinfra:
         return start(command, self.folder / f"{name.replace('/', '_')}.log", outlives_us=True)
 
 
+_NEEDS = TypeAdapter(HostNeeds)
+
+
 def _needs(events: Sequence[Mapping[str, Any]], undrained: Sequence[str]) -> HostNeeds:
     """Return what a host needs, from its events, one for each of its maintenances.
 
-    `beside` are other operations of the deploy that change the host.
+    `undrained` are other operations of the deploy that change the host.
     """
-    last = events[-1]
-    tray, tray_planned = map(tray_in, last.get("trays", (None, None)))
-
-    def each(name: str) -> tuple[str, ...]:
-        return tuple(line for event in events for line in event.get(name, ()))
-
-    def any_of(name: str, default: bool = False) -> bool:
-        return any(event.get(name, default) for event in events)
-
-    return HostNeeds(
-        host=last["host"],
-        node=last["node"],
-        joined=last["joined"],
-        restarts=any_of("restarts"),
-        sentences=each("sentences"),
-        allocatable=last["allocatable"],
-        options=last["options"],
-        unreadable=last["unreadable"],
-        labels=last.get("labels"),
-        devices=frozenset(last.get("devices", ())),
-        ended_work=last.get("ended_work", ""),
-        unpins=any_of("unpins"),
-        changes=any_of("changes", default=True) or bool(undrained),
-        reboots=any_of("reboots"),
-        does=(*each("does"), *undrained),
-        unfinished=any_of("unfinished"),
-        said=frozenset(last.get("said", ())),
-        access=_access(last.get("access")),
-        tray=tray,
-        tray_planned=tray_planned,
-    )
-
-
-def _access(document: Mapping[str, Any] | None) -> Access | None:
-    if document is None:
-        return None
-    lists = {name: tuple(document[name]) for name in ("addresses", "names")}
-    return Access(**{**document, **lists})
+    last = {"changes": True, **events[-1]}
+    for flag in ("restarts", "unpins", "changes", "reboots", "unfinished"):
+        last[flag] = any(event.get(flag, flag == "changes") for event in events)
+    for lines in ("sentences", "does"):
+        last[lines] = [line for event in events for line in event.get(lines, ())]
+    last |= {"changes": last["changes"] or bool(undrained), "does": [*last["does"], *undrained]}
+    return _NEEDS.validate_python(last)

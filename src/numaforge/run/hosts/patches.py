@@ -107,7 +107,7 @@ def go_on_without_failed(state: State) -> None:
 
 
 def stay_away(host: Host) -> None:
-    """Leave a host unconnected, out of the run, until pyinfra lets one be taken out with a reason."""
+    """Leave a host unconnected, out of the run. Until pyinfra lets one be taken out with a reason."""
 
     def connect(*_: object, **__: object) -> None:
         """Do nothing."""

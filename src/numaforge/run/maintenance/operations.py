@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from numaforge.change.look import GUARD, look
 from numaforge.change.need import need, pending
 from numaforge.lib.errors import HostError
 from numaforge.roles.kubelet.rehearsal import is_wanted
+from numaforge.rollout import events
 from numaforge.rollout.configz import read_answer, why_unreadable
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import START_KUBELET
@@ -21,6 +22,7 @@ from numaforge.rollout.steps import run
 from numaforge.run.hosts import (
     COMMAND_SECONDS,
     Commands,
+    access_to,
     host_command,
     host_operation,
     reached,
@@ -32,14 +34,12 @@ from numaforge.run.hosts import (
 )
 from numaforge.run.hosts.interrupts import refuse_if_stopped
 
-from .claims import note_claim
-from .outlook import Outlook, announce_outlook, outlook
 from .rehearsal import RefusedPlanError, rehearsed_on
+from .target import claims
 from .turns import turn
-from .undrained import refuse_undrained
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyinfra.api import Host
 
@@ -51,6 +51,15 @@ if TYPE_CHECKING:
     from .target import Target
 
 _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
+_CONFIGURED_BY = {
+    "k3s": "/etc/rancher/k3s/config.yaml (kubelet-arg) and its unit",
+    "RKE2": "/etc/rancher/rke2/config.yaml (kubelet-arg) and its unit",
+    "MicroK8s": "/var/snap/microk8s/current/args/kubelet and `snap restart microk8s`",
+}
+_SETTLE = (
+    "drain it and end its pods, then run again; a Node is known by its kubelet's --kubeconfig; or say in "
+    f"{PLACE}.without_drain why its pods may be disturbed, which plain pyinfra obeys"
+)
 
 
 @host_operation
@@ -64,12 +73,13 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     """
     ask = partial(reached, host)
     by_rollout = target.joined and options.without_drain is None
-    note_claim(host, target, options)
+    if target.joined:
+        claims(options)[host.name] = target.node
     state = look(ask, target.question)
     if state.unfinished:
         show_unfinished(host, state.unfinished, drains=by_rollout or led)
         if by_rollout or led:  # the roll-out knows the node's phase in the cluster, and ends it
-            announce_outlook(host, target, options, Outlook(does=(str(state.unfinished),), unfinished=True))
+            _announce(target, options, None, (str(state.unfinished),), unfinished=True)
             yield host_command(_roll_out, target, options, led=led, in_place=led)
             return
         yield host_command(_settle)
@@ -81,7 +91,9 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     unreadable = _why_unreadable(ask, target) if by_rollout and drains else ""
     labels = target.relabelling if by_rollout else ()
     taken_out = by_rollout and (drains or bool(labels))
-    announce_outlook(host, target, options, outlook(transaction, labels, state.unproved, unreadable))
+    unproved = [f"the transaction {state.unproved} is not proved yet"] if state.unproved else []
+    more = (*labels, *unproved)
+    _announce(target, options, transaction, more, unfinished=bool(unproved), unreadable=unreadable)
     show_change(
         host,
         transaction,
@@ -121,7 +133,7 @@ def _needed(
             remedy="write its profile to /etc/numaforge/profile.yaml and reboot it, replace it by one of a "
             f"newer image, or stop it from planning itself: `rm {GUARD}; systemctl daemon-reload`",
         )
-    refuse_undrained(target, options, transaction)
+    _refuse_undrained(target, options, transaction)
     if transaction is None or resumes:
         return transaction
     if transaction.failed_before:
@@ -135,6 +147,74 @@ def _needed(
     if transaction.undrainable and target.joined and options.without_drain is None:
         raise HostError(f"nothing was changed, {transaction.undrainable}", remedy=START_KUBELET)
     return transaction
+
+
+def _refuse_undrained(target: Target, options: RolloutOptions, transaction: Transaction | None) -> None:
+    """Refuse a change that disturbs pods on a host that no drain can empty.
+
+    Raises HostError with the evidence of pods, or the distribution that runs the kubelet in its own way.
+    """
+    permitted = options.without_drain is not None and not events.heard()  # a roll-out drains what it changes
+    if transaction is None or not transaction.disturbs or permitted:
+        return
+    planned = target.goal.plan.kubelet is not None
+    if target.distribution is not None and not planned and (target.joined or transaction.drains):
+        parts = ", ".join(part.name for part in transaction.parts if part.drains)
+        raise HostError(
+            f"nothing was changed, {target.distribution} runs this host's kubelet, and numaforge cannot "
+            f"restart and prove it; what disturbs pods is not changed here: {parts}",
+            remedy=f"set the kubelet up by {_CONFIGURED_BY[target.distribution]}; for the rest drain the "
+            f"node, then say so in {PLACE}.without_drain, which plain pyinfra obeys",
+        )
+    if not target.joined and transaction.pods.may_run:
+        raise HostError(
+            "nothing was changed, pods run on a host that is not a known Node of a cluster: "
+            f"{transaction.pods.evidence}",
+            remedy=_SETTLE,
+        )
+
+
+def _announce(
+    target: Target,
+    options: RolloutOptions,
+    transaction: Transaction | None,
+    more: Sequence[str],
+    *,
+    unfinished: bool,
+    unreadable: str = "",
+) -> None:
+    """Tell the process that started this run what the host needs: a transaction, and `more` lines."""
+    if not events.heard():
+        return
+    does = list(more)
+    if transaction is not None:
+        lines = (*transaction.sentences, *transaction.moves) or transaction.writes
+        does = [*(lines or ["its running configuration changes"]), *more]
+    drains = transaction is not None and transaction.drains
+    tray, tray_planned = target.trays
+    events.record(
+        "outlook",
+        host.name,
+        node=target.node,
+        access=asdict(access_to(host)),
+        joined=target.joined,
+        restarts=drains,
+        sentences=does if drains else (),
+        changes=bool(does),
+        reboots=transaction is not None and transaction.reboots,
+        does=does,
+        unfinished=unfinished,
+        allocatable=target.expected.allocatable,
+        labels=target.expected.labels,
+        devices=sorted(target.expected.devices),
+        unpins=target.unpins,
+        options=options.model_dump(),
+        said=sorted(options.model_fields_set),
+        unreadable=unreadable,
+        ended_work=transaction.ended_work if transaction else "",
+        tray=tray and asdict(tray),
+        tray_planned=tray_planned and asdict(tray_planned),
+    )
 
 
 def _people(transaction: Transaction | None) -> tuple[str, ...]:

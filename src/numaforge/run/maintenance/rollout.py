@@ -28,16 +28,14 @@ from numaforge.rollout.steps import in_thread, run
 from numaforge.run.hosts import show_end, show_progress
 from numaforge.run.hosts.interrupts import INTERRUPTED, stopped
 
-from .claims import claims, key_of_cluster
 from .machine import PyinfraMachine
+from .target import Target, claims, key_of_cluster
 from .verification import verification_of
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
 
     from numaforge.rollout.kubectl import KubectlCluster
-
-    from .target import Target
 
 _GOOD = (Ending.DONE, Ending.UNCHANGED)
 

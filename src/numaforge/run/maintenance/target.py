@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
     from numaforge.rollout.configz import KubeletEndpoint
     from numaforge.rollout.gate import Expected
+    from numaforge.rollout.options import RolloutOptions
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,20 @@ class Target:
     @property
     def _flags(self) -> tuple[str, ...]:
         return self.goal.machine.kubelet.flags if self.goal.machine.kubelet else ()
+
+
+_claims: defaultdict[str, dict[str, str]] = defaultdict(dict)
+"""The node that each host claims to be, by cluster: pyinfra prepares all hosts before it changes one."""
+
+
+def claims(options: RolloutOptions) -> dict[str, str]:
+    """Return the claimed nodes of the joined hosts of this run, in the cluster of the options."""
+    return _claims[key_of_cluster(options)]
+
+
+def key_of_cluster(options: RolloutOptions) -> str:
+    """Return a key that is equal for options naming the same cluster."""
+    return options.model_dump_json(include={"kubeconfig", "context", "namespace", "kubectl"})
 
 
 def _prefixes(*plans: NodePlan | None) -> tuple[str, ...]:
