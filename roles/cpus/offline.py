@@ -91,8 +91,7 @@ def as_before(machine: NodeTopology, earlier: OfflinePlan) -> NodeTopology:
     alike = {cpu: _closest_online(machine, earlier, cpu) for cpu in sorted(back)}
     return replace(
         machine,
-        online=online,
-        offline=machine.offline - back,
+        cpus=replace(machine.cpus, online=online, offline=machine.offline - back),
         cores=cores,
         packages=_ordered(Package(number, cpus) for number, cpus in packages.items()),
         numa_nodes=tuple(replace(node, cpus=numa[node.id]) for node in machine.numa_nodes),
@@ -118,11 +117,10 @@ def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
     if not new_offline:
         return machine
     online = machine.online - new_offline
+    offline_cpus, isolated = machine.offline | new_offline, machine.isolated - new_offline
     return replace(
         machine,
-        online=online,
-        offline=machine.offline | new_offline,
-        isolated=machine.isolated - new_offline,
+        cpus=replace(machine.cpus, online=online, offline=offline_cpus, isolated=isolated),
         cores=_still_online(machine.cores, online),
         packages=_still_online(machine.packages, online),
         numa_nodes=tuple(replace(node, cpus=node.cpus & online) for node in machine.numa_nodes),

@@ -6,7 +6,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from numaforge.machine.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
+from numaforge.machine.topology.model import (
+    Core,
+    CpuStates,
+    HugepagePool,
+    L3Cache,
+    NodeTopology,
+    NumaNode,
+    Package,
+)
 
 GIB = 2**30
 _PAGES = {64: "64Ki", 2048: "2Mi", 32768: "32Mi", 524288: "512Mi", 1048576: "1Gi", 16777216: "16Gi"}
@@ -124,6 +132,7 @@ def topology(machine: Mapping[str, Any], cgroup_version: int = CGROUP_VERSION) -
             packages.setdefault(core["socket"], set()).update(threads)
             if "uncore" in core:
                 caches.setdefault(core["uncore"], set()).update(threads)
+    online = frozenset(cpu for core in cores for cpu in core.cpus)
     return NodeTopology(
         hostname=None,
         architecture="x86_64",
@@ -132,13 +141,16 @@ def topology(machine: Mapping[str, Any], cgroup_version: int = CGROUP_VERSION) -
         memory_bytes=machine["memory"] if "memory" in machine else sum(n["memory"] for n in machine["numa"]),
         swap_bytes=0,
         cgroup_version=cgroup_version,
-        online=frozenset(cpu for core in cores for cpu in core.cpus),
-        offline=frozenset(),
-        isolated=frozenset(),
+        kubelet=None,
+        cpus=CpuStates(online, frozenset(), frozenset()),
         packages=tuple(Package(number, frozenset(cpus)) for number, cpus in sorted(packages.items())),
         numa_nodes=tuple(_numa_node(node) for node in machine["numa"]),
         cores=tuple(cores),
         l3_caches=tuple(L3Cache(frozenset(cpus), None) for _, cpus in sorted(caches.items())),
+        cpufreq=None,
+        gpus=(),
+        nics=(),
+        pci_paths={},
     )
 
 

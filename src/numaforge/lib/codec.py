@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 Held = TypeVar("Held")
 
-# For a dataclass whose readers reject unknown keys.
-NOTHING_ELSE = {"extra": "forbid"}
+
+class KnownKeysOnly:
+    """A dataclass whose readers reject unknown keys."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (as pydantic has it)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from numaforge import __version__
-from numaforge.lib.codec import NOTHING_ELSE, ByName
+from numaforge.lib.codec import ByName, KnownKeysOnly
 from numaforge.lib.file_content import PlannedFile
 from numaforge.lib.reasons import Decision, Notice
 from numaforge.planning.capacity import PredictedAllocatable
@@ -32,10 +32,8 @@ from numaforge.roles.watch.plan import WatchPlan
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodePlan:
+class NodePlan(KnownKeysOnly):  # and so is all that it holds
     """Everything decided for one host; templates and verification read nothing else."""
-
-    __pydantic_config__ = NOTHING_ELSE  # and so for what it holds
 
     # Not a decision: a host whose plan stays as it is keeps the name of the version that wrote it.
     written_by: str = field(default_factory=f"numaforge {__version__}".__str__, compare=False)

@@ -10,7 +10,7 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import counted, format_bytes, parse_bytes
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
-from numaforge.machine.topology.model import Core, CpuSet, Gpu, L3Cache, NodeTopology, NumaNode
+from numaforge.machine.topology.model import Core, CpuSet, CpuStates, Gpu, L3Cache, NodeTopology, NumaNode
 from numaforge.planning.plan import NodePlan
 from numaforge.report.boxes import (
     BODY,
@@ -124,9 +124,8 @@ def topology_of(plan: NodePlan) -> NodeTopology:
         memory_bytes=plan.memory.capacity_bytes,
         swap_bytes=None,
         cgroup_version=None,
-        online=plan.cpus.online,
-        offline=frozenset(),
-        isolated=frozenset(),
+        kubelet=None,
+        cpus=CpuStates(online=plan.cpus.online, offline=frozenset(), isolated=frozenset()),
         packages=(),
         numa_nodes=tuple(
             NumaNode(id=node.id, cpus=node.cpus, memory_bytes=node.memory_bytes, distances={}, hugepages={})
@@ -134,6 +133,10 @@ def topology_of(plan: NodePlan) -> NodeTopology:
         ),
         cores=(),
         l3_caches=(),
+        cpufreq=None,
+        gpus=(),
+        nics=(),
+        pci_paths={},
     )
 
 

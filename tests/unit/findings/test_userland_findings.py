@@ -13,7 +13,7 @@ from numaforge.machine.topology.model import HostProcess, InstalledPackage, Node
 from tests.fixtures import judged as by
 from tests.fixtures import machines
 from tests.fixtures.gpu_machines import KINDS as GPU_MACHINES
-from tests.fixtures.machines import lab_node
+from tests.fixtures.machines import lab_node, with_cpu_states
 from tests.fixtures.plans import after, notices, planned
 from tests.fixtures.workers import DRIVER, SOUND, SYSTEMD, drives, with_containerd, worker
 
@@ -64,7 +64,7 @@ CASES = {
         lambda: replace(worker(), kernel_cmdline="crashkernel=1G hugepagesz=512M hugepages=4"),
         "hugepagesz=512M: this kernel has 2Mi, 1Gi",
     ),
-    "NH110": Case(lambda: replace(worker(), isolated=frozenset({4, 5})), "isolates CPUs 4-5"),
+    "NH110": Case(lambda: with_cpu_states(worker(), isolated=frozenset({4, 5})), "isolates CPUs 4-5"),
     "NH301": Case(lambda: with_containerd(imports=("/etc/containerd/config.toml",)), "imports"),
     "NH302": Case(
         lambda: with_containerd(
@@ -100,7 +100,7 @@ def test_each_fault_is_found_and_nothing_else(rule):
 
 
 def test_isolated_cpus_are_found_before_there_is_a_kubelet():
-    assert found(replace(worker(), isolated=frozenset({4}), kubelet=None)) == {"NH110"}
+    assert found(with_cpu_states(replace(worker(), kubelet=None), isolated=frozenset({4}))) == {"NH110"}
 
 
 PACKAGES = (InstalledPackage("nvidia-driver-580", "580.95", "driver", held=False),)

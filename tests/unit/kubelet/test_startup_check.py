@@ -11,9 +11,17 @@ from numaforge.findings import Severity
 from numaforge.kubelet.findings import RULES, Report
 from numaforge.kubelet.startup.check import check
 from numaforge.lib.errors import KubeletConfigError
-from numaforge.machine.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
+from numaforge.machine.topology.model import (
+    Core,
+    CpuStates,
+    Gpu,
+    HugepagePool,
+    NodeTopology,
+    NumaNode,
+    Package,
+)
 from tests.fixtures.kubelet_texts import settings_of
-from tests.fixtures.machines import with_gaps
+from tests.fixtures.machines import with_cpu_states, with_gaps
 from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)
@@ -37,15 +45,18 @@ def node(cores_per_node: int = 4, nodes: int = 2, memory: int = 16 * GIB, **chan
         memory_bytes=memory * nodes,
         swap_bytes=0,
         cgroup_version=2,
-        online=frozenset().union(*cpus),
-        offline=frozenset(),
-        isolated=frozenset(),
+        kubelet=None,
+        cpus=CpuStates(online=frozenset().union(*cpus), offline=frozenset(), isolated=frozenset()),
         packages=tuple(Package(n, cpus[n]) for n in range(nodes)),
         numa_nodes=tuple(
             NumaNode(n, cpus[n], memory, dict.fromkeys(range(nodes), 10), {}) for n in range(nodes)
         ),
         cores=cores,
         l3_caches=(),
+        cpufreq=None,
+        gpus=(),
+        nics=(),
+        pci_paths={},
     )
     return replace(topology, **changes)
 
@@ -75,7 +86,7 @@ OWN_SLICE = (
     f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
     "systemReservedCgroup: /own.slice/own-daemons.slice\n"
 )
-ISOLATED = replace(node(), isolated=frozenset({2, 3, 4, 5}))
+ISOLATED = with_cpu_states(node(), isolated=frozenset({2, 3, 4, 5}))
 FOUR_GPUS = replace(node(), gpus=tuple(gpu(index, 0) for index in range(4)))
 NO_PAUSE = "cpuManagerReconcilePeriod: -1s\n"
 SHARE = f"{MEMORY}evictionHard: {{memory.available: 5%}}\n"
@@ -243,7 +254,7 @@ def test_uneven_threads_hand_out_the_reserved_thread():
     cores = (replace(whole.cores[0], cpus=frozenset({0})), *whole.cores[1:])
     online = whole.online - {8}
     numa = (replace(whole.numa_nodes[0], cpus=whole.numa_nodes[0].cpus - {8}), whole.numa_nodes[1])
-    topology = replace(whole, cores=cores, online=online, numa_nodes=numa)
+    topology = with_cpu_states(replace(whole, cores=cores, numa_nodes=numa), online=online)
     body = 'cpuManagerPolicy: static\nreservedSystemCPUs: "1"\n'
     assert "1" in finding(run(body, topology=topology), "NF505").evidence
     full = run(f'{body}cpuManagerPolicyOptions: {{full-pcpus-only: "true"}}\n', topology=topology)

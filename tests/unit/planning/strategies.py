@@ -78,8 +78,7 @@ def _with_cpu_offline(topology: NodeTopology, cpu: int) -> NodeTopology:
     cores = (Core(core.package, core.numa_node, core.cpus - gone) for core in topology.cores)
     return replace(
         topology,
-        online=topology.online - gone,
-        offline=gone,
+        cpus=replace(topology.cpus, online=topology.online - gone, offline=gone),
         packages=tuple(replace(package, cpus=package.cpus - gone) for package in topology.packages),
         numa_nodes=tuple(replace(node, cpus=node.cpus - gone) for node in topology.numa_nodes),
         cores=tuple(core for core in cores if core.cpus),

@@ -17,6 +17,7 @@ from tests.fixtures.machines import (
     mi300x_cpx,
     one_numa_node,
     two_cpu_vm,
+    with_cpu_states,
 )
 from tests.fixtures.plans import notices, planned, refusal
 
@@ -71,7 +72,7 @@ REFUSALS = {
         "node1: cpus.reserved.cpulist: '0-1,16' names CPUs that this machine does not have: 16\n",
     ),
     "cpu-that-is-offline": (
-        replace(lab_node(), offline=frozenset({16, 17})),
+        with_cpu_states(lab_node(), offline=frozenset({16, 17})),
         {"cpulist": "0-1,16-17"},
         "names CPUs that are offline: 16-17",
     ),
@@ -119,9 +120,13 @@ NOTICED = {
         {},
         "8 cores with 1 and 6 cores with 2 online threads: the kubelet counts 1 per core",
     ),
-    "offline-cpus": (replace(lab_node(), offline=parse_cpulist("16-17")), {}, "CPUs 16-17 are offline"),
+    "offline-cpus": (
+        with_cpu_states(lab_node(), offline=parse_cpulist("16-17")),
+        {},
+        "CPUs 16-17 are offline",
+    ),
     "reserved-isolated": (
-        replace(lab_node(), isolated=parse_cpulist("1-7")),
+        with_cpu_states(lab_node(), isolated=parse_cpulist("1-7")),
         {"reserved": {"cpulist": "0-1,4-5"}},
         "reserved CPUs 1,4-5 are isolated",
     ),
@@ -135,5 +140,5 @@ def test_doubtful_choice_of_cpus_is_noticed(name):
 
 
 def test_usual_choice_of_cpus_is_not_noticed():
-    isolated = replace(with_gpus(2), isolated=parse_cpulist("2-3,6-7"))
+    isolated = with_cpu_states(with_gpus(2), isolated=parse_cpulist("2-3,6-7"))
     assert not {*NOTICED} & {*notices(planned(isolated))}

@@ -11,7 +11,7 @@ from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.machine.topology.model import HugepagePool, Nic, NodeTopology, Nvme
 from numaforge.machine.topology.read import read_topology
 from numaforge.roles.cpus.default_amounts import default_cores, default_memory, most_cores
-from tests.fixtures.machines import dgx_h100, kubeadm_kubelet, lab_node, machine
+from tests.fixtures.machines import dgx_h100, kubeadm_kubelet, lab_node, machine, with_cpu_states
 from tests.fixtures.plans import after, decided, planned, refusal
 from tests.machines import files
 
@@ -122,9 +122,15 @@ def test_interrupts_of_drives_and_accelerators_count():
     assert reserved(replace(machine(packages=2, cores_per_numa_node=32), nvmes=drives)) == "32-34,96-98"
 
 
-@pytest.mark.parametrize("parameter", ["isolated", "nohz_full"])
-def test_housekeeping_cpus_are_reserved_before_isolated_ones(parameter):
-    topology = replace(lab_node(), **{parameter: parse_cpulist("0-3,8-11")})
+ISOLATED = parse_cpulist("0-3,8-11")
+KEPT_APART = {
+    "isolated": with_cpu_states(lab_node(), isolated=ISOLATED),
+    "nohz_full": replace(lab_node(), nohz_full=ISOLATED),
+}
+
+
+@pytest.mark.parametrize("topology", KEPT_APART.values(), ids=KEPT_APART.keys())
+def test_housekeeping_cpus_are_reserved_before_isolated_ones(topology):
     assert reserved(topology) == "4-5"
     assert reserved(topology, cpus={"reserved": {"cores": 3}}) == "4-7,12-13"
     assert reserved(topology, cpus={"reserved": {"cores_per_package": 1}}) == "4-5,12-13"
@@ -132,11 +138,11 @@ def test_housekeeping_cpus_are_reserved_before_isolated_ones(parameter):
 
 def test_isolated_cpus_are_reserved_last_by_default():
     topology = machine(cores_per_numa_node=64, threads=1)
-    isolated = replace(topology, isolated=topology.online - {63})
+    isolated = with_cpu_states(topology, isolated=topology.online - {63})
     assert reserved(topology) == "0-1"
     assert reserved(isolated) == "63"
     assert "isolated CPUs last" in decided(plan(isolated), "cpus.reserved")[1]
-    assert reserved(replace(topology, isolated=topology.online)) == "0-1"
+    assert reserved(with_cpu_states(topology, isolated=topology.online)) == "0-1"
 
 
 def test_avoid_still_applies_to_cpus_reserved_by_the_kubelet():
@@ -180,7 +186,7 @@ def test_default_replaces_earlier_explicit_choice(earlier):
 
 def test_earlier_reserved_cpus_that_are_isolated_are_dropped():
     topology = machine(cores_per_numa_node=32)
-    isolated = replace(after(topology, plan(topology)), isolated=topology.online - {31, 63})
+    isolated = with_cpu_states(after(topology, plan(topology)), isolated=topology.online - {31, 63})
     assert plan(isolated).cpus.reserved == {31, 63}
 
 

@@ -15,7 +15,7 @@ from numaforge.planning.profiles import load_profile
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.interrupts.expected import affinity_lines
 from numaforge.roles.interrupts.plan import InterruptsPlan, plan_interrupts
-from tests.fixtures.machines import kubeadm_kubelet, lab_node
+from tests.fixtures.machines import kubeadm_kubelet, lab_node, with_cpu_states
 from tests.fixtures.plans import after, notices, planned, refusal
 from tests.unit.planning.strategies import machines
 
@@ -92,7 +92,7 @@ def test_kernel_managed_interrupts_are_noticed():
 
 
 def test_irqbalance_is_banned_from_offline_cpus():
-    machine = replace(host(), offline=frozenset({99}))
+    machine = with_cpu_states(host(), offline=frozenset({99}))
     banned = plan(machine, ON_NODE_0_AND_3, irqbalance="reserved").interrupts.banned
     assert format_cpulist(banned) == "2-11,14-15,99"
 
@@ -110,7 +110,7 @@ def one_core() -> NodeTopology:
     core = machine.cores[0]
     return replace(
         machine,
-        online=core.cpus,
+        cpus=replace(machine.cpus, online=core.cpus),
         cores=(core,),
         kubelet=None,
         packages=(replace(machine.packages[0], cpus=core.cpus),),

@@ -11,7 +11,7 @@ from numaforge.planning.document import dumps, loads
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profile import NodeProfile
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
-from tests.fixtures.machines import lab_node, two_cpu_vm
+from tests.fixtures.machines import lab_node, two_cpu_vm, with_cpu_states
 from tests.fixtures.plans import decided, notices, planned, refusal
 
 
@@ -156,7 +156,7 @@ def test_impossible_kernel_settings_are_refused(topology, profile, said):
 
 def test_plan_is_the_same_once_cpus_are_isolated():
     allocatable = plan().cpus.allocatable
-    booted = replace(INTEL, isolated=allocatable, nohz_full=allocatable)
+    booted = with_cpu_states(replace(INTEL, nohz_full=allocatable), isolated=allocatable)
     wish = {"isolated_cpus": "allocatable", "nohz_full": "allocatable"}
     assert dumps(plan(booted, **wish)) == dumps(plan(INTEL, **wish))
     assert "cpus-isolated" in notices(plan(INTEL, **wish))

@@ -71,8 +71,7 @@ def test_offline_cpus_are_promised_by_a_kernel_without_numa_nodes() -> None:
         there,
         numa_nodes=(),
         cores=tuple(replace(core, numa_node=None) for core in there.cores if core.cpus != {3}),
-        online=there.online - {3},
-        offline=frozenset({3}),
+        cpus=replace(there.cpus, online=there.online - {3}, offline=frozenset({3})),
     )
     chosen = plan(whole)
     assert chosen.allocatable.cpu_millis == 3000

@@ -16,7 +16,7 @@ from numaforge.planning.plan import NodePlan
 from numaforge.roles.cpus.offline import OfflinePlan, as_before, without
 from numaforge.roles.kernel_values.expected import expected
 from numaforge.roles.kernel_values.paths import ONLINE
-from tests.fixtures.machines import dgx_h100, lab_node
+from tests.fixtures.machines import dgx_h100, lab_node, with_cpu_states
 from tests.fixtures.plans import after, decided, notices, planned, refusal
 from tests.machines.files import stored
 
@@ -190,7 +190,7 @@ def test_cpu_already_offline_stays_offline_by_default():
 
 
 def test_unreadable_earlier_plan_counts_as_no_offline_cpus():
-    machine = replace(lab_node(), offline=frozenset({16}), previous_plan="{")
+    machine = with_cpu_states(replace(lab_node(), previous_plan="{"), offline=frozenset({16}))
     assert earlier_offline(machine) == OfflinePlan()
 
 

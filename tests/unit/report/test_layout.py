@@ -80,7 +80,7 @@ def titles(topology: NodeTopology, kind: str) -> list[str]:
 
 def test_long_cpu_list_in_the_heading_is_wrapped_not_cut():
     odd = frozenset(range(1, 32, 2))
-    machine = replace(machines.machine(packages=2, cores_per_numa_node=16, threads=1), isolated=odd)
+    machine = machines.machine(packages=2, cores_per_numa_node=16, threads=1, isolated=odd)
     heading = next(box for box in walk(lay_out(machine).root) if "heading" in box.kinds)
     words = "".join(text.content for text in heading.texts).replace(" ", "")
     assert ",".join(map(str, sorted(odd))) in words

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numaforge.fleet.measure.kinds import KINDS, MeasuredKind
-from numaforge.lib.codec import NOTHING_ELSE, DocumentKind
+from numaforge.lib.codec import DocumentKind, KnownKeysOnly
 from numaforge.lib.errors import NumaforgeError
 
 MEASURED_PATH = "/var/lib/numaforge/measured.json"
@@ -16,13 +16,11 @@ class MeasurementError(NumaforgeError):
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(KnownKeysOnly):
     """One thing that was measured: the median of its runs, the lowest and the highest, in the kind's unit.
 
     `limit` is the most that the link carries, in that unit; None where the link is unknown.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     kind: str
     place: str
@@ -56,10 +54,8 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class NotMeasured:
+class NotMeasured(KnownKeysOnly):
     """What was not measured, and why."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     kind: str
     place: str
@@ -67,24 +63,20 @@ class NotMeasured:
 
 
 @dataclass(frozen=True)
-class OfSiblings:
+class OfSiblings(KnownKeysOnly):
     """A figure across machines of the same make: the median of their medians, and their number."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     median: float
     machines: int
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(KnownKeysOnly):
     """One measurement of a machine. `make` is what its siblings share; `siblings` are by a figure's key.
 
     `plan` is the checksum of the node's plan, None without one. `in_use` has the signs of work on the node
     meanwhile. `programs` are those that measured, with what they say of their version.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     hostname: str | None
     make: str

@@ -13,10 +13,9 @@ def read_cpufreq(inventory: Inventory) -> Cpufreq | None:
     """Return what the scaling driver offers, or None where no CPU has a governor, as in most guests."""
 
     def said(name: str) -> dict[int, str]:
-        governors = {
-            cpu: inventory.files.get(cpu, {}).get(f"cpufreq/{name}", "").strip() for cpu in inventory.online
-        }
-        return {cpu: text for cpu, text in sorted(governors.items()) if text}
+        files_of = {cpu: inventory.files.get(cpu, {}) for cpu in inventory.cpus.online}
+        texts = {cpu: files.get(f"cpufreq/{name}", "") for cpu, files in files_of.items()}
+        return {cpu: text.strip() for cpu, text in sorted(texts.items()) if text.strip()}
 
     governors = said("scaling_governor")
     if not governors:
@@ -45,7 +44,7 @@ _LATENCY = re.compile(r"cpuidle/state([0-9]{1,4})/latency")
 def read_idle_states(inventory: Inventory) -> tuple[IdleState, ...] | None:
     """Return the sleep states of the online CPUs by index, or None where the kernel manages none."""
     cpus: dict[tuple[int, int, str], set[int]] = {}
-    for cpu in inventory.online:
+    for cpu in inventory.cpus.online:
         files = inventory.files.get(cpu, {})
         for name, text in files.items():
             if (match := _LATENCY.fullmatch(name)) and (latency := digits(text)) is not None:

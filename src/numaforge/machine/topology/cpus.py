@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.lib.errors import NumaforgeError, TopologyError
 from numaforge.lib.given import digits
-from numaforge.machine.topology.model import CoreCaches, CpuSet, L3Cache, Package
+from numaforge.machine.topology.model import CoreCaches, CpuSet, CpuStates, L3Cache, Package
 
 _CPU_FILE = re.compile(r"/sys/devices/system/cpu/cpu([0-9]{1,9})/(.+)")
 _INSTRUCTION = "Instruction"
@@ -32,14 +32,12 @@ class Inventory:
 
     files: CpuFiles
     stanzas: CpuFiles
-    online: CpuSet
-    offline: CpuSet
-    isolated: CpuSet
+    cpus: CpuStates
 
     @cached_property
     def caches(self) -> dict[int, list[tuple[str, L3Cache]]]:
         """The caches of each online CPU, at every level, with their kinds."""
-        return {cpu: _caches(self.files.get(cpu, {})) for cpu in self.online}
+        return {cpu: _caches(self.files.get(cpu, {})) for cpu in self.cpus.online}
 
 
 def read_inventory(files: Mapping[str, str]) -> Inventory:
@@ -61,9 +59,11 @@ def read_inventory(files: Mapping[str, str]) -> Inventory:
     return Inventory(
         files=by_cpu,
         stanzas=stanzas,
-        online=online,
-        offline=present - online,
-        isolated=(cpu_set(files, "/sys/devices/system/cpu/isolated") or frozenset()) & online,
+        cpus=CpuStates(
+            online=online,
+            offline=present - online,
+            isolated=(cpu_set(files, "/sys/devices/system/cpu/isolated") or frozenset()) & online,
+        ),
     )
 
 
@@ -87,7 +87,7 @@ def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
         files = inventory.files.get(cpu, {})
         return _first_set(files, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
 
-    return _partition(inventory.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
+    return _partition(inventory.cpus.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
 
 
 def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
@@ -97,7 +97,7 @@ def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
     """
     names = ("topology/core_id", "topology/physical_package_id")
     texts_of = {
-        cpu: [inventory.files.get(cpu, {}).get(name, "") for name in names] for cpu in inventory.online
+        cpu: [inventory.files.get(cpu, {}).get(name, "") for name in names] for cpu in inventory.cpus.online
     }
     if not all(_ID.fullmatch(text.strip()) for texts in texts_of.values() for text in texts):
         return None
@@ -112,7 +112,7 @@ def read_packages(inventory: Inventory) -> tuple[Package, ...]:
         names = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
         return _first_set(files, names)
 
-    groups = _partition(inventory.online, siblings, _same_package_id(inventory))
+    groups = _partition(inventory.cpus.online, siblings, _same_package_id(inventory))
     ids = [_package_id(inventory, min(group)) for group in groups]
     if None in ids or len(set(ids)) < len(ids):
         return tuple(Package(number, group) for number, group in enumerate(groups))
@@ -187,7 +187,7 @@ def _package_id(inventory: Inventory, cpu: int) -> int | None:
 
 
 def _same_package_id(inventory: Inventory) -> Callable[[int], CpuSet]:
-    ids = {cpu: _package_id(inventory, cpu) for cpu in inventory.online}
+    ids = {cpu: _package_id(inventory, cpu) for cpu in inventory.cpus.online}
     return lambda cpu: frozenset(peer for peer, package_id in ids.items() if package_id == ids[cpu])
 
 

@@ -1,116 +1,26 @@
 """The NodeTopology document, schema 1: what `numaforge topology -o json` prints and other programs read."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
-from numaforge.lib.codec import CpuSet, DocumentKind
+from numaforge.lib.codec import DocumentKind
 from numaforge.lib.errors import TopologyError
-from numaforge.lib.unfinished import Unfinished
 from numaforge.machine.topology.links import nvlink_domains
 from numaforge.machine.topology.memory_mode import GpuMemoryMode, gpu_memory_mode
-from numaforge.machine.topology.model import (
-    Accelerator,
-    Core,
-    CoreCaches,
-    Cpufreq,
-    DeviceHolder,
-    Gpu,
-    GpuProcess,
-    HugepagePool,
-    IdleState,
-    KubeletInstall,
-    L3Cache,
-    Network,
-    Nic,
-    NodeTopology,
-    NumaNode,
-    NvidiaDriver,
-    NvidiaInstall,
-    NvlinkDomain,
-    Nvme,
-    Package,
-    PciDevice,
-    PciFunction,
-    PeerMemory,
-    RdmaDevice,
-    Userland,
-)
-
-
-@dataclass(frozen=True)
-class CpuStates:
-    """Which CPUs the kernel runs on, which are switched off, and which its scheduler leaves alone."""
-
-    online: CpuSet
-    offline: CpuSet
-    isolated: CpuSet
+from numaforge.machine.topology.model import Core, CpuSet, NodeTopology, NumaNode, NvlinkDomain, Package
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopologyDocument:
-    """One machine as a document, with its fields in the order in which they are written.
+class TopologyDocument(NodeTopology):
+    """One machine as a document: its fields in their order, and two that follow from them.
 
     Fields may be added; readers ignore those that they do not know. A field keeps its name and meaning.
     """
 
-    hostname: str | None
-    architecture: str | None
-    cpu_vendor: str | None = None
-    product: str | None = None
-    product_name: str | None = None
-    firmware: str | None = None
-    kernel: str | None
-    kernel_cmdline: str | None
-    os_release: Mapping[str, str] = field(default_factory=dict)
-    memory_bytes: int | None
-    swap_bytes: int | None
-    cgroup_version: int | None
-    kubelet: KubeletInstall | None
-    cpus: CpuStates
-    smt: str | None = None
-    switchable: CpuSet | None = None
-    nohz_full: CpuSet | None = None
-    packages: tuple[Package, ...]
-    numa_nodes: tuple[NumaNode, ...]
-    cores: tuple[Core, ...]
-    kubelet_cores: tuple[Core, ...] | None = None
-    kubelet_packages: tuple[Package, ...] | None = None
-    l3_caches: tuple[L3Cache, ...]
-    core_caches: tuple[CoreCaches, ...] = ()
-    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
-    cpufreq: Cpufreq | None
-    idle_states: tuple[IdleState, ...] | None = None
-    kernel_values: Mapping[str, str] = field(default_factory=dict)
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    loadable_modules: tuple[str, ...] = ()
-    gpus: tuple[Gpu, ...]
-    nvidia: NvidiaDriver | None = None
-    nvidia_install: NvidiaInstall | None = None
-    gpu_memory_mode: GpuMemoryMode | None = None  # by the fields around it; not read back
-    nvswitches: tuple[str, ...] = ()
     nvlink_domains: tuple[NvlinkDomain, ...] = ()  # what `gpus` say; not read back
-    gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)
-    device_holders: tuple[DeviceHolder, ...] | None = None
-    holders_doubt: str | None = None
-    accelerators: tuple[Accelerator, ...] = ()
-    nics: tuple[Nic, ...]
-    rdma_devices: tuple[RdmaDevice, ...] = ()
-    rdma_netns: str | None = None
-    networks: tuple[Network, ...] = ()
-    nccl_conf: str | None = None
-    peer_memory: PeerMemory = field(default_factory=PeerMemory)
-    nvmes: tuple[Nvme, ...] = ()
-    other_devices: tuple[PciDevice, ...] = ()
-    pci_functions: tuple[PciFunction, ...] = ()
-    pci_paths: Mapping[str, tuple[str, ...]]
-    userland: Userland | None = None
-    kernel_values_record: str | None = None
-    planned_files: Mapping[str, str] = field(default_factory=dict)
-    previous_plan: str | None = None
-    unfinished: Unfinished | None = None
-    unreadable: tuple[str, ...] = ()
+    gpu_memory_mode: GpuMemoryMode | None = None  # by the fields before it; not read back
 
 
 TOPOLOGY = DocumentKind(
@@ -122,21 +32,12 @@ TOPOLOGY = DocumentKind(
 )
 
 _DEVICE_ID = re.compile("[0-9a-f]{1,4}")
-_STATES = [field.name for field in fields(CpuStates)]
-_APART = ("cpus", "nvlink_domains", "gpu_memory_mode")
-_ALIKE = [field.name for field in fields(TopologyDocument) if field.name not in _APART]
 
 
 def to_document(topology: NodeTopology) -> dict[str, Any]:
     """Return the topology as JSON data: CPU sets as cpulists, mappings by CPU keyed by cpulist."""
-    states = CpuStates(**_members(topology, _STATES))
-    document = TopologyDocument(
-        cpus=states,
-        nvlink_domains=nvlink_domains(topology.gpus),
-        gpu_memory_mode=gpu_memory_mode(topology),
-        **_members(topology, _ALIKE),
-    )
-    return TOPOLOGY.encode(document)
+    domains, mode = nvlink_domains(topology.gpus), gpu_memory_mode(topology)
+    return TOPOLOGY.encode(TopologyDocument(**vars(topology), nvlink_domains=domains, gpu_memory_mode=mode))
 
 
 def from_document(document: object) -> NodeTopology:
@@ -146,7 +47,7 @@ def from_document(document: object) -> NodeTopology:
     """
     read = TOPOLOGY.decode(document)
     _require_whole(read)
-    return NodeTopology(**_members(read.cpus, _STATES), **_members(read, _ALIKE))
+    return NodeTopology(**{field.name: getattr(read, field.name) for field in fields(NodeTopology)})
 
 
 def _require_whole(read: TopologyDocument) -> None:
@@ -229,7 +130,3 @@ def _require_apart(name: str, groups: Sequence[Package | Core], online: CpuSet) 
 
 def _refusal(where: str, message: str) -> TopologyError:
     return TopologyError(message, where=f"topology.{where}", remedy=TOPOLOGY.remedy)
-
-
-def _members(value: object, names: list[str]) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in names}

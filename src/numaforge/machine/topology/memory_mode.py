@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from numaforge.lib.codec import NOTHING_ELSE
+from numaforge.lib.codec import KnownKeysOnly
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.given import digits
 from numaforge.lib.quantity import format_bytes
@@ -25,13 +25,11 @@ _HBM_BYTES = 64 * 2**30  # a GPU of these boards has more, CXL memory of its own
 
 
 @dataclass(frozen=True)
-class GpuMemoryMode:
+class GpuMemoryMode(KnownKeysOnly):
     """What manages the memory of coherent GPUs, and the source of that answer.
 
     `mode` is NVIDIA's word: "numa" (NUMA nodes of the kernel), "driver" (CDMM); None where unknown.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     mode: str | None
     reason: str

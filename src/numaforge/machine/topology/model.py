@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from numaforge.lib.codec import NOTHING_ELSE, ByCpu, CpuSet
+from numaforge.lib.codec import ByCpu, CpuSet, KnownKeysOnly
 from numaforge.lib.kubelet_paths import ROOT_DIR
 from numaforge.lib.unfinished import Unfinished
 
@@ -94,13 +94,11 @@ class Cpufreq:
 
 
 @dataclass(frozen=True)
-class IdleState:
+class IdleState(KnownKeysOnly):
     """A sleep state of idle CPUs; CPUs of another kind have states of their own.
 
     `index` is the kernel's number of the state, `latency_us` the time that a CPU takes to wake from it.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     index: int
     name: str | None  # "C1E", "C6"
@@ -109,10 +107,8 @@ class IdleState:
 
 
 @dataclass(frozen=True)
-class PciLink:
+class PciLink(KnownKeysOnly):
     """A PCIe link: speeds in GT/s, widths in lanes."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     speed: float | None
     width: int | None
@@ -121,7 +117,7 @@ class PciLink:
 
 
 @dataclass(frozen=True)
-class GpuPartition:
+class GpuPartition(KnownKeysOnly):
     """How the amdgpu driver has partitioned a GPU; None where it does not report it, as during a reset.
 
     `compute` is one of SPX, DPX, TPX, QPX and CPX (1, 2, 3, 4 partitions, one per compute die), `memory` is
@@ -130,8 +126,6 @@ class GpuPartition:
     `memory_of` are the memory modes that the driver allows with a compute mode: it reports one at a time.
     `named` is the prefix of the kernel's names for their devices, "amdgpu_xcp_" or "amdgpu_xcp.".
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     compute: str | None
     memory: str | None
@@ -144,10 +138,8 @@ class GpuPartition:
 
 
 @dataclass(frozen=True)
-class ComputeInstance:
+class ComputeInstance(KnownKeysOnly):
     """A compute instance of a GPU instance; `uuid` is the UUID of its MIG device ("MIG-...")."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     id: int
     slices: int | None
@@ -155,10 +147,8 @@ class ComputeInstance:
 
 
 @dataclass(frozen=True)
-class GpuInstance:
+class GpuInstance(KnownKeysOnly):
     """A GPU instance that exists: NVML's ids, where it lies in memory slices, and the processes in it."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     id: int
     profile_id: int  # as `nvidia-smi mig -lgip` shows it: 19, not NVML's enumeration
@@ -169,10 +159,8 @@ class GpuInstance:
 
 
 @dataclass(frozen=True)
-class MigProfileOffer:
+class MigProfileOffer(KnownKeysOnly):
     """A profile that NVML offers on a GPU; `starts` are its possible placements, in memory slices."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     id: int
     name: str | None
@@ -184,10 +172,8 @@ class MigProfileOffer:
 
 
 @dataclass(frozen=True)
-class MigDevice:
+class MigDevice(KnownKeysOnly):
     """A MIG device as any user may list it: the ids of its two instances, and its UUID ("MIG-...")."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     gpu_instance: int
     compute_instance: int
@@ -195,10 +181,8 @@ class MigDevice:
 
 
 @dataclass(frozen=True)
-class Ecc:
+class Ecc(KnownKeysOnly):
     """Error correction now and after a reset, and uncorrected errors since the driver was loaded and ever."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     enabled: bool | None
     pending: bool | None
@@ -207,10 +191,8 @@ class Ecc:
 
 
 @dataclass(frozen=True)
-class RasErrors:
+class RasErrors(KnownKeysOnly):
     """Error counts of a block of an AMD GPU since its driver was loaded; "umc" is its memory."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     block: str  # "umc", "gfx", "sdma", "xgmi_wafl"
     uncorrected: int
@@ -218,10 +200,8 @@ class RasErrors:
 
 
 @dataclass(frozen=True)
-class RemappedRows:
+class RemappedRows(KnownKeysOnly):
     """Rows of memory that were replaced; `pending` waits for a reset, `failed` is a board to return."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     correctable: int | None
     uncorrectable: int | None
@@ -230,13 +210,11 @@ class RemappedRows:
 
 
 @dataclass(frozen=True)
-class FabricState:
+class FabricState(KnownKeysOnly):
     """A GPU's registration with its NVLink fabric: sound is "completed", "Success" and no fault.
 
     `status` is NVML's word for the result, `faults` are from its health; each is None where not reported.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     state: str  # "not-started", "in-progress", "completed"
     status: str | None = None
@@ -244,14 +222,12 @@ class FabricState:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class Gpu(KnownKeysOnly):
     """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
 
     `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None
     where they are not known, and empty where there are none.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     vendor: str
@@ -301,10 +277,8 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Nic:
+class Nic(KnownKeysOnly):
     """A network device with a PCI function; `rdma_device` is its name below /sys/class/infiniband."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     interface: str | None
@@ -316,10 +290,8 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class Nvme:
+class Nvme(KnownKeysOnly):
     """An NVMe controller: PCI class 0x0108."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     driver: str | None
@@ -327,10 +299,8 @@ class Nvme:
 
 
 @dataclass(frozen=True)
-class PciDevice:
+class PciDevice(KnownKeysOnly):
     """Another PCI function than GPUs, accelerators, NICs, NVMe controllers, and what a chipset itself has."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     pci_class: str  # base class and class in hex digits: "0106"
@@ -341,10 +311,8 @@ class PciDevice:
 
 
 @dataclass(frozen=True)
-class RdmaPort:
+class RdmaPort(KnownKeysOnly):
     """One port of an RDMA device, as the kernel words it."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     number: int
     link_layer: str | None  # "InfiniBand", "Ethernet"
@@ -353,7 +321,7 @@ class RdmaPort:
 
 
 @dataclass(frozen=True)
-class RdmaDevice:
+class RdmaDevice(KnownKeysOnly):
     """A device below /sys/class/infiniband.
 
     `pci_address` is that of its function, None for a software device (rxe, siw), which takes its NUMA node
@@ -362,8 +330,6 @@ class RdmaDevice:
     function `physical_function` is the PCI address it belongs to. Where one device serves both ports of a
     bond, `interface` is that of its own function.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     name: str  # "mlx5_0"
     pci_address: str | None
@@ -390,39 +356,33 @@ class RdmaDevice:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(KnownKeysOnly):
     """An IPv4 network that an interface is in ("10.0.0.0/16"); "0.0.0.0/0" is the default route."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     interface: str
     network: str
 
 
 @dataclass(frozen=True)
-class AccessControl:
+class AccessControl(KnownKeysOnly):
     """PCIe access control (ACS) as bits 0 to 6: what a function can do, and what is on; None without it.
 
     Source validation, translation blocking, request redirect, completion redirect, upstream forwarding,
     egress control, direct translated peer-to-peer (PCIe base specification, ACS extended capability).
     """
 
-    __pydantic_config__ = NOTHING_ELSE
-
     capable: int | None
     control: int | None
 
 
 @dataclass(frozen=True)
-class PciFunction:
+class PciFunction(KnownKeysOnly):
     """A function on the way between GPUs and NICs: one of both, or a bridge above them.
 
     `path` leads from its root down to itself. `access_control` and `address_translation` (whether it has
     ATS) are None where its configuration space was not read; `card` is equal for functions that share one,
     where that matters.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     pci_class: str  # "060400"
@@ -441,14 +401,12 @@ class PciFunction:
 
 
 @dataclass(frozen=True)
-class PeerMemory:
+class PeerMemory(KnownKeysOnly):
     """How NICs may reach the memory of GPUs on this host; None where unknown.
 
     `clients` are the peer memory clients that have registered ("nv_mem"). `topology_check_off` is NVIDIA's
     option NVreg_GrdmaPciTopoCheckOverride, `config_acs` whether the kernel knows that option of `pci=`.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     clients: tuple[str, ...] = ()
     topology_check_off: bool | None = None
@@ -457,26 +415,22 @@ class PeerMemory:
 
 
 @dataclass(frozen=True)
-class NvlinkDomain:
+class NvlinkDomain(KnownKeysOnly):
     """GPUs that NVLink joins, directly or through switches, by PCI address.
 
     `fabric` is that of `Gpu`: GPUs of other hosts with the same one belong to the domain as well.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     gpus: tuple[str, ...]
     fabric: str | None = None
 
 
 @dataclass(frozen=True)
-class Accelerator:
+class Accelerator(KnownKeysOnly):
     """A PCI function of class 0x12 (processing accelerator) or 0x0b40 (co-processor): Gaudi, NEC VE.
 
     AMD's Instinct GPUs are of class 0x12, too, and are GPUs here.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     vendor: str
@@ -487,10 +441,8 @@ class Accelerator:
 
 
 @dataclass(frozen=True)
-class NvidiaDriver:
+class NvidiaDriver(KnownKeysOnly):
     """NVIDIA's driver as NVML or nvidia-smi names it, and its answers for the whole machine."""
-
-    __pydantic_config__ = NOTHING_ELSE
 
     version: str | None  # "580.95.05"
     nvml_version: str | None = None  # of the library, which may differ from the kernel module's
@@ -500,13 +452,11 @@ class NvidiaDriver:
 
 
 @dataclass(frozen=True)
-class GpuProcess:
+class GpuProcess(KnownKeysOnly):
     """A process that uses a GPU: its name, and its pod or unit, from its control group.
 
     `pod` is "namespace/name", or the pod's UID where its name is unknown.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     name: str | None
     pod: str | None = None
@@ -514,15 +464,13 @@ class GpuProcess:
 
 
 @dataclass(frozen=True)
-class NvidiaInstall:
+class NvidiaInstall(KnownKeysOnly):
     """NVIDIA's software, by the host's files; None where it was not captured.
 
     `kernel_modules` are the loaded modules among the few that matter to GPUs. `daemons` are NVIDIA's running
     daemons, with names cut to 15 characters, as the kernel keeps them. `packages` are the installed packages
     of fabric manager, nvlsm and IMEX.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     loaded: str | None = None  # version of the loaded kernel module: "580.95.05"
     open_module: bool | None = None  # whether the loaded module is the open one
@@ -550,14 +498,12 @@ class NvidiaInstall:
 
 
 @dataclass(frozen=True)
-class DeviceHolder:
+class DeviceHolder(KnownKeysOnly):
     """A device that the kubelet has given to a container, by the kubelet's own answer or its checkpoint.
 
     `device` is the id that the device plugin advertises: for NVIDIA the UUID of a GPU or a MIG device, with
     "::N" where it is shared. `present` is False where only the checkpoint still names the pod.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     device: str
     resource: str
@@ -567,7 +513,7 @@ class DeviceHolder:
 
 
 @dataclass(frozen=True)
-class KubeletInstall:
+class KubeletInstall(KnownKeysOnly):
     """The kubelet as it is set up on the host; texts are exactly what the files hold.
 
     `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the last
@@ -576,8 +522,6 @@ class KubeletInstall:
     below --config-dir. `arguments_text` is `arguments_file`, from which a distribution's program takes the
     kubelet's arguments at each start; there `config_dir_added` means a line of ours.
     """
-
-    __pydantic_config__ = NOTHING_ELSE
 
     version: str | None  # "1.36.3"
     unit: str | None  # "kubelet.service"
@@ -684,71 +628,90 @@ class Userland:
     rdma_cni: bool | None = None  # and the RDMA CNI plugin
 
 
+@dataclass(frozen=True)
+class CpuStates:
+    """Which CPUs the kernel runs on, which are switched off, and which its scheduler leaves alone."""
+
+    online: CpuSet
+    offline: CpuSet
+    isolated: CpuSet
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeTopology:
     """One machine. Sizes in bytes; CPU sets hold online CPUs unless the field says otherwise."""
 
+    hostname: str | None
     architecture: str | None
+    cpu_vendor: str | None = None  # x86's: "GenuineIntel", "AuthenticAMD"
+    product: str | None = None  # what the maker calls the machine: "NVIDIA DGXH100"
+    product_name: str | None = None  # the same without the maker: "DGXH100"
+    firmware: str | None = None  # version of the machine's firmware (BIOS)
     kernel: str | None
+    kernel_cmdline: str | None
+    os_release: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int | None  # MemTotal, as the kubelet counts capacity
     swap_bytes: int | None
     cgroup_version: int | None
-    online: CpuSet
-    offline: CpuSet
-    isolated: CpuSet
+    kubelet: KubeletInstall | None
+    cpus: CpuStates
+    smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
+    switchable: CpuSet | None = None  # CPUs, offline ones too, that can be taken offline; None: not known
+    nohz_full: CpuSet | None = None  # None: the kernel does not support it
     packages: tuple[Package, ...]
     numa_nodes: tuple[NumaNode, ...]
     cores: tuple[Core, ...]
-    l3_caches: tuple[L3Cache, ...]
     kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet counts cores, by ids; None: as `cores`
     # as the kubelet counts sockets, by ids; None: as `packages`
     kubelet_packages: tuple[Package, ...] | None = None
-    cpu_vendor: str | None = None  # x86's: "GenuineIntel", "AuthenticAMD"
-    os_release: Mapping[str, str] = field(default_factory=dict)
-    kubelet: KubeletInstall | None = None
-    smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
-    nohz_full: CpuSet | None = None  # None: the kernel does not support it
+    l3_caches: tuple[L3Cache, ...]
+    core_caches: tuple[CoreCaches, ...] = ()  # levels closer to the cores than `l3_caches`
     # machine-wide, over all NUMA nodes
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
-    cpufreq: Cpufreq | None = None
+    cpufreq: Cpufreq | None
     idle_states: tuple[IdleState, ...] | None = None  # None: the kernel manages none, as in most guests
     kernel_values: Mapping[str, str] = field(default_factory=dict)  # the effective word, by path
     sysctls: Mapping[str, str] = field(default_factory=dict)  # "kernel.numa_balancing" -> "1"
     loadable_modules: tuple[str, ...] = ()  # for the running kernel: those that sysctls may load
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[Gpu, ...]
     nvidia: NvidiaDriver | None = None
-    nvswitches: tuple[str, ...] = ()  # PCI addresses; fourth-generation ones are no PCI functions
-    accelerators: tuple[Accelerator, ...] = ()
-    nics: tuple[Nic, ...] = ()
-    rdma_devices: tuple[RdmaDevice, ...] = ()
-    rdma_netns: str | None = None  # of the RDMA subsystem: "shared", "exclusive"
-    nvmes: tuple[Nvme, ...] = ()
-    pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
-    hostname: str | None
-    kernel_cmdline: str | None
-    product: str | None = None  # what the maker calls the machine: "NVIDIA DGXH100"
-    product_name: str | None = None  # the same without the maker: "DGXH100"
-    firmware: str | None = None  # version of the machine's firmware (BIOS)
-    switchable: CpuSet | None = None  # CPUs, offline ones too, that can be taken offline; None: not known
     nvidia_install: NvidiaInstall | None = None
+    nvswitches: tuple[str, ...] = ()  # PCI addresses; fourth-generation ones are no PCI functions
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
     # None: neither the kubelet nor its checkpoint says
     device_holders: tuple[DeviceHolder, ...] | None = None
     holders_doubt: str | None = None  # why the kubelet itself did not report who holds devices
+    accelerators: tuple[Accelerator, ...] = ()
+    nics: tuple[Nic, ...]
+    rdma_devices: tuple[RdmaDevice, ...] = ()
+    rdma_netns: str | None = None  # of the RDMA subsystem: "shared", "exclusive"
     networks: tuple[Network, ...] = ()
     nccl_conf: str | None = None  # text of /etc/nccl.conf; of /etc/rccl.conf where all GPUs are AMD's
-    peer_memory: PeerMemory = PeerMemory()
-    core_caches: tuple[CoreCaches, ...] = ()  # levels closer to the cores than `l3_caches`
+    peer_memory: PeerMemory = field(default_factory=PeerMemory)
+    nvmes: tuple[Nvme, ...] = ()
     other_devices: tuple[PciDevice, ...] = ()
     pci_functions: tuple[PciFunction, ...] = ()  # of GPUs, NICs and the bridges above them
+    pci_paths: Mapping[str, tuple[str, ...]]
     userland: Userland | None = None
     kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values
+    # Other files that a saved plan may set, by path; of an interrupt of a device, its CPUs
+    planned_files: Mapping[str, str] = field(default_factory=dict)
     # text of /etc/numaforge/plan.json, which tells our settings from the admin's
     previous_plan: str | None = None
     unfinished: Unfinished | None = None  # a change by numaforge that has not ended
-    # Other files that a saved plan may set, by path; of an interrupt of a device, its CPUs
-    planned_files: Mapping[str, str] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
+
+    @property
+    def online(self) -> CpuSet:
+        return self.cpus.online
+
+    @property
+    def offline(self) -> CpuSet:
+        return self.cpus.offline
+
+    @property
+    def isolated(self) -> CpuSet:
+        return self.cpus.isolated
 
     @property
     def claim_drivers(self) -> tuple[str, ...]:

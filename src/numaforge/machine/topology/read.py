@@ -54,7 +54,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     files = snapshot.files
     inventory = read_inventory(files)
     packages = read_packages(inventory)
-    numa_nodes = read_numa_nodes(files, inventory.online)
+    numa_nodes = read_numa_nodes(files, inventory.cpus.online)
     cores = tuple(_core(cpus, packages, numa_nodes) for cpus in read_cores(inventory))
     architecture = snapshot.commands.get("uname -m") or _architecture(files)
     core_ids = read_core_ids(inventory)
@@ -88,9 +88,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         swap_bytes=meminfo_bytes(meminfo, "SwapTotal"),
         cgroup_version=_cgroup_version(files),
         kubelet=kubelet,
-        online=inventory.online,
-        offline=inventory.offline,
-        isolated=inventory.isolated,
+        cpus=inventory.cpus,
         smt=_one_line(files, "/sys/devices/system/cpu/smt/control"),
         switchable=read_switchable(inventory),
         nohz_full=_nohz_full(files),

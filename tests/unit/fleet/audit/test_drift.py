@@ -16,7 +16,7 @@ from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
 from numaforge.roles.kernel_values.paths import knob_values
 from tests.fixtures.judged import found, with_verdict
-from tests.fixtures.machines import mi300x_cpx_kfd
+from tests.fixtures.machines import mi300x_cpx_kfd, with_cpu_states
 
 Change = Callable[[NodeTopology], NodeTopology]
 
@@ -76,7 +76,7 @@ FIRST = PLANNED.gpus[0].pci_address
 DRIFTS: tuple[tuple[Change, str, list[str]], ...] = (
     (lambda m: replace(m, previous_plan="{"), "NP101", ["plan"]),
     (lambda m: replace(m, hostname="gpu-99"), "NP102", ["hostname"]),
-    (lambda m: replace(m, online=m.online - {7}), "NP102", ["CPUs"]),
+    (lambda m: with_cpu_states(m, online=m.online - {7}), "NP102", ["CPUs"]),
     (lambda m: with_kubelet(m, version="1.35.0"), "NP109", ["kubelet"]),
     (lambda m: with_gpu(m, mig_mode="disabled"), "NP110", [FIRST]),
     (lambda m: with_gpu(m, gpu_instances=(GpuInstance(1, 9, 0, 4),)), "NP110", [FIRST]),

@@ -105,7 +105,7 @@ DGX = replace(ready_machine("dgx-h100"), product="NVIDIA DGXH100", nvidia=Nvidia
     ("machine", "same"),
     [
         pytest.param(replace(DGX, gpus=DGX.gpus[1:]), True, id="a-GPU-less"),
-        pytest.param(replace(DGX, online=DGX.online - {3}), True, id="a-CPU-less"),
+        pytest.param(replace(DGX, cpus=replace(DGX.cpus, online=DGX.online - {3})), True, id="a-CPU-less"),
         pytest.param(replace(DGX, kernel="7.0"), True, id="another-kernel"),
         pytest.param(replace(DGX, product="Dell XE9680"), False, id="another-product"),
         pytest.param(replace(DGX, cpu_vendor="AuthenticAMD"), False, id="another-maker-of-processors"),

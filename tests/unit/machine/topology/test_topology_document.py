@@ -19,11 +19,10 @@ memory_bytes
 swap_bytes cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores
 kubelet_packages l3_caches core_caches
 hugepages cpufreq idle_states kernel_values sysctls loadable_modules gpus
-nvidia nvidia_install gpu_memory_mode
-nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
+nvidia nvidia_install nvswitches gpu_processes device_holders holders_doubt accelerators nics rdma_devices
 rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland
 kernel_values_record planned_files
-previous_plan unfinished unreadable
+previous_plan unfinished unreadable nvlink_domains gpu_memory_mode
 """
 
 
