@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.generated import renewed
-from numaforge.roles.kernel_values.sysctl_sets import SETS, Row
-from numaforge.roles.kernel_values.sysctls import RAISED_ONLY
+from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, ROWS, Row
 
 PAGE = Path(__file__).with_name("host-settings.md")
 
 
 def page(text: str) -> str:
     """Return the page with its table of sets renewed."""
-    rows = {row: [name for name in SETS if row in SETS[name]] for rows in SETS.values() for row in rows}
     cells = (
-        (f"`{row.name}`", ", ".join(names), _machines(row), _value(row), row.reason, row.source)
-        for row, names in rows.items()
+        (f"`{row.name}`", ", ".join(row.sets), _machines(row), _value(row), row.reason, row.source)
+        for row in ROWS
     )
     lines = [f"| {' | '.join(row)} |" for row in cells]
     head = (

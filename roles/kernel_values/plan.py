@@ -17,8 +17,15 @@ from numaforge.machine.topology.model import Cpufreq, NodeTopology
 from numaforge.roles.cpus.offline import OfflinePlan
 from numaforge.roles.kernel_values.keys import said, sysctl_knobs
 from numaforge.roles.kernel_values.paths import knob_fields, knob_values
-from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
-from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
+from numaforge.roles.kernel_values.sysctls import (
+    RAISED_ONLY,
+    Row,
+    has_more,
+    is_raised_only,
+    refuse_odd_limits,
+    rows_for,
+    value_for,
+)
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

@@ -15,7 +15,7 @@ from numaforge.roles.expectation import Comparison, Expected
 from numaforge.roles.kernel_values.dangers import danger
 from numaforge.roles.kernel_values.paths import sysctl
 from numaforge.roles.kernel_values.section import Tuning
-from numaforge.roles.kernel_values.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
+from numaforge.roles.kernel_values.sysctls import CONGESTION_CONTROLS, ROWS, value_for
 from tests.fixtures.machines import lab_node, transparent_hugepages, two_cpu_vm
 from tests.fixtures.plans import after, decided, notices, planned, refusal
 
@@ -24,6 +24,7 @@ KSM = "/sys/kernel/mm/ksm/run"
 UNIT = "/etc/systemd/system/numaforge-tuning.service"
 BALANCED = "balance_performance"
 CPUS = frozenset(range(16))
+QDISC = "net.core.default_qdisc"
 
 
 def plan(topology: NodeTopology, **tuning) -> NodePlan:
@@ -292,12 +293,12 @@ def rails(count: int, link_layer: str = "Ethernet", **fields) -> tuple[RdmaDevic
     )
 
 
-@pytest.mark.parametrize("row", [row for rows in SETS.values() for row in rows], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_row_of_a_set_has_its_source_is_harmless_and_contradicts_no_other_set(row):
     assert row.reason
     assert row.source
     assert not danger(row.name, row.value)
-    assert {other.value for rows in SETS.values() for other in rows if other.name == row.name} == {row.value}
+    assert {other.value for other in ROWS if other.name == row.name} == {row.value}
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ def test_sysctl_set_skips_sysctls_the_kernel_lacks():
 
 @given(st.integers(min_value=2**20, max_value=2**44))
 def test_kernel_reserve_is_at_most_one_percent_of_memory(memory):
-    row = next(row for row in SETS["training"] if row.name == "vm.min_free_kbytes")
+    row = next(row for row in ROWS if row.name == "vm.min_free_kbytes")
     kbytes = int(value_for(replace(lab_node(), memory_bytes=memory), "", row))
     assert kbytes * 1024 * 100 <= max(memory, 1024 * 100)
     assert kbytes == 65536 or kbytes * 1024 * 200 > memory - 1024 * 200
