@@ -31,7 +31,7 @@ class Danger(NamedTuple):
             case {"is not": values}:
                 return numbers[0] not in values
             case {"above": most}:
-                return numbers[0] > most
+                return bool(numbers[0] > most)
             case {"below": least}:
                 pairs = [(place, bound) for place, bound in enumerate(least) if bound is not None]
                 return any(len(numbers) <= place or numbers[place] < bound for place, bound in pairs)
