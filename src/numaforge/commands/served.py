@@ -21,7 +21,6 @@ SYSTEMS = (
     "noderesourcetopology",
     "volcano",
     "koordinator",
-    "crane",
     "coscheduling",
     "gangs",
     "kueue",

@@ -20,9 +20,26 @@ WIDTH = 120
 """The longest line of a manifest."""
 
 
+MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
+
+
 def metadata(name: str, namespace: str) -> Manifest:
     """Return the metadata of an object, with numaforge as its maker."""
-    return {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": "numaforge"}}
+    return {"name": name, "namespace": namespace, "labels": dict(MANAGED_BY)}
+
+
+def manifest(
+    api: str,
+    kind: str,
+    name: str,
+    namespace: str = "",
+    labels: Mapping[str, str] = MANAGED_BY,
+    **sections: Any,
+) -> Manifest:
+    """Return an object with its sections, such as `spec`, in order; numaforge is its maker by default."""
+    optional = {"namespace": namespace, "labels": dict(labels)}
+    described = {"name": name, **{key: value for key, value in optional.items() if value}}
+    return {"apiVersion": api, "kind": kind, "metadata": described, **sections}
 
 
 def config_map(metadata: Manifest, data: Mapping[str, str], *, immutable: bool = False) -> Manifest:

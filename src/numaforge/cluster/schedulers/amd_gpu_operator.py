@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numaforge.cluster.schedulers.fleet import (
-    MANAGED_BY,
     ServedFleet,
     ServedNode,
     Written,
@@ -22,7 +21,7 @@ from numaforge.cluster.schedulers.fleet import (
 )
 from numaforge.cluster.schedulers.labels import PREFIX
 from numaforge.lib.kubelet_paths import ROOT_DIR
-from numaforge.lib.kubernetes_objects import as_yaml
+from numaforge.lib.kubernetes_objects import as_yaml, manifest
 from numaforge.roles.amd_partitions.plan import amd_gpus
 from numaforge.roles.device_plugin.manifests import manager_config_map
 from numaforge.roles.mig.operator import operator_name
@@ -67,7 +66,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     configs = {name: _device_config(name, _spec(chosen[0])) for name, chosen in kinds.items()}
     compared = tuple(_compared(config) for config in configs.values())
     yield Written("device-configs.yaml", why, tuple(configs.values()), compared=compared)
-    patches = [node_patch(node, {SELECTOR: name}, {}) for name, chosen in kinds.items() for node in chosen]
+    patches = [node_patch(node, {SELECTOR: name}) for name, chosen in kinds.items() for node in chosen]
     yield Written("nodes.yaml", "the label by which a DeviceConfig chooses its nodes", tuple(patches))
     if handed := [node.plan for node in nodes if _is_handed_over(node)]:
         manifest, _ = manager_config_map(handed, MANAGER_CONFIG, NAMESPACE)
@@ -82,12 +81,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def _device_config(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": OWN[0],
-        "kind": OWN[1],
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": dict(MANAGED_BY)},
-        "spec": {**spec, "selector": {SELECTOR: name}},
-    }
+    return manifest(*OWN, name, NAMESPACE, spec={**spec, "selector": {SELECTOR: name}})
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +97,7 @@ def _spec(node: ServedNode) -> dict[str, Any]:
     if _host_has_driver(node):
         # a blacklisted driver of the host would not be loaded at the next boot
         spec["driver"] = {"enable": False, "blacklist": False}
-    if node.plan.dra and node.plan.dra.gpus:
+    if node.claims_gpus:
         spec["devicePlugin"] = {"enableDevicePlugin": False}
         spec["draDriver"] = {"enable": True}
     else:

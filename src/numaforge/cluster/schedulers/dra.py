@@ -7,25 +7,18 @@ class gpu.nvidia.com), KEP-5055 (DeviceTaintRule).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import yaml
 
-from numaforge.cluster.schedulers.fleet import (
-    MANAGED_BY,
-    ServedFleet,
-    ServedNode,
-    Written,
-    commented,
-    root_of,
-)
+from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written, commented, root_of
 from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.lib.kubelet_paths import ROOT_DIR
-from numaforge.lib.kubernetes_objects import CPU_DRIVER
+from numaforge.lib.kubernetes_objects import CPU_DRIVER, MANAGED_BY, Manifest, manifest
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.rails import rails
 from numaforge.machine.topology.vendors import AMD, NVIDIA
@@ -43,6 +36,7 @@ NIC_CLASS = "numaforge-rdma"
 NIC_DRIVER = "dra.net"
 _OF_NVIDIA = 'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "gpu"'
 _OF_NICS = 'device.driver == "dra.net" && device.attributes["dra.net"].rdma'
+_MAKERS = {NVIDIA: "nvidia", AMD: "amd"}
 _VALUES = "dra-driver-cpu.values.yml"
 _TAINT_VERSIONS = ((37, "v1"), (36, "v1beta2"), (33, "v1alpha3"))
 
@@ -92,7 +86,7 @@ def _cpu_values(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def _values_of(node: ServedNode) -> str:
-    driver = node.plan.dra.cpus if node.plan.dra else None
+    driver = node.cpu_driver
     if driver is None:
         return ""
     config = {"cpuDeviceMode": driver.device_mode}
@@ -108,58 +102,61 @@ def _values_of(node: ServedNode) -> str:
 
 def _claims(fleet: ServedFleet) -> Iterator[Written]:
     shapes: set[Shape] = set()
-    templates_of_one: list[dict[str, Any]] = []
+    single: list[_Claim] = []
+    with_cpus: list[_Claim] = []
     for node in fleet.nodes:
-        if not (node.plan.dra and node.plan.dra.gpus and node.machine.gpus):
-            templates_of_one += _cpu_templates(fleet, node)
+        if not (node.claims_gpus and node.machine.gpus):
+            single += _cpu_claims(fleet, node)
             continue
-        node_roots = {*roots(node.machine).values()}
-        shapes |= node_roots
-        if not node_roots:
-            templates_of_one += _single_templates(node)
+        node_shapes = [*roots(node.machine).values()]
+        shapes.update(node_shapes)
+        if not node_shapes:
+            single += _claims_without_nic(node)
             fleet.left_out[node.name] = (
                 "its claims have no NIC: no GPU of it shares a PCIe root with an RDMA device, as far as is "
                 "known"
             )
-    if not shapes and not templates_of_one:
+        elif cpus := _cpus_to_claim(node):
+            with_cpus.append(_Claim(node_shapes[0][0], 1, 1, cpus))
+    along_rails = (
+        claim
+        for vendor, gpus, nics in sorted(shapes)
+        for claim in (_Claim(vendor, 1, 1), _Claim(vendor, gpus, nics))
+    )
+    claims = dict.fromkeys((*along_rails, *single, *with_cpus))
+    if not claims:
         return
     if shapes:
         why = "RDMA devices as DRANET has them; GPUs have their driver's class"
-        yield Written("classes.yaml", why, (_device_class(NIC_CLASS, _OF_NICS, dict(MANAGED_BY)),))
-    templates = {
-        template["metadata"]["name"]: template for shape in sorted(shapes) for template in _templates(shape)
-    }
-    for template in (*templates_of_one, *(one for node in fleet.nodes for one in _with_cpus(node))):
-        templates.setdefault(template["metadata"]["name"], template)
+        yield Written("classes.yaml", why, (_device_class(NIC_CLASS, _OF_NICS, labels=MANAGED_BY),))
     yield Written(
         "claims.yaml",
         "each asks for devices below one PCIe root, as many as the rails of these nodes have there, or of "
         "one NUMA node; those with CPUs are for one container, which also requests as many CPUs. What is "
         "bound to a NUMA node needs drivers whose devices have resource.kubernetes.io/numaNode: the CPU "
         "driver after 0.2.0",
-        tuple(templates.values()),
+        tuple(claim.template() for claim in claims),
     )
 
 
-def planned_classes(extended_resources: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
+def planned_classes(extended_resources: Iterable[str] = ()) -> Iterator[Manifest]:
     """Yield the DeviceClasses of these claims: those of the drivers, and the one for NICs.
 
     `extended_resources` are those that claims serve without a device plugin.
     """
-    yield _device_class(GPU_CLASSES[NVIDIA], _OF_NVIDIA, resource=GPU if GPU in extended_resources else None)
+    yield _device_class(GPU_CLASSES[NVIDIA], _OF_NVIDIA, GPU if GPU in extended_resources else None)
     for name in (GPU_CLASSES[AMD], CPU_DRIVER):
         yield _device_class(name, f'device.driver == "{name}"')
     yield _device_class(NIC_CLASS, _OF_NICS)
 
 
 def _device_class(
-    name: str, selector: str, labels: Mapping[str, str] | None = None, resource: str | None = None
-) -> dict[str, Any]:
+    name: str, selector: str, resource: str | None = None, *, labels: Mapping[str, str] | None = None
+) -> Manifest:
     spec: dict[str, Any] = {"selectors": [{"cel": {"expression": selector}}]}
     if resource is not None:
         spec["extendedResourceName"] = resource
-    metadata = {"name": name, "labels": labels} if labels else {"name": name}
-    return {"apiVersion": API, "kind": "DeviceClass", "metadata": metadata, "spec": spec}
+    return manifest(API, "DeviceClass", name, labels=labels or {}, spec=spec)
 
 
 def roots(machine: NodeTopology) -> dict[str, Shape]:
@@ -183,16 +180,41 @@ def roots(machine: NodeTopology) -> dict[str, Shape]:
     }
 
 
-def _templates(shape: Shape) -> Iterator[dict[str, Any]]:
-    """Yield a claim for one GPU and one rail, and one for all of a root."""
-    vendor, gpus, nics = shape
-    for count, rail_count in dict.fromkeys(((1, 1), (gpus, nics))):
-        requests = [_request("gpu", GPU_CLASSES[vendor], count), _request("nic", NIC_CLASS, rail_count)]
-        constraints = [{"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT}]
-        yield _template(_name(vendor, count, rail_count), requests, constraints)
+class _Claim(NamedTuple):
+    """A claim for GPUs, rails and CPUs: rails below the PCIe root of the GPUs, CPUs of their NUMA node."""
+
+    vendor: str = ""
+    gpus: int = 0
+    nics: int = 0
+    cpus: int = 0
+
+    def template(self) -> Manifest:
+        name, requests, constraints = "numaforge", [], []
+        if self.gpus:
+            name += f"-{_MAKERS[self.vendor]}-gpu-{self.gpus}"
+            requests.append(_request("gpu", GPU_CLASSES[self.vendor], count=self.gpus))
+        if self.nics:
+            name += f"-nic-{self.nics}"
+            requests.append(_request("nic", NIC_CLASS, count=self.nics))
+            constraints.append({"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT})
+        if self.cpus:
+            name += f"-cpu-{self.cpus}"
+            requests.append(
+                _request("cpus", CPU_DRIVER, capacity={"requests": {CPU_CAPACITY: str(self.cpus)}})
+            )
+        if self.gpus and self.cpus:
+            constraints.append({"requests": ["gpu", "cpus"], "matchAttribute": NUMA_NODE})
+        elif self.gpus > 1 and not self.nics:
+            constraints.append({"requests": ["gpu"], "matchAttribute": NUMA_NODE})
+        devices = {"requests": requests, **({"constraints": constraints} if constraints else {})}
+        return manifest(API, "ResourceClaimTemplate", name, "default", spec={"spec": {"devices": devices}})
 
 
-def _single_templates(node: ServedNode) -> Iterator[dict[str, Any]]:
+def _request(name: str, device_class: str, **amount: Any) -> Manifest:
+    return {"name": name, "exactly": {"deviceClassName": device_class, **amount}}
+
+
+def _claims_without_nic(node: ServedNode) -> Iterator[_Claim]:
     """Yield a claim for a GPU, one for those of a NUMA node, and one for a GPU with its share of the CPUs.
 
     Where GPU memory forms NUMA nodes of its own, a GPU's NUMA node is not that of its CPUs.
@@ -201,62 +223,35 @@ def _single_templates(node: ServedNode) -> Iterator[dict[str, Any]]:
     if len(vendors) > 1 or not (vendors & GPU_CLASSES.keys()):
         return
     [vendor] = vendors
-    device_class = GPU_CLASSES[vendor]
-    yield _template(_name(vendor, 1), [_request("gpu", device_class, 1)])
+    yield _Claim(vendor, 1)
     counts = Counter(gpu.numa_node for gpu in node.machine.gpus)
     if None in counts or not all(numa_node.cpus for numa_node in node.machine.numa_nodes):
         return
-    together = [{"requests": ["gpu"], "matchAttribute": NUMA_NODE}]
-    if (count := min(counts.values())) > 1:
-        yield _template(_name(vendor, count), [_request("gpu", device_class, count)], together)
-    if cpus := _cpus_to_claim(node):
-        requests = [_request("gpu", device_class, 1), _cpu_request(cpus)]
-        constraints = [{"requests": ["gpu", "cpus"], "matchAttribute": NUMA_NODE}]
-        yield _template(f"{_name(vendor, 1)}-cpu-{cpus}", requests, constraints)
+    yield _Claim(vendor, min(counts.values()))
+    yield _Claim(vendor, 1, cpus=_cpus_to_claim(node))
 
 
 def _cpus_to_claim(node: ServedNode) -> int:
     """Return the CPUs to claim with each GPU; 0 unless the CPU driver groups by NUMA node."""
-    driver = node.plan.dra.cpus if node.plan.dra else None
+    driver = node.cpu_driver
     if driver is None or (driver.device_mode, driver.group_by) != ("grouped", "numanode"):
         return 0
     return cpus_per_gpu(node)
 
 
-def _cpu_templates(fleet: ServedFleet, node: ServedNode) -> Iterator[dict[str, Any]]:
+def _cpu_claims(fleet: ServedFleet, node: ServedNode) -> Iterator[_Claim]:
     """Yield a claim for CPUs alone: a GPU's share, else the least of the NUMA nodes.
 
     An allocation has at most 32 devices, too few for claims of single CPUs.
     """
-    driver = node.plan.dra.cpus if node.plan.dra else None
-    if driver is None:
+    if node.cpu_driver is None:
         return
-    if driver.device_mode != "grouped":
+    if node.cpu_driver.device_mode != "grouped":
         fleet.leave_out(node, "there is no claim for it: its CPU driver offers a device for each CPU")
         return
     least = min(filter(None, (len(zone.cpus - zone.reserved) for zone in node.zones)), default=0)
     if cpus := cpus_per_gpu(node) or least:
-        yield _template(f"numaforge-cpu-{cpus}", [_cpu_request(cpus)])
-
-
-def _cpu_request(count: int) -> dict[str, Any]:
-    capacity = {"requests": {CPU_CAPACITY: str(count)}}
-    return {"name": "cpus", "exactly": {"deviceClassName": CPU_DRIVER, "capacity": capacity}}
-
-
-def _with_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
-    """Yield a claim for a GPU with its rail and its share of the CPUs of its NUMA node."""
-    gpu_roots = roots(node.machine)
-    cpus = _cpus_to_claim(node)
-    if not (node.plan.dra and node.plan.dra.gpus and gpu_roots and cpus):
-        return
-    vendor = next(iter(gpu_roots.values()))[0]
-    requests = [_request("gpu", GPU_CLASSES[vendor], 1), _request("nic", NIC_CLASS, 1), _cpu_request(cpus)]
-    constraints = [
-        {"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT},
-        {"requests": ["gpu", "cpus"], "matchAttribute": NUMA_NODE},
-    ]
-    yield _template(f"{_name(vendor, 1, 1)}-cpu-{cpus}", requests, constraints)
+        yield _Claim(cpus=cpus)
 
 
 def cpus_per_gpu(node: ServedNode) -> int:
@@ -270,59 +265,26 @@ def cpus_per_gpu(node: ServedNode) -> int:
     return least - least % threads
 
 
-def _name(vendor: str, gpus: int, nics: int = 0) -> str:
-    maker = {NVIDIA: "nvidia", AMD: "amd"}[vendor]
-    return f"numaforge-{maker}-gpu-{gpus}" + (f"-nic-{nics}" if nics else "")
-
-
-def _request(name: str, device_class: str, count: int) -> dict[str, Any]:
-    return {"name": name, "exactly": {"deviceClassName": device_class, "count": count}}
-
-
-def _template(
-    name: str, requests: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
-    bound = {"constraints": list(constraints)} if constraints else {}
-    return {
-        "apiVersion": API,
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name, "namespace": "default", "labels": dict(MANAGED_BY)},
-        "spec": {"spec": {"devices": {"requests": list(requests), **bound}}},
-    }
-
-
-def _taint_rules(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
+def _taint_rules(fleet: ServedFleet) -> Iterator[Manifest]:
     version = taint_version(fleet)
     for node in fleet.nodes:
-        if not (node.plan.dra and node.plan.dra.gpus):
-            continue
-        for address, ids in sorted(sick_gpus(node.machine).items()):
-            gpu = next(listed_gpu for listed_gpu in node.machine.gpus if listed_gpu.pci_address == address)
-            if gpu.minor is None or version is None:
-                why = (
-                    "its minor number is not known"
-                    if gpu.minor is None
-                    else "this Kubernetes has no such rule"
-                )
+        minors = {gpu.pci_address: gpu.minor for gpu in node.machine.gpus}
+        for address, ids in sorted(sick_gpus(node.machine).items()) if node.claims_gpus else ():
+            minor = minors[address]
+            if minor is None or version is None:
+                why = "its minor number is not known" if minor is None else "this Kubernetes has no such rule"
                 fleet.left_out[node.name] = f"GPU {address} is sick ({', '.join(ids)}), and {why}"
                 continue
-            yield {
-                "apiVersion": f"resource.k8s.io/{version}",
-                "kind": "DeviceTaintRule",
-                "metadata": {
-                    "name": f"numaforge-{node.name}-gpu-{gpu.minor}",
-                    "labels": dict(MANAGED_BY),
-                    "annotations": {f"{TAINT}-gpu": address, f"{TAINT}-findings": ",".join(ids)},
-                },
-                "spec": {
-                    "deviceSelector": {
-                        "driver": GPU_CLASSES[NVIDIA],
-                        "pool": node.name,
-                        "device": f"gpu-{gpu.minor}",
-                    },
-                    "taint": {"key": TAINT, "value": ids[0], "effect": "NoSchedule"},
-                },
-            }
+            device = {"driver": GPU_CLASSES[NVIDIA], "pool": node.name, "device": f"gpu-{minor}"}
+            taint = {"key": TAINT, "value": ids[0], "effect": "NoSchedule"}
+            rule = manifest(
+                f"resource.k8s.io/{version}",
+                "DeviceTaintRule",
+                f"numaforge-{node.name}-gpu-{minor}",
+                spec={"deviceSelector": device, "taint": taint},
+            )
+            rule["metadata"]["annotations"] = {f"{TAINT}-gpu": address, f"{TAINT}-findings": ",".join(ids)}
+            yield rule
 
 
 def taint_version(fleet: ServedFleet) -> str | None:

@@ -12,7 +12,7 @@ from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubelet_paths import ROOT_DIR
-from numaforge.lib.kubernetes_objects import WIDTH
+from numaforge.lib.kubernetes_objects import WIDTH, Manifest, manifest
 from numaforge.lib.quantity import parse_quantity
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.bundle import checksum
@@ -20,8 +20,8 @@ from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.document import dumps
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.device_plugin.plan import devices_of
+from numaforge.roles.dra.plan import CpuDriverPlan
 
-MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
 _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 
 
@@ -40,13 +40,6 @@ class Zone(NamedTuple):
     pages_bytes: Mapping[str, int]
     devices: Mapping[str, int]
     distances: Mapping[int, int]
-
-    def costs(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the distance to each zone by name; the prefix differs by system."""
-        return [
-            {"name": f"{prefix}{neighbour}", "value": cost}
-            for neighbour, cost in sorted(self.distances.items())
-        ]
 
 
 @dataclass(frozen=True)
@@ -107,6 +100,16 @@ class ServedNode:
     def reserved_cpus(self) -> str:
         """The CPUs that no pod gets, as a cpulist."""
         return format_cpulist(self.plan.cpus.reserved)
+
+    @property
+    def cpu_driver(self) -> CpuDriverPlan | None:
+        """The planned driver of CPUs by claims."""
+        return self.plan.dra.cpus if self.plan.dra else None
+
+    @property
+    def claims_gpus(self) -> bool:
+        """Whether claims give out its GPUs."""
+        return bool(self.plan.dra and self.plan.dra.gpus)
 
     @property
     def clique(self) -> str | None:
@@ -248,34 +251,20 @@ def root_of(machine: NodeTopology, address: str) -> str | None:
     return path[0] if path and path[0].startswith("pci") else None
 
 
-def node_patch(node: ServedNode, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
+def node_patch(
+    node: ServedNode, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+) -> Manifest:
     """Return a Node with these labels and annotations alone, for a server-side apply."""
-    metadata: dict[str, Any] = {"name": node.name}
-    if labels:
-        metadata["labels"] = dict(labels)
+    patch = manifest("v1", "Node", node.name, labels=labels)
     if annotations:
-        metadata["annotations"] = dict(annotations)
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+        patch["metadata"]["annotations"] = dict(annotations)
+    return patch
 
 
-def example_container(pod: Mapping[str, str]) -> dict[str, Any]:
-    """Return the container of an example: Guaranteed, because the kubelet aligns only that."""
-    return {
-        "name": "main",
-        "image": "example.com/train:1",
-        "resources": {"limits": dict(pod), "requests": dict(pod)},
-    }
-
-
-def example_job(name: str, count: int, template: Mapping[str, Any]) -> dict[str, Any]:
+def example_job(name: str, count: int, template: Mapping[str, Any]) -> Manifest:
     """Return the Job of an example's pods, all in parallel, each with its own index."""
     spec = {"parallelism": count, "completions": count, "completionMode": "Indexed", "template": template}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
+    return manifest("batch/v1", "Job", name, "default", {}, spec=spec)
 
 
 def gang_pod(fleet: ServedFleet) -> dict[str, str]:
@@ -288,8 +277,10 @@ def gang_pod(fleet: ServedFleet) -> dict[str, str]:
 def gang_template(fleet: ServedFleet, labels: Mapping[str, str], **spec: Any) -> dict[str, Any]:
     """Return the template of a gang's pods, selected by their labels: no two share a node.
 
-    A scheduler may see room for a second pod where the kubelet would refuse it.
+    A scheduler may see room for a second pod where the kubelet would refuse it. Their container is
+    Guaranteed, because the kubelet aligns only that.
     """
+    resources = gang_pod(fleet)
     anti_affinity = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "metadata": {"labels": dict(labels)},
@@ -299,11 +290,12 @@ def gang_template(fleet: ServedFleet, labels: Mapping[str, str], **spec: Any) ->
             "affinity": {
                 "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti_affinity]}
             },
-            "containers": [example_container(gang_pod(fleet))],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "example.com/train:1",
+                    "resources": {"limits": dict(resources), "requests": dict(resources)},
+                }
+            ],
         },
     }
-
-
-def gang_resources(fleet: ServedFleet) -> dict[str, str]:
-    """Return the resources of all pods of such a gang together."""
-    return {name: str(int(amount) * len(fleet.nodes)) for name, amount in gang_pod(fleet).items()}

@@ -5,10 +5,9 @@ Source: k8s.io/api scheduling/v1beta1 and v1alpha3 (1.37), v1alpha2 (1.36). A Po
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from numaforge.cluster.schedulers.fleet import ServedFleet, Written, example_job, gang_template
-from numaforge.lib.kubernetes_objects import CLIQUE
+from numaforge.lib.kubernetes_objects import CLIQUE, Manifest, manifest
 
 NAME = "gangs"
 WHY = "an example of a gang of Kubernetes' own scheduler: its pods are placed together or not at all"
@@ -38,25 +37,13 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     if not version:
         fleet.nothing = _TOO_OLD if fleet.gang_version is None else _NOT_SERVED
         return
-    group = _group(fleet, version)
-    why = _WHY.format(version=version)
-    why += _WHY_TOPOLOGY if "schedulingConstraints" in group["spec"] else ""
-    yield Written("example.yaml", why, (group, _job(fleet)), example=True)
-
-
-def _group(fleet: ServedFleet, version: str) -> dict[str, Any]:
     cliques = {node.clique for node in fleet.nodes}
     shared = len(cliques) == 1 and None not in cliques
-    constraints = {"schedulingConstraints": {"topology": [{"key": CLIQUE}]}} if shared else {}
-    return {
-        "apiVersion": f"{GROUP}/{version}",
-        "kind": "PodGroup",
-        "metadata": {"name": _GANG, "namespace": "default"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": len(fleet.nodes)}}, **constraints},
-    }
-
-
-def _job(fleet: ServedFleet) -> dict[str, Any]:
+    spec: Manifest = {"schedulingPolicy": {"gang": {"minCount": len(fleet.nodes)}}}
+    if shared:
+        spec["schedulingConstraints"] = {"topology": [{"key": CLIQUE}]}
+    group = manifest(f"{GROUP}/{version}", "PodGroup", _GANG, "default", {}, spec=spec)
     member_of = {"podGroupName": _GANG}
     template = gang_template(fleet, {"app.kubernetes.io/name": _GANG}, schedulingGroup=member_of)
-    return example_job(_GANG, len(fleet.nodes), template)
+    why = _WHY.format(version=version) + (_WHY_TOPOLOGY if shared else "")
+    yield Written("example.yaml", why, (group, example_job(_GANG, len(fleet.nodes), template)), example=True)

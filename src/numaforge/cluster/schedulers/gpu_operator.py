@@ -21,7 +21,7 @@ from numaforge.cluster.schedulers.fleet import (
     tolerations,
 )
 from numaforge.lib.kubelet_paths import ROOT_DIR
-from numaforge.lib.kubernetes_objects import as_yaml
+from numaforge.lib.kubernetes_objects import as_yaml, manifest
 from numaforge.machine.topology.vendors import listed_by_nvml
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL
 from numaforge.roles.device_plugin.manifests import (
@@ -103,7 +103,7 @@ def _wants_mig_manager(node: ServedNode) -> bool | None:
 
 
 def _wants_device_plugin(node: ServedNode) -> bool | None:
-    return False if node.plan.dra and node.plan.dra.gpus else None
+    return False if node.claims_gpus else None
 
 
 def _wants_host_engine(node: ServedNode) -> bool | None:
@@ -157,7 +157,7 @@ def _values(sections: Sequence[tuple[str, Values]]) -> Written:
     spec = {key: value for _, values in sections for key, value in values.items() if key not in _CHARTS_OWN}
     if spec.get("mig") == {"strategy": ""}:
         spec["mig"] = {"strategy": None}  # the chart leaves an empty one out
-    policy = {"apiVersion": OWN[0], "kind": OWN[1], "metadata": {"name": "cluster-policy"}, "spec": spec}
+    policy = manifest(*OWN, "cluster-policy", labels={}, spec=spec)
     return Written(_VALUES, why, text=f"{commented(why)}{text}", compared=(policy,))
 
 
@@ -313,4 +313,4 @@ def _patches(nodes: Sequence[ServedNode]) -> Iterator[dict[str, Any]]:
             labels.setdefault(node.name, {})[f"{_DEPLOY}.{part.label}"] = "false"
     for node in nodes:
         if node.name in labels:
-            yield node_patch(node, labels[node.name], {})
+            yield node_patch(node, labels[node.name])

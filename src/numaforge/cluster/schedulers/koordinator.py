@@ -6,7 +6,7 @@ from typing import Any
 
 from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written, node_patch, root_of
 from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
-from numaforge.lib.kubernetes_objects import CLIQUE
+from numaforge.lib.kubernetes_objects import CLIQUE, manifest
 
 NAME = "koordinator"
 WHY = "what koord-scheduler and koordlet take from an admin; topologies and Devices koordlet writes itself"
@@ -33,7 +33,14 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         elif node.machine.gpus:
             fleet.left_out[node.name] = "its GPUs' UUIDs or numbers are not known: no driver has answered"
     if all(node.clique for node in fleet.nodes):
-        yield Written("network-topology.yaml", "gangs within one NVLink domain", (_layers(),))
+        layers = [
+            {"topologyLayer": "AcceleratorLayer", "labelKey": [CLIQUE]},
+            {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "AcceleratorLayer"},
+        ]
+        spec = {"networkTopologySpec": layers}
+        api, kind = "scheduling.koordinator.sh/v1alpha1", "ClusterNetworkTopology"
+        topology = manifest(api, kind, "default", labels={}, spec=spec)  # no other name is read
+        yield Written("network-topology.yaml", "gangs within one NVLink domain", (topology,))
 
 
 def _labels_and_annotations(node: ServedNode) -> tuple[dict[str, str], dict[str, str]]:
@@ -68,16 +75,3 @@ def _devices(node: ServedNode) -> list[dict[str, Any]]:
         }
         for gpu in gpus
     ]
-
-
-def _layers() -> dict[str, Any]:
-    layers = [
-        {"topologyLayer": "AcceleratorLayer", "labelKey": [CLIQUE]},
-        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "AcceleratorLayer"},
-    ]
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "ClusterNetworkTopology",
-        "metadata": {"name": "default"},  # no other name is read
-        "spec": {"networkTopologySpec": layers},
-    }

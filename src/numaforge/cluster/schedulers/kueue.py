@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from numaforge.cluster.schedulers.fleet import ServedFleet, Written
 from numaforge.cluster.schedulers.labels import PREFIX, labels_of
-from numaforge.lib.kubernetes_objects import CLIQUE
+from numaforge.lib.kubernetes_objects import CLIQUE, manifest
 
 NAME = "kueue"
 WHY = "levels for topology-aware scheduling; a node that lacks the label of one level is invisible to Kueue"
+_API = "kueue.x-k8s.io/v1beta2"
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -24,20 +25,17 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
                 if not node.clique and any(other_node.clique for other_node in fleet.nodes)
             }
         )
-    topology = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Topology",
-        "metadata": {"name": "numaforge"},
-        "spec": {"levels": [{"nodeLabel": key} for key in keys]},
-    }
+    levels = {"levels": [{"nodeLabel": key} for key in keys]}
+    topology = manifest(_API, "Topology", "numaforge", labels={}, spec=levels)
     profiles = dict.fromkeys(labels_of(node)[f"{PREFIX}/profile"] for node in fleet.nodes)
     flavors = tuple(
-        {
-            "apiVersion": "kueue.x-k8s.io/v1beta2",
-            "kind": "ResourceFlavor",
-            "metadata": {"name": f"numaforge-{profile.lower().replace('_', '-')}"},
-            "spec": {"topologyName": "numaforge", "nodeLabels": {f"{PREFIX}/profile": profile}},
-        }
+        manifest(
+            _API,
+            "ResourceFlavor",
+            f"numaforge-{profile.lower().replace('_', '-')}",
+            labels={},
+            spec={"topologyName": "numaforge", "nodeLabels": {f"{PREFIX}/profile": profile}},
+        )
         for profile in profiles
     )
     yield Written(

@@ -29,7 +29,7 @@ def labels_of(node: ServedNode) -> dict[str, str]:
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the Nodes with their labels, and the same for node-feature-discovery."""
-    patches = tuple(node_patch(node, labels_of(node), {}) for node in fleet.nodes)
+    patches = tuple(node_patch(node, labels_of(node)) for node in fleet.nodes)
     yield Written("nodes.yaml", "apply it with --server-side: other labels stay", patches)
     for node in fleet.nodes:
         lines = "".join(f"{key}={value}\n" for key, value in labels_of(node).items())

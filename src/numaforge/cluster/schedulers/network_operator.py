@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from numaforge.cluster.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, tolerations
+from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written, tolerations
+from numaforge.lib.kubernetes_objects import manifest
 from numaforge.roles.rdma.manifests import POOLS_LABEL, config_text
 from numaforge.roles.rdma.planned import RdmaPool
 
@@ -105,13 +106,8 @@ def _node_policies(
 
 def _policy(kind: str, name: str, section: dict[str, Any], nodes: Sequence[ServedNode]) -> _Policy:
     taints = tolerations(nodes)
-    policy = {
-        "apiVersion": _API,
-        "kind": kind,
-        "metadata": {"name": name, "labels": dict(MANAGED_BY)},
-        "spec": {**section, **({"tolerations": taints} if taints else {})},
-    }
-    return policy, any(map(_is_set_by_plan, nodes))
+    spec = {**section, **({"tolerations": taints} if taints else {})}
+    return manifest(_API, kind, name, spec=spec), any(map(_is_set_by_plan, nodes))
 
 
 def _is_set_by_plan(node: ServedNode) -> bool:

@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.cluster.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written
+from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written
 from numaforge.cluster.schedulers.labels import PREFIX, labels_of
 from numaforge.kubelet_minors.values.pages import pages_of
+from numaforge.lib.kubernetes_objects import manifest
 from numaforge.lib.ordering import first_of, grouped
 
 NAME = "nfd"
@@ -22,12 +23,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         (json.dumps([_labels(node), _features(node)], sort_keys=True), node) for node in fleet.nodes
     )
     rules = [_rule(nodes) for nodes in kinds.values()]
-    document = {
-        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
-        "kind": "NodeFeatureRule",
-        "metadata": {"name": "numaforge", "labels": dict(MANAGED_BY)},
-        "spec": {"rules": rules},
-    }
+    document = manifest("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule", "numaforge", spec={"rules": rules})
     why = "a label goes when the node is found otherwise: fewer NUMA nodes, huge pages, no GPU"
     yield Written("rules.yaml", why, (document,))
 

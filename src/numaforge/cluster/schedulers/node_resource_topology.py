@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.cluster.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, Zone
+from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written, Zone
 from numaforge.kubelet_minors.options import MAX_ALLOWABLE_NUMA_NODES
 from numaforge.kubelet_minors.values.pages import pages_of
+from numaforge.lib.kubernetes_objects import Manifest, manifest
 
 NAME = "noderesourcetopology"
 WHY = "for scheduler-plugins and KAI where no agent writes them: its numbers are those of an empty node"
-POLICIES = {
+_POLICIES = {
     ("single-numa-node", "pod"): "SingleNUMANodePodLevel",
     ("single-numa-node", "container"): "SingleNUMANodeContainerLevel",
     ("restricted", "pod"): "RestrictedPodLevel",
@@ -22,14 +23,14 @@ POLICIES = {
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the object of each node whose NUMA nodes it can express."""
-    topologies = tuple(topology_of(node) for node in fleet.sayable())
+    topologies = tuple(_topology_of(node) for node in fleet.sayable())
     if topologies:
         yield Written(
             "nodes.yaml", "NFD's topology-updater and koordlet write the same: run neither", topologies
         )
 
 
-def topology_of(node: ServedNode) -> dict[str, Any]:
+def _topology_of(node: ServedNode) -> Manifest:
     """Return the object of a node: what each zone offers to pods while none runs."""
     limit = (node.settings.get("topologyManagerPolicyOptions") or {}).get(MAX_ALLOWABLE_NUMA_NODES)
     attributes = {
@@ -37,14 +38,14 @@ def topology_of(node: ServedNode) -> dict[str, Any]:
         "topologyManagerScope": node.scope,
         **({"topologyManagerMaxNUMANodes": str(limit)} if limit else {}),
     }
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": node.name, "labels": dict(MANAGED_BY)},
-        "topologyPolicies": [POLICIES.get((node.policy, node.scope), "None")],
-        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-        "zones": [_zone(zone) for zone in node.zones],
-    }
+    return manifest(
+        "topology.node.k8s.io/v1alpha2",
+        "NodeResourceTopology",
+        node.name,
+        topologyPolicies=[_POLICIES.get((node.policy, node.scope), "None")],
+        attributes=[{"name": name, "value": value} for name, value in attributes.items()],
+        zones=[_zone(zone) for zone in node.zones],
+    )
 
 
 def _zone(zone: Zone) -> dict[str, Any]:
@@ -56,19 +57,11 @@ def _zone(zone: Zone) -> dict[str, Any]:
         *(_resource(pages_of(size), amount, amount) for size, amount in zone.pages_bytes.items()),
         *(_resource(resource, count, count) for resource, count in zone.devices.items()),
     ]
-    return {
-        "name": f"node-{zone.id}",
-        "type": "Node",
-        "costs": zone.costs("node-"),
-        "resources": resources,
-    }
+    costs = [{"name": f"node-{peer}", "value": cost} for peer, cost in sorted(zone.distances.items())]
+    return {"name": f"node-{zone.id}", "type": "Node", "costs": costs, "resources": resources}
 
 
 def _resource(name: str, capacity: int, allocatable: int) -> dict[str, str]:
     """Return a resource, in cores, bytes or devices, all of it available."""
-    return {
-        "name": name,
-        "capacity": str(capacity),
-        "allocatable": str(allocatable),
-        "available": str(allocatable),
-    }
+    free = str(allocatable)
+    return {"name": name, "capacity": str(capacity), "allocatable": free, "available": free}

@@ -13,7 +13,7 @@ from numaforge.cluster.schedulers.live import Deviation, writer_of
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
-from numaforge.lib.kubernetes_objects import CPU_DRIVER
+from numaforge.lib.kubernetes_objects import CPU_DRIVER, manifest
 from numaforge.lib.quantity import parse_quantity
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.rails import rails
@@ -54,11 +54,9 @@ def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
     Predicts what follows from the machine: whole GPUs and RDMA devices by PCIe root, and the CPU driver's
     groups; not MIG devices and other attributes.
     """
-    if node.plan.dra is None:
-        return
-    offered = _gpus_and_nics(node.machine) if node.plan.dra.gpus else {}
-    if driver := node.plan.dra.cpus:
-        offered[CPU_DRIVER] = [*_planned_cpus(node, driver)]
+    offered = _gpus_and_nics(node.machine) if node.claims_gpus else {}
+    if node.cpu_driver:
+        offered[CPU_DRIVER] = [*_planned_cpus(node, node.cpu_driver)]
     yield from _slices(offered, name)
 
 
@@ -91,8 +89,7 @@ def _slices(offered: Mapping[str, list[dict[str, Any]]], name: str) -> Iterator[
     for driver_name, devices in offered.items():
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": driver_name, "nodeName": name, "pool": pool, "devices": devices}
-        metadata = {"name": f"{name}-{driver_name}"}
-        yield {"apiVersion": API, "kind": _KIND, "metadata": metadata, "spec": spec}
+        yield manifest(API, _KIND, f"{name}-{driver_name}", labels={}, spec=spec)
 
 
 def _planned_gpu(machine: NodeTopology, gpu: Gpu) -> dict[str, Any]:
@@ -157,7 +154,7 @@ def _of_numa_node(number: int) -> dict[str, int]:
 
 
 def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Deviation]:
-    driver = node.plan.dra.cpus if node.plan.dra else None
+    driver = node.cpu_driver
     if driver is None:
         for cpu_slice in slices:
             yield _deviation(cpu_slice, "spec.driver", None, CPU_DRIVER, ("spec", "driver"))

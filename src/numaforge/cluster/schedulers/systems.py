@@ -7,7 +7,6 @@ from typing import Any
 from numaforge.cluster.schedulers import (
     amd_gpu_operator,
     coscheduling,
-    crane,
     dra,
     gangs,
     gpu_operator,
@@ -44,7 +43,6 @@ SYSTEMS = {
         System(node_resource_topology.NAME, node_resource_topology.WHY, node_resource_topology.documents),
         System(volcano.NAME, volcano.WHY, volcano.documents),
         System(koordinator.NAME, koordinator.WHY, koordinator.documents),
-        System(crane.NAME, crane.WHY, crane.documents),
         System(coscheduling.NAME, coscheduling.WHY, coscheduling.documents),
         System(gangs.NAME, gangs.WHY, gangs.documents),
         System(kueue.NAME, kueue.WHY, kueue.documents),

@@ -2,18 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from numaforge.cluster.schedulers.fleet import (
-    MANAGED_BY,
-    ServedFleet,
-    ServedNode,
-    Written,
-    gang_resources,
-    gang_template,
-)
+from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written, gang_pod, gang_template
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.lib.kubernetes_objects import CLIQUE
+from numaforge.lib.kubernetes_objects import CLIQUE, Manifest, manifest
 
 NAME = "volcano"
 WHY = "Volcano's plugins numa-aware and network-topology-aware, both off in its default configuration"
@@ -22,7 +14,7 @@ _PARTS = re.compile(r"[^a-z0-9]+")
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield a Numatopology for each node that it can express, HyperNodes, and examples."""
-    nodes = tuple(numatopology(node) for node in fleet.sayable() if _has_places(node, fleet))
+    nodes = tuple(_numatopology(node) for node in fleet.sayable() if _has_places(node, fleet))
     if nodes:
         yield Written(
             "numatopologies.yaml",
@@ -52,7 +44,7 @@ def _has_places(node: ServedNode, fleet: ServedFleet) -> bool:
     return not unknown
 
 
-def numatopology(node: ServedNode) -> dict[str, Any]:
+def _numatopology(node: ServedNode) -> Manifest:
     """Return a node's object.
 
     Reserved CPUs are not in `allocatable`, and `resReserved` is 0: Volcano would subtract the lowest cores of
@@ -62,27 +54,19 @@ def numatopology(node: ServedNode) -> dict[str, Any]:
     cores = {cpu: min(core.cpus) for core in node.machine.cores for cpu in core.cpus}
     packages = {cpu: package.id for package in node.machine.packages for cpu in package.cpus}
     zones = {cpu: zone.id for zone in node.zones for cpu in zone.cpus}
-    return {
-        "apiVersion": "nodeinfo.volcano.sh/v1alpha1",
-        "kind": "Numatopology",
-        "metadata": {"name": node.name, "labels": dict(MANAGED_BY)},
-        "spec": {
-            "policies": {"CPUManagerPolicy": node.cpu_manager, "TopologyManagerPolicy": node.policy},
-            "resReserved": {"cpu": "0"},
-            "numares": {
-                "cpu": {
-                    "allocatable": format_cpulist(frozenset(cpus) - node.plan.cpus.reserved),
-                    "capacity": len(cpus),
-                }
-            },
-            "cpuDetail": {
-                str(cpu): {"numa": zones[cpu], "socket": packages[cpu], "core": cores[cpu]} for cpu in cpus
-            },
+    allocatable = format_cpulist(frozenset(cpus) - node.plan.cpus.reserved)
+    spec = {
+        "policies": {"CPUManagerPolicy": node.cpu_manager, "TopologyManagerPolicy": node.policy},
+        "resReserved": {"cpu": "0"},
+        "numares": {"cpu": {"allocatable": allocatable, "capacity": len(cpus)}},
+        "cpuDetail": {
+            str(cpu): {"numa": zones[cpu], "socket": packages[cpu], "core": cores[cpu]} for cpu in cpus
         },
     }
+    return manifest("nodeinfo.volcano.sh/v1alpha1", "Numatopology", node.name, spec=spec)
 
 
-def _hypernodes(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
+def _hypernodes(fleet: ServedFleet) -> Iterator[Manifest]:
     cliques = sorted({node.clique for node in fleet.nodes if node.clique})
     for clique in cliques:
         match = {"labelMatch": {"matchLabels": {CLIQUE: clique}}}
@@ -97,24 +81,21 @@ def _hypernodes(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
             yield _hypernode(domain, 2, "nvlink-domain", members)
 
 
-def _hypernode(name: str, tier: int, tier_name: str, members: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": _hypernode_name(name), "labels": dict(MANAGED_BY)},
-        "spec": {"tier": tier, "tierName": tier_name, "members": members},
-    }
+def _hypernode(name: str, tier: int, tier_name: str, members: list[Manifest]) -> Manifest:
+    spec = {"tier": tier, "tierName": tier_name, "members": members}
+    return manifest("topology.volcano.sh/v1alpha1", "HyperNode", _hypernode_name(name), spec=spec)
 
 
 def _hypernode_name(domain: str) -> str:
     return f"nvl-{_PARTS.sub('-', domain.lower())}"
 
 
-def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
+def _example(fleet: ServedFleet) -> tuple[Manifest, ...]:
     first, count = fleet.nodes[0], len(fleet.nodes)
     policy = {"topologyPolicy": first.policy} if first.policy != "none" else {}
     gang = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}} if first.clique else {}
-    devices = {name: amount for name, amount in gang_resources(fleet).items() if "/" in name}
+    devices = {name: str(int(amount) * count) for name, amount in gang_pod(fleet).items() if "/" in name}
+    queue = {"weight": 1, "reclaimable": True, **({"capability": devices} if devices else {})}
     job = {
         "schedulerName": "volcano",
         "queue": "numaforge",
@@ -130,16 +111,6 @@ def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
         ],
     }
     return (
-        {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": "numaforge"},
-            "spec": {"weight": 1, "reclaimable": True, **({"capability": devices} if devices else {})},
-        },
-        {
-            "apiVersion": "batch.volcano.sh/v1alpha1",
-            "kind": "Job",
-            "metadata": {"name": "numaforge-example", "namespace": "default"},
-            "spec": job,
-        },
+        manifest("scheduling.volcano.sh/v1beta1", "Queue", "numaforge", labels={}, spec=queue),
+        manifest("batch.volcano.sh/v1alpha1", "Job", "numaforge-example", "default", {}, spec=job),
     )

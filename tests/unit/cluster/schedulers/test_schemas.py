@@ -83,12 +83,6 @@ WRONG: dict[str, tuple[str, str, list[Any], Any]] = {
         ["zones", 0, "resources", 0, "capacity"],
         [],
     ),
-    "a policy in lower case": (
-        "crane",
-        "NodeResourceTopology",
-        ["craneManagerPolicy", "cpuManagerPolicy"],
-        "static",
-    ),
     "no pod in a gang": ("coscheduling", "PodGroup", ["spec", "minMember"], 0),
 }
 

@@ -105,10 +105,6 @@ def test_every_system_uses_its_own_policy_name(case):
     labels = only(documents(folder("koordinator", node), "Node"))["metadata"].get("labels", {})
     expected = {"single-numa-node": "SingleNUMANode", "best-effort": "BestEffort"}.get(policy)
     assert labels.get("node.koordinator.sh/numa-topology-policy") == expected
-    crane = only(documents(folder("crane", node), "NodeResourceTopology"))
-    assert crane["craneManagerPolicy"]["topologyManagerPolicy"] == (
-        "SingleNUMANodePodLevel" if policy == "single-numa-node" else "None"
-    )
 
 
 def test_volcano_gets_no_reserved_cpu_and_separates_cores_by_package():
@@ -127,11 +123,6 @@ def test_volcano_gets_no_reserved_cpu_and_separates_cores_by_package():
 
 def test_kubelet_is_the_only_owner_of_cpus():
     node = served("dgx-h100")
-    crane = folder("crane", node)
-    assert only(documents(crane, "NodeResourceTopology"))["craneManagerPolicy"]["cpuManagerPolicy"] == "None"
-    assert only(documents(crane, "Node"))["metadata"]["labels"] == {
-        "topology.crane.io/topology-awareness": "false"
-    }
     reservation = only(documents(folder("koordinator", node), "Node"))["metadata"]["annotations"]
     assert yaml.safe_load(reservation["node.koordinator.sh/reservation"]) == {
         "reservedCPUs": "0,56,112,168",
@@ -139,7 +130,7 @@ def test_kubelet_is_the_only_owner_of_cpus():
     }
 
 
-@pytest.mark.parametrize("system", ["noderesourcetopology", "volcano", "crane"])
+@pytest.mark.parametrize("system", ["noderesourcetopology", "volcano"])
 def test_node_with_cpuless_numa_nodes_is_left_out_with_a_reason(system):
     found = folder(system, served("gb200"), served("dgx-h100"))
     assert found.left_out.keys() == {"gb200-01"}
